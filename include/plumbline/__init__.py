@@ -1,0 +1,1 @@
+"""Plumbline: benchmarks AI cloud providers continuously and says, with evidence, when one has drifted."""

@@ -1,0 +1,49 @@
+"""What people declare: providers, workloads, teams, thresholds; and what is asked of the harness, a trial.
+
+The ground floor: it imports nothing of ours.
+"""
+
+from plumbline.declarations.criteria import Criterion
+from plumbline.declarations.inference import InferenceWorkload
+from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load
+from plumbline.declarations.metrics import METRICS, Metric, metric
+from plumbline.declarations.places import Places, places
+from plumbline.declarations.provider import KubernetesLauncher, LocalLauncher, Price, Provider
+from plumbline.declarations.team import Preference, Team
+from plumbline.declarations.thresholds import DriftRules, Thresholds, ValidityLimits
+from plumbline.declarations.training import TrainingWorkload
+from plumbline.declarations.trial import HARNESS_PROTOCOL, Origin, Trial, criteria_hash, digest, series_key, spec_hash, trial_id
+
+__all__ = [
+    "HARNESS_PROTOCOL",
+    "METRICS",
+    "AnyWorkload",
+    "Criterion",
+    "DeclarationError",
+    "Declarations",
+    "DriftRules",
+    "InferenceWorkload",
+    "KubernetesLauncher",
+    "LocalLauncher",
+    "Metric",
+    "Origin",
+    "Places",
+    "Preference",
+    "Price",
+    "Problem",
+    "Provider",
+    "Team",
+    "Thresholds",
+    "TrainingWorkload",
+    "Trial",
+    "ValidityLimits",
+    "criteria_hash",
+    "digest",
+    "enabled_providers",
+    "load",
+    "metric",
+    "places",
+    "series_key",
+    "spec_hash",
+    "trial_id",
+]

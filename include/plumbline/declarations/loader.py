@@ -1,0 +1,209 @@
+"""From a folder of YAML files to checked declarations, or to a list of problems that a person can mend."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from plumbline.declarations.inference import InferenceWorkload
+from plumbline.declarations.places import REPOSITORY, places
+from plumbline.declarations.provider import Provider
+from plumbline.declarations.shapes import at, expected
+from plumbline.declarations.team import Team
+from plumbline.declarations.thresholds import Thresholds
+from plumbline.declarations.training import TrainingWorkload
+from plumbline.declarations.workload import Workload
+from plumbline.declarations.yaml_positions import Path_, Unreadable, dotted, read
+
+AnyWorkload = TrainingWorkload | InferenceWorkload
+Model = TypeVar("Model", bound=BaseModel)
+
+_FOLDERS: tuple[tuple[str, type[BaseModel]], ...] = (
+    ("providers", Provider),
+    ("workloads/training", TrainingWorkload),
+    ("workloads/inference", InferenceWorkload),
+    ("teams", Team),
+)
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing that is wrong: where, and what was expected instead."""
+
+    file: str
+    line: int
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}  {self.field + ': ' if self.field else ''}{self.message}"
+
+
+class DeclarationError(ValueError):
+    """Raised with every problem at once; nothing has started."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = sorted(problems)
+        super().__init__("\n".join(str(p) for p in self.problems))
+
+
+@dataclass(frozen=True)
+class Declarations:
+    """Everything that is declared, checked, by name."""
+
+    providers: dict[str, Provider]
+    workloads: dict[str, AnyWorkload]
+    teams: dict[str, Team]
+    thresholds: Thresholds
+
+    def enabled_providers(self) -> tuple[Provider, ...]:
+        """Providers that take part, in the order of their names."""
+        return tuple(p for _, p in sorted(self.providers.items()) if p.enabled)
+
+    def workloads_for(self, provider: Provider, kind: str | None = None) -> tuple[AnyWorkload, ...]:
+        """Workloads that the provider can and may run, in the order of their names."""
+        return tuple(
+            w
+            for _, w in sorted(self.workloads.items())
+            if (kind is None or w.kind == kind)
+            and w.needs.accelerator == provider.accelerator.kind
+            and w.needs.count <= provider.accelerator.count
+            and (w.providers is None or provider.name in w.providers)
+        )
+
+
+def load(config: Path | None = None) -> Declarations:
+    """Read every declaration below `config` (default: the installation's).
+
+    Raises DeclarationError with all problems of all files.
+    """
+    root = config or places().config
+    problems: list[Problem] = []
+    found: dict[str, dict[str, Any]] = {"providers": {}, "workloads": {}, "teams": {}}
+    origin: dict[tuple[str, str], tuple[Path, dict[Path_, int]]] = {}
+    if not root.is_dir():
+        raise DeclarationError(
+            [Problem(shown(root), 1, "", "is not a folder; expected providers/, workloads/, teams/ and thresholds.yaml in it")]
+        )
+    for folder, model in _FOLDERS:
+        group = folder.split("/")[0]
+        for path in sorted((root / folder).glob("*.y*ml")):
+            declared, lines, wrong = _one(path, model)
+            problems += wrong
+            if declared is None:
+                continue
+            name = str(declared.name)  # type: ignore[attr-defined]
+            if (group, name) in origin:
+                first, first_lines = origin[group, name]
+                where = f"{shown(first)}:{first_lines.get(('name',), 1)}"
+                problems.append(
+                    Problem(
+                        shown(path), lines.get(("name",), 1), "name", f'"{name}" is already declared in {where}; expected a name of its own'
+                    )
+                )
+                continue
+            if path.stem != name:
+                problems.append(
+                    Problem(shown(path), lines.get(("name",), 1), "name", f'"{name}" differs from the file name; expected "{path.stem}"')
+                )
+            origin[group, name] = (path, lines)
+            found[group][name] = declared
+    thresholds, _, wrong = _one(root / "thresholds.yaml", Thresholds)
+    problems += wrong
+    unread = {(folder.split("/")[0], path.stem) for folder, _ in _FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
+    problems += _dangling(found, origin, unread)
+    if problems or thresholds is None:
+        raise DeclarationError(problems)
+    return Declarations(found["providers"], found["workloads"], found["teams"], thresholds)
+
+
+def enabled_providers() -> tuple[Provider, ...]:
+    """The providers that take part; what a DAG file loops over."""
+    return load().enabled_providers()
+
+
+def shown(path: Path) -> str:
+    """A path as a person would type it: relative to the repository or the working folder where it lies below one of them."""
+    for base in (Path.cwd(), REPOSITORY):
+        if path.is_relative_to(base):
+            return str(path.relative_to(base))
+    return str(path)
+
+
+def _one(path: Path, model: type[Model]) -> tuple[Model | None, dict[Path_, int], list[Problem]]:
+    try:
+        data, lines = read(path)
+    except Unreadable as error:
+        return None, {}, [Problem(shown(path), error.line, error.field, str(error))]
+    try:
+        # JSON mode: strict about types, yet lists become tuples and ISO dates dates.
+        return model.model_validate_json(json.dumps(data)), lines, []
+    except ValidationError as error:
+        return None, lines, list(_problems(path, model, data, lines, error))
+
+
+def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[Path_, int], error: ValidationError) -> Iterator[Problem]:
+    schema = model.model_json_schema(mode="validation")
+    items = error.errors(include_url=False)
+    misspelt = {
+        (item["loc"][:-1], near)
+        for item in items
+        if item["type"] == "extra_forbidden"
+        for near in get_close_matches(str(item["loc"][-1]), expected(schema, item["loc"][:-1]).removeprefix("keys ").split(", "), n=1)
+    }
+    for item in items:
+        if item["type"] == "missing" and (item["loc"][:-1], item["loc"][-1]) in misspelt:
+            continue  # the unknown key beside it says so already
+        field = at(data, item["loc"])
+        line = next(lines[field[:n]] for n in range(len(field), -1, -1) if field[:n] in lines)
+        yield Problem(shown(path), line, dotted(field), _sentence(item["type"], item["msg"], item.get("input"), field, schema, item["loc"]))
+
+
+def _sentence(kind: str, message: str, value: object, field: Path_, schema: dict[str, Any], loc: tuple[int | str, ...]) -> str:
+    if kind == "value_error":
+        return message.removeprefix("Value error, ")
+    if kind == "missing":
+        return f"is missing; expected {expected(schema, loc)}"
+    if kind == "extra_forbidden":
+        known = expected(schema, loc[:-1])
+        near = get_close_matches(str(field[-1]), known.removeprefix("keys ").split(", "), n=1)
+        return f"unknown key; {f'did you mean {near[0]}? ' if near else ''}expected {known}"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return f"{message[0].lower()}{message[1:]}"
+    written = json.dumps(value) if not isinstance(value, (dict, list)) else f"a {'mapping' if isinstance(value, dict) else 'list'}"
+    return f"{written} is not valid ({message[0].lower()}{message[1:]}); expected {expected(schema, loc)}"
+
+
+def _dangling(
+    found: dict[str, dict[str, Any]], origin: dict[tuple[str, str], tuple[Path, dict[Path_, int]]], unread: set[tuple[str, str]]
+) -> Iterator[Problem]:
+    """References to what nobody declares; a name whose file could not be read is that file's problem alone."""
+
+    def missing(group: str, owner: str, field: Path_, wanted: str, kind: str, known: dict[str, Any]) -> Problem:
+        path, lines = origin[group, owner]
+        near = get_close_matches(wanted, known, n=3) or sorted(known)
+        return Problem(
+            shown(path),
+            lines.get(field, 1),
+            dotted(field),
+            f'no {kind} is called "{wanted}"; expected one of {", ".join(near) or "(none declared)"}',
+        )
+
+    for name, workload in found["workloads"].items():
+        assert isinstance(workload, Workload)
+        for i, provider in enumerate(workload.providers or ()):
+            if provider not in found["providers"] and ("providers", provider) not in unread:
+                yield missing("workloads", name, ("providers", i), provider, "provider", found["providers"])
+    for name, team in found["teams"].items():
+        for kind in ("training", "inference"):
+            preference = getattr(team, kind)
+            known = {n: w for n, w in found["workloads"].items() if w.kind == kind}
+            for i, workload_name in enumerate(preference.workloads if preference else ()):
+                if workload_name not in known and ("workloads", workload_name) not in unread:
+                    yield missing("teams", name, (kind, "workloads", i), workload_name, f"{kind} workload", known)

@@ -1,0 +1,219 @@
+"""The catalogue of metrics: the one place that knows a metric's unit, direction and usual statistic.
+
+Metric, statistic, unit and direction are separate columns everywhere. Names are the field's standard ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Direction = Literal["lower_is_better", "higher_is_better", "informative"]
+Unit = Literal["s", "1/s", "tokens/s", "samples/s", "ratio", "count", "bytes", "bytes/s", "FLOP/s", "W", "J", "USD"]
+Group = Literal["latency", "throughput", "reliability", "cost", "start_up", "recovery", "hardware", "client", "quality"]
+
+STATISTICS = ("value", "min", "p50", "p90", "p95", "p99", "max", "mean", "median", "stddev", "cv")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row of the catalogue.
+
+    `statistic` is the one that scorecards and drift lead with; `warn`/`page` are the default practical thresholds of drift,
+    as fractions (None: reported and charted, never a finding of its own).
+    """
+
+    name: str
+    unit: Unit
+    direction: Direction
+    statistic: str
+    group: Group
+    meaning: str
+    warn: float | None = None
+    page: float | None = None
+
+
+def _m(
+    name: str,
+    unit: Unit,
+    direction: Direction,
+    statistic: str,
+    group: Group,
+    meaning: str,
+    warn: float | None = None,
+    page: float | None = None,
+) -> Metric:
+    return Metric(name, unit, direction, statistic, group, meaning, warn, page)
+
+
+_LOW: Direction = "lower_is_better"
+_HIGH: Direction = "higher_is_better"
+
+METRICS: dict[str, Metric] = {
+    m.name: m
+    for m in (
+        # inference, as the client sees it
+        _m("time_to_first_token", "s", _LOW, "p50", "latency", "from the scheduled arrival to the first token at the client", 0.10, 0.20),
+        _m("inter_token_latency", "s", _LOW, "p50", "latency", "between two consecutive tokens of one response", 0.10, 0.20),
+        _m("request_latency", "s", _LOW, "p50", "latency", "from the moment the request was sent to its last token", 0.10, 0.20),
+        _m(
+            "request_scheduled_latency",
+            "s",
+            _LOW,
+            "p50",
+            "latency",
+            "from the scheduled arrival to the last token: the honest one",
+            0.10,
+            0.20,
+        ),
+        _m("request_dispatch_delay", "s", _LOW, "p99", "client", "how late the client sent a request: the client's own fault"),
+        _m("offered_rate", "1/s", "informative", "value", "client", "requests a second that the schedule asked for"),
+        _m("achieved_rate_ratio", "ratio", _HIGH, "value", "client", "requests dispatched in the phase over requests scheduled in it"),
+        _m("request_throughput", "1/s", _HIGH, "value", "throughput", "requests that finished without error, a second", 0.05, 0.10),
+        _m("output_token_throughput", "tokens/s", _HIGH, "value", "throughput", "tokens received by the client, a second", 0.05, 0.10),
+        _m(
+            "output_token_throughput_per_user",
+            "tokens/s",
+            _HIGH,
+            "p50",
+            "throughput",
+            "tokens a second that one request sees once it streams",
+            0.10,
+            0.20,
+        ),
+        _m(
+            "goodput",
+            "1/s",
+            _HIGH,
+            "value",
+            "throughput",
+            "requests a second that met every limit of the SLO; errors never count",
+            0.05,
+            0.10,
+        ),
+        _m("error_rate", "ratio", _LOW, "value", "reliability", "requests that failed or timed out over requests scheduled"),
+        _m("queue_time", "s", _LOW, "mean", "latency", "time a request waited inside the server, by the server's own statistics"),
+        _m("compute_time", "s", _LOW, "mean", "latency", "time a request was computed, by the server's own statistics"),
+        _m("time_to_ready", "s", _LOW, "value", "start_up", "from the start of the server's process to KServe readiness"),
+        _m("model_load_time", "s", _LOW, "value", "start_up", "time the model itself took to load and initialise"),
+        _m("first_inference_latency", "s", _LOW, "value", "start_up", "latency of the first request after readiness"),
+        # training
+        _m("step_time", "s", _LOW, "median", "latency", "one optimizer step, all micro-batches, in the steady state", 0.02, 0.05),
+        _m(
+            "tokens_per_second",
+            "tokens/s",
+            _HIGH,
+            "median",
+            "throughput",
+            "trained tokens a second in the steady state, all devices",
+            0.02,
+            0.05,
+        ),
+        _m(
+            "effective_tokens_per_second",
+            "tokens/s",
+            _HIGH,
+            "value",
+            "throughput",
+            "trained tokens over the whole run's wall time, first step to last",
+        ),
+        _m(
+            "samples_per_second",
+            "samples/s",
+            _HIGH,
+            "median",
+            "throughput",
+            "trained sequences a second in the steady state, all devices",
+            0.02,
+            0.05,
+        ),
+        _m(
+            "model_flops",
+            "FLOP/s",
+            _HIGH,
+            "median",
+            "throughput",
+            "floating-point operations of the model (attention counted causally) a second",
+        ),
+        _m(
+            "model_flops_utilization",
+            "ratio",
+            _HIGH,
+            "median",
+            "throughput",
+            "model_flops over the machine's own best matmul rate at that precision",
+        ),
+        _m("data_wait_time", "s", _LOW, "mean", "latency", "time a step waited for its batch"),
+        _m("first_step_time", "s", _LOW, "value", "start_up", "the first optimizer step, with its allocations and compilation"),
+        _m("time_to_first_step", "s", _LOW, "value", "start_up", "from the start of the training process to the end of its first step"),
+        _m("final_loss", "ratio", "informative", "value", "quality", "loss of the last measured step"),
+        _m("checkpoint_save_time", "s", _LOW, "median", "recovery", "from the start of a save to durable bytes"),
+        _m("checkpoint_blocking_time", "s", _LOW, "median", "recovery", "how long a save held up training"),
+        _m("checkpoint_load_time", "s", _LOW, "median", "recovery", "from the start of a load to state in place"),
+        _m("checkpoint_size", "bytes", "informative", "value", "recovery", "bytes of one checkpoint"),
+        _m(
+            "restart_penalty",
+            "s",
+            _LOW,
+            "value",
+            "recovery",
+            "from the kill to the step that was under way being done again: detect + restart + reload + recompute",
+        ),
+        _m("restart_detect_time", "s", _LOW, "value", "recovery", "from the kill until the supervisor saw it"),
+        _m("restart_launch_time", "s", _LOW, "value", "recovery", "from detection until the new process starts to load its state"),
+        _m("restart_recompute_time", "s", _LOW, "value", "recovery", "steps done again since the checkpoint"),
+        _m(
+            "training_goodput",
+            "ratio",
+            _HIGH,
+            "value",
+            "throughput",
+            "time in useful steps over wall time, failures and checkpoints included",
+        ),
+        # hardware probes
+        _m("matmul_tflops", "FLOP/s", _HIGH, "max", "hardware", "best matrix multiplication the probe reached"),
+        _m(
+            "memory_bandwidth",
+            "bytes/s",
+            _HIGH,
+            "max",
+            "hardware",
+            "best copy bandwidth of main (or device) memory, bytes read plus written",
+        ),
+        _m("all_reduce_bus_bandwidth", "bytes/s", _HIGH, "max", "hardware", "bus bandwidth of an all-reduce over all ranks"),
+        _m("disk_write_bandwidth", "bytes/s", _HIGH, "median", "hardware", "sequential write with fsync where checkpoints go"),
+        # what only the outside sees
+        _m("provisioning_lead_time", "s", _LOW, "value", "start_up", "from the request for the trial to its process running"),
+        _m("pod_scheduling_time", "s", _LOW, "value", "start_up", "from the pod's creation to its node"),
+        _m("image_pull_time", "s", _LOW, "value", "start_up", "time the node took to pull the image"),
+        _m("launch_success_ratio", "ratio", _HIGH, "value", "reliability", "trials whose harness started over trials that were launched"),
+        _m("time_to_recover", "s", _LOW, "value", "recovery", "from a fault to service within the SLO again"),
+        # money and energy
+        _m("cost_per_run", "USD", _LOW, "value", "cost", "declared price for the time that one trial held the provider"),
+        _m("cost_per_epoch", "USD", _LOW, "value", "cost", "declared price for one pass over the declared data"),
+        _m("cost_per_1k_requests", "USD", _LOW, "value", "cost", "declared price for a thousand requests at the measured throughput"),
+        _m(
+            "cost_per_1m_output_tokens",
+            "USD",
+            _LOW,
+            "value",
+            "cost",
+            "declared price for a million output tokens at the measured throughput",
+        ),
+        _m("cost_per_1m_trained_tokens", "USD", _LOW, "value", "cost", "declared price for a million trained tokens at the steady rate"),
+        _m("cost_per_good_request", "USD", _LOW, "value", "cost", "declared price for one request that met its SLO"),
+        _m("gpu_power", "W", "informative", "mean", "hardware", "power drawn by the accelerators"),
+        _m("energy_per_output_token", "J", _LOW, "value", "cost", "accelerator energy for one output token"),
+    )
+}
+
+
+def metric(name: str) -> Metric:
+    """The metric called `name`; KeyError with the nearest names if there is none."""
+    try:
+        return METRICS[name]
+    except KeyError:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, METRICS, n=3) or sorted(METRICS)[:3]
+        raise KeyError(f'unknown metric "{name}"; expected one of the catalogue, such as {", ".join(near)}') from None

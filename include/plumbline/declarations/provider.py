@@ -1,0 +1,130 @@
+"""A provider: one place to run trials, how to reach it, what it costs and what its contract promises."""
+
+from __future__ import annotations
+
+from datetime import date
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.units import ByteSize, Duration, HourlyPrice, Percent
+
+Purchase = Literal["on_demand", "spot", "reserved"]
+
+
+class Accelerator(Declared):
+    """What computes. For a CPU provider `count` is the number of cores a trial may use."""
+
+    kind: Literal["cpu", "nvidia", "amd"]
+    product: str | None = Field(None, description="as the device reports itself, such as NVIDIA-H100-80GB-HBM3")
+    count: int = Field(ge=1, le=1024)
+
+
+class LocalLauncher(Declared):
+    """A process on this machine. Trials on the same `machine` never overlap: one Airflow pool per machine, one slot."""
+
+    kind: Literal["local"]
+    machine: Name = Field("this-machine", description="providers that share hardware name the same machine")
+    cpus: tuple[Annotated[int, Field(ge=0, le=4095)], ...] = Field(min_length=1, description="cores the trial is pinned to, such as [0, 1]")
+    memory: ByteSize = Field(4 * 2.0**30, description="resident memory of the trial's process tree, above which it is ended")
+    timeout: Duration = Field(600.0, description="a trial that is not done by then is ended with its whole process tree")
+
+    @model_validator(mode="after")
+    def _distinct(self) -> LocalLauncher:
+        if len(set(self.cpus)) != len(self.cpus):
+            raise ValueError(f"cpus {list(self.cpus)} names a core twice; expected distinct cores such as [0, 1]")
+        return self
+
+
+class KubernetesLauncher(Declared):
+    """A pod on a GPU cluster, reached through an Airflow connection."""
+
+    kind: Literal["kubernetes"]
+    connection: str = Field(description="Airflow connection id that holds the kubeconfig, such as k8s_coreweave")
+    namespace: Name = "plumbline"
+    image: str = Field(description="harness image by digest, such as registry/plumbline-inference@sha256:…")
+    node_selector: dict[str, str] = Field(default_factory=dict, description="labels of the nodes that count as this instance type")
+    gpu_resource: str = Field("nvidia.com/gpu", description="the extended resource that a trial requests")
+    startup_timeout: Duration = Field(1800.0, description="request to running container, image pull included")
+    timeout: Duration = Field(14400.0, description="activeDeadlineSeconds of the pod")
+    results_url: str = Field(description="where the pod writes results, such as s3://bucket/plumbline")
+    results_secret: str | None = Field(None, description="Secret in the namespace with the store's credentials")
+
+
+Launcher = Annotated[LocalLauncher | KubernetesLauncher, Field(discriminator="kind")]
+
+
+class Price(Declared):
+    """A declared price of the whole instance; `source` says who says so."""
+
+    purchase: Purchase
+    price: HourlyPrice
+    since: date
+    until: date | None = None
+    source: str = Field(min_length=3, description="where the figure comes from, such as 'contract 2026-114' or a price page with its date")
+
+    @model_validator(mode="after")
+    def _dates(self) -> Price:
+        if self.until is not None and self.until <= self.since:
+            raise ValueError(f"until {self.until} is not after since {self.since}; expected a later date")
+        return self
+
+
+class ServiceLevel(Declared):
+    """What the provider's contract promises; scorecards hold it against what was measured."""
+
+    launch_success: Percent | None = None
+    provisioning_lead_time: Duration | None = None
+
+
+class Provider(Declared):
+    """One YAML file under `include/config/providers/`."""
+
+    name: Name
+    enabled: bool = True
+    description: str = ""
+    cloud: Name
+    region: Name
+    zone: Name | None = None
+    instance_type: str = Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    accelerator: Accelerator
+    launcher: Launcher
+    prices: tuple[Price, ...] = ()
+    sla: ServiceLevel = ServiceLevel()
+    slots: tuple[Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")], ...] | None = Field(
+        None, description='overrides the workloads\' slots for the monthly schedule (UTC), such as ["02:00"]'
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Provider:
+        if (
+            isinstance(self.launcher, LocalLauncher)
+            and self.accelerator.kind == "cpu"
+            and len(self.launcher.cpus) != self.accelerator.count
+        ):
+            raise ValueError(
+                f"accelerator.count is {self.accelerator.count} but launcher.cpus lists {len(self.launcher.cpus)}; expected one core per count"
+            )
+        by_purchase: dict[str, list[Price]] = {}
+        for price in self.prices:
+            by_purchase.setdefault(price.purchase, []).append(price)
+        for purchase, prices in by_purchase.items():
+            ordered = sorted(prices, key=lambda p: p.since)
+            for earlier, later in pairwise(ordered):
+                if earlier.until is None or earlier.until > later.since:
+                    raise ValueError(
+                        f"two {purchase} prices hold on {later.since}; expected `until: {later.since}` or earlier on the first"
+                    )
+        return self
+
+    @property
+    def pool(self) -> str:
+        """The Airflow pool that keeps this provider's trials apart from each other."""
+        return f"plumbline_{self.launcher.machine}" if isinstance(self.launcher, LocalLauncher) else f"plumbline_{self.name}"
+
+    @property
+    def dag_id(self) -> str:
+        """The id of the provider's benchmark DAG."""
+        return f"benchmark_{self.name.replace('-', '_')}"

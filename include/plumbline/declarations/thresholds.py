@@ -1,0 +1,60 @@
+"""`include/config/thresholds.yaml`: when a trial is believed and when a difference matters."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.metrics import METRICS, metric
+from plumbline.declarations.units import Duration, Percent
+from plumbline.declarations.workload import DriftLimits, Workload
+
+
+class ValidityLimits(Declared):
+    """From where on a trial is `degraded` or `invalid`. Judged before any score; the reasons stay with the trial."""
+
+    step_time_cv_degraded: Percent = Field(description="coefficient of variation of steady step times")
+    step_time_cv_invalid: Percent
+    cpu_pressure_degraded: Percent = Field(description="share of the measured time in which some task waited for a core (PSI some)")
+    cpu_pressure_invalid: Percent
+    foreign_cpu_degraded: Percent = Field(description="share of the trial's cores that other processes used while it measured")
+    foreign_cpu_invalid: Percent
+    dispatch_delay_degraded: Duration = Field(description="p99 of request_dispatch_delay")
+    dispatch_delay_invalid: Duration
+    achieved_rate_degraded: Percent = Field(description="requests dispatched over requests scheduled, below which the client was the limit")
+    achieved_rate_invalid: Percent
+
+
+class DriftRules(Declared):
+    """How a campaign is compared with its baseline."""
+
+    confidence: Percent = Field(description="of intervals, such as 95%")
+    false_discovery_rate: Percent = Field(description="Benjamini–Hochberg level over one campaign's metrics")
+    bootstrap_trials: int = Field(ge=1, description="valid trials of a series that a campaign needs to become its first baseline")
+    metrics: dict[str, DriftLimits] = Field(default_factory=dict)
+
+    @field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, value: dict[str, DriftLimits]) -> dict[str, DriftLimits]:
+        for name in value:
+            try:
+                metric(name)
+            except KeyError as error:
+                raise ValueError(error.args[0]) from None
+        return value
+
+
+class Thresholds(Declared):
+    """The whole file."""
+
+    validity: ValidityLimits
+    drift: DriftRules
+
+    def drift_limits(self, workload: Workload, name: str) -> DriftLimits | None:
+        """The thresholds of one metric: the workload's own, else this file's, else the catalogue's; None if it never alarms alone."""
+        if name in workload.drift:
+            return workload.drift[name]
+        if name in self.drift.metrics:
+            return self.drift.metrics[name]
+        known = METRICS[name]
+        return None if known.warn is None or known.page is None else DriftLimits.model_construct(warn=known.warn, page=known.page)

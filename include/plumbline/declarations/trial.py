@@ -1,0 +1,104 @@
+"""A trial's specification: everything the harness needs, hashed before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.inference import InferenceWorkload
+from plumbline.declarations.provider import Provider
+from plumbline.declarations.thresholds import ValidityLimits
+from plumbline.declarations.training import TrainingWorkload
+
+HARNESS_PROTOCOL = 1
+"""How the harness measures. Raised when a change makes new numbers incomparable with old ones: it starts new series."""
+
+AnyWorkload = Annotated[TrainingWorkload | InferenceWorkload, Field(discriminator="kind")]
+_ID = re.compile(r"[^a-z0-9.-]+")
+
+
+class Origin(Declared):
+    """The Airflow run that asked for the trial; absent for a trial from the command line."""
+
+    dag_id: str
+    run_id: str
+    bundle_version: str | None = None
+
+
+class Trial(Declared):
+    """One execution of one workload on one provider, in one slot. `python -m plumbline.harness run --trial` reads it as JSON."""
+
+    schema_version: Literal[1] = 1
+    trial_id: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,250}$")
+    campaign_id: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$", description="such as 2026-11 for a monthly rerun")
+    reason: str = Field(min_length=1)
+    planned_at: datetime
+    provider: Provider
+    workload: AnyWorkload
+    validity: ValidityLimits
+    slot: str
+    repeat: int = Field(ge=1)
+    attempt: int = Field(1, ge=1)
+    series_key: str
+    spec_hash: str
+    criteria_hash: str
+    schedule_hash: str | None = Field(None, description="of the arrival schedule of an inference trial")
+    replay_of: str | None = Field(None, description="trial id that this one repeats from its record")
+    origin: Origin | None = None
+
+    @model_validator(mode="after")
+    def _hashes_hold(self) -> Trial:
+        for field, value in (("spec_hash", spec_hash(self.workload)), ("criteria_hash", criteria_hash(self.workload, self.validity))):
+            if getattr(self, field) != value:
+                raise ValueError(
+                    f"{field} is {getattr(self, field)} but the content hashes to {value}; a trial is never changed after it was planned"
+                )
+        return self
+
+
+def digest(data: Any) -> str:
+    """SHA-256 (hex) of data as canonical JSON: sorted keys, no spaces, UTF-8."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
+_OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs"}
+
+
+def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
+    """Hash of what is measured: the workload without its criteria, its repeats and its prose."""
+    return digest(workload.model_dump(mode="json", exclude=_CRITERIA_FIELDS | _OUTSIDE_FIELDS))
+
+
+def criteria_hash(workload: TrainingWorkload | InferenceWorkload, validity: ValidityLimits) -> str:
+    """Hash of what a result is judged by, fixed before the trial runs."""
+    criteria = workload.model_dump(mode="json", include=_CRITERIA_FIELDS)
+    return digest({"criteria": criteria, "validity": validity.model_dump(mode="json")})
+
+
+def series_key(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str:
+    """Key of the series that a trial belongs to. Driver and image are not in it: an upgrade shows as drift inside the series."""
+    engine = "torch" if isinstance(workload, TrainingWorkload) else f"triton-{workload.server.backend}"
+    parts = (
+        workload.kind,
+        f"{workload.name}@{workload.version}",
+        f"h{HARNESS_PROTOCOL}",
+        engine,
+        provider.name,
+        provider.region,
+        provider.instance_type,
+    )
+    return "/".join(parts)
+
+
+def trial_id(campaign_id: str, provider: Provider, workload: TrainingWorkload | InferenceWorkload, slot: str, repeat: int) -> str:
+    """Id that says what it is and is safe in file names and labels: campaign, provider, kind, workload, slot, repeat."""
+    text = f"{campaign_id}.{provider.name}.{workload.kind}.{workload.name}.{slot.replace(':', '')}.r{repeat}".lower()
+    return _ID.sub("-", text)

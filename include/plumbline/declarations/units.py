@@ -1,0 +1,73 @@
+"""Quantities as people write them: a number and its unit, nothing implied.
+
+In memory every quantity is a float in SI (seconds, per second, bytes, fraction, USD per hour); when written back (a trial
+specification, a result document) it has its unit again, so that no file ever holds a bare number of unknown unit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+_QUANTITY = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
+
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+PER_SECOND = {"/s": 1.0, "/min": 1 / 60, "/h": 1 / 3600, "/d": 1 / 86400, "/month": 1 / (30.4375 * 86400)}
+FRACTION = {"%": 0.01}
+BYTES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+USD_PER_HOUR = {"USD/h": 1.0, "USD/month": 1 / 730.5}
+
+
+def parse(text: object, units: Mapping[str, float], what: str, example: str) -> float:
+    """The value of `text` in SI.
+
+    Raises ValueError naming what was written and the shape that is expected, e.g. `"8" has no unit; expected a rate such as 8/s`.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f'"{text}" has no unit; expected {what} such as {example}')
+    match = _QUANTITY.match(text)
+    if match is None:
+        raise ValueError(f'"{text}" is not a number with a unit; expected {what} such as {example}')
+    number, unit = float(match[1]), match[2].replace(" ", "")
+    if not unit:
+        raise ValueError(f'"{text}" has no unit; expected {what} such as {example}')
+    if unit not in units:
+        raise ValueError(f'"{text}" has the unit "{unit}"; expected {what} such as {example} (one of {", ".join(units)})')
+    return number * units[unit]
+
+
+def _written(units: Mapping[str, float]) -> Callable[[float], str]:
+    unit = next(name for name, factor in units.items() if factor == 1.0 or units is FRACTION)
+    factor = units[unit]
+    # repr keeps every digit, so that a specification read back has the same hash.
+    return lambda value: f"{_shortest(value / factor)}{' ' if unit[0].isupper() and units is USD_PER_HOUR else ''}{unit}"
+
+
+def _shortest(value: float) -> str:
+    rounded = float(f"{value:.12g}")
+    return str(int(rounded)) if rounded == int(rounded) and abs(rounded) < 1e15 else repr(rounded)
+
+
+def _quantity(units: Mapping[str, float], what: str, example: str, *, low: float | None = 0.0, strictly: bool = True) -> Any:
+    def check(value: object) -> float:
+        number = parse(value, units, what, example)
+        if low is not None and (number <= low if strictly else number < low):
+            raise ValueError(f'"{value}" must be {"above" if strictly else "at least"} {low:g}; expected {what} such as {example}')
+        return number
+
+    return Annotated[
+        float,
+        BeforeValidator(check),
+        PlainSerializer(_written(units), return_type=str),
+        WithJsonSchema({"type": "string", "examples": [example]}),
+    ]
+
+
+Duration = _quantity(SECONDS, "a duration", "60s")
+Rate = _quantity(PER_SECOND, "a rate", "8/s")
+Percent = _quantity(FRACTION, "a percentage", "5%")
+ByteSize = _quantity(BYTES, "a size", "8GiB")
+HourlyPrice = _quantity(USD_PER_HOUR, "a price", "12.29 USD/h", strictly=False)

@@ -1,0 +1,255 @@
+"""The result document: everything one attempt of one trial says about itself. Its JSON Schema lies beside this file."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from plumbline.declarations import METRICS, Trial, digest
+from plumbline.declarations.metrics import STATISTICS, Direction, Unit
+from plumbline.declarations.phases import Phase
+
+SCHEMA_VERSION = 1
+
+FailureClass = Literal[
+    "quota_exceeded",
+    "insufficient_capacity",
+    "image_error",
+    "launch_timeout",
+    "interrupted",
+    "out_of_memory",
+    "wrong_hardware",
+    "harness_error",
+    "server_error",
+    "timeout",
+    "unreachable",
+    "bad_declaration",
+]
+Status = Literal["valid", "degraded", "invalid", "failed", "missing"]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Scalar = str | int | float | bool | None
+
+
+class Part(BaseModel):
+    """Base of the document's parts: closed, frozen, no NaN or infinity anywhere."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Reason(Part):
+    """Why a trial is not simply valid: a stable code for machines and a sentence for people."""
+
+    code: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["step_time_unsteady"])
+    detail: str
+
+
+class Validity(Part):
+    """Whether the trial may be believed; judged before any score."""
+
+    status: Status
+    reasons: tuple[Reason, ...] = ()
+    failure_class: FailureClass | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Validity:
+        if (self.status == "failed") != (self.failure_class is not None):
+            raise ValueError(
+                f"status {self.status} with failure_class {self.failure_class}; expected a class exactly when the trial failed"
+            )
+        if self.status != "valid" and not self.reasons:
+            raise ValueError(f"status {self.status} without a reason; expected at least one")
+        return self
+
+
+class Event(Part):
+    """A moment of the trial: wall clock for people, monotonic seconds for arithmetic (comparable only within one `clock`)."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["server_ready"])
+    utc: datetime
+    monotonic_s: float | None = None
+    clock: Literal["harness", "launcher"] = "harness"
+
+
+class MetricRow(Part):
+    """One number. `value` is None when it could not be measured: absent is never zero."""
+
+    phase: Phase
+    metric: str
+    statistic: str
+    value: float | None
+    unit: Unit
+    n: int = Field(ge=0, description="observations behind the value")
+    direction: Direction
+    ci_low: float | None = None
+    ci_high: float | None = None
+
+    @model_validator(mode="after")
+    def _in_catalogue(self) -> MetricRow:
+        known = METRICS.get(self.metric)
+        if known is None:
+            raise ValueError(f'unknown metric "{self.metric}"; expected one of the catalogue in plumbline.declarations.metrics')
+        if self.statistic not in STATISTICS:
+            raise ValueError(f'unknown statistic "{self.statistic}"; expected one of {", ".join(STATISTICS)}')
+        if self.statistic != "cv" and (self.unit, self.direction) != (known.unit, known.direction):
+            raise ValueError(f"{self.metric} is in {known.unit}, {known.direction}; got {self.unit}, {self.direction}")
+        return self
+
+
+class Stage(Part):
+    """Where the time of a phase went: total seconds spent in one stage over `n` occurrences."""
+
+    phase: Phase
+    stage: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["forward", "queue"])
+    total_s: float = Field(ge=0)
+    n: int = Field(ge=0)
+
+
+class Telemetry(Part):
+    """Summary of one signal that was sampled beside the measurement."""
+
+    phase: Phase
+    signal: str = Field(examples=["cpu_pressure_some", "gpu0_sm_clock"])
+    unit: str
+    n: int = Field(ge=1)
+    mean: float
+    min: float
+    max: float
+
+
+class Evidence(Part):
+    """A raw file behind the numbers. `uri` is relative to the document."""
+
+    kind: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["requests", "steps", "log"])
+    uri: str
+    sha256: Sha256
+    bytes: int = Field(ge=0)
+    rows: int | None = Field(None, ge=0)
+
+
+class Environment(Part):
+    """Everything that could explain a change and is not the workload: flat, sorted, hashed."""
+
+    facts: dict[str, Scalar]
+    environment_hash: Sha256
+
+    @field_validator("facts")
+    @classmethod
+    def _sorted(cls, value: dict[str, Scalar]) -> dict[str, Scalar]:
+        for key, fact in value.items():
+            if isinstance(fact, float) and not math.isfinite(fact):
+                raise ValueError(f"{key} is {fact}; expected a finite number or null")
+        return dict(sorted(value.items()))
+
+    @model_validator(mode="after")
+    def _hash_holds(self) -> Environment:
+        if self.environment_hash != digest(self.facts):
+            raise ValueError("environment_hash does not match the facts")
+        return self
+
+    @classmethod
+    def of(cls, facts: dict[str, Scalar]) -> Environment:
+        """The environment of these facts, with its hash."""
+        ordered = dict(sorted(facts.items()))
+        return cls(facts=ordered, environment_hash=digest(ordered))
+
+
+class Reproducibility(Part):
+    """What one needs to run the same trial again."""
+
+    seeds: dict[str, int]
+    hashes: dict[str, str] = Field(description="of the data set, prompts, model, arrival schedule")
+    replay_command: str
+    guarantees: tuple[str, ...] = Field((), description="which repeatability held, such as bitwise_losses")
+
+
+class LaunchRecord(Part):
+    """What only the outside saw; the launcher writes it beside the document, also when there is no document."""
+
+    launcher: Literal["local", "kubernetes", "endpoint", "simulated"]
+    events: tuple[Event, ...]
+    exit_code: int | None = None
+    failure_class: FailureClass | None = None
+    failure_detail: str | None = None
+    node: dict[str, Scalar] = Field(default_factory=dict, description="what the launcher knows of the place: host, node labels")
+    log_tail: str = Field("", description="the last lines of the trial's log")
+
+
+class ResultDocument(Part):
+    """Written last and atomically, after all evidence. `checksum` covers every other field."""
+
+    schema_version: Literal[1] = 1
+    trial: Trial
+    harness_version: str
+    environment: Environment | None = Field(None, description="None only if the trial failed before it could look around")
+    reproducibility: Reproducibility | None = None
+    timeline: tuple[Event, ...] = ()
+    validity: Validity
+    metrics: tuple[MetricRow, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    telemetry: tuple[Telemetry, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    launch: LaunchRecord | None = Field(None, description="added by collect; not part of what the harness signed")
+    simulated: bool = False
+    checksum: Sha256
+
+    @model_validator(mode="after")
+    def _intact(self) -> ResultDocument:
+        if self.checksum != self.content_hash():
+            raise ValueError(
+                f"checksum is {self.checksum} but the content hashes to {self.content_hash()}; the document was changed or cut short"
+            )
+        if self.validity.status in ("valid", "degraded") and self.environment is None:
+            raise ValueError(f"a {self.validity.status} trial without an environment; expected the facts it was measured under")
+        return self
+
+    def content_hash(self) -> str:
+        """SHA-256 of the document without `checksum` and without what was added after the harness signed it (`launch`)."""
+        return digest(self.model_dump(mode="json", exclude={"checksum", "launch"}))
+
+    @classmethod
+    def sealed(cls, **fields: Any) -> ResultDocument:
+        """Build a document and compute its checksum."""
+        draft = cls.model_construct(**{**_defaults(cls), **fields, "checksum": "0" * 64})
+        return cls(**fields, checksum=draft.content_hash())
+
+    def with_launch(self, record: LaunchRecord) -> ResultDocument:
+        """The same document with what the outside saw."""
+        return self.model_copy(update={"launch": record})
+
+    def value(self, metric: str, statistic: str | None = None, phase: str = "steady") -> float | None:
+        """One measured number, or None if it is absent."""
+        wanted = statistic or METRICS[metric].statistic
+        return next((r.value for r in self.metrics if (r.metric, r.statistic, r.phase) == (metric, wanted, phase)), None)
+
+
+def _defaults(model: type[BaseModel]) -> dict[str, Any]:
+    return {name: field.get_default() for name, field in model.model_fields.items() if not field.is_required()}
+
+
+def row(
+    metric: str,
+    value: float | None,
+    n: int,
+    *,
+    phase: Phase = "steady",
+    statistic: str | None = None,
+    ci: tuple[float, float] | None = None,
+) -> MetricRow:
+    """A metric row with unit and direction from the catalogue; NaN and infinity become absent."""
+    known = METRICS[metric]
+    chosen = statistic or known.statistic
+    absent = value is None or not math.isfinite(value)
+    return MetricRow(
+        phase=phase,
+        metric=metric,
+        statistic=chosen,
+        value=None if absent else value,
+        unit="ratio" if chosen == "cv" else known.unit,
+        n=n,
+        direction="informative" if chosen == "cv" else known.direction,
+        ci_low=ci[0] if ci and not absent else None,
+        ci_high=ci[1] if ci and not absent else None,
+    )

@@ -1,0 +1,181 @@
+"""The result store: an fsspec URL under which each attempt of each trial has a folder.
+
+<url>/<campaign>/<trial id>/attempt-<n>/trial.json      what was asked
+                                        evidence/…      raw files, written first
+                                        result.json     the document, written last
+                                        launch.json     what the launcher saw, also when there is no document
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import fsspec
+from pydantic import ValidationError
+
+from plumbline.declarations import Trial
+from plumbline.results.document import SCHEMA_VERSION, Evidence, LaunchRecord, ResultDocument
+
+T = TypeVar("T")
+_ATTEMPT = re.compile(r"attempt-(\d+)$")
+_TRIES, _FIRST_WAIT_S = 6, 0.5
+
+
+class BadResult(ValueError):
+    """A stored result cannot be used; the message names the file and why."""
+
+
+class ResultStore:
+    """One store. Every write is atomic: a reader sees the whole object or none."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._fs, self._root = fsspec.core.url_to_fs(self.url)
+        self._local = "file" in (self._fs.protocol if isinstance(self._fs.protocol, tuple) else (self._fs.protocol,))
+
+    def folder(self, trial: Trial) -> str:
+        """The attempt's folder, relative to the store."""
+        return f"{trial.campaign_id}/{trial.trial_id}/attempt-{trial.attempt}"
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write one object atomically; transient errors are retried for about half a minute, then raised."""
+        _retried(lambda: self._put(path, data))
+
+    def _put(self, path: str, data: bytes) -> None:
+        target = f"{self._root}/{path}"
+        self._fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+        if not self._local:
+            self._fs.pipe_file(target, data)  # object stores show an object only once it is complete
+            return
+        import os
+
+        draft = Path(f"{target}.{os.getpid()}.part")
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+
+    def get(self, path: str) -> bytes:
+        """The bytes of one object; FileNotFoundError if there is none."""
+        return _retried(lambda: bytes(self._fs.cat_file(f"{self._root}/{path}")))
+
+    def exists(self, path: str) -> bool:
+        """Whether the object is there."""
+        return _retried(lambda: bool(self._fs.exists(f"{self._root}/{path}")))
+
+    def uri(self, path: str) -> str:
+        """The full URL of an object."""
+        return f"{self.url}/{path}"
+
+    def put_trial(self, trial: Trial) -> None:
+        """Store what is asked, before it runs."""
+        self.put(f"{self.folder(trial)}/trial.json", trial.model_dump_json(indent=1).encode())
+
+    def put_evidence(self, trial: Trial, kind: str, file: Path, rows: int | None = None) -> Evidence:
+        """Store one raw file and return its entry for the document."""
+        data = file.read_bytes()
+        relative = f"evidence/{file.name}"
+        self.put(f"{self.folder(trial)}/{relative}", data)
+        return Evidence(kind=kind, uri=relative, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data), rows=rows)
+
+    def put_document(self, document: ResultDocument) -> None:
+        """Store the document: the last write of a trial."""
+        self.put(f"{self.folder(document.trial)}/result.json", document.model_dump_json(indent=1).encode())
+
+    def put_launch(self, trial: Trial, record: LaunchRecord) -> None:
+        """Store what the launcher saw."""
+        self.put(f"{self.folder(trial)}/launch.json", record.model_dump_json(indent=1).encode())
+
+    def put_collected(self, document: ResultDocument) -> str:
+        """Store the document together with what the outside saw; returns the attempt's folder."""
+        self.put(f"{self.folder(document.trial)}/collected.json", document.model_dump_json(indent=1).encode())
+        return self.folder(document.trial)
+
+    def collected(self, folder: str) -> ResultDocument:
+        """What collect stored for one attempt; raises like `document`."""
+        return self._document(f"{folder}/collected.json")
+
+    def trial(self, folder: str) -> Trial:
+        """The specification of one attempt; BadResult if it does not hold."""
+        try:
+            return Trial.model_validate_json(self.get(f"{folder}/trial.json"))
+        except ValidationError as error:
+            raise BadResult(f"{self.uri(folder)}/trial.json: {_first(error)}") from error
+
+    def document(self, folder: str) -> ResultDocument:
+        """The document of one attempt, its schema and checksum verified.
+
+        Raises FileNotFoundError if the harness never wrote one, BadResult if it cannot be believed.
+        """
+        return self._document(f"{folder}/result.json")
+
+    def _document(self, path: str) -> ResultDocument:
+        raw = self.get(path)
+        try:
+            version = json.loads(raw).get("schema_version")
+        except (ValueError, AttributeError) as error:
+            raise BadResult(f"{self.uri(path)}: not a JSON object ({error})") from error
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise BadResult(f"{self.uri(path)}: schema_version {version} is newer than {SCHEMA_VERSION}; upgrade plumbline to read it")
+        try:
+            return ResultDocument.model_validate_json(raw)
+        except ValidationError as error:
+            raise BadResult(f"{self.uri(path)}: {_first(error)}") from error
+
+    def launch(self, folder: str) -> LaunchRecord | None:
+        """What the launcher saw, if it wrote it."""
+        try:
+            return LaunchRecord.model_validate_json(self.get(f"{folder}/launch.json"))
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            raise BadResult(f"{self.uri(folder)}/launch.json: {_first(error)}") from error
+
+    def damaged_evidence(self, document: ResultDocument) -> list[str]:
+        """Evidence files that are missing or differ from their SHA-256, one sentence each."""
+        broken = []
+        for item in document.evidence:
+            path = f"{self.folder(document.trial)}/{item.uri}"
+            try:
+                found = hashlib.sha256(self.get(path)).hexdigest()
+            except FileNotFoundError:
+                broken.append(f"{self.uri(path)} is missing")
+                continue
+            if found != item.sha256:
+                broken.append(f"{self.uri(path)} has SHA-256 {found}; the document says {item.sha256}")
+        return broken
+
+    def attempts(self, campaign_id: str, trial_id: str) -> list[str]:
+        """Folders of a trial's attempts, oldest first."""
+        base = f"{self._root}/{campaign_id}/{trial_id}"
+        try:
+            names = _retried(lambda: self._fs.ls(base, detail=False))
+        except FileNotFoundError:
+            return []
+        numbers = sorted(int(m[1]) for m in (_ATTEMPT.search(str(n).rstrip("/")) for n in names) if m)
+        return [f"{campaign_id}/{trial_id}/attempt-{n}" for n in numbers]
+
+
+def _retried(action: Callable[[], T]) -> T:
+    for attempt in range(_TRIES):
+        try:
+            return action()
+        except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError):
+            raise
+        except OSError:
+            if attempt == _TRIES - 1:
+                raise
+            time.sleep(_FIRST_WAIT_S * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+def _first(error: ValidationError) -> str:
+    item = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, item['loc']))}{': ' if item['loc'] else ''}{item['msg'].removeprefix('Value error, ')}"
