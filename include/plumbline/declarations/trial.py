@@ -69,7 +69,7 @@ def digest(data: Any) -> str:
 
 
 _CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
-_OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs"}
+_OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only"}
 
 
 def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:

@@ -56,6 +56,7 @@ class Workload(Declared):
     description: str = ""
     needs: Needs
     providers: tuple[Name, ...] | None = Field(None, description="only these providers; every enabled one that fits if left out")
+    on_demand_only: bool = Field(False, description="planned only when named, never by the monthly rerun")
     repeats: Repeats
     acceptance: tuple[Criterion, ...] = ()
     drift: dict[str, DriftLimits] = Field(default_factory=dict, description="thresholds by metric that differ from thresholds.yaml")

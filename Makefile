@@ -1,0 +1,68 @@
+# Everything a newcomer needs: `make run`, then `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+UV_VERSION := 0.13.8
+export PYTHONDONTWRITEBYTECODE ?= 1
+
+# uv is quick; where it cannot reach the index that pip is configured for, pip installs the same locked files.
+define install
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python $(1) 2>.venv/uv.log || { \
+	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
+endef
+
+.PHONY: help setup setup-dev run up demo-drift test lint lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: .venv/.ready ## the environment in .venv and Triton's server in .triton (nothing outside this folder)
+
+.venv/bin/uv:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 13) else f"Python {v[0]}.{v[1]} found; Plumbline needs 3.10 to 3.13: make PYTHON=python3.11 setup")'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python has no venv module; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@echo "making the environment in .venv"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.venv/.ready: requirements.txt requirements/torch.txt requirements/triton.txt pyproject.toml | .venv/bin/uv
+	@echo "installing Airflow and the libraries (requirements.txt)"
+	$(call install,-r requirements.txt)
+	@echo "installing PyTorch ($$(grep -o '^torch==.*' requirements/torch.txt)) with pip, from the index that this machine names"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/torch.txt
+	@echo "unpacking Triton's server into .triton"
+	@rm -rf .triton
+	$(call install,--no-deps --target .triton -r requirements/triton.txt)
+	$(call install,--no-deps -e .)
+	@touch $@
+
+setup-dev: .venv/.ready-dev
+.venv/.ready-dev: .venv/.ready requirements/dev.txt
+	@echo "installing the tools of contributors (requirements/dev.txt)"
+	$(call install,-r requirements/dev.txt)
+	@touch $@
+
+run: setup ## the main job, end to end on this machine: both local providers, scorecards, report
+	@$(BIN)/plumbline run $(ARGS)
+
+up: setup ## keep Airflow running; prints its address and the login
+	@$(BIN)/plumbline up $(ARGS)
+
+demo-drift: setup ## see a real drift found: the same provider with a core taken away behind its back
+	@$(BIN)/plumbline demo-drift $(ARGS)
+
+test: setup-dev ## all tests (starts the servers it needs)
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup-dev ## format, lint, types, floors, schema
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/plumbline check
+
+lock: .venv/bin/uv ## resolve requirements/*.in again
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/main.in -o requirements.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/dev.in -o requirements/dev.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/triton.in -o requirements/triton.txt
+
+clean: ## remove the environment and caches; results and reports in var/ stay (`make clean ALL=1` removes them too)
+	rm -rf .venv .triton .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info include/*.egg-info htmlcov .coverage*
+	$(if $(ALL),rm -rf var)
