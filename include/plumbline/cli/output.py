@@ -1,0 +1,82 @@
+"""How every command speaks: tables for people, `--json` for scripts, one meaning for each exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from pydantic import BaseModel
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+OK = 0
+FAILED = 1  # something ran and did not succeed: a trial failed, a campaign is incomplete
+UNUSABLE = 2  # nothing ran: bad arguments, bad declarations, no such trial
+DRIFTED = 4  # it ran, and the comparison found drift
+INTERRUPTED = 130
+
+EXIT_CODES = (
+    "Exit codes: 0 done · 1 something ran and failed · 2 nothing ran (bad arguments or declarations) · "
+    "4 drift was found (compare, demo-drift) · 130 interrupted"
+)
+
+Json = Annotated[bool, typer.Option("--json", help="print JSON on standard output instead of tables")]
+
+_PIPED_WIDTH = 140  # a table that is piped or logged is not cut to a terminal that is not there
+
+out = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+err = Console(stderr=True, width=None if sys.stderr.isatty() else _PIPED_WIDTH)
+
+
+def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
+    """An empty table in the house style; the columns named in `right` hold numbers."""
+    made = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return made
+
+
+def plain(value: Any) -> Any:
+    """Data as JSON can say it: dataclasses and models as objects, dates as ISO 8601, paths as text."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {k: plain(v) for k, v in asdict(value).items()}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(v) for v in value]
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    return str(value) if isinstance(value, Path) else value
+
+
+def emit(as_json: bool, data: Any, show: Callable[[], None]) -> None:
+    """Print `data` as JSON, or let `show` print it for people."""
+    if as_json:
+        sys.stdout.write(json.dumps(plain(data), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        show()
+
+
+def fail(message: str, code: int = UNUSABLE) -> NoReturn:
+    """Say what is wrong on standard error and leave with `code`."""
+    err.print(message, style="red", highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def clear_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn the errors that a person can mend into their sentence and exit code 2; anything else keeps its traceback."""
+    try:
+        yield
+    except kinds as error:
+        fail(str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error))
