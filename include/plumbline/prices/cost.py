@@ -1,0 +1,95 @@
+"""What a trial and its outcomes cost: the declared price of an hour over what an hour was measured to deliver.
+
+Everything here is pure arithmetic. A cost that cannot be computed is None with its reason, never 0: no price declared, nothing
+measured, or nothing delivered (a throughput of zero makes the cost of an outcome undefined, not free and not a large number).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from plumbline.prices.book import Basis, Quote
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One cost in USD. `value` is None exactly when `reason` says why; `formula` shows the arithmetic with its numbers."""
+
+    metric: str
+    value: float | None
+    basis: Basis | None
+    formula: str = ""
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One cost metric: `amount` units of something that is measured as `rate` (a metric, per second) in the steady phase."""
+
+    metric: str
+    kind: str
+    rate: str
+    statistic: str
+    amount: float | None  # None: the amount is the workload's own (tokens of one epoch)
+    what: str
+
+
+COSTS: tuple[Outcome, ...] = (
+    Outcome("cost_per_1m_trained_tokens", "training", "tokens_per_second", "median", 1e6, "trained tokens"),
+    Outcome("cost_per_epoch", "training", "tokens_per_second", "median", None, "trained tokens (one pass over the data)"),
+    Outcome("cost_per_1k_requests", "inference", "request_throughput", "value", 1e3, "requests"),
+    Outcome("cost_per_1m_output_tokens", "inference", "output_token_throughput", "value", 1e6, "output tokens"),
+    Outcome("cost_per_good_request", "inference", "goodput", "value", 1.0, "requests within the SLO"),
+)
+
+
+def costs_of(
+    kind: str,
+    quote: Quote,
+    measured: Callable[[str, str], float | None],
+    *,
+    held_s: float | None = None,
+    epoch_tokens: int | None = None,
+) -> tuple[Cost, ...]:
+    """Every cost metric of one trial of `kind` ("training" or "inference").
+
+    `measured(metric, statistic)` gives the trial's own number in the steady phase, in the catalogue's unit (per second), or None.
+    `held_s`: seconds that the trial held the provider, idle time included. `epoch_tokens`: tokens of one pass over the data.
+    """
+    found = [cost_per_run(quote, held_s)]
+    for outcome in COSTS:
+        if outcome.kind != kind:
+            continue
+        amount = outcome.amount if outcome.amount is not None else epoch_tokens
+        if amount is None:
+            found.append(Cost(outcome.metric, None, quote.basis, reason="the size of one epoch is not known"))
+        else:
+            found.append(cost_of_outcome(outcome, quote, amount, measured(outcome.rate, outcome.statistic)))
+    return tuple(found)
+
+
+def cost_per_run(quote: Quote, held_s: float | None) -> Cost:
+    """Price × the time that one trial held the provider, from request to release."""
+    if quote.basis is None:
+        return Cost("cost_per_run", None, None, reason=quote.reason)
+    if held_s is None or not math.isfinite(held_s) or held_s <= 0:
+        return Cost("cost_per_run", None, quote.basis, reason="the time that the trial held the provider was not recorded")
+    price = quote.basis.usd_per_hour
+    return Cost("cost_per_run", price * held_s / HOUR_S, quote.basis, f"{price:.10g} USD/h × {held_s:.4g} s")
+
+
+def cost_of_outcome(outcome: Outcome, quote: Quote, amount: float, per_second: float | None) -> Cost:
+    """Price × the time that `amount` outcomes take at the measured rate `per_second`."""
+    if quote.basis is None:
+        return Cost(outcome.metric, None, None, reason=quote.reason)
+    if per_second is None or not math.isfinite(per_second):
+        return Cost(outcome.metric, None, quote.basis, reason=f"{outcome.rate} was not measured")
+    if per_second <= 0:
+        return Cost(outcome.metric, None, quote.basis, reason=f"{outcome.rate} was {per_second:g}: nothing was delivered for the price")
+    price = quote.basis.usd_per_hour
+    value = price / HOUR_S * amount / per_second
+    return Cost(outcome.metric, value, quote.basis, f"{price:.10g} USD/h × {amount:.10g} {outcome.what} ÷ {per_second:.6g}/s")

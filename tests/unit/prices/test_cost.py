@@ -1,0 +1,65 @@
+"""Costs against figures that were computed by hand."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from plumbline.prices import Basis, Cost, Quote, costs_of
+from plumbline.prices.cost import cost_per_run
+
+
+def at(usd_per_hour: float) -> Quote:
+    return Quote(Basis("on_demand", usd_per_hour, date(2025, 1, 1), "list price"), None)
+
+
+def costs(kind: str, quote: Quote, numbers: dict[str, float], held_s: float | None = None, epoch: int | None = None) -> dict[str, Cost]:
+    found = costs_of(kind, quote, lambda metric, _: numbers.get(metric), held_s=held_s, epoch_tokens=epoch)
+    return {cost.metric: cost for cost in found}
+
+
+def test_500_hours_of_eight_h100() -> None:
+    run = cost_per_run(at(98.32), 500 * 3600)
+    assert run.value == pytest.approx(49_160.00, abs=0.005)
+    assert run.formula == "98.32 USD/h × 1.8e+06 s"
+
+
+def test_training_by_hand() -> None:
+    # 55.04 USD/h, 85,456 tokens/s: 1e6 tokens take 11.70193 s = 0.178910 USD; 15e9 tokens take 48.7581 h = 2,683.64 USD.
+    found = costs("training", at(55.04), {"tokens_per_second": 85_456}, held_s=1800, epoch=15_000_000_000)
+    assert found["cost_per_run"].value == pytest.approx(27.52, abs=0.005)
+    assert found["cost_per_1m_trained_tokens"].value == pytest.approx(0.17891, abs=0.000005)
+    assert found["cost_per_epoch"].value == pytest.approx(2683.64, abs=0.005)
+    assert set(found) == {"cost_per_run", "cost_per_1m_trained_tokens", "cost_per_epoch"}
+
+
+def test_inference_by_hand() -> None:
+    # 98.32 USD/h = 0.0273111 USD/s. 20 requests/s: 1,000 take 50 s = 1.37 USD. 5,000 tokens/s: 1e6 take 200 s = 5.46 USD.
+    found = costs("inference", at(98.32), {"request_throughput": 20, "output_token_throughput": 5000, "goodput": 16})
+    assert found["cost_per_1k_requests"].value == pytest.approx(1.3656, abs=0.00005)
+    assert found["cost_per_1m_output_tokens"].value == pytest.approx(5.4622, abs=0.00005)
+    assert found["cost_per_good_request"].value == pytest.approx(0.00170694, abs=0.00000001)
+    assert "cost_per_epoch" not in found
+
+
+def test_no_price_is_no_cost_and_says_why() -> None:
+    found = costs("inference", Quote(None, "no price is declared for x"), {"request_throughput": 20}, held_s=60)
+    assert {c.value for c in found.values()} == {None}
+    assert {c.reason for c in found.values()} == {"no price is declared for x"}
+
+
+def test_a_price_of_zero_is_a_price() -> None:
+    assert costs("inference", at(0.0), {"request_throughput": 20})["cost_per_1k_requests"].value == 0.0
+
+
+def test_nothing_delivered_is_not_free() -> None:
+    found = costs("inference", at(98.32), {"request_throughput": 0.0, "goodput": 0.0})
+    assert found["cost_per_1k_requests"].value is None
+    assert found["cost_per_good_request"].reason == "goodput was 0: nothing was delivered for the price"
+    assert found["cost_per_1m_output_tokens"].reason == "output_token_throughput was not measured"
+    assert found["cost_per_run"].reason == "the time that the trial held the provider was not recorded"
+
+
+def test_an_unknown_epoch_has_no_cost() -> None:
+    assert costs("training", at(1.0), {"tokens_per_second": 10.0})["cost_per_epoch"].reason == "the size of one epoch is not known"
