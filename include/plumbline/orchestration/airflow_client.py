@@ -1,0 +1,222 @@
+"""A small client of Airflow's REST API: what a campaign from the command line needs, with errors that a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+_PAGE = 100  # Airflow's own upper limit
+_TIMEOUT_S = 30.0
+_WORDS = 300
+
+RUN_ENDED = frozenset({"success", "failed"})
+TASK_ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
+
+
+class AirflowError(RuntimeError):
+    """Airflow said no, or nothing; the message carries what was asked and its answer."""
+
+
+@dataclass(frozen=True)
+class DagState:
+    """What the API server knows of one DAG. `parsed_at` is None until the DAG processor has read its file."""
+
+    dag_id: str
+    is_paused: bool
+    is_stale: bool
+    parsed_at: datetime | None
+
+
+@dataclass(frozen=True)
+class DagRun:
+    """One run. `ended` is true in a final state."""
+
+    dag_id: str
+    run_id: str
+    state: str
+    run_type: str
+    conf: Mapping[str, Any]
+
+    @property
+    def ended(self) -> bool:
+        return self.state in RUN_ENDED
+
+
+@dataclass(frozen=True)
+class TaskInstance:
+    """One task of a run. `map_index` is -1 for an unmapped task; `name` is the rendered map index, or None before it is known."""
+
+    task_id: str
+    map_index: int
+    state: str | None
+    try_number: int
+    name: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in TASK_ENDED
+
+
+class AirflowClient:
+    """Logged in as one user; a token that has run out is renewed once a request. Use as a context manager or `close`."""
+
+    def __init__(self, address: str, username: str, password: str) -> None:
+        self._credentials = {"username": username, "password": password}
+        self._http = httpx.Client(base_url=address, timeout=_TIMEOUT_S, trust_env=False)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> AirflowClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def dags(self) -> dict[str, DagState]:
+        """Every DAG by its id."""
+        return {d["dag_id"]: _dag(d) for d in self._pages("/api/v2/dags", "dags", {"exclude_stale": False})}
+
+    def import_errors(self) -> dict[str, str]:
+        """File to error text, for each file that could not be imported."""
+        return {e["filename"]: e["stack_trace"] for e in self._pages("/api/v2/importErrors", "import_errors")}
+
+    def set_paused(self, dag_id: str, paused: bool) -> None:
+        """Pause or unpause a DAG."""
+        self._call("PATCH", f"/api/v2/dags/{_part(dag_id)}", {"is_paused": paused})
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any], run_id: str | None = None) -> DagRun:
+        """Start a run; its conf is checked against the DAG's params."""
+        body = {"logical_date": None, "conf": dict(conf), **({"dag_run_id": run_id} if run_id else {})}
+        return _run(self._call("POST", f"/api/v2/dags/{_part(dag_id)}/dagRuns", body))
+
+    def run(self, dag_id: str, run_id: str) -> DagRun:
+        """The state of one run."""
+        return _run(self._call("GET", f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}"))
+
+    def runs(self, dag_id: str, since: datetime) -> list[DagRun]:
+        """Runs of a DAG that were due at `since` or later, oldest first."""
+        query = {"run_after_gte": since.isoformat(), "order_by": "run_after"}
+        return [_run(r) for r in self._pages(f"/api/v2/dags/{_part(dag_id)}/dagRuns", "dag_runs", query)]
+
+    def end_run(self, dag_id: str, run_id: str, note: str) -> None:
+        """Mark a run failed: its running tasks are ended, the rest never starts."""
+        self._call("PATCH", f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}", {"state": "failed", "note": note})
+
+    def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
+        """Every task instance of a run, mapped ones singly."""
+        path = f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances"
+        return [_task(t) for t in self._pages(path, "task_instances")]
+
+    def upstream_events(self, dag_id: str, run_id: str) -> list[Mapping[str, Any]]:
+        """The `extra` of each asset event that started a run."""
+        answer = self._call("GET", f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/upstreamAssetEvents")
+        return [e.get("extra") or {} for e in answer["asset_events"]]
+
+    def task_log(self, dag_id: str, run_id: str, task: TaskInstance) -> str:
+        """The text of a task's log, its newest try."""
+        path = f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances/{_part(task.task_id)}/logs/{max(task.try_number, 1)}"
+        answer = self._call("GET", path, query={"map_index": task.map_index, "full_content": True})
+        content = answer.get("content") or []
+        return "\n".join(_log_line(line) for line in content) if isinstance(content, list) else str(content)
+
+    def put_pool(self, name: str, slots: int, description: str) -> None:
+        """Create a pool, or set the slots of the one that is there. Deferred tasks count: a trial that waits still holds its GPUs."""
+        body = {"name": name, "slots": slots, "description": description, "include_deferred": True}
+        if self._send("GET", f"/api/v2/pools/{_part(name)}").status_code == httpx.codes.NOT_FOUND:
+            self._call("POST", "/api/v2/pools", body)
+        else:
+            self._call("PATCH", f"/api/v2/pools/{_part(name)}", {**{k: v for k, v in body.items() if k != "name"}, "pool": name})
+
+    def _pages(self, path: str, field: str, query: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+        offset = 0
+        while True:
+            answer = self._call("GET", path, query={**(query or {}), "limit": _PAGE, "offset": offset})
+            yield from answer[field]
+            offset += _PAGE
+            if offset >= answer["total_entries"]:
+                return
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None) -> Any:
+        answer = self._send(method, path, body, query)
+        if answer.is_error:
+            raise AirflowError(f"{method} {path}: {answer.status_code} {_detail(answer)}")
+        try:
+            return answer.json() if answer.content else None
+        except ValueError:
+            raise AirflowError(f"{method} {path}: answered with something that is not JSON: {answer.text[:_WORDS]}") from None
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None
+    ) -> httpx.Response:
+        if "Authorization" not in self._http.headers:
+            self._login()
+        answer = self._request(method, path, body, query)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            self._login()
+            answer = self._request(method, path, body, query)
+        return answer
+
+    def _login(self) -> None:
+        answer = self._request("POST", "/auth/token", self._credentials)
+        if answer.is_error:
+            raise AirflowError(f"login at {self._http.base_url} as {self._credentials['username']}: {answer.status_code} {_detail(answer)}")
+        self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None
+    ) -> httpx.Response:
+        try:
+            return self._http.request(method, path, json=body, params=query, headers={"Accept": "application/json"})
+        except httpx.HTTPError as error:
+            raise AirflowError(f"{method} {self._http.base_url.join(path)}: no answer ({error or type(error).__name__})") from error
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
+
+
+def _dag(data: Mapping[str, Any]) -> DagState:
+    return DagState(data["dag_id"], data["is_paused"], data["is_stale"], _time(data["last_parsed_time"]))
+
+
+def _run(data: Mapping[str, Any]) -> DagRun:
+    return DagRun(data["dag_id"], data["dag_run_id"], data["state"], data["run_type"], data["conf"] or {})
+
+
+def _task(data: Mapping[str, Any]) -> TaskInstance:
+    return TaskInstance(
+        data["task_id"],
+        data["map_index"],
+        data["state"],
+        data["try_number"],
+        data["rendered_map_index"],
+        _time(data["start_date"]),
+        _time(data["end_date"]),
+    )
+
+
+def _log_line(line: object) -> str:
+    return str(line.get("event", "")) if isinstance(line, dict) else str(line)
+
+
+def _detail(answer: httpx.Response) -> str:
+    """Airflow's own words: `detail` is a sentence, or a list of validation errors with their places."""
+    try:
+        detail = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:_WORDS] or answer.reason_phrase
+    if isinstance(detail, list):
+        return "; ".join(f"{'.'.join(map(str, e.get('loc', ())))}: {e.get('msg', e)}" for e in detail)
+    return str(detail)

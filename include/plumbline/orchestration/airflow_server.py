@@ -1,0 +1,207 @@
+"""A local Airflow that somebody owns: started for a home, reached at one loopback address, gone when its owner is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal
+
+import httpx
+import psutil
+
+from plumbline.orchestration import leftovers
+from plumbline.orchestration.airflow_client import AirflowClient
+from plumbline.orchestration.airflow_settings import USERNAME, environment, password, write_settings
+from plumbline.orchestration.airflow_supervisor import COMPONENTS, GRACE_S, MIGRATION
+
+DEFAULT_PORT = 8080
+_START_LIMIT_S = 240.0
+_STOP_LIMIT_S = 2 * GRACE_S + 5
+_LOG_LINES = 15
+
+Status = Callable[[str], None]
+
+
+class ServerError(RuntimeError):
+    """Airflow cannot be started; the message says what to do about it."""
+
+
+class AirflowServer:
+    """All components of Airflow under one supervisor, with its state in `home`.
+
+    `mode` "run": for one campaign; takes PLUMBLINE_PORT (default 8080) or, if that is taken, any free port.
+    `mode` "up": stays; its port is PLUMBLINE_PORT or 8080 and a taken one is an error; edited DAG files are noticed.
+    """
+
+    def __init__(self, home: Path, mode: Literal["run", "up"] = "run") -> None:
+        self.home = home.resolve()
+        self.mode = mode
+        self.username = USERNAME
+        self.started_at = datetime.now(timezone.utc)
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._record: leftovers.Record | None = None
+        self._lock: IO[str] | None = None
+
+    @property
+    def address(self) -> str:
+        """Base URL, such as http://127.0.0.1:8080."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def password(self) -> str:
+        """The password of `username`; made once for a home and kept."""
+        return password(self.home)
+
+    def client(self) -> AirflowClient:
+        """A client that is logged in as `username`."""
+        return AirflowClient(self.address, self.username, self.password)
+
+    def start(self, on_status: Status = lambda _: None) -> AirflowServer:
+        """End what an earlier start left, start all components and wait until they are healthy. Raises ServerError."""
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._acquire()
+        try:
+            earlier = leftovers.read_record(self._pidfile)
+            if earlier and (ended := leftovers.end(earlier)):
+                on_status(f"ended {len(ended)} processes that an earlier run had left")
+            self._port = _port(self.mode)
+            write_settings(self.home, self._port, reparse=self.mode == "up")
+            self._launch()
+            self._wait_healthy(on_status)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop everything that was started and verify that nothing is left. Safe to call twice."""
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()  # the supervisor's signal to end all
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_LIMIT_S)
+        if self._record is not None:
+            leftovers.end(self._record)
+            if process is not None:
+                process.wait()
+            self._pidfile.unlink(missing_ok=True)
+            self._record = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def check(self) -> None:
+        """Raise ServerError if Airflow has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise ServerError(f"Airflow stopped: {self._last_words()}")
+
+    def __enter__(self) -> AirflowServer:
+        return self if self._process is not None else self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def _pidfile(self) -> Path:
+        return self.home / "server.json"
+
+    def _acquire(self) -> None:
+        """One owner a home. The kernel drops the lock with its owner, so a killed one never blocks the next."""
+        lock = (self.home / "lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise ServerError(f"an Airflow is already running in {self.home}; stop it, or set PLUMBLINE_HOME to another folder") from None
+        self._lock = lock
+
+    def _launch(self) -> None:
+        server_id = secrets.token_hex(16)
+        env = environment(self.home, os.environ) | {leftovers.MARK: server_id}
+        (self.home / "logs").mkdir(exist_ok=True)
+        for name in (*COMPONENTS, *MIGRATION, "supervisor"):
+            (self.home / "logs" / f"{name}.log").unlink(missing_ok=True)
+        self.started_at = datetime.now(timezone.utc)
+        with (self.home / "logs" / "supervisor.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "plumbline.orchestration.airflow_supervisor"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=env,
+                # A session of its own: Ctrl-C in the terminal reaches the owner only, which then stops things in order.
+                start_new_session=True,
+            )
+        self._record = leftovers.Record(self._process.pid, psutil.Process(self._process.pid).create_time(), server_id)
+        self._record.write(self._pidfile)
+
+    def _wait_healthy(self, on_status: Status) -> None:
+        deadline = time.monotonic() + _START_LIMIT_S
+        shown = ""
+        with httpx.Client(base_url=self.address, timeout=5, trust_env=False) as http:
+            while time.monotonic() < deadline:
+                self.check()
+                waiting = self._not_ready(http)
+                if not waiting:
+                    on_status("Airflow is ready")
+                    return
+                if waiting != shown:
+                    on_status(f"waiting for {waiting}")
+                    shown = waiting
+                time.sleep(0.25)
+        raise ServerError(
+            f"Airflow was not healthy after {_START_LIMIT_S:g} s, still waiting for {shown}; logs are in {self.home / 'logs'}"
+        )
+
+    def _not_ready(self, http: httpx.Client) -> str:
+        """What is still missing, for people; empty when healthy. Heartbeats from before this start do not count."""
+        if not (self.home / "logs" / "api-server.log").exists():
+            return "the database"
+        try:
+            health = http.get("/api/v2/monitor/health").json()
+        except (httpx.HTTPError, ValueError):
+            return "the API server"
+        late = []
+        for part in ("scheduler", "dag_processor", "triggerer"):
+            beat = (health.get(part) or {}).get(f"latest_{part}_heartbeat")
+            if beat is None or datetime.fromisoformat(beat.replace("Z", "+00:00")) < self.started_at:
+                late.append(part.replace("_", " "))
+        return ", ".join(late)
+
+    def _last_words(self) -> str:
+        said = _tail(self.home / "logs" / "supervisor.log", 1)
+        name = said.split(" ", 1)[0]
+        log = self.home / "logs" / f"{name}.log"
+        return f"{said}\n{_tail(log, _LOG_LINES)}\n(whole log: {log})" if log.exists() else said
+
+
+def _tail(file: Path, lines: int) -> str:
+    return "\n".join(file.read_text(errors="replace").splitlines()[-lines:]) if file.exists() else ""
+
+
+def _port(mode: str) -> int:
+    text = os.environ.get("PLUMBLINE_PORT") or str(DEFAULT_PORT)
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise ServerError(f"PLUMBLINE_PORT is {text!r}; expected a port number such as 8080")
+    with socket.socket() as probe:
+        # As the API server will: a port whose last connections still linger is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", int(text)))
+        except OSError as error:
+            if mode == "up":
+                raise ServerError(f"port {text} on 127.0.0.1 cannot be used ({error.strerror}); set PLUMBLINE_PORT to a free one") from None
+            probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

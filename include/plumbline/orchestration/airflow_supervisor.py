@@ -1,0 +1,138 @@
+"""A small process that owns Airflow's components: it starts them, and it ends all of them when its owner is gone.
+
+The owner holds the other end of the standard input. A killed owner cannot clean up, but its end of the pipe closes all the same, and
+that is the signal to stop. It imports nothing of Airflow, so that it is there at once and costs nothing while a trial is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+COMPONENTS: dict[str, tuple[str, ...]] = {
+    # Without their log servers, which would listen on all interfaces: the API server reads the logs from the disk.
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "api-server": ("api-server",),
+    "dag-processor": ("dag-processor",),
+    "triggerer": ("triggerer", "--skip-serve-logs"),
+}
+MIGRATION: dict[str, tuple[str, ...]] = {"migration": ("db", "migrate")}
+GRACE_S = 12.0
+STOPPED_BY_OWNER, COMPONENT_ENDED = 0, 3
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_Children = dict[int, tuple[str, "subprocess.Popen[bytes]"]]
+
+
+def main() -> int:
+    """Run until the owner goes, a signal comes or a component ends by itself; returns STOPPED_BY_OWNER or COMPONENT_ENDED."""
+    wake, poke = os.pipe()
+    os.set_blocking(poke, False)
+    signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    # Whatever a component leaves behind becomes our child, so that no descendant can slip away.
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    home = Path(os.environ["AIRFLOW_HOME"])
+    try:
+        return _run(home, wake)
+    finally:
+        _end_all()
+
+
+def _run(home: Path, wake: int) -> int:
+    """The database first, if this version of Airflow has not been here before; then all components at once."""
+    migrated, release = home / "migrated-to", version("apache-airflow-core")
+    if not migrated.exists() or migrated.read_text() != release:
+        ended = _watch(_start(MIGRATION, home / "logs"), wake)
+        if ended is None:
+            return STOPPED_BY_OWNER
+        if ended[1] != 0:
+            return _report(*ended)
+        migrated.write_text(release)
+    ended = _watch(_start(COMPONENTS, home / "logs"), wake)
+    return STOPPED_BY_OWNER if ended is None else _report(*ended)
+
+
+def _start(commands: dict[str, tuple[str, ...]], logs: Path) -> _Children:
+    logs.mkdir(parents=True, exist_ok=True)
+    children: _Children = {}
+    for name, arguments in commands.items():
+        with (logs / f"{name}.log").open("ab") as out:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "airflow", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                # Should even this process be killed, the components hear of it; what they leave is found by the next start.
+                preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+            )
+        children[child.pid] = (name, child)
+    return children
+
+
+def _watch(children: _Children, wake: int) -> tuple[str, int] | None:
+    """Wait for the first child that ends: (name, status); None if the owner wants us to stop."""
+    lifeline = sys.stdin.fileno()
+    while True:
+        ready, _, _ = select.select([lifeline, wake], [], [])
+        if wake in ready and any(n != signal.SIGCHLD for n in os.read(wake, 256)):
+            return None
+        if lifeline in ready and not os.read(lifeline, 256):
+            return None
+        for pid, status in _reaped():
+            if pid in children:
+                name, child = children[pid]
+                child.returncode = status
+                return name, status
+
+
+def _report(name: str, status: int) -> int:
+    sys.stdout.write(f"{name} ended by itself with status {status}\n")
+    sys.stdout.flush()
+    return COMPONENT_ENDED
+
+
+def _end_all() -> None:
+    """SIGTERM to every descendant, SIGKILL to those that are still there after GRACE_S."""
+    for sent in (signal.SIGTERM, signal.SIGKILL):
+        asked: set[psutil.Process] = set()
+        deadline = time.monotonic() + GRACE_S
+        while time.monotonic() < deadline:
+            _reaped()
+            left = set(psutil.Process().children(recursive=True))
+            if not left:
+                return
+            for process in left - asked:  # one signal each: a second SIGTERM makes some components give up their own cleaning up
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.send_signal(sent)
+            asked |= left
+            time.sleep(0.05)
+
+
+def _reaped() -> list[tuple[int, int]]:
+    """(pid, status) of every child that has ended, adopted ones too."""
+    ended = []
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            ended.append((found[0], os.waitstatus_to_exitcode(found[1])))
+    return ended
+
+
+def _prctl(option: int, value: int) -> None:
+    """Linux only; elsewhere the pipe and the process list are all there is."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
