@@ -1,0 +1,94 @@
+"""Acceptance criteria, quoted as they were declared, against a campaign's repeats.
+
+The rule. A criterion is a promise about every run, so it is judged over the repeats one by one, not over an average:
+
+- insufficient: no usable repeat measured the number, or fewer than half of the planned trials are usable (what is missing could
+  decide it); this is never a pass and never a fail
+- fail: the median of the repeats does not meet the limit
+- mixed: the median does, some repeat does not; not a pass, since one run in so many would break the promise
+- pass: every usable repeat meets the limit
+
+The margin is the distance of the median from the limit, as a fraction of the limit, positive on the good side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from plumbline.declarations import METRICS, Criterion
+from plumbline.scorecards.inputs import TrialNumbers
+
+Outcome = Literal["pass", "mixed", "fail", "insufficient"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One criterion and what the repeats say. `value`, `worst` and the limit are in the metric's unit."""
+
+    text: str
+    metric: str
+    statistic: str
+    phase: str
+    unit: str
+    limit: float
+    outcome: Outcome
+    value: float | None
+    worst: float | None
+    margin: float | None
+    met: int
+    n: int
+    planned: int
+    trials: tuple[str, ...]
+    explanation: str
+
+
+def judge(criterion: Criterion, trials: Sequence[TrialNumbers]) -> Judged:
+    """Judge one criterion over the trials of one provider and workload (every planned trial, whatever its status)."""
+    planned = len({t.trial_id for t in trials})
+    found = [
+        (t.trial_id, v) for t in trials if t.usable and (v := t.value(criterion.metric, criterion.statistic, criterion.phase)) is not None
+    ]
+    values = [v for _, v in found]
+    met = sum(criterion.met_by(v) for v in values)
+    middle = median(values) if values else None
+    outcome, explanation = _outcome(criterion, middle, met, len(values), planned)
+    return Judged(
+        text=criterion.text,
+        metric=criterion.metric,
+        statistic=criterion.statistic,
+        phase=criterion.phase,
+        unit=METRICS[criterion.metric].unit,
+        limit=criterion.limit,
+        outcome=outcome,
+        value=middle,
+        worst=(max(values) if criterion.op == "<=" else min(values)) if values else None,
+        margin=None if middle is None else margin(criterion, middle),
+        met=met,
+        n=len(values),
+        planned=planned,
+        trials=tuple(trial_id for trial_id, _ in found),
+        explanation=explanation,
+    )
+
+
+def _outcome(criterion: Criterion, middle: float | None, met: int, n: int, planned: int) -> tuple[Outcome, str]:
+    if middle is None:
+        return "insufficient", f"no usable trial measured it ({planned} planned)"
+    if 2 * n < planned:
+        return "insufficient", f"only {n} of {planned} planned trials measured it"
+    if not criterion.met_by(middle):
+        return "fail", f"the median of {n} does not meet it; {met} of {n} repeats do"
+    if met < n:
+        return "mixed", f"the median meets it, {n - met} of {n} repeats do not"
+    return "pass", f"all {n} repeats meet it"
+
+
+def margin(criterion: Criterion, value: float) -> float | None:
+    """How far inside the limit, as a fraction of it; None for a limit of zero, where no fraction exists."""
+    if criterion.limit == 0:
+        return None
+    inside = criterion.limit - value if criterion.op == "<=" else value - criterion.limit
+    return inside / abs(criterion.limit)

@@ -1,0 +1,100 @@
+"""What this room is given: one attempt of one trial as plain numbers, free of documents, tables and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Literal
+
+from plumbline.declarations import METRICS, Provider
+from plumbline.prices import costs_of, quote
+
+Kind = Literal["training", "inference"]
+USABLE = ("valid", "degraded")
+"""Statuses whose numbers count. Invalid, failed and missing trials are counted as trials, never as numbers."""
+
+PHASE_ORDER = ("steady", "cold_start", "recovery", "environment", "stress", "burst", "fault", "warmup", "cooldown")
+"""Where a metric's leading number is looked for when nobody names a phase: the first phase in which it was measured."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """One metric row of one trial, in the catalogue's unit. `value` None: could not be measured. `n`: observations behind it."""
+
+    phase: str
+    metric: str
+    statistic: str
+    value: float | None
+    unit: str
+    direction: str
+    n: int
+
+
+@dataclass(frozen=True)
+class TrialNumbers:
+    """One attempt of one trial. A planned trial without any result has the status "missing" and no metrics."""
+
+    trial_id: str
+    provider: str
+    kind: Kind
+    workload: str
+    version: int
+    status: str
+    slot: str
+    repeat: int
+    started: date | None
+    metrics: tuple[Number, ...] = ()
+    attempt: int = 1
+    failure_class: str | None = None
+    reasons: tuple[str, ...] = ()
+    held_s: float | None = field(default=None, metadata={"unit": "s", "meaning": "request to release, idle time included"})
+
+    @property
+    def usable(self) -> bool:
+        """Whether its numbers count."""
+        return self.status in USABLE
+
+    def value(self, metric: str, statistic: str, phase: str) -> float | None:
+        """One number, None if absent."""
+        return next((m.value for m in self.metrics if (m.metric, m.statistic, m.phase) == (metric, statistic, phase)), None)
+
+
+def home_phase(trials: Iterable[TrialNumbers], metric: str, statistic: str) -> str | None:
+    """The phase whose numbers lead for this metric: the first of `PHASE_ORDER` that any usable trial measured it in."""
+    seen = {
+        m.phase for t in trials if t.usable for m in t.metrics if m.metric == metric and m.statistic == statistic and m.value is not None
+    }
+    return next((phase for phase in PHASE_ORDER if phase in seen), None)
+
+
+def priced(
+    trials: Iterable[TrialNumbers],
+    providers: Mapping[str, Provider],
+    on: date,
+    *,
+    epoch_tokens: Mapping[str, int] | None = None,
+    purchase: Literal["on_demand", "spot", "reserved"] = "on_demand",
+) -> tuple[TrialNumbers, ...]:
+    """The same trials with their costs at the prices that hold on the day `on`, as further numbers in the steady phase.
+
+    Costs that a trial already carries are replaced, so a price change re-scores old trials without a rerun. `epoch_tokens`: tokens of
+    one pass over the data, by workload. A cost without a price is a number without a value.
+    """
+    result = []
+    for trial in trials:
+        provider = providers.get(trial.provider)
+        if provider is None or not trial.usable:
+            result.append(trial)
+            continue
+        found = costs_of(
+            trial.kind,
+            quote(provider, on, purchase),
+            lambda metric, statistic, trial=trial: trial.value(metric, statistic, "steady"),  # type: ignore[misc]
+            held_s=trial.held_s,
+            epoch_tokens=(epoch_tokens or {}).get(trial.workload),
+        )
+        costs = tuple(Number("steady", c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in found)
+        names = {c.metric for c in costs}
+        result.append(replace(trial, metrics=tuple(m for m in trial.metrics if m.metric not in names) + costs))
+    return tuple(result)
