@@ -237,8 +237,8 @@ def _deviations(values: Array) -> Array:
     """Deviations from the mean; a trial without the number deviates by 0, and the others by more to make up for it."""
     known = int(np.isfinite(values).sum())
     n = len(values)
-    spread: Array = np.where(np.isnan(values), 0.0, values - np.nanmean(values))
-    return spread * np.sqrt(n * (n - 1) / (known * (known - 1)))
+    spread: Array = np.where(np.isnan(values), 0.0, values - np.nanmean(values)) * np.sqrt(n * (n - 1) / (known * (known - 1)))
+    return spread
 
 
 def _numbers(trials: Sequence[TrialNumbers], metric: str, statistic: str, phase: str) -> Array:

@@ -69,7 +69,15 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Share:
 
 def at_most(successes: int, n: int, p: float) -> float:
     """Probability of at most that many successes in `n` tries that each succeed with probability `p`."""
-    return math.fsum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(successes + 1))
+    if successes >= n or p <= 0:
+        return 1.0
+    if p >= 1:
+        return 0.0
+    logs = (
+        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
+        for k in range(successes + 1)
+    )
+    return min(1.0, math.fsum(math.exp(log) for log in logs))
 
 
 def launches_to_prove(target: float, confidence: float = CONFIDENCE) -> int:

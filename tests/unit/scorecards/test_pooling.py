@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plumbline.scorecards.pooling import launches_to_prove, pool, wilson
+from plumbline.scorecards.pooling import at_most, launches_to_prove, pool, wilson
 
 
 @pytest.mark.parametrize(("n", "k", "coverage"), [(2, 1, 0.5), (5, 1, 0.9375), (6, 1, 0.96875), (9, 2, 0.9609), (20, 6, 0.9586)])
@@ -47,3 +47,10 @@ def test_launches_to_prove_is_where_the_lower_bound_arrives() -> None:
     assert (wilson(needed - 1, needed - 1).low or 0) < 0.99
     with pytest.raises(ValueError, match="between 0 and 1"):
         launches_to_prove(1.0)
+
+
+def test_a_binomial_tail_against_hand_and_at_size() -> None:
+    assert at_most(10, 11, 0.99) == pytest.approx(1 - 0.99**11)
+    assert at_most(0, 3, 0.5) == pytest.approx(0.125)
+    assert (at_most(5, 5, 0.9), at_most(0, 4, 1.0), at_most(0, 4, 0.0)) == (1.0, 0.0, 1.0)
+    assert at_most(5000, 10_000, 0.5) == pytest.approx(0.504, abs=1e-3)
