@@ -1,1 +1,18 @@
-"""."""
+"""From a planned trial to a result in the store: plan it, launch it, classify what became of it, collect it.
+
+| module | what it does |
+|---|---|
+| `plan` | declarations × what was asked for → a flat list of trials, hashed before anything runs |
+| `base` | what a launcher is; which launcher drives which provider |
+| `local` | a trial as a process on this machine |
+| `process`, `keeper`, `machine_lock`, `environment`, `outcome` | the parts of the local launcher |
+| `failures` | a typed exception for each failure class, and which of them are worth another try |
+| `timeline` | the metrics that only the outside of a trial can see |
+| `collect` | one document for each attempt, whatever became of it |
+| `orphans` | ends what a killed launcher left behind |
+"""
+
+from plumbline.launch.base import Launcher, PlanError, launcher_for
+from plumbline.launch.plan import Request, plan
+
+__all__ = ["Launcher", "PlanError", "Request", "launcher_for", "plan"]

@@ -1,0 +1,54 @@
+"""What a launcher is, and which one drives a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from plumbline.declarations import Provider, Trial
+from plumbline.harness.progress import ProgressLine
+from plumbline.results import LaunchRecord, ResultStore
+
+OnProgress = Callable[[ProgressLine], None]
+
+
+class PlanError(ValueError):
+    """What was asked for cannot be run. The message names what was asked and what there is."""
+
+
+class Launcher(Protocol):
+    """How a trial gets to a provider."""
+
+    def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
+        """Run one trial to its end and return what the outside saw of it.
+
+        Never raises for a trial that failed: its class is in the record. The first thing stored is trial.json, the last is
+        launch.json. An attempt that the store already holds is never overwritten: the trial then runs as the next attempt.
+        """
+        ...
+
+
+def _local() -> Launcher:
+    from plumbline.launch.local import LocalLauncher
+
+    return LocalLauncher()
+
+
+# Only launchers that exist. A declared kind without one is refused when the campaign is planned, before anything runs.
+_LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": _local}
+
+
+def require_launcher(provider: Provider) -> None:
+    """PlanError if this version has no launcher for the provider."""
+    kind = provider.launcher.kind
+    if kind not in _LAUNCHERS:
+        raise PlanError(
+            f'provider "{provider.name}" is reached by the launcher "{kind}", which this version cannot drive; '
+            f"it drives: {', '.join(sorted(_LAUNCHERS))}"
+        )
+
+
+def launcher_for(provider: Provider) -> Launcher:
+    """The launcher that the provider's declaration asks for; PlanError if this version has none."""
+    require_launcher(provider)
+    return _LAUNCHERS[provider.launcher.kind]()

@@ -1,0 +1,85 @@
+"""One document for each attempt of a trial, whatever became of it: nothing that was launched is missing from the archive."""
+
+from __future__ import annotations
+
+from plumbline.declarations import Trial
+from plumbline.results import BadResult, FailureClass, LaunchRecord, Reason, ResultDocument, ResultStore, Validity
+
+UNKNOWN_HARNESS = "unknown"
+"""`harness_version` of a document that no harness wrote."""
+
+
+def collect(store: ResultStore, campaign_id: str, trial_id: str) -> list[ResultDocument]:
+    """The documents of a trial's attempts, oldest first, each with what the launcher saw, each stored as collected.json.
+
+    A document counts only if its schema, its checksum, its evidence and its trial hold; else, or if there is none, the attempt becomes
+    a document with validity failed and the reason. Collecting again gives the same documents.
+    Raises BadResult if the store has no attempt of the trial, or if an attempt's trial.json cannot be used.
+    """
+    folders = store.attempts(campaign_id, trial_id)
+    if not folders:
+        raise BadResult(f"{store.uri(f'{campaign_id}/{trial_id}')}: no attempt of this trial; expected attempt-1/trial.json at least")
+    documents = []
+    for folder in folders:
+        document = _attempt(store, folder)
+        store.put_collected(document)
+        documents.append(document)
+    return documents
+
+
+def _attempt(store: ResultStore, folder: str) -> ResultDocument:
+    try:
+        asked = store.trial(folder)
+    except FileNotFoundError as error:
+        raise BadResult(f"{store.uri(folder)}/trial.json is missing; expected what was asked of this attempt") from error
+    record, unread = _launch(store, folder)
+    try:
+        document = store.document(folder)
+    except FileNotFoundError:
+        document = _failed(asked, *(_why(record) if unread is None else ("harness_error", unread)))
+    except BadResult as error:
+        _quarantine(store, folder)
+        document = _failed(asked, "harness_error", str(error))
+    else:
+        wrong = store.damaged_evidence(document) + _of_another(asked, document)
+        if wrong:
+            _quarantine(store, folder)
+            document = _failed(asked, "harness_error", "; ".join(wrong))
+    return document if record is None else document.with_launch(record)
+
+
+def _launch(store: ResultStore, folder: str) -> tuple[LaunchRecord | None, str | None]:
+    """What the launcher saw, or why that cannot be read."""
+    try:
+        return store.launch(folder), None
+    except BadResult as error:
+        return None, str(error)
+
+
+def _why(record: LaunchRecord | None) -> tuple[FailureClass, str]:
+    """Why there is no document."""
+    if record is None:
+        return "interrupted", "neither a result nor a launch record: the launcher itself was ended while the trial ran"
+    if record.failure_class is None:
+        return "harness_error", "the launcher saw a result document, but it is no longer in the store"
+    return record.failure_class, record.failure_detail or "the launcher gave no detail"
+
+
+def _of_another(asked: Trial, document: ResultDocument) -> list[str]:
+    if document.trial == asked:
+        return []
+    return [f"the document is of trial {document.trial.trial_id}, attempt {document.trial.attempt}, not of what trial.json asks for"]
+
+
+def _quarantine(store: ResultStore, folder: str) -> None:
+    """Keep a document that cannot be believed as it is, out of the way of whatever happens to the attempt's folder later."""
+    store.put(f"quarantine/{folder}/result.json", store.get(f"{folder}/result.json"))
+
+
+def _failed(trial: Trial, failure_class: FailureClass, detail: str) -> ResultDocument:
+    reason = Reason(code=failure_class, detail=detail)
+    return ResultDocument.sealed(
+        trial=trial,
+        harness_version=UNKNOWN_HARNESS,
+        validity=Validity(status="failed", reasons=(reason,), failure_class=failure_class),
+    )

@@ -1,0 +1,93 @@
+"""One trial at a time on one machine, whoever asks: Airflow, the command line, a second installation of the same user."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from plumbline.launch.orphans import sweep
+
+_POLL_S, _TELL_S = 0.5, 5.0
+
+
+class MachineBusy(Exception):
+    """The machine did not become free in time; the message says who holds it."""
+
+
+def lock_file(machine: str) -> Path:
+    """The lock lies where all installations of this user meet, not in one installation's home."""
+    return Path(tempfile.gettempdir()) / f"plumbline-{os.getuid()}-{machine}.lock"
+
+
+@contextmanager
+def machine_lock(machine: str, trial_id: str, work: Path, patience_s: float, on_wait: Callable[[str], None]) -> Iterator[int]:
+    """Hold the machine; yields the lock's descriptor, to be handed to the trial's keeper.
+
+    The kernel drops the lock when the last holder of the descriptor is gone. With the keeper as a holder, a killed launcher does not
+    free the machine before its trial has really ended. While waiting, `on_wait` hears every few seconds who holds the machine, and
+    what a killed launcher left behind is ended. Raises MachineBusy after `patience_s`.
+    """
+    path = lock_file(machine)
+    descriptor = _acquire(path, machine, patience_s, on_wait)
+    try:
+        _write(descriptor, {"trial_id": trial_id, "pid": os.getpid(), "work": str(work)})
+        yield descriptor
+    finally:
+        _write(descriptor, {})
+        # Unlocked, not only closed: a child that the launcher forked for something else may have a copy of the descriptor.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _acquire(path: Path, machine: str, patience_s: float, on_wait: Callable[[str], None]) -> int:
+    began, told = time.monotonic(), float("-inf")
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still(path, descriptor):
+                return descriptor
+            os.close(descriptor)  # somebody tidied the folder: the lock that counts is the file that stands there now
+            continue
+        except BlockingIOError:
+            holder = _read(descriptor)
+            os.close(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        waited = time.monotonic() - began
+        who = f'trial "{holder.get("trial_id", "unknown")}" (process {holder.get("pid", "unknown")})'
+        if waited > patience_s:
+            raise MachineBusy(f'machine "{machine}" was not free for {waited:.0f}s: {who} holds it')
+        if waited - told >= _TELL_S:
+            told = waited
+            on_wait(f'waiting for machine "{machine}", held by {who}')
+        if holder.get("work"):
+            sweep(Path(holder["work"]))
+        time.sleep(_POLL_S)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _read(descriptor: int) -> dict[str, str]:
+    try:
+        data = json.loads(os.pread(descriptor, 65536, 0))
+    except ValueError:
+        return {}  # its holder is between two writes
+    return {str(k): str(v) for k, v in data.items()} if isinstance(data, dict) else {}
+
+
+def _write(descriptor: int, content: dict[str, object]) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(content).encode(), 0)

@@ -1,0 +1,203 @@
+"""Plan a campaign: declarations × what was asked for → a flat list of trials, every hash fixed before anything runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from plumbline.declarations import (
+    AnyWorkload,
+    Declarations,
+    InferenceWorkload,
+    Origin,
+    Provider,
+    Trial,
+    criteria_hash,
+    series_key,
+    spec_hash,
+    trial_id,
+)
+from plumbline.launch.base import PlanError, require_launcher
+
+__all__ = ["PlanError", "Request", "declared_slots", "plan"]
+
+_T = TypeVar("_T")
+KINDS = ("training", "inference")
+MOST_REPEATS = 50
+_CAMPAIGN = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+_SLOT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for; None means "all that the declarations say".
+
+    `slots` and `repeats` replace the declared ones. A workload that is `on_demand_only` runs only if `workloads` names it.
+    """
+
+    campaign_id: str
+    reason: str
+    providers: Sequence[str] | None = None
+    workloads: Sequence[str] | None = None
+    kinds: Sequence[str] | None = None
+    slots: Sequence[str] | None = None
+    repeats: int | None = None
+    origin: Origin | None = None
+
+
+def plan(declarations: Declarations, request: Request, planned_at: datetime) -> list[Trial]:
+    """The trials that answer the request, ordered by slot, then repeat, then provider and workload.
+
+    Repeats are interleaved over providers, so that a slow hour hits all of them alike. Pure: the same arguments give the same trials.
+    Raises PlanError naming what was asked and what there is.
+    """
+    _check(request, planned_at)
+    pairs = _pairs(declarations, request)
+    schedules = {name: _schedule_hash(w) for name, w in {w.name: w for _, w in pairs}.items()}
+    trials = []
+    slots = {(p.name, w.name): tuple(request.slots or declared_slots(p, w)) for p, w in pairs}
+    for slot in sorted({slot for several in slots.values() for slot in several}):
+        for repeat in range(1, max(_repeats(request, w) for _, w in pairs) + 1):
+            for provider, workload in pairs:
+                if slot not in slots[provider.name, workload.name] or repeat > _repeats(request, workload):
+                    continue
+                trials.append(
+                    Trial(
+                        trial_id=trial_id(request.campaign_id, provider, workload, slot, repeat),
+                        campaign_id=request.campaign_id,
+                        reason=request.reason.strip(),
+                        planned_at=planned_at,
+                        provider=provider,
+                        workload=workload,
+                        validity=declarations.thresholds.validity,
+                        slot=slot,
+                        repeat=repeat,
+                        series_key=series_key(workload, provider),
+                        spec_hash=spec_hash(workload),
+                        criteria_hash=criteria_hash(workload, declarations.thresholds.validity),
+                        schedule_hash=schedules[workload.name],
+                        origin=request.origin,
+                    )
+                )
+    return trials
+
+
+def declared_slots(provider: Provider, workload: AnyWorkload) -> tuple[str, ...]:
+    """The times of day (UTC) on which the workload is measured on the provider: the provider's own slots, else the workload's."""
+    return provider.slots or workload.repeats.slots
+
+
+def _check(request: Request, planned_at: datetime) -> None:
+    if not _CAMPAIGN.fullmatch(request.campaign_id):
+        raise PlanError(
+            f'"{request.campaign_id}" is no campaign id; expected lower-case letters, digits, dots and dashes, such as 2026-11 (at most 63)'
+        )
+    if not request.reason.strip():
+        raise PlanError(f"campaign {request.campaign_id} has no reason; expected a few words that say why it runs")
+    if planned_at.utcoffset() is None:
+        raise PlanError(f"planned_at {planned_at.isoformat()} has no time zone; expected an aware time, such as one in UTC")
+    for kind in request.kinds or ():
+        if kind not in KINDS:
+            raise PlanError(f'unknown kind "{kind}"; expected {" or ".join(KINDS)}')
+    for slot in request.slots or ():
+        if not _SLOT.fullmatch(slot):
+            raise PlanError(f'"{slot}" is no slot; expected a time of day in UTC such as 02:00')
+    if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
+        raise PlanError(f"{request.repeats} repeats were asked for; expected 1 to {MOST_REPEATS}")
+    for field in ("providers", "workloads", "kinds", "slots"):
+        if getattr(request, field) is not None and not getattr(request, field):
+            raise PlanError(f"an empty list of {field} was asked for, which would run nothing; leave it out for all of them")
+
+
+def _pairs(declarations: Declarations, request: Request) -> list[tuple[Provider, AnyWorkload]]:
+    """Which workload runs on which provider."""
+    providers = _providers(declarations, request)
+    named = _workloads(declarations, request)
+    kinds = tuple(request.kinds or KINDS)
+    pairs: list[tuple[Provider, AnyWorkload]] = []
+    for provider in providers:
+        fitting = {w.name: w for w in declarations.workloads_for(provider)}
+        chosen = named or [w for w in fitting.values() if not w.on_demand_only]
+        for workload in chosen:
+            if workload.name in fitting:
+                pairs += [(provider, workload)] if workload.kind in kinds else []
+            elif request.providers is not None:
+                raise PlanError(_misfit(provider, workload))
+    if named and request.providers is None:
+        for workload in named:
+            if not any(workload in declarations.workloads_for(provider) for provider in providers):
+                raise PlanError(
+                    f'workload "{workload.name}" fits none of the enabled providers: '
+                    + "; ".join(_misfit(provider, workload) for provider in providers)
+                )
+    if not pairs:
+        raise PlanError(
+            f"nothing to run: {_counted('provider', providers)} and {_counted('workload', named) if named else 'every declared workload'} "
+            f"give no {' or '.join(kinds)} trial; declared workloads: {_list(_described(w) for w in declarations.workloads.values())}"
+        )
+    return pairs
+
+
+def _providers(declarations: Declarations, request: Request) -> list[Provider]:
+    if request.providers is None:
+        providers = list(declarations.enabled_providers())
+        if not providers:
+            raise PlanError(f"no provider is enabled; declared: {_list(declarations.providers)}")
+    else:
+        providers = [_named(declarations.providers, name, "provider") for name in sorted(set(request.providers))]
+    for provider in providers:
+        if not provider.enabled:
+            raise PlanError(
+                f'provider "{provider.name}" is disabled; set `enabled: true` in its declaration, '
+                f"or choose one of {_list(p.name for p in declarations.enabled_providers())}"
+            )
+        require_launcher(provider)
+    return providers
+
+
+def _workloads(declarations: Declarations, request: Request) -> list[AnyWorkload]:
+    """The workloads that were named; none if the request leaves the choice to the declarations."""
+    return [_named(declarations.workloads, name, "workload") for name in sorted(set(request.workloads or ()))]
+
+
+def _named(known: dict[str, _T], name: str, what: str) -> _T:
+    if name not in known:
+        raise PlanError(f'no {what} is called "{name}"; declared: {_list(known)}')
+    return known[name]
+
+
+def _misfit(provider: Provider, workload: AnyWorkload) -> str:
+    if workload.providers is not None and provider.name not in workload.providers:
+        why = f"its declaration allows only {_list(workload.providers)}"
+    else:
+        needs, has = workload.needs, provider.accelerator
+        why = f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
+    return f'workload "{workload.name}" does not fit provider "{provider.name}": {why}'
+
+
+def _repeats(request: Request, workload: AnyWorkload) -> int:
+    return request.repeats or workload.repeats.per_slot
+
+
+def _schedule_hash(workload: AnyWorkload) -> str | None:
+    if not isinstance(workload, InferenceWorkload):
+        return None
+    # NumPy stays out of the parse of DAG files, which import this module.
+    from plumbline.harness.inference.arrivals import schedule_of
+
+    return schedule_of(workload).sha256
+
+
+def _counted(what: str, items: Collection[Provider | AnyWorkload]) -> str:
+    return f"{what}{'s' if len(items) != 1 else ''} {_list(item.name for item in items)}"
+
+
+def _described(workload: AnyWorkload) -> str:
+    return f"{workload.name} ({workload.kind}{', on demand only' if workload.on_demand_only else ''})"
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "(none)"
