@@ -6,8 +6,11 @@ specification, a result document) it has its unit again, so that no file ever ho
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -31,24 +34,39 @@ def parse(text: object, units: Mapping[str, float], what: str, example: str) -> 
     match = _QUANTITY.match(text)
     if match is None:
         raise ValueError(f'"{text}" is not a number with a unit; expected {what} such as {example}')
-    number, unit = float(match[1]), match[2].replace(" ", "")
+    unit = match[2].replace(" ", "")
     if not unit:
         raise ValueError(f'"{text}" has no unit; expected {what} such as {example}')
     if unit not in units:
         raise ValueError(f'"{text}" has the unit "{unit}"; expected {what} such as {example} (one of {", ".join(units)})')
-    return number * units[unit]
+    try:
+        # Exact: 95% is the float 0.95 and 1/min times 60 is 1, so that what is written back reads as the same value.
+        value = float(Fraction(match[1]) * _exact(units[unit])) if abs(_exponent(match[1])) < 400 else math.inf
+    except OverflowError:
+        value = math.inf
+    if math.isinf(value):
+        raise ValueError(f'"{text}" is out of range; expected {what} such as {example}')
+    return value
+
+
+def _exact(factor: float) -> Fraction:
+    """The factor as it is meant: below 1 it is one over a number that has few digits (1/60, not the float nearest to it)."""
+    return Fraction(factor) if factor >= 1 else 1 / Fraction(round(1 / factor, 6))
+
+
+def _exponent(number: str) -> int:
+    return int(number.lower().partition("e")[2] or 0)
 
 
 def _written(units: Mapping[str, float]) -> Callable[[float], str]:
+    """Writes a value in the table's SI unit (percent for fractions), with every digit: read back, it is the same value."""
     unit = next(name for name, factor in units.items() if factor == 1.0 or units is FRACTION)
-    factor = units[unit]
-    # repr keeps every digit, so that a specification read back has the same hash.
-    return lambda value: f"{_shortest(value / factor)}{' ' if unit[0].isupper() and units is USD_PER_HOUR else ''}{unit}"
+    space = " " if units is USD_PER_HOUR else ""
+    return lambda value: f"{_digits(Decimal(repr(value)) / Decimal(repr(units[unit])))}{space}{unit}"
 
 
-def _shortest(value: float) -> str:
-    rounded = float(f"{value:.12g}")
-    return str(int(rounded)) if rounded == int(rounded) and abs(rounded) < 1e15 else repr(rounded)
+def _digits(value: Decimal) -> str:
+    return format(value, "f").rstrip("0").rstrip(".") if "." in format(value, "f") else format(value, "f")
 
 
 def _quantity(units: Mapping[str, float], what: str, example: str, *, low: float | None = 0.0, strictly: bool = True) -> Any:
