@@ -1,0 +1,233 @@
+"""The archive: one object whose methods are each one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import Engine
+
+from plumbline.archive import audit, baselines, findings, ledger, queries, samples, verify
+from plumbline.archive.engine import make_engine, reading, writing
+from plumbline.archive.migrate import upgrade
+from plumbline.archive.record import Recorded, record, utc_now
+from plumbline.archive.views import (
+    Action,
+    AuditView,
+    BaselineView,
+    CampaignView,
+    DecisionRecord,
+    DecisionView,
+    FindingRecord,
+    FindingState,
+    FindingView,
+    IncidentRecord,
+    IncidentView,
+    MetricPoint,
+    PriceRecord,
+    PriceView,
+    SampleView,
+    SeriesView,
+    TrialView,
+)
+from plumbline.declarations import DriftRules, places
+from plumbline.results import MetricRow, Reason, ResultDocument
+
+
+def open_archive(url: str | None = None) -> Archive:
+    """The archive at `url` (default: the installation's), created or migrated to this version's schema if need be.
+
+    ValueError for an address that cannot be an archive; UnknownSchema if a newer version wrote it.
+    """
+    engine = make_engine(url or places().archive_url)
+    try:
+        upgrade(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return Archive(engine)
+
+
+class Archive:
+    """Everything that was ever measured and concluded. Safe to use from several processes at once; close it, or use `with`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.engine.dispose()
+
+    # what was measured
+
+    def record(
+        self,
+        document: ResultDocument,
+        *,
+        action: Action = "accept",
+        quality_reasons: Sequence[Reason] = (),
+        uri: str,
+        extra_metrics: Sequence[MetricRow] = (),
+    ) -> Recorded:
+        """Write one attempt: whole or, if the process dies, not at all.
+
+        `action` and `quality_reasons` are the verdict of the quality checks, `uri` the attempt's folder in the result store,
+        `extra_metrics` what only the outside measured.
+        "inserted": it is new. "unchanged": the same document was there (a retry). "kept": another document of the same attempt
+        (series, campaign, slot, repeat, attempt) was there and stays; the newcomer's URI and checksum went to the audit log.
+        Raises Refused for a document that repeats a metric or would mix measured and simulated numbers in one series.
+        """
+        with writing(self.engine) as session:
+            return record(
+                session,
+                document,
+                action=action,
+                quality_reasons=quality_reasons,
+                uri=uri,
+                extra_metrics=extra_metrics,
+                now=utc_now(),
+            )
+
+    def series(self, provider: str | None = None, kind: str | None = None) -> list[SeriesView]:
+        """Every series, by key."""
+        with reading(self.engine) as session:
+            return queries.series(session, provider, kind)
+
+    def campaigns(self, series_key: str | None = None, latest: int | None = None) -> list[CampaignView]:
+        """Campaigns with how their trials ended, oldest first; of one series if asked. `latest`: only that many, the newest ones."""
+        with reading(self.engine) as session:
+            return queries.campaigns(session, series_key, latest)
+
+    def latest_campaign(self, series_key: str) -> str | None:
+        """The series' newest campaign; None if it has none."""
+        with reading(self.engine) as session:
+            return queries.latest_campaign(session, series_key)
+
+    def trials(
+        self, campaign_id: str | None = None, series_key: str | None = None, provider: str | None = None, kind: str | None = None
+    ) -> list[TrialView]:
+        """Attempts of trials, in the order in which they were planned."""
+        with reading(self.engine) as session:
+            return queries.trials(session, campaign_id, series_key, provider, kind)
+
+    def document(self, trial_id: str, attempt: int | None = None) -> ResultDocument | None:
+        """The whole result document; without `attempt`, of the last usable attempt, else of the last. None if there is none."""
+        with reading(self.engine) as session:
+            return queries.document(session, trial_id, attempt)
+
+    def sample(self, series_key: str, campaign_id: str) -> SampleView:
+        """One series in one campaign, ready to be compared; LookupError if there is nothing of it."""
+        with reading(self.engine) as session:
+            return samples.sample(session, series_key, campaign_id)
+
+    def metric_history(self, series_key: str, metric: str, statistic: str, phase: str = "steady") -> list[MetricPoint]:
+        """One number over all campaigns of a series, oldest first, usable trials only."""
+        with reading(self.engine) as session:
+            return queries.metric_history(session, series_key, metric, statistic, phase)
+
+    # what it is held against
+
+    def baseline(self, series_key: str) -> list[str]:
+        """Campaigns of the accepted baseline; empty if there is none."""
+        with reading(self.engine) as session:
+            return baselines.current(session, series_key)
+
+    def baseline_history(self, series_key: str) -> list[BaselineView]:
+        """Every baseline that the series ever had, oldest first."""
+        with reading(self.engine) as session:
+            return baselines.history(session, series_key)
+
+    def accept_baseline(self, series_key: str, campaign_id: str, by: str, why: str) -> BaselineView:
+        """A person's decision: from now on the series is held against this campaign. Idempotent; goes to the audit log.
+
+        LookupError if the series took no part in the campaign; ValueError without a name, a reason or a usable trial.
+        """
+        with writing(self.engine) as session:
+            return baselines.accept(session, series_key, campaign_id, by, why, utc_now())
+
+    def bootstrap_baseline(self, series_key: str, rules: DriftRules) -> str | None:
+        """Give a series without any baseline its first one by the rule written in `plumbline.archive.baselines`.
+
+        The campaign that became the baseline by this call; None if nothing changed. LookupError for an unknown series.
+        """
+        with writing(self.engine) as session:
+            return baselines.bootstrap(session, series_key, rules, utc_now())
+
+    # what was found and decided
+
+    def save_findings(self, records: Sequence[FindingRecord]) -> tuple[str, ...]:
+        """Store findings; the ids of those that are new. One that is known keeps its state and is only seen once more."""
+        with writing(self.engine) as session:
+            return findings.save(session, records, utc_now())
+
+    def findings(self, state: FindingState | None = None, campaign_id: str | None = None, latest: int | None = None) -> list[FindingView]:
+        """Findings, newest first."""
+        with reading(self.engine) as session:
+            return findings.listed(session, state, campaign_id, latest)
+
+    def finding(self, finding_id: str) -> FindingView:
+        """One finding; LookupError if there is none of that id."""
+        with reading(self.engine) as session:
+            return findings.one(session, finding_id)
+
+    def set_finding_state(self, finding_id: str, state: FindingState, by: str, why: str) -> FindingView:
+        """Take a finding to its next state; goes to the audit log.
+
+        LookupError for an unknown id; WrongState for a step that its state does not allow; ValueError without who and why.
+        """
+        with writing(self.engine) as session:
+            return findings.move(session, finding_id, state, by, why, utc_now())
+
+    def save_incident(self, incident: IncidentRecord) -> None:
+        """Store where a finding is talked about and what was last said; LookupError if the finding is unknown."""
+        with writing(self.engine) as session:
+            findings.save_incident(session, incident, utc_now())
+
+    def incidents(self, finding_id: str | None = None) -> list[IncidentView]:
+        """Threads about findings, oldest first."""
+        with reading(self.engine) as session:
+            return findings.incidents(session, finding_id)
+
+    def save_prices(self, records: Sequence[PriceRecord]) -> tuple[PriceRecord, ...]:
+        """Store prices; those that were not known before."""
+        with writing(self.engine) as session:
+            return ledger.save_prices(session, records, utc_now())
+
+    def prices(self, provider: str | None = None) -> list[PriceView]:
+        """Prices by provider, purchase and the day from which they hold."""
+        with reading(self.engine) as session:
+            return ledger.prices(session, provider)
+
+    def save_decision(self, decision: DecisionRecord) -> bool:
+        """Store a ranking for a team; False if the same one is there."""
+        with writing(self.engine) as session:
+            return ledger.save_decision(session, decision, utc_now())
+
+    def decisions(self, team: str | None = None, kind: str | None = None) -> list[DecisionView]:
+        """Rankings, newest first."""
+        with reading(self.engine) as session:
+            return ledger.decisions(session, team, kind)
+
+    # who did what
+
+    def audit(self, subject: str | None = None) -> list[AuditView]:
+        """The audit log, oldest entry first; of one subject (a series key, a finding id, a trial id) if asked."""
+        with reading(self.engine) as session:
+            return audit.entries(session, subject)
+
+    def add_audit(self, *, who: str, what: str, subject: str, why: str, detail: Mapping[str, Any] | None = None) -> None:
+        """Log a decision that changes nothing in the archive, such as keeping a baseline."""
+        with writing(self.engine) as session:
+            audit.write(session, utc_now(), who=who, what=what, subject=subject, why=why, detail=detail)
+
+    def verify(self) -> list[str]:
+        """What is broken in the archive, one sentence each; empty if it is sound."""
+        with reading(self.engine) as session:
+            return verify.problems(session)

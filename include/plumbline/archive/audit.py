@@ -1,0 +1,41 @@
+"""The log of who did what and why. Rows are only ever added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from plumbline.archive.inserts import insert_new
+from plumbline.archive.judgements import AuditEntry
+from plumbline.archive.views import AuditView
+
+
+def write(
+    session: Session,
+    at: datetime,
+    *,
+    who: str,
+    what: str,
+    subject: str,
+    why: str = "",
+    detail: Mapping[str, Any] | None = None,
+    once: str | None = None,
+) -> None:
+    """Add an entry. With `once`, only if no entry has that key: a retry then says nothing twice."""
+    values = {"at": at, "who": who, "what": what, "subject": subject, "why": why, "detail": dict(detail or {}), "once_key": once}
+    if once is None:
+        session.add(AuditEntry(**values))
+    else:
+        insert_new(session, AuditEntry, values, ["once_key"])
+
+
+def entries(session: Session, subject: str | None) -> list[AuditView]:
+    """Entries, oldest first."""
+    query = select(AuditEntry).order_by(AuditEntry.at, AuditEntry.id)
+    if subject is not None:
+        query = query.where(AuditEntry.subject == subject)
+    return [AuditView(e.at, e.who, e.what, e.subject, e.why, e.detail) for e in session.scalars(query)]

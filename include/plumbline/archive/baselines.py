@@ -1,0 +1,108 @@
+"""What a series is held against. It starts by a written rule and moves only by a decision; every move is in the audit log.
+
+The rule: a series' first campaign, by the time it was planned, with at least `bootstrap_trials` usable trials and none that failed
+or is missing, becomes its baseline. Campaigns of replays never do. A series that ever had a baseline is not bootstrapped again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from plumbline.archive import audit
+from plumbline.archive.judgements import Baseline
+from plumbline.archive.models import Series, SeriesCampaign, Trial
+from plumbline.archive.queries import outcomes
+from plumbline.archive.views import BaselineView, Outcomes
+from plumbline.declarations import DriftRules
+
+BOOTSTRAP = "bootstrap rule"
+
+
+def current(session: Session, series_key: str) -> list[str]:
+    """Campaigns of the accepted baseline, oldest decision first; empty if there is none."""
+    return [b.campaign_id for b in _current(session, series_key)]
+
+
+def history(session: Session, series_key: str) -> list[BaselineView]:
+    """Every baseline that the series ever had, oldest first."""
+    query = select(Baseline).where(Baseline.series_key == series_key).order_by(Baseline.accepted_at, Baseline.id)
+    return [_view(b) for b in session.scalars(query)]
+
+
+def accept(session: Session, series_key: str, campaign_id: str, by: str, why: str, now: datetime) -> BaselineView:
+    """Make the campaign the series' baseline instead of what it is now. Accepting the current one again changes nothing.
+
+    LookupError if the series took no part in the campaign; ValueError without a name, a reason or a usable trial.
+    """
+    for name, value in (("by", by), ("why", why)):
+        if not value.strip():
+            raise ValueError(f"{name} is empty; expected who accepts the baseline and why")
+    _lock(session, series_key)
+    if session.get(SeriesCampaign, (series_key, campaign_id)) is None:
+        raise LookupError(f'the series "{series_key}" has no trial in the campaign "{campaign_id}"')
+    if _counts(session, series_key, campaign_id).usable == 0:
+        raise ValueError(
+            f'the campaign "{campaign_id}" has no usable trial of "{series_key}"; expected at least one to hold others against'
+        )
+    before = _current(session, series_key)
+    if [b.campaign_id for b in before] == [campaign_id]:
+        return _view(before[0])
+    for baseline in before:
+        baseline.superseded_at = now
+    session.flush()
+    return _add(session, series_key, campaign_id, "decision", by, why, now, [b.campaign_id for b in before])
+
+
+def bootstrap(session: Session, series_key: str, rules: DriftRules, now: datetime) -> str | None:
+    """Apply the rule above; the campaign that became the baseline by this call, or None."""
+    _lock(session, series_key)
+    if session.scalars(select(Baseline.id).where(Baseline.series_key == series_key).limit(1)).first() is not None:
+        return None
+    query = select(SeriesCampaign.campaign_id).where(SeriesCampaign.series_key == series_key)
+    for campaign_id in session.scalars(query.order_by(SeriesCampaign.planned_at, SeriesCampaign.campaign_id)).all():
+        counts = _counts(session, series_key, campaign_id)
+        complete = counts.usable >= rules.bootstrap_trials and counts.failed == counts.missing == 0
+        if complete and not _replayed(session, series_key, campaign_id):
+            why = f"the first campaign with {counts.usable} usable trials (at least {rules.bootstrap_trials}) and none failed or missing"
+            _add(session, series_key, campaign_id, "bootstrap", BOOTSTRAP, why, now, [])
+            return campaign_id
+    return None
+
+
+def _lock(session: Session, series_key: str) -> None:
+    """Let one process at a time move a series' baseline (SQLite has one writer anyway); LookupError for an unknown series."""
+    if session.scalars(select(Series.series_key).where(Series.series_key == series_key).with_for_update()).first() is None:
+        raise LookupError(f'the archive has no series "{series_key}"')
+
+
+def _current(session: Session, series_key: str) -> list[Baseline]:
+    query = select(Baseline).where(Baseline.series_key == series_key, Baseline.superseded_at.is_(None))
+    return list(session.scalars(query.order_by(Baseline.accepted_at, Baseline.id)))
+
+
+def _counts(session: Session, series_key: str, campaign_id: str) -> Outcomes:
+    columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
+    return outcomes(session.execute(select(*columns).where(Trial.series_key == series_key, Trial.campaign_id == campaign_id)))
+
+
+def _replayed(session: Session, series_key: str, campaign_id: str) -> bool:
+    query = select(Trial.id).where(Trial.series_key == series_key, Trial.campaign_id == campaign_id, Trial.replay_of.is_not(None))
+    return session.scalars(query.limit(1)).first() is not None
+
+
+def _add(
+    session: Session, series_key: str, campaign_id: str, rule: str, by: str, why: str, now: datetime, before: list[str]
+) -> BaselineView:
+    row = Baseline(series_key=series_key, campaign_id=campaign_id, rule=rule, accepted_at=now, accepted_by=by, why=why, superseded_at=None)
+    session.add(row)
+    detail = {"campaign_id": campaign_id, "rule": rule, "before": before}
+    audit.write(session, now, who=by, what="baseline_accepted", subject=series_key, why=why, detail=detail)
+    session.flush()
+    return _view(row)
+
+
+def _view(row: Baseline) -> BaselineView:
+    return BaselineView(**{name: getattr(row, name) for name in BaselineView.__dataclass_fields__})

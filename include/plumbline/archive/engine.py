@@ -1,0 +1,123 @@
+"""Connections to the archive: SQLite in WAL mode with real transactions, or PostgreSQL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.orm import Session
+
+BUSY_TIMEOUT_S = 60.0
+"""How long a writer waits for another one. SQLite has one writer at a time; a write here takes milliseconds."""
+
+_MIGRATING = "plumbline_migrating"
+_WRITING = "plumbline_writing"
+
+
+def make_engine(url: str) -> Engine:
+    """An engine for `sqlite:///FILE` (its folder is created) or `postgresql://…`; ValueError for anything else."""
+    parsed = _checked(url)
+    if parsed.get_backend_name() == "sqlite":
+        Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False})
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        _use_wal(engine)
+        return engine
+    try:
+        return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"an archive on PostgreSQL needs its driver ({error}); install psycopg[binary]") from error
+
+
+def _checked(url: str) -> URL:
+    expected = "expected sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise ValueError(f'the archive\'s address "{url}" is not an URL; {expected}') from error
+    backend = parsed.get_backend_name()
+    if backend not in ("sqlite", "postgresql"):
+        raise ValueError(f'the archive\'s address names "{backend}"; {expected}')
+    if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise ValueError(f"an archive in memory would be lost with the process; {expected}")
+    return parsed
+
+
+def _configure_sqlite(connection: Any, _record: Any) -> None:
+    # SQLAlchemy's "begin" event starts transactions: the driver's own implicit ones begin too late to be race-safe.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout={int(BUSY_TIMEOUT_S * 1000)}")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute("PRAGMA synchronous=FULL")  # a recorded trial survives a power cut
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer takes the write lock at once: one that began as a reader cannot be upgraded while another writes, and would fail.
+    options = connection.get_execution_options()
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITING) or options.get(_MIGRATING) else "BEGIN")
+
+
+def _use_wal(engine: Engine) -> None:
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        raw = engine.raw_connection()
+        try:
+            cursor = raw.cursor()
+            if str(cursor.execute("PRAGMA journal_mode").fetchone()[0]).lower() == "wal":
+                return
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except engine.dialect.loaded_dbapi.OperationalError as error:
+            # SQLite does not wait by its busy timeout when two processes switch a new file to WAL at once.
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise ValueError(f"the archive {engine.url} cannot be opened: {error}") from error
+            time.sleep(0.05)
+        finally:
+            raw.close()
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Session]:
+    """A session that sees one consistent state of the archive, whatever is written meanwhile."""
+    options = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
+    with Session(engine.execution_options(**options)) as session:
+        yield session
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Session]:
+    """A session whose changes are committed together at the end, or not at all."""
+    with Session(engine.execution_options(**{_WRITING: True})) as session, session.begin():
+        yield session
+
+
+@contextmanager
+def migrating(engine: Engine) -> Iterator[Connection]:
+    """A transaction that no other migration overlaps: two processes that open a new archive at once migrate it once."""
+    with engine.connect().execution_options(**{_MIGRATING: True}) as connection:
+        if engine.dialect.name == "sqlite":
+            # Rebuilding a table (SQLite cannot alter most things) must not trip the rows that point to it; it is checked before the commit.
+            raw = connection.connection.cursor()
+            raw.execute("PRAGMA foreign_keys=OFF")
+            try:
+                with connection.begin():
+                    yield connection
+                    broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+                    if broken:
+                        raise OperationalError("PRAGMA foreign_key_check", None, ValueError(f"{len(broken)} rows point to nothing"))
+            finally:
+                raw.execute("PRAGMA foreign_keys=ON")
+            return
+        with connection.begin():
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            yield connection
+
+
+_LOCK = 0x706C756D62  # "plumb": any number will do as long as all versions use the same

@@ -1,0 +1,114 @@
+"""Findings and their life: open → acknowledged → accepted or resolved. Every step is in the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from plumbline.archive import audit
+from plumbline.archive.inserts import insert_new
+from plumbline.archive.judgements import Finding, Incident
+from plumbline.archive.views import FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
+
+NEXT: dict[FindingState, tuple[FindingState, ...]] = {
+    "open": ("acknowledged", "accepted", "resolved"),
+    "acknowledged": ("accepted", "resolved"),
+    "accepted": (),
+    "resolved": (),
+}
+
+
+class WrongState(ValueError):
+    """A finding cannot go from its state to the one that was asked for."""
+
+
+def save(session: Session, findings: Sequence[FindingRecord], now: datetime) -> tuple[str, ...]:
+    """Store findings; the ids of those that are new. One that is known keeps everything, its state too, and is seen once more."""
+    new = []
+    for finding in sorted(findings, key=lambda f: f.finding_id):  # one order for all writers: no two can wait for each other
+        values = {**asdict(finding), "detail": dict(finding.detail), "opened_at": now, "updated_at": now, "last_seen_at": now}
+        if insert_new(session, Finding, values, ["finding_id"]):
+            new.append(finding.finding_id)
+            detail = {"kind": finding.kind, "severity": finding.severity, "state": finding.state}
+            audit.write(session, now, who="drift", what="finding_opened", subject=finding.finding_id, why=finding.headline, detail=detail)
+        else:
+            _known(session, finding.finding_id).last_seen_at = now
+    return tuple(new)
+
+
+def listed(
+    session: Session, state: FindingState | None = None, campaign_id: str | None = None, latest: int | None = None
+) -> list[FindingView]:
+    """Findings, newest first."""
+    query = select(Finding).order_by(Finding.opened_at.desc(), Finding.finding_id)
+    if state is not None:
+        query = query.where(Finding.state == state)
+    if campaign_id is not None:
+        query = query.where(Finding.campaign_id == campaign_id)
+    return [_view(row) for row in session.scalars(query.limit(latest) if latest is not None else query)]
+
+
+def one(session: Session, finding_id: str) -> FindingView:
+    """One finding; LookupError if there is none of that id."""
+    return _view(_known(session, finding_id))
+
+
+def move(session: Session, finding_id: str, state: FindingState, by: str, why: str, now: datetime) -> FindingView:
+    """Take a finding to its next state; to the state it has is no change.
+
+    LookupError for an unknown id, WrongState for a step that is not in NEXT, ValueError without who and why.
+    """
+    if state not in NEXT:
+        raise ValueError(f'"{state}" is not a state of a finding; expected one of {", ".join(NEXT)}')
+    for name, value in (("by", by), ("why", why)):
+        if not value.strip():
+            raise ValueError(f"{name} is empty; expected who decides about the finding and why")
+    row = _known(session, finding_id, lock=True)
+    before: Any = row.state
+    if before == state:
+        return _view(row)
+    allowed = NEXT[before]
+    if state not in allowed:
+        raise WrongState(
+            f"finding {finding_id} is {before} and cannot become {state}; expected {' or '.join(allowed) or 'no further step'}"
+        )
+    row.state, row.updated_at = state, now
+    audit.write(session, now, who=by, what=f"finding_{state}", subject=finding_id, why=why, detail={"before": before})
+    session.flush()
+    return _view(row)
+
+
+def save_incident(session: Session, incident: IncidentRecord, now: datetime) -> None:
+    """Store where a finding is talked about, or what was last said there; LookupError if the finding is unknown."""
+    _known(session, incident.finding_id)
+    values = {**asdict(incident), "posted_at": now, "updated_at": now}
+    if insert_new(session, Incident, values, ["finding_id", "channel"]):
+        return
+    query = select(Incident).where(Incident.finding_id == incident.finding_id, Incident.channel == incident.channel)
+    row = session.scalars(query.with_for_update()).one()
+    row.ts, row.state, row.message_hash, row.updated_at = incident.ts, incident.state, incident.message_hash, now
+
+
+def incidents(session: Session, finding_id: str | None = None) -> list[IncidentView]:
+    """Threads, oldest first."""
+    query = select(Incident).order_by(Incident.posted_at, Incident.id)
+    if finding_id is not None:
+        query = query.where(Incident.finding_id == finding_id)
+    return [IncidentView(**{name: getattr(row, name) for name in IncidentView.__dataclass_fields__}) for row in session.scalars(query)]
+
+
+def _known(session: Session, finding_id: str, lock: bool = False) -> Finding:
+    query = select(Finding).where(Finding.finding_id == finding_id)
+    row = session.scalars(query.with_for_update() if lock else query).first()
+    if row is None:
+        raise LookupError(f'the archive has no finding "{finding_id}"')
+    return row
+
+
+def _view(row: Finding) -> FindingView:
+    return FindingView(**{name: getattr(row, name) for name in FindingView.__dataclass_fields__})

@@ -1,0 +1,22 @@
+"""Inserting a row unless its key is there already: the one race-safe way on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from plumbline.archive.models import Base
+
+
+def insert_new(session: Session, model: type[Base], values: dict[str, Any], key: Sequence[str]) -> bool:
+    """Insert a row unless one with the same `key` columns exists; whether it was inserted.
+
+    A concurrent writer of the same key is waited for: afterwards its row is visible.
+    """
+    maker: Any = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    first = model.__mapper__.primary_key[0]
+    statement = maker(model).values(values).on_conflict_do_nothing(index_elements=list(key)).returning(first)
+    return session.execute(statement).first() is not None

@@ -1,0 +1,1 @@
+"""Alembic's folder: the same migrations for SQLite and PostgreSQL. Run by plumbline.archive.migrate only."""

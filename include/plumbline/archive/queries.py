@@ -1,0 +1,159 @@
+"""Reading trials, campaigns and series."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from plumbline.archive.models import Campaign, Document, Metric, Series, SeriesCampaign, Trial
+from plumbline.archive.views import CampaignView, MetricPoint, Outcomes, SeriesView, TrialView
+from plumbline.results import Reason, ResultDocument, Status
+
+USABLE = (Trial.status.in_(("valid", "degraded")), Trial.quality_action != "reject")
+"""What makes an attempt count: believed by the harness and not rejected by the quality checks."""
+
+_FROM_SERIES = ("kind", "workload", "version", "provider", "region", "instance_type", "source")
+_FROM_TRIAL = tuple(
+    name for name in TrialView.__dataclass_fields__ if name not in _FROM_SERIES and name not in ("reasons", "quality_reasons")
+)
+
+
+def trials(
+    session: Session,
+    campaign_id: str | None = None,
+    series_key: str | None = None,
+    provider: str | None = None,
+    kind: str | None = None,
+) -> list[TrialView]:
+    """Attempts in the order in which they were planned: campaign, slot, repeat, attempt."""
+    query = select(Trial, Series).join(Series, Series.series_key == Trial.series_key)
+    for column, value in (
+        (Trial.campaign_id, campaign_id),
+        (Trial.series_key, series_key),
+        (Series.provider, provider),
+        (Series.kind, kind),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
+    return [_trial_view(trial, series) for trial, series in session.execute(query)]
+
+
+def _trial_view(trial: Trial, series: Series) -> TrialView:
+    values: dict[str, Any] = {name: getattr(trial, name) for name in _FROM_TRIAL}
+    values |= {name: getattr(series, name) for name in _FROM_SERIES}
+    return TrialView(
+        **values,
+        reasons=tuple(Reason(**r) for r in trial.reasons),
+        quality_reasons=tuple(Reason(**r) for r in trial.quality_reasons),
+    )
+
+
+def series(session: Session, provider: str | None = None, kind: str | None = None) -> list[SeriesView]:
+    """Every series, by key."""
+    query = select(Series).order_by(Series.series_key)
+    if provider is not None:
+        query = query.where(Series.provider == provider)
+    if kind is not None:
+        query = query.where(Series.kind == kind)
+    return [SeriesView(**{name: getattr(s, name) for name in SeriesView.__dataclass_fields__}) for s in session.scalars(query)]
+
+
+def campaigns(session: Session, series_key: str | None = None, latest: int | None = None) -> list[CampaignView]:
+    """Campaigns, oldest first; of one series, only what it contributed. `latest`: only that many, the newest ones."""
+    query = select(Campaign.campaign_id, Campaign.reason, Campaign.planned_at)
+    if series_key is not None:
+        query = query.join(SeriesCampaign, SeriesCampaign.campaign_id == Campaign.campaign_id).where(
+            SeriesCampaign.series_key == series_key
+        )
+    query = query.order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc())
+    chosen = session.execute(query.limit(latest) if latest is not None else query).all()[::-1]
+    ids = [row.campaign_id for row in chosen] if series_key is not None or latest is not None else None
+    counted = _outcomes_by_campaign(session, series_key, ids)
+    return [CampaignView(row.campaign_id, row.reason, row.planned_at, *counted.get(row.campaign_id, (0, Outcomes()))) for row in chosen]
+
+
+def latest_campaign(session: Session, series_key: str) -> str | None:
+    """The newest campaign in which the series took part; None if there is none."""
+    query = select(SeriesCampaign.campaign_id).where(SeriesCampaign.series_key == series_key)
+    return session.scalars(query.order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc()).limit(1)).first()
+
+
+def _outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, tuple[int, Outcomes]]:
+    query = select(Trial.campaign_id, Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
+    if series_key is not None:
+        query = query.where(Trial.series_key == series_key)
+    if ids is not None:
+        query = query.where(Trial.campaign_id.in_(ids))
+    grouped: dict[str, list[Any]] = defaultdict(list)
+    for row in session.execute(query):
+        grouped[row.campaign_id].append(row)
+    return {campaign: (len({r.series_key for r in rows}), outcomes(rows)) for campaign, rows in grouped.items()}
+
+
+def outcomes(attempts: Iterable[Any]) -> Outcomes:
+    """Counts by trial from rows with series_key, slot, repeat, attempt, status and quality_action.
+
+    A trial with a usable attempt is usable, whatever its other attempts were; else its last attempt says how it ended.
+    """
+    by_trial: dict[tuple[str, str, int], list[Any]] = defaultdict(list)
+    for row in attempts:
+        by_trial[row.series_key, row.slot, row.repeat].append(row)
+    counts = dict.fromkeys(("usable", "invalid", "rejected", "failed", "missing"), 0)
+    for rows in by_trial.values():
+        best = max(rows, key=lambda r: (usable(r), r.attempt))
+        ended = "usable" if usable(best) else best.status if best.status in counts else "rejected"
+        counts[ended] += 1
+    return Outcomes(planned=len(by_trial), **counts)
+
+
+def usable(attempt: Any) -> bool:
+    """Whether an attempt counts; the same rule as USABLE, for rows in hand."""
+    return attempt.status in ("valid", "degraded") and attempt.quality_action != "reject"
+
+
+def document(session: Session, trial_id: str, attempt: int | None = None) -> ResultDocument | None:
+    """The whole document of an attempt; without `attempt`, of the best one: the last usable, else the last."""
+    query = (
+        select(Document.content, Trial.attempt, Trial.status, Trial.quality_action)
+        .join(Trial, Trial.id == Document.trial_pk)
+        .where(Trial.trial_id == trial_id)
+    )
+    if attempt is not None:
+        query = query.where(Trial.attempt == attempt)
+    found = session.execute(query.order_by(Trial.attempt, Trial.id)).all()
+    if not found:
+        return None
+    best = max(found, key=lambda row: (usable(row), row.attempt))
+    return ResultDocument.model_validate_json(cast(str, best.content))
+
+
+def metric_history(session: Session, series_key: str, metric: str, statistic: str, phase: str) -> list[MetricPoint]:
+    """One number over all campaigns of a series, oldest first: of each trial, its last usable attempt; absent values are left out."""
+    rank = func.row_number().over(partition_by=(Trial.campaign_id, Trial.slot, Trial.repeat), order_by=Trial.attempt.desc())
+    best = (
+        select(Trial.id, Trial.trial_id, Trial.campaign_id, Trial.slot, Trial.repeat, Trial.environment_hash, rank.label("rank"))
+        .where(Trial.series_key == series_key, *USABLE)
+        .subquery()
+    )
+    query = (
+        select(
+            best.c.campaign_id, SeriesCampaign.planned_at, best.c.slot, best.c.repeat, best.c.trial_id,
+            Metric.value, Metric.n, Metric.ci_low, Metric.ci_high, best.c.environment_hash,
+        )
+        .join(Metric, Metric.trial_pk == best.c.id)
+        .join(SeriesCampaign, (SeriesCampaign.series_key == series_key) & (SeriesCampaign.campaign_id == best.c.campaign_id))
+        .where(best.c.rank == 1, Metric.metric == metric, Metric.statistic == statistic, Metric.phase == phase)
+        .where(Metric.value.is_not(None))
+        .order_by(SeriesCampaign.planned_at, best.c.campaign_id, best.c.slot, best.c.repeat)
+    )  # fmt: skip
+    return [MetricPoint(*row) for row in session.execute(query)]
+
+
+def outcome_status(row: Any) -> Status:
+    """An attempt's status as drift should see it."""
+    return "invalid" if row.quality_action == "reject" and row.status in ("valid", "degraded") else cast(Status, row.status)

@@ -1,0 +1,115 @@
+"""Whether the archive still holds together: references, hashes, and rows against the documents they were made from."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import ForeignKeyConstraint, and_, func, or_, select
+from sqlalchemy.orm import Session
+
+from plumbline.archive.models import Base, Document, Environment, Metric, Trial
+from plumbline.declarations import digest
+from plumbline.results import ResultDocument
+
+_BATCH = 200
+
+
+def problems(session: Session) -> list[str]:
+    """Everything that is broken, one sentence each; empty if the archive is sound. Evidence files are checked by the result store."""
+    return [*_references(session), *_environments(session), *_trials(session)]
+
+
+def _references(session: Session) -> Iterator[str]:
+    for table in Base.metadata.sorted_tables:
+        for constraint in (c for c in table.constraints if isinstance(c, ForeignKeyConstraint)):
+            parent = constraint.referred_table.alias()
+            pairs = [(element.parent, parent.c[element.column.name]) for element in constraint.elements]
+            query = (
+                select(func.count())
+                .select_from(table.outerjoin(parent, and_(*(child == target for child, target in pairs))))
+                .where(*(child.is_not(None) for child, _ in pairs), or_(*(target.is_(None) for _, target in pairs)))
+            )
+            broken = session.scalar(query)
+            if broken:
+                names = ", ".join(column.name for column in constraint.columns)
+                yield f"{table.name}: {broken} rows name a {names} that {constraint.referred_table.name} does not have"
+
+
+def _environments(session: Session) -> Iterator[str]:
+    for row in session.execute(select(Environment.environment_hash, Environment.facts)):
+        found = digest(dict(sorted(row.facts.items())))
+        if found != row.environment_hash:
+            yield f"environment {row.environment_hash}: the facts hash to {found}"
+
+
+def _trials(session: Session) -> Iterator[str]:
+    last = 0
+    while True:
+        batch = session.scalars(select(Trial).where(Trial.id > last).order_by(Trial.id).limit(_BATCH)).all()
+        if not batch:
+            return
+        for trial in batch:
+            yield from _trial(session, trial)
+        last = batch[-1].id
+        session.expunge_all()  # a million trials must not pile up in memory
+
+
+def _trial(session: Session, trial: Trial) -> Iterator[str]:
+    name = f"{trial.trial_id}#{trial.attempt}"
+    try:
+        content = session.scalars(select(Document.content).where(Document.trial_pk == trial.id)).first()
+    except (zlib.error, UnicodeDecodeError) as error:
+        yield f"{name}: its document cannot be unpacked ({error})"
+        return
+    if content is None:
+        yield f"{name}: its document is missing"
+        return
+    try:
+        document = ResultDocument.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        yield f"{name}: its document does not hold: {'.'.join(map(str, first['loc']))} {first['msg']}".rstrip()
+        return
+    for column, expected in _columns(document).items():
+        found = getattr(trial, column)
+        if found != expected:
+            yield f"{name}: {column} is {found}; its document says {expected}"
+    yield from _metrics(session, name, trial, document)
+
+
+def _columns(document: ResultDocument) -> dict[str, Any]:
+    asked = document.trial
+    named = (
+        "series_key",
+        "campaign_id",
+        "slot",
+        "repeat",
+        "attempt",
+        "trial_id",
+        "spec_hash",
+        "criteria_hash",
+        "schedule_hash",
+        "replay_of",
+    )
+    return {
+        **{column: getattr(asked, column) for column in named},
+        "status": document.validity.status,
+        "failure_class": document.validity.failure_class,
+        "environment_hash": document.environment.environment_hash if document.environment else None,
+        "checksum": document.checksum,
+    }
+
+
+def _metrics(session: Session, name: str, trial: Trial, document: ResultDocument) -> Iterator[str]:
+    query = select(Metric.phase, Metric.metric, Metric.statistic, Metric.value).where(Metric.trial_pk == trial.id)
+    stored = {(m.phase, m.metric, m.statistic): m.value for m in session.execute(query)}
+    for row in document.metrics:
+        key = (row.phase, row.metric, row.statistic)
+        if key not in stored:
+            if trial.quality_action != "reject":
+                yield f"{name}: {' '.join(key)} is in its document but not in the archive"
+        elif stored[key] != row.value:
+            yield f"{name}: {' '.join(key)} is {stored[key]}; its document says {row.value}"

@@ -1,0 +1,267 @@
+"""What the archive hands out and takes in besides result documents: frozen plain data, never database objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime
+from typing import Any, Literal
+
+from plumbline.results import FailureClass, Reason, Scalar, Status
+
+Action = Literal["accept", "annotate", "reject"]
+Source = Literal["measured", "simulated", "imported"]
+FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data"]
+Severity = Literal["info", "warn", "page"]
+FindingState = Literal["open", "acknowledged", "accepted", "resolved"]
+
+
+@dataclass(frozen=True)
+class SeriesView:
+    """One workload on one provider, over time."""
+
+    series_key: str
+    kind: str
+    workload: str
+    version: int
+    provider: str
+    region: str
+    instance_type: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """How many trials ended how; a trial counts once, by its best attempt. `rejected` were measured but failed the quality checks."""
+
+    planned: int = 0
+    usable: int = 0
+    invalid: int = 0
+    rejected: int = 0
+    failed: int = 0
+    missing: int = 0
+
+
+@dataclass(frozen=True)
+class CampaignView:
+    """One campaign, or one series' part of it where a series was asked for."""
+
+    campaign_id: str
+    reason: str
+    planned_at: datetime
+    series: int
+    outcomes: Outcomes
+
+
+@dataclass(frozen=True)
+class TrialView:
+    """One attempt of one trial. `usable`: valid or degraded, and not rejected by the quality checks."""
+
+    trial_id: str
+    attempt: int
+    series_key: str
+    campaign_id: str
+    slot: str
+    repeat: int
+    kind: str
+    workload: str
+    version: int
+    provider: str
+    region: str
+    instance_type: str
+    source: Source
+    status: Status
+    reasons: tuple[Reason, ...]
+    failure_class: FailureClass | None
+    quality_action: Action
+    quality_reasons: tuple[Reason, ...]
+    spec_hash: str
+    criteria_hash: str
+    schedule_hash: str | None
+    environment_hash: str | None
+    launcher: str
+    harness_version: str
+    planned_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    recorded_at: datetime
+    replay_of: str | None
+    run_id: str | None
+    uri: str
+    checksum: str
+
+    @property
+    def usable(self) -> bool:
+        return self.status in ("valid", "degraded") and self.quality_action != "reject"
+
+
+@dataclass(frozen=True)
+class ObservationView:
+    """One number of one trial, in the metric's unit."""
+
+    metric: str
+    statistic: str
+    phase: str
+    unit: str
+    direction: str
+    slot: str
+    repeat: int
+    value: float
+
+
+@dataclass(frozen=True)
+class OutcomeView:
+    """How one attempt ended; a measurement that the quality checks rejected counts as invalid."""
+
+    trial_id: str
+    slot: str
+    repeat: int
+    attempt: int
+    status: Status
+    failure_class: FailureClass | None
+
+
+@dataclass(frozen=True)
+class SampleView:
+    """One series in one campaign: the numbers and environments of each trial's best usable attempt, and how every attempt ended."""
+
+    series_key: str
+    campaign_id: str
+    source: Source
+    planned_at: datetime
+    observations: tuple[ObservationView, ...]
+    environments: tuple[Mapping[str, Scalar], ...]
+    outcomes: tuple[OutcomeView, ...]
+    counts: Outcomes
+
+    @property
+    def simulated(self) -> bool:
+        return self.source == "simulated"
+
+    def plain(self) -> dict[str, Any]:
+        """The sample as a dict of plain values, with the names that drift reads (`simulated` and `planned` among them)."""
+        return {**asdict(self), "simulated": self.simulated, "planned": self.counts.planned}
+
+
+@dataclass(frozen=True)
+class MetricPoint:
+    """One value in a metric's history."""
+
+    campaign_id: str
+    planned_at: datetime
+    slot: str
+    repeat: int
+    trial_id: str
+    value: float
+    n: int
+    ci_low: float | None
+    ci_high: float | None
+    environment_hash: str | None
+
+
+@dataclass(frozen=True)
+class BaselineView:
+    """A campaign that a series is, or was, held against."""
+
+    series_key: str
+    campaign_id: str
+    rule: Literal["bootstrap", "decision"]
+    accepted_at: datetime
+    accepted_by: str
+    why: str
+    superseded_at: datetime | None
+
+
+@dataclass(frozen=True)
+class FindingRecord:
+    """A drift that was detected. `finding_id` is stable: the same drift found again has the same one.
+
+    `effect` and its interval are ratios to the baseline minus 1. The archive sets the times, and keeps the state it has.
+    """
+
+    finding_id: str
+    series_key: str
+    campaign_id: str | None
+    provider: str
+    kind: FindingKind
+    severity: Severity
+    headline: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    effect: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    metric: str | None = None
+    state: FindingState = "open"
+
+
+@dataclass(frozen=True)
+class FindingView(FindingRecord):
+    """A finding as archived."""
+
+    opened_at: datetime = field(kw_only=True)
+    updated_at: datetime = field(kw_only=True)
+    last_seen_at: datetime = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class IncidentRecord:
+    """The thread of a finding in one channel. `ts` is the channel's own id of the thread's first message."""
+
+    finding_id: str
+    channel: str
+    ts: str
+    state: str
+    message_hash: str
+
+
+@dataclass(frozen=True)
+class IncidentView(IncidentRecord):
+    posted_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class DecisionRecord:
+    """A ranking of providers for one team; `decision_id` is a hash of what it was made from."""
+
+    decision_id: str
+    team: str
+    kind: Literal["training", "inference"]
+    winner: str | None
+    probability: float | None
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class DecisionView(DecisionRecord):
+    decided_at: datetime
+
+
+@dataclass(frozen=True)
+class PriceRecord:
+    """A price of the whole instance, as its source names it."""
+
+    provider: str
+    purchase: str
+    usd_per_hour: float
+    since: date
+    until: date | None
+    source: str
+
+
+@dataclass(frozen=True)
+class PriceView(PriceRecord):
+    first_seen_at: datetime
+    last_seen_at: datetime
+
+
+@dataclass(frozen=True)
+class AuditView:
+    """Who did what to which subject, and why."""
+
+    at: datetime
+    who: str
+    what: str
+    subject: str
+    why: str
+    detail: Mapping[str, Any]
