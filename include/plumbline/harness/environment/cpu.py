@@ -1,0 +1,121 @@
+"""The processor: what it is, which part of it the trial may use, and how it is governed."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+from plumbline.harness.environment.sysfs import number, ranges, size_bytes, text
+from plumbline.results import Scalar
+
+ROOT = Path("/")
+
+# Instruction sets that kernels of BLAS, oneDNN and PyTorch choose between; any other flag changes no number here.
+_ISA = frozenset(
+    [
+        "sse4_2",
+        "avx",
+        "avx2",
+        "fma",
+        "f16c",
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512_vnni",
+        "avx512_bf16",
+        "avx512_fp16",
+        "avx_vnni",
+        "amx_tile",
+        "amx_bf16",
+        "amx_int8",
+        "asimd",
+        "asimdhp",
+        "asimddp",
+        "bf16",
+        "i8mm",
+        "sve",
+        "sve2",
+        "sme",
+    ]
+)
+
+
+def usable() -> tuple[int, ...]:
+    """The cores that this process may run on, in order."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))  # macOS has no affinity: every core is usable
+
+
+def facts(root: Path = ROOT) -> dict[str, Scalar]:
+    """`cpu.*` and `numa.nodes`."""
+    cores = usable()
+    info = _cpuinfo(root)
+    flags = frozenset((info.get("flags") or info.get("Features") or "").split())
+    devices = root / "sys/devices/system"
+    found: dict[str, Scalar] = {
+        "cpu.model": info.get("model name") or info.get("Model") or info.get("CPU part") or platform.processor() or None,
+        "cpu.vendor": info.get("vendor_id") or info.get("CPU implementer"),
+        "cpu.microcode": info.get("microcode"),
+        "cpu.isa": " ".join(sorted(flags & _ISA)) or None,
+        "cpu.logical": os.cpu_count(),
+        "cpu.physical": _physical(devices / "cpu"),
+        "cpu.usable": len(cores),
+        "cpu.usable_list": ranges(cores),
+        "cpu.smt": {"0": False, "1": True}.get(text(devices / "cpu/smt/active") or ""),
+        "cpu.governor": text(devices / f"cpu/cpu{cores[0]}/cpufreq/scaling_governor"),
+        "cpu.frequency_max_mhz": _megahertz(devices / f"cpu/cpu{cores[0]}/cpufreq/cpuinfo_max_freq"),
+        "cpu.frequency_limit_mhz": _megahertz(devices / f"cpu/cpu{cores[0]}/cpufreq/scaling_max_freq"),
+        "numa.nodes": len(list((devices / "node").glob("node[0-9]*"))) or None,
+    }
+    found |= {f"cpu.cache.{name}_bytes": size for name, size in _caches(devices / f"cpu/cpu{cores[0]}/cache").items()}
+    for file in sorted((devices / "cpu/vulnerabilities").glob("*")):
+        state = text(file)
+        if state is not None and state != "Not affected":  # what is mitigated costs speed, and a kernel update changes it
+            found[f"cpu.vulnerability.{file.name}"] = state
+    return found
+
+
+def last_level_cache_bytes(root: Path = ROOT) -> int | None:
+    """Size of the largest cache that the first usable core sees."""
+    return max(_caches(root / f"sys/devices/system/cpu/cpu{usable()[0]}/cache").values(), default=None)
+
+
+def has_hypervisor_flag(root: Path = ROOT) -> bool | None:
+    """Whether the processor says that it is virtual; None where processors do not say."""
+    flags = _cpuinfo(root).get("flags")
+    return None if flags is None else "hypervisor" in flags.split()
+
+
+def _cpuinfo(root: Path) -> dict[str, str]:
+    """The first processor of /proc/cpuinfo, plus keys that stand once for all (ARM)."""
+    found: dict[str, str] = {}
+    for line in (text(root / "proc/cpuinfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        found.setdefault(key.strip(), value.strip())
+    return found
+
+
+def _physical(folder: Path) -> int | None:
+    cores = {
+        (number(core / "topology/physical_package_id"), number(core / "topology/core_id"))
+        for core in folder.glob("cpu[0-9]*")
+        if (core / "topology").is_dir()
+    }
+    return len(cores) or None
+
+
+def _megahertz(file: Path) -> float | None:
+    kilohertz = number(file)
+    return None if kilohertz is None else kilohertz / 1000
+
+
+def _caches(folder: Path) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for index in sorted(folder.glob("index[0-9]*")):
+        size = size_bytes(index / "size")
+        if size is not None:
+            letter = {"Data": "d", "Instruction": "i"}.get(text(index / "type") or "", "")
+            sizes[f"l{text(index / 'level')}{letter}"] = size
+    return sizes

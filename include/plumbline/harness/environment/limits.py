@@ -1,0 +1,65 @@
+"""Limits around the trial: cgroups (version 1 or 2) and the process's own."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+from plumbline.harness.environment.cpu import ROOT
+from plumbline.harness.environment.sysfs import number, text
+from plumbline.results import Scalar
+
+# Version 1 writes "no limit" as the largest multiple of a page, about 2^63.
+_NO_LIMIT = 2**60
+
+
+def facts(root: Path = ROOT) -> dict[str, Scalar]:
+    """`limits.memory_bytes`, `limits.cpu_quota` (cores), `limits.address_space_bytes`; None is unlimited."""
+    return {
+        "limits.memory_bytes": memory_bytes(root),
+        "limits.cpu_quota": cpu_quota(root),
+        "limits.address_space_bytes": _own(resource.RLIMIT_AS),
+    }
+
+
+def memory_bytes(root: Path = ROOT) -> int | None:
+    """The tightest memory limit of the cgroups that the process is in."""
+    found = [number(folder / "memory.max") for folder in _folders(root, "")]
+    found += [number(folder / "memory.limit_in_bytes") for folder in _folders(root, "memory")]
+    return min((limit for limit in found if limit is not None and limit < _NO_LIMIT), default=None)
+
+
+def cpu_quota(root: Path = ROOT) -> float | None:
+    """The tightest CPU quota of the cgroups that the process is in, in cores."""
+    quotas = []
+    for folder in _folders(root, ""):
+        quota, _, period = (text(folder / "cpu.max") or "max").partition(" ")
+        if quota != "max":
+            quotas.append(int(quota) / int(period))
+    for folder in _folders(root, "cpu"):
+        allowed, every = number(folder / "cpu.cfs_quota_us"), number(folder / "cpu.cfs_period_us")
+        if allowed is not None and every and allowed > 0:
+            quotas.append(allowed / every)
+    return min(quotas, default=None)
+
+
+def _folders(root: Path, controller: str) -> Iterator[Path]:
+    """The process's cgroup of a controller ("" is version 2) and all above it: the tightest of them holds.
+
+    In a container the path may be the host's, of which only the mount's root is visible; that is yielded in any case.
+    """
+    mount = root / "sys/fs/cgroup" / controller
+    for line in (text(root / "proc/self/cgroup") or "").splitlines():
+        _, names, path = line.split(":", 2)
+        if controller in names.split(","):
+            own = mount / path.strip("/")
+            while own != mount:
+                yield own
+                own = own.parent
+    yield mount
+
+
+def _own(which: int) -> int | None:
+    soft, _ = resource.getrlimit(which)
+    return None if soft == resource.RLIM_INFINITY else soft

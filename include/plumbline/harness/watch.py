@@ -1,0 +1,224 @@
+"""Watches who else uses the trial's cores while it is measured, and says when a number cannot be believed because of it.
+
+Two signals are judged, and the first decides:
+
+foreign_cpu        share of the trial's cores that went to anybody but the trial: time the cores were not idle, less
+                   interrupts, less the CPU time of the harness and everything it started. Time that a hypervisor took
+                   away counts: that is a neighbour too.
+cpu_pressure_some  PSI: share of time in which some task that could run waited for a core. A trial waits for itself as
+                   well (server and client on one core), and the machine's PSI speaks of cores that are not the trial's.
+                   Nobody can make the trial wait for longer than they run, so what is judged is the lesser of the
+                   pressure and the core-seconds a second that others used.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal
+
+from plumbline.declarations import ValidityLimits
+from plumbline.declarations.phases import Phase
+from plumbline.harness.machine_load import CoreTimes, core_times, pressure_file, pressure_s
+from plumbline.harness.measurement import Judgement
+from plumbline.harness.own_cpu import OwnTree
+from plumbline.results import Reason, Telemetry
+
+SPLIT_S = 0.5
+"""Counters of CPU time move in ticks of 10 ms: over less than this their quotient is mostly rounding."""
+
+
+@dataclass
+class _Signal:
+    unit: str
+    shortest_s: float
+    seconds: float = 0.0
+    weighted: float = 0.0
+    n: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+
+    def add(self, value: float, seconds: float) -> None:
+        self.seconds += seconds
+        self.weighted += value * seconds
+        if seconds >= self.shortest_s:
+            self.n += 1
+            self.low, self.high = min(self.low, value), max(self.high, value)
+
+    @property
+    def mean(self) -> float:
+        # Rounding can make single windows negative; they must stay in the sum, or it would be too high.
+        return max(self.weighted / self.seconds, 0.0)
+
+
+@dataclass(frozen=True)
+class _Split:
+    at_s: float
+    cores: CoreTimes
+    own_s: float
+
+
+class Watch:
+    """Samples from its own thread between `with Watch(cpus) as watch:` and its end; `with watch.phase("steady"):` says what is on.
+
+    `cpus`: the cores the trial may use. Pressure and load are read every `interval_s`; CPU time is split every half second
+    and exactly at both ends of a phase. Without Linux's /proc there is nothing to see, and `judgements` says so.
+    """
+
+    def __init__(self, cpus: Sequence[int], interval_s: float = 0.1) -> None:
+        if not cpus:
+            raise ValueError("cpus is empty; expected the cores of the trial, such as [0, 1]")
+        self.cpus = tuple(sorted(cpus))
+        self._interval_s = interval_s
+        self._pressure_file = pressure_file()
+        self._blind: str | None = None
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="watch", daemon=True)
+        self._phases: list[Phase] = []
+        self._signals: dict[tuple[Phase, str], _Signal] = {}
+        self._tree: OwnTree | None = None
+        self._split: _Split | None = None
+        self._pressure: tuple[float, float] | None = None
+        self._overhead: tuple[float, float] | None = None
+
+    def __enter__(self) -> Watch:
+        with self._lock:
+            try:
+                self._tree = OwnTree()
+            except (OSError, ValueError) as error:
+                self._blind = str(error)
+            self._sample(split=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        """Attribute what is seen to a phase: to the innermost one if they nest, added up if a phase comes twice."""
+        with self._lock:
+            self._sample(split=True)
+            self._phases.append(name)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sample(split=True)
+                self._phases.remove(name)
+
+    def telemetry(self) -> list[Telemetry]:
+        """One row a phase and signal. Means are over time, exact from end to end; min and max over the single samples."""
+        with self._lock:
+            return [
+                Telemetry(
+                    phase=phase,
+                    signal=name,
+                    unit=signal.unit,
+                    n=max(signal.n, 1),
+                    mean=signal.mean,
+                    min=max(min(signal.low, signal.mean), 0.0),
+                    max=max(signal.high, signal.mean),
+                )
+                for (phase, name), signal in self._signals.items()
+                if signal.seconds > 0
+            ]
+
+    def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
+        """What makes the phase less than valid. A phase in which nothing could be seen is degraded: unseen is not undisturbed."""
+        means = {row.signal: row.mean for row in self.telemetry() if row.phase == phase}
+        foreign = means.get("foreign_cpu")
+        if foreign is None:
+            why = self._blind or "the phase was never watched"
+            detail = f"nobody saw who else used the cores in {phase}: {why}"
+            return [Judgement("degraded", Reason(code="contention_unobserved", detail=detail))]
+        cores = f"core{'s' if len(self.cpus) > 1 else ''} {', '.join(map(str, self.cpus))}"
+        found = [
+            _judge(
+                "contended_cpu",
+                foreign,
+                limits.foreign_cpu_degraded,
+                limits.foreign_cpu_invalid,
+                f"others used {foreign:.0%} of {cores} in {phase}",
+            )
+        ]
+        pressure = means.get("cpu_pressure_some")
+        if pressure is not None:
+            taken = foreign * len(self.cpus)
+            found.append(
+                _judge(
+                    "cpu_pressure",
+                    min(pressure, taken),
+                    limits.cpu_pressure_degraded,
+                    limits.cpu_pressure_invalid,
+                    f"tasks waited for a core in {pressure:.0%} of {phase} while others used {taken:.2f} cores",
+                )
+            )
+        return [judgement for judgement in found if judgement is not None]
+
+    def _loop(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            with self._lock:
+                self._sample(split=False)
+                self._weigh_itself()
+
+    def _sample(self, split: bool) -> None:
+        try:
+            self._sample_pressure()
+            if split or self._split is None or time.monotonic() - self._split.at_s >= SPLIT_S:
+                self._sample_split()
+        except (OSError, ValueError) as error:
+            self._blind = str(error)
+            self._tree = self._pressure_file = None
+        self._add("load_1m", "tasks", os.getloadavg()[0], self._interval_s)
+
+    def _sample_pressure(self) -> None:
+        if self._pressure_file is None:
+            return
+        now, total = time.monotonic(), pressure_s(self._pressure_file)
+        if self._pressure is not None and now > self._pressure[0]:
+            seconds = now - self._pressure[0]
+            self._add("cpu_pressure_some", "ratio", (total - self._pressure[1]) / seconds, seconds, self._interval_s / 2)
+        self._pressure = (now, total)
+
+    def _sample_split(self) -> None:
+        if self._tree is None:
+            return
+        new = _Split(time.monotonic(), core_times(self.cpus), self._tree.seconds())
+        old, self._split = self._split, new
+        if old is None or new.at_s <= old.at_s:
+            return
+        seconds = new.at_s - old.at_s
+        capacity = seconds * len(self.cpus)
+        own = new.own_s - old.own_s
+        # Interrupts are left out: most of them are the trial's own packets and disk writes.
+        busy = capacity - (new.cores.idle_s - old.cores.idle_s) - (new.cores.interrupts_s - old.cores.interrupts_s)
+        self._add("foreign_cpu", "ratio", (busy - own) / capacity, seconds, SPLIT_S / 2)
+        self._add("own_cpu", "ratio", own / capacity, seconds, SPLIT_S / 2)
+        self._add("cpu_steal", "ratio", (new.cores.stolen_s - old.cores.stolen_s) / capacity, seconds, SPLIT_S / 2)
+
+    def _weigh_itself(self) -> None:
+        """What watching costs, as a share of one core: a disturbance that is measured like any other."""
+        now, used = time.monotonic(), time.thread_time()
+        if self._overhead is not None:
+            seconds = now - self._overhead[0]
+            self._add("watch_overhead", "ratio", (used - self._overhead[1]) / seconds, seconds)
+        self._overhead = (now, used)
+
+    def _add(self, signal: str, unit: str, value: float, seconds: float, shortest_s: float = 0.0) -> None:
+        if self._phases:
+            self._signals.setdefault((self._phases[-1], signal), _Signal(unit, shortest_s)).add(value, seconds)
+
+
+def _judge(code: str, value: float, degraded: float, invalid: float, what: str) -> Judgement | None:
+    limits = f"degraded from {degraded:.0%}, invalid from {invalid:.0%}"
+    level: Literal["degraded", "invalid"] = "invalid" if value >= invalid else "degraded"
+    return Judgement(level, Reason(code=code, detail=f"{what}; {limits}")) if value >= degraded else None
