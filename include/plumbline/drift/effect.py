@@ -1,0 +1,142 @@
+"""How far one metric moved: the blocked Hodges–Lehmann estimate, its exact interval and its exact permutation p.
+
+Blocks are slots. Every difference is taken between a repeat of the candidate and a repeat of the baseline *of the same slot*,
+so that the time of day cannot pass for drift; only when the two share no slot are they compared without blocks, and the note
+says so. The estimate is the median of those differences, the interval is the blocked rank-sum test turned round, so the two
+never contradict each other.
+
+Scale. A metric whose values are all above zero is compared by ratio: differences of logarithms, reported as `candidate / baseline - 1`.
+Shares that are allowed to be zero (the catalogue's `reliability` group, such as `error_rate`) are compared by plain difference,
+so 0.02 means two percentage points. Any other metric in which a zero or a negative value turned up is compared by difference too,
+divided by the baseline's median; if that is zero as well the difference stays in the metric's unit and no relative threshold applies.
+
+Campaigns differ among themselves, also when nothing changed. With three or more accepted baseline campaigns that spread is
+estimated (what the campaigns' levels scatter beyond what their repeats explain) and a move inside it does not count: p is that of
+"moved by more than the accepted campaigns move among themselves", and the interval is widened by as much. With one or two there
+is nothing to estimate it from; the practical thresholds are the guard then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from plumbline.declarations.metrics import METRICS
+from plumbline.drift import ranks
+from plumbline.drift.noise import campaign_spread, repeat_noise
+from plumbline.drift.ranks import Block
+
+Scale = Literal["ratio", "relative_difference", "difference"]
+Values = Mapping[str, Sequence[float]]
+"""Slot → the repeats' values."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How far the candidate moved from the baseline.
+
+    `effect`, `ci_low` and `ci_high` are fractions of the baseline (0.05 is +5 %), except on the `difference` scale, where they are in
+    the metric's unit. An end of the interval is None when it is unbounded with so few repeats. `noise`, `floor_shift` and the
+    sizes are what the power calculation needs, on the analysis scale (log or difference).
+    """
+
+    scale: Scale
+    baseline: float
+    candidate: float
+    effect: float
+    ci_low: float | None
+    ci_high: float | None
+    p: float
+    smallest_p: float
+    sizes: tuple[tuple[int, int], ...]
+    blocked: bool
+    noise: float | None
+    noise_df: int
+    floor_shift: float
+    candidate_changes: tuple[float, ...]
+    """Each candidate repeat's change against the baseline median of its block, as `effect` is."""
+    notes: tuple[str, ...] = ()
+
+
+def effect_of(metric: str, baseline: Sequence[Values], candidate: Values, confidence: float) -> Effect:
+    """The effect between the candidate and all accepted campaigns of the baseline (one mapping each).
+
+    ValueError if one side has no value at all.
+    """
+    before = [v for campaign in baseline for values in campaign.values() for v in values]
+    after = [v for values in candidate.values() for v in values]
+    if not before or not after:
+        raise ValueError(f"{metric}: {len(before)} baseline and {len(after)} candidate values; expected at least one of each")
+    scale, unit = _scale(metric, before, after)
+    told = [_mapped(campaign, scale, unit) for campaign in baseline]
+    new = _mapped(candidate, scale, unit)
+    blocks, blocked, notes = _blocks(told, new)
+    sizes = tuple((len(b), len(c)) for b, c in blocks)
+    differences = np.sort(np.concatenate([np.subtract.outer(c, b).ravel() for b, c in blocks]))
+    shift = float(np.median(differences))
+    noise, df = repeat_noise([*told, new])
+    spread = campaign_spread(told, noise) if blocked else 0.0
+    inside = math.copysign(min(abs(shift), spread), shift)
+    k = ranks.interval_rank(sizes, confidence)
+    low, high = (None, None) if k is None else (float(differences[k - 1]) - spread, float(differences[-k]) + spread)
+    return Effect(
+        scale=scale,
+        baseline=float(np.median(before)),
+        candidate=float(np.median(after)),
+        effect=shown(shift, scale),
+        ci_low=None if low is None else shown(low, scale),
+        ci_high=None if high is None else shown(high, scale),
+        p=ranks.two_sided_p([(b, c - inside) for b, c in blocks]),
+        smallest_p=ranks.smallest_p(sizes),
+        sizes=sizes,
+        blocked=blocked,
+        noise=noise,
+        noise_df=df,
+        floor_shift=spread,
+        candidate_changes=tuple(shown(float(x - np.median(b)), scale) for b, c in blocks for x in c),
+        notes=tuple(notes),
+    )
+
+
+def shown(shift: float, scale: Scale) -> float:
+    """A shift on the analysis scale as people read it: `exp(shift) - 1` for ratios, itself otherwise."""
+    return math.expm1(shift) if scale == "ratio" else shift
+
+
+def on_analysis_scale(change: float, scale: Scale) -> float:
+    """The size of the shift that a change amounts to, for power calculations: a doubling and a halving are equally large."""
+    return abs(math.log1p(change)) if scale == "ratio" else abs(change)
+
+
+def _scale(metric: str, before: Sequence[float], after: Sequence[float]) -> tuple[Scale, float]:
+    """The scale and what differences are divided by."""
+    if METRICS[metric].group == "reliability":
+        return "difference", 1.0
+    if min(min(before), min(after)) > 0:
+        return "ratio", 1.0
+    level = abs(float(np.median(before)))
+    return ("relative_difference", level) if level else ("difference", 1.0)
+
+
+def _mapped(values: Values, scale: Scale, unit: float) -> dict[str, np.ndarray]:
+    return {slot: np.log(np.asarray(v, float)) if scale == "ratio" else np.asarray(v, float) / unit for slot, v in values.items() if len(v)}
+
+
+def _blocks(baseline: Sequence[Mapping[str, np.ndarray]], candidate: Mapping[str, np.ndarray]) -> tuple[list[Block], bool, list[str]]:
+    told: dict[str, list[np.ndarray]] = defaultdict(list)
+    for campaign in baseline:
+        for slot, values in campaign.items():
+            told[slot].append(values)
+    shared = sorted(set(told) & set(candidate))
+    if not shared:
+        everything = np.concatenate([v for parts in told.values() for v in parts]), np.concatenate(list(candidate.values()))
+        note = f"no common slot (baseline {', '.join(sorted(told))}; candidate {', '.join(sorted(candidate))}): compared without blocks"
+        return [everything], False, [note]
+    left_out = sorted(set(told) ^ set(candidate))
+    notes = [f"slots of only one side left out: {', '.join(left_out)}"] if left_out else []
+    return [(np.concatenate(told[slot]), candidate[slot]) for slot in shared], True, notes

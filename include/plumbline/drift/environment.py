@@ -1,0 +1,146 @@
+"""What changed around a workload: an exact diff of flat facts between the trials of a campaign and those of its baseline.
+
+A fact is reported when the set of its values differs. It *matters* (is a finding by itself, also when performance did not move) when it
+is one of the facts declared below as able to explain a change and the campaign shows a value that no trial of the baseline had: a
+node type that the baseline knew already is no news.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbline.drift.sample import Facts, Scalar
+
+Group = Literal[
+    "hardware", "driver and firmware", "runtime libraries", "kernel and OS", "kubernetes", "limits and clocks", "location", "image", "other"
+]
+Cause = Literal["compute", "memory", "storage", "network", "software", "isolation"]
+"""Which kind of resource a fact can have changed; attribution holds it against what moved."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is known of the facts whose key matches: `weight` (0–1) is how plausible it is that a change of it moves performance."""
+
+    pattern: str
+    group: Group
+    matters: bool
+    weight: float
+    causes: tuple[Cause, ...] = ()
+    title: str | None = None
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(r"gpu\.count", "hardware", True, 1.0, ("compute", "memory", "network"), "GPUs"),
+    Rule(r"gpu\.(\d+\.)?product", "hardware", True, 1.0, ("compute", "memory"), "GPU"),
+    Rule(r"gpu\.(\d+\.)?memory.*", "hardware", True, 0.7, ("memory",), "GPU memory"),
+    Rule(r"gpu\.(\d+\.)?mig.*", "hardware", True, 0.9, ("compute", "memory"), "MIG layout"),
+    Rule(r"gpu\.(\d+\.)?(vbios|firmware|inforom).*", "driver and firmware", True, 0.5, ("compute", "memory")),
+    Rule(r"gpu\.(\d+\.)?(nvlink|pcie).*", "hardware", True, 0.6, ("network",)),
+    Rule(r"gpu\.(\d+\.)?(.*clock.*|power_limit.*|persistence.*|ecc.*)", "limits and clocks", True, 0.95, ("compute", "memory")),
+    Rule(r"gpu\..*", "hardware", False, 0.2, ("compute",)),
+    Rule(r"cpu\.usable", "limits and clocks", True, 1.0, ("compute", "memory"), "usable cores"),
+    Rule(r"cpu\.usable_list", "limits and clocks", False, 0.1, ("compute",), "core list"),
+    Rule(r"cpu\.model", "hardware", True, 1.0, ("compute", "memory"), "CPU"),
+    Rule(r"cpu\.(logical|physical|sockets)", "hardware", True, 0.6, ("compute",)),
+    Rule(r"cpu\.(governor|frequency.*|boost.*)", "limits and clocks", True, 0.9, ("compute",)),
+    Rule(r"cpu\..*", "hardware", False, 0.3, ("compute",)),
+    Rule(r"memory\.total_bytes", "hardware", True, 0.4, ("memory",), "memory"),
+    Rule(r"memory\..*", "hardware", False, 0.2, ("memory",)),
+    Rule(r"(network|nic|infiniband)\..*", "hardware", True, 0.6, ("network",)),
+    Rule(r"(disk|storage|filesystem)\..*", "hardware", True, 0.6, ("storage",)),
+    Rule(r"driver\..*", "driver and firmware", True, 0.8, ("compute", "memory", "software"), "driver"),
+    Rule(r"(cuda|rocm)\..*", "runtime libraries", True, 0.7, ("compute", "software")),
+    Rule(r"(nccl|rccl)\..*", "runtime libraries", True, 0.7, ("network", "software")),
+    Rule(r"cudnn\..*", "runtime libraries", True, 0.6, ("compute", "software")),
+    Rule(r"torch\.threads.*", "limits and clocks", True, 0.8, ("compute",), "torch threads"),
+    Rule(r"(torch|triton|tritonserver|vllm|tensorrt.*)\..*", "runtime libraries", True, 0.7, ("software",)),
+    Rule(r"(python|numpy|blas)\..*", "runtime libraries", True, 0.3, ("software",)),
+    Rule(r"os\.kernel", "kernel and OS", True, 0.5, ("software", "storage", "network"), "kernel"),
+    Rule(r"os\..*", "kernel and OS", False, 0.2, ("software",)),
+    Rule(r"(kubernetes|kubelet|containerd|node\.labels?)\b.*", "kubernetes", False, 0.2, ("software", "isolation")),
+    Rule(r"limits\..*", "limits and clocks", True, 0.95, ("compute", "memory")),
+    Rule(r"host\.virtualization", "hardware", True, 0.6, ("compute", "isolation"), "virtualization"),
+    Rule(r"(provider|cloud|location)\..*|region|zone|instance.*", "location", True, 0.5, ("compute", "network")),
+    Rule(r"(container|image)\..*", "image", True, 0.6, ("software",)),
+)
+_OTHER = Rule(r".*", "other", False, 0.1, ("software",))
+
+
+@dataclass(frozen=True)
+class Change:
+    """One fact that changed: its values before and after, the most frequent first (None: absent, or reported as unknown).
+
+    `trials` of `of_trials` trials of the campaign show a value that the baseline never had.
+    """
+
+    group: Group
+    key: str
+    title: str
+    old: tuple[Scalar, ...]
+    new: tuple[Scalar, ...]
+    matters: bool
+    trials: int
+    of_trials: int
+
+    @property
+    def text(self) -> str:
+        """Such as `usable cores 2 → 1 (5 of 5 trials)`."""
+        return f"{self.title} {_values(self.old)} → {_values(self.new)} ({self.trials} of {self.of_trials} trials)"
+
+
+def rule_of(key: str) -> Rule:
+    """What is known of a fact."""
+    return next((rule for rule in RULES if re.fullmatch(rule.pattern, key)), _OTHER)
+
+
+def diff(baseline: Sequence[Facts], candidate: Sequence[Facts]) -> tuple[Change, ...]:
+    """The facts whose set of values differs, those that matter first, then by plausibility and key; empty if one side has no trial."""
+    if not baseline or not candidate:
+        return ()
+    changes = []
+    for key in sorted(set().union(*baseline, *candidate)):
+        # JSON gives 2 and 2.0 for one reading, and True == 1 in Python: neither may hide or invent a change.
+        old, new = ([_typed(facts.get(key)) for facts in trials] for trials in (baseline, candidate))
+        if set(old) == set(new):
+            continue
+        rule = rule_of(key)
+        unseen = sum(value not in set(old) for value in new)
+        changes.append(
+            Change(
+                group=rule.group,
+                key=key,
+                title=_title(rule, key),
+                old=_by_frequency(old),
+                new=_by_frequency(new),
+                matters=rule.matters and unseen > 0,
+                trials=unseen,
+                of_trials=len(new),
+            )
+        )
+    return tuple(sorted(changes, key=lambda c: (not c.matters, -rule_of(c.key).weight, c.key)))
+
+
+def _typed(value: Scalar) -> tuple[str, Scalar]:
+    kind = "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
+    return kind, value
+
+
+def _by_frequency(values: list[tuple[str, Scalar]]) -> tuple[Scalar, ...]:
+    return tuple(value for (_, value), _ in Counter(values).most_common())
+
+
+def _title(rule: Rule, key: str) -> str:
+    index = re.search(r"\.(\d+)\.", key)
+    if rule.title:
+        return f"{rule.title} {index[1]}" if index else rule.title
+    return key.replace(".version", "").replace(".", " ").replace("_", " ")
+
+
+def _values(values: tuple[Scalar, ...]) -> str:
+    shown = ["absent" if v is None else str(v) for v in values[:3]]
+    return " or ".join(shown) + (f" or {len(values) - 3} more" if len(values) > 3 else "")
