@@ -1,0 +1,37 @@
+"""Measures a training workload: real PyTorch training of a small transformer in a process of its own.
+
+The room in the order of a trial:
+
+    plan          what a worker process is told, and which steps each of the trial's runs does
+    data          the token file and the batch of each step
+    model, flops  the transformer and its arithmetic
+    checkpoint    durable, verified, resumable state
+    steplog       the worker's append-only record; survives a SIGKILL
+    worker        the process that trains (`python -m plumbline.harness.training.worker spec.json`)
+    supervisor    starts, follows, kills and ends a worker
+    trial         the runs of one trial in their order
+    summary       records → metric rows, stages, evidence
+    verdicts      whether the numbers may be believed
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plumbline.declarations import Trial
+    from plumbline.harness.measurement import Measurement
+    from plumbline.harness.progress import Progress
+    from plumbline.harness.watch import Watch
+
+
+def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Measurement:
+    """Run one training trial below `workdir` (must exist) and return everything that was measured.
+
+    Raises TrialFailed with a failure class when it could not be measured; no process of the trial outlives the call.
+    """
+    # Imported here: the worker imports this package too, and each import there would count as start-up time of the training process.
+    from plumbline.harness.training.trial import measure_training
+
+    return measure_training(trial, workdir, progress, watch)

@@ -1,0 +1,131 @@
+"""What a worker process is told, and which steps each run of a trial does. Standard library only: the worker's start-up is measured.
+
+A trial consists of runs, each a process of its own:
+
+    run       every step from scratch, undisturbed: cold start, warm-up, steady state; then the closing checks
+    fault     resumes from the newest checkpoint before the fault and is killed in the middle of the declared step
+    recovery  resumes from the same checkpoint, does the lost steps again, and goes on to the next checkpoint
+
+So the fault never touches the steady numbers, and `fault` + `recovery` together are one checkpoint interval with one failure in it:
+the stretch over which goodput is counted.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from plumbline.declarations.training import TrainingWorkload
+    from plumbline.harness.training.data import TokenFile
+
+RunName = Literal["run", "fault", "recovery"]
+
+EXIT_OUT_OF_MEMORY = 64
+EXIT_DISK_FULL = 65
+EXIT_NO_DEVICE = 66
+EXIT_NOTHING_TO_RESUME = 67
+EXIT_DAMAGED_DATA = 68
+"""A worker's own exit codes: they tell the cause even where no file can be written any more."""
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """One worker's orders, as JSON in a file. Steps are counted from 0; `until` is the first one not to do."""
+
+    model: dict[str, int]
+    tokens_path: str
+    tokens_dtype: str
+    tokens: int
+    micro: int
+    accumulation: int
+    sequence: int
+    precision: str
+    learning_rate: float
+    weight_decay: float
+    seed: int
+    device: str
+    threads: int
+    until: int
+    resume: bool
+    checkpoint_folder: str
+    checkpoint_every: int
+    checkpoint_keep: int
+    checkpoint_retain: tuple[int, ...]
+    hold_in_step: int | None
+    closing: bool
+    log: str
+
+    def write(self, path: Path) -> None:
+        """Write it where a worker will read it."""
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> WorkerSpec:
+        """The orders in a file."""
+        data: dict[str, Any] = json.loads(path.read_text())
+        return cls(**{**data, "checkpoint_retain": tuple(data["checkpoint_retain"])})
+
+
+@dataclass(frozen=True)
+class FaultPlan:
+    """Steps of the faulted stretch: from the checkpoint after `resume_from` steps, killed in `kill_in`, on until `until`."""
+
+    resume_from: int
+    kill_in: int
+    until: int
+
+
+def fault_plan(workload: TrainingWorkload) -> FaultPlan | None:
+    """The faulted stretch of a workload: one checkpoint interval (cut short by the end of the trial); None without a fault."""
+    if workload.fault is None:
+        return None
+    every, at = workload.checkpoint.every, workload.fault.at_step
+    total = workload.steps.discard + workload.steps.measure
+    resume_from = at // every * every
+    return FaultPlan(resume_from, at, min(resume_from + every, total))
+
+
+def undisturbed(workload: TrainingWorkload, data: TokenFile, folder: Path, *, device: str, threads: int) -> WorkerSpec:
+    """The orders of the first run."""
+    fault = fault_plan(workload)
+    return WorkerSpec(
+        model=workload.model.model_dump(include={"layers", "width", "heads", "vocabulary", "context", "seed"}),
+        tokens_path=str(data.path),
+        tokens_dtype=data.dtype,
+        tokens=data.tokens,
+        micro=workload.batch.micro,
+        accumulation=workload.batch.accumulation,
+        sequence=workload.batch.sequence,
+        precision=workload.precision,
+        learning_rate=workload.optimizer.learning_rate,
+        weight_decay=workload.optimizer.weight_decay,
+        seed=workload.seed,
+        device=device,
+        threads=threads,
+        until=workload.steps.discard + workload.steps.measure,
+        resume=False,
+        checkpoint_folder=str(folder / "checkpoints"),
+        checkpoint_every=workload.checkpoint.every,
+        checkpoint_keep=workload.checkpoint.keep,
+        checkpoint_retain=(fault.resume_from,) if fault else (),
+        hold_in_step=None,
+        closing=True,
+        log=str(folder / "run.steps.jsonl"),
+    )
+
+
+def resumed(first: WorkerSpec, plan: FaultPlan, folder: Path, name: Literal["fault", "recovery"]) -> WorkerSpec:
+    """The orders of a run of the faulted stretch, whose checkpoints lie in a folder of their own."""
+    return replace(
+        first,
+        until=plan.until,
+        resume=True,
+        checkpoint_folder=str(folder / "fault-checkpoints"),
+        checkpoint_retain=(),
+        hold_in_step=plan.kill_in if name == "fault" else None,
+        closing=False,
+        log=str(folder / f"{name}.steps.jsonl"),
+    )

@@ -1,0 +1,123 @@
+"""The worker's append-only record: JSON lines, one write a line, so that a SIGKILL loses nothing that was done.
+
+Lines are `{"event": NAME, "ns": CLOCK, …}`. The clock is CLOCK_MONOTONIC in nanoseconds, which all processes of a machine share.
+Standard library only: the worker imports it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+Line = dict[str, Any]
+
+
+class StepLog:
+    """Appends lines. Opened for appending and unbuffered: each line reaches the kernel whole before the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def event(self, name: str, **more: Any) -> None:
+        """Something happened now."""
+        self.line({"event": name, "ns": monotonic_ns(), **more})
+
+    def line(self, line: Line) -> None:
+        """Append one line as it is. OSError if the disk is full."""
+        data = (json.dumps(line) + "\n").encode()
+        written = os.write(self._handle, data)
+        if written < len(data):  # what still fitted on a full disk; the rest raises ENOSPC
+            os.write(self._handle, data[written:])
+
+
+class Tail:
+    """Reads the lines that were added since the last call."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new(self) -> list[Line]:
+        """Complete lines only; one that is still being written (or was cut by a kill) is left for later."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [json.loads(line) for line in whole.splitlines()]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step that was done. Times in seconds; `start_s` and `end_s` on the shared monotonic clock. The parts leave out bookkeeping."""
+
+    step: int
+    start_s: float
+    end_s: float
+    data_wait_s: float
+    forward_s: float
+    backward_s: float
+    optimizer_s: float
+    loss: float
+
+    @property
+    def step_s(self) -> float:
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True)
+class Save:
+    """One checkpoint: after how many steps, durable after `save_s`, training held up for `blocking_s`. `closing`: after the last step."""
+
+    step: int
+    end_s: float
+    save_s: float
+    blocking_s: float
+    bytes: int
+    closing: bool
+
+
+@dataclass
+class RunRecord:
+    """What one worker left behind. `at` holds the moment (seconds) of each event that happens once."""
+
+    launched_s: float
+    at: dict[str, float] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    saves: list[Save] = field(default_factory=list)
+    verified_loads_s: list[float] = field(default_factory=list)
+    restored_exactly: bool | None = None
+    rejected: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    matmul_flops: float | None = None
+    weights_sha256: str | None = None
+
+    def add(self, line: Line) -> None:
+        """Take in one line of the worker's log."""
+        name, at = str(line["event"]), line["ns"] / 1e9
+        if name == "step":
+            start, data, forward, backward, optimizer = (line[key] / 1e9 for key in ("start", "data", "forward", "backward", "optimizer"))
+            self.steps.append(Step(line["step"], start, at, data, forward, backward, optimizer, line["loss"]))
+        elif name == "checkpoint":
+            seconds = line["blocking"] / 1e9
+            self.saves.append(Save(line["step"], at, line["save_s"], seconds, line["bytes"], line["closing"]))
+        elif name == "verified_load":
+            self.verified_loads_s.append(line["seconds"])
+            self.restored_exactly = line["equal"] and self.restored_exactly is not False
+        else:
+            self.at[name] = at
+            if name == "load_end":
+                self.rejected = line["rejected"]
+            elif name == "ready":
+                self.facts = line["facts"]
+            elif name == "matmul":
+                self.matmul_flops = line["flops"]
+            elif name == "weights":
+                self.weights_sha256 = line["sha256"]
