@@ -1,0 +1,85 @@
+"""The finding: a drift that was detected, with everything that is needed to tell a person about it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+Kind = Literal["performance", "environment", "price", "reliability", "missing_data"]
+Severity = Literal["info", "warn", "page"]
+State = Literal["open", "acknowledged", "accepted", "resolved"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One metric of a grouped performance finding, or one changed fact of an environment finding (numbers None)."""
+
+    name: str
+    text: str
+    effect: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    q: float | None = None
+    verdict: str | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A drift of one series in one campaign.
+
+    `finding_id` is stable: the same drift of the same campaign has the same id however often it is found. `headline` is one line,
+    severity first; `explanation` says what it is attributed to. `attributed_to` names the facts, most plausible first, empty when nothing
+    recorded explains it. Effects are fractions of the baseline.
+    """
+
+    finding_id: str
+    series_key: str
+    campaign_id: str
+    kind: Kind
+    severity: Severity
+    headline: str
+    explanation: str
+    provider: str
+    workload_kind: str
+    workload: str
+    subject: str
+    simulated: bool = False
+    effect: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    metric: str | None = None
+    members: tuple[Member, ...] = ()
+    attributed_to: tuple[str, ...] = ()
+    baseline_campaigns: tuple[str, ...] = ()
+    state: State = "open"
+
+    @property
+    def text(self) -> str:
+        """The finding for a terminal or a log: the headline and, indented, why."""
+        return f"{self.headline}\n      {self.explanation}" if self.explanation else self.headline
+
+    def with_state(self, state: State) -> Finding:
+        """The same finding after somebody dealt with it."""
+        return replace(self, state=state)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `Finding.of` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Finding:
+        """A finding from `to_dict` or its JSON; other keys (such as an archive's timestamps) are left aside. KeyError names what is missing."""
+        wanted = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        for name in ("finding_id", "series_key", "campaign_id", "kind", "severity", "headline", "explanation", "provider", "subject"):
+            if name not in wanted:
+                raise KeyError(f'finding without "{name}"')
+        members = tuple(m if isinstance(m, Member) else Member(**m) for m in wanted.get("members", ()))
+        lists = {name: tuple(wanted.get(name, ())) for name in ("attributed_to", "baseline_campaigns")}
+        return cls(**{**wanted, **lists, "members": members})
+
+
+def finding_id(series_key: str, campaign_id: str, kind: Kind, subject: str) -> str:
+    """Twelve hex digits that name this drift of this campaign."""
+    return hashlib.sha256("\n".join((series_key, campaign_id, kind, subject)).encode()).hexdigest()[:12]

@@ -1,0 +1,199 @@
+"""From a comparison to what people are told: one finding per cause for concern, never one per metric.
+
+Metrics of one trial move together, so all rows that regressed or improved become one performance finding, led by the metric that
+says most about the workload. Its subject is the series' performance, not the lead, so that a rerun which leads with another
+metric is the same finding. A change of the environment that matters is a finding also when performance did not move.
+
+Severity. Performance: page if a leading metric got worse by at least its page threshold, else warn; tails alone warn at most. An
+improvement is drift too, for the baseline is wrong now and the decision may be: warn from the page threshold on, info below.
+Environment: warn. Reliability: page if nothing succeeded, info if the baseline failed as often, else warn. Missing data: page if
+nothing was recorded at all, else warn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plumbline.declarations.metrics import METRICS
+from plumbline.drift import wording
+from plumbline.drift.attribution import attribute
+from plumbline.drift.compare import Comparison, MetricComparison
+from plumbline.drift.finding import Finding, Kind, Member, Severity, finding_id
+from plumbline.drift.sample import Series
+
+_LEADS: dict[str, tuple[str, ...]] = {
+    "training": ("step_time", "tokens_per_second", "samples_per_second"),
+    "inference": ("time_to_first_token", "output_token_throughput", "inter_token_latency", "request_scheduled_latency"),
+}
+"""What a workload kind is about, first the most telling; other metrics lead only when none of these moved."""
+
+
+def findings_of(comparison: Comparison) -> tuple[Finding, ...]:
+    """All findings of one series in one campaign: performance, environment, reliability, missing data; empty when all is as it was.
+
+    A comparison that was refused (no baseline yet, nothing measured) still tells of failures and missing trials.
+    """
+    found = (_performance(comparison), _environment(comparison), _reliability(comparison), _missing(comparison))
+    return tuple(finding for finding in found if finding is not None)
+
+
+def _performance(comparison: Comparison) -> Finding | None:
+    moved = comparison.moved
+    if not moved:
+        return None
+    lead = _lead(moved, Series.parse(comparison.series_key).kind)
+    severity = _severity(moved)
+    attribution = attribute(lead, comparison.rows, comparison.environment_changes)
+    repeats = f"{lead.past_threshold} of {lead.n_candidate} repeats"
+    what = f"{_name(lead)} {wording.change(lead)} ({wording.interval(lead, comparison.confidence)})"
+    others = [row for row in moved if row is not lead]
+    return _finding(
+        comparison,
+        kind="performance",
+        subject="performance",
+        severity=severity,
+        what=f"{what}, since campaign {comparison.candidate_campaign}, {repeats}",
+        explanation=attribution.text,
+        row=lead,
+        members=[_member(row) for row in (lead, *sorted(others, key=_weight, reverse=True))],
+        attributed_to=[e.subject for e in attribution.explanations],
+    )
+
+
+def _lead(moved: Sequence[MetricComparison], kind: str) -> MetricComparison:
+    """The row that speaks for the others: worse before better, a leading statistic before a tail, then the kind's own order, then size."""
+    order = _LEADS.get(kind, ())
+
+    def rank(row: MetricComparison) -> tuple[bool, bool, int, float]:
+        place = order.index(row.metric) if row.metric in order else len(order)
+        return row.verdict != "regressed", row.family != "lead", place, -_weight(row)
+
+    return min(moved, key=rank)
+
+
+def _weight(row: MetricComparison) -> float:
+    """How far past its threshold a row is."""
+    return abs(row.effect or 0.0) / (row.warn or 1.0)
+
+
+def _severity(moved: Sequence[MetricComparison]) -> Severity:
+    leads = [row for row in moved if row.family == "lead"]
+    past_page = {row.verdict for row in leads if row.page is not None and abs(row.effect or 0.0) >= row.page}
+    if "regressed" in past_page:
+        return "page"
+    if "improved" in past_page or any(row.verdict == "regressed" for row in moved):
+        return "warn"
+    return "info"
+
+
+def _name(row: MetricComparison) -> str:
+    return wording.name(row, METRICS[row.metric].statistic)
+
+
+def _member(row: MetricComparison) -> Member:
+    return Member(_name(row), f"{_name(row)} {wording.change(row)}", row.effect, row.ci_low, row.ci_high, row.q, row.verdict)
+
+
+def _environment(comparison: Comparison) -> Finding | None:
+    changes = [change for change in comparison.environment_changes if change.matters]
+    if not changes:
+        return None
+    named = ", ".join(change.text for change in changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
+    judged = [row for row in comparison.rows if row.verdict is not None and row.family == "lead"]
+    if comparison.moved:
+        effect = "performance moved with it"
+    elif judged and all(row.verdict == "unchanged" for row in judged):
+        effect = "performance did not move"
+    else:
+        effect = "the repeats cannot yet say whether performance moved"
+    return _finding(
+        comparison,
+        kind="environment",
+        subject="environment",
+        severity="warn",
+        what=f"environment changed: {named}, since campaign {comparison.candidate_campaign}",
+        explanation=f"against {_baseline(comparison)}; {effect}",
+        members=[Member(change.key, f"{change.group}: {change.text}") for change in changes],
+        attributed_to=[change.key for change in changes],
+    )
+
+
+def _reliability(comparison: Comparison) -> Finding | None:
+    seen = comparison.reliability
+    if not seen.failures:
+        return None
+    share = seen.failures / seen.attempts
+    usual = seen.baseline_failed / seen.baseline_attempts if seen.baseline_attempts else 0.0
+    severity: Severity = "page" if seen.failures == seen.attempts else "info" if 0 < share <= usual else "warn"
+    classes = ", ".join(f"{name} × {n}" for name, n in seen.failed)
+    before = (
+        f"{seen.baseline_failed} of {seen.baseline_attempts} in the baseline"
+        if seen.baseline_attempts
+        else "no baseline to hold it against"
+    )
+    return _finding(
+        comparison,
+        kind="reliability",
+        subject="launches",
+        severity=severity,
+        what=f"{seen.failures} of {seen.attempts} attempts failed ({classes}) in campaign {comparison.candidate_campaign}",
+        explanation=f"{before}; failed: {', '.join(seen.failed_trials[:3])}" + (" …" if len(seen.failed_trials) > 3 else ""),
+        members=[Member(name, f"{name} × {n}") for name, n in seen.failed],
+        attributed_to=[name for name, _ in seen.failed],
+    )
+
+
+def _missing(comparison: Comparison) -> Finding | None:
+    seen = comparison.reliability
+    if not seen.missing:
+        return None
+    planned = f"{seen.missing} of {seen.planned} planned trials" if seen.planned is not None else f"{seen.missing} trials"
+    return _finding(
+        comparison,
+        kind="missing_data",
+        subject="trials",
+        severity="warn" if seen.attempts else "page",
+        what=f"{planned} left no result in campaign {comparison.candidate_campaign}",
+        explanation="absent is not zero: nothing is concluded about what did not run",
+    )
+
+
+def _baseline(comparison: Comparison) -> str:
+    return f"baseline {', '.join(comparison.baseline_campaigns)}"
+
+
+def _finding(
+    comparison: Comparison,
+    *,
+    kind: Kind,
+    subject: str,
+    severity: Severity,
+    what: str,
+    explanation: str,
+    row: MetricComparison | None = None,
+    members: Sequence[Member] = (),
+    attributed_to: Sequence[str] = (),
+) -> Finding:
+    series = Series.parse(comparison.series_key)
+    simulated = "SIMULATED  " if comparison.simulated else ""
+    return Finding(
+        finding_id=finding_id(comparison.series_key, comparison.candidate_campaign, kind, subject),
+        series_key=comparison.series_key,
+        campaign_id=comparison.candidate_campaign,
+        kind=kind,
+        severity=severity,
+        headline=f"{severity.upper()}  {simulated}{series.provider} · {series.kind} {series.workload} · {what}",
+        explanation=explanation,
+        provider=series.provider,
+        workload_kind=series.kind,
+        workload=series.workload,
+        subject=subject,
+        simulated=comparison.simulated,
+        effect=row.effect if row else None,
+        ci_low=row.ci_low if row else None,
+        ci_high=row.ci_high if row else None,
+        metric=row.metric if row else None,
+        members=tuple(members),
+        attributed_to=tuple(attributed_to),
+        baseline_campaigns=comparison.baseline_campaigns,
+    )
