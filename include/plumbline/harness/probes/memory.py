@@ -24,8 +24,8 @@ def rows(cpus: Sequence[int]) -> list[MetricRow]:
 
 
 def buffer_bytes() -> int:
-    """Size of each of the two buffers: the last-level cache's, so that both together never fit into it, within what memory allows."""
-    wanted = min(max(last_level_cache_bytes() or 0, _SMALLEST), _LARGEST)
+    """Size of each of the two buffers: three quarters of the last-level cache, so that both never fit into it; less if memory is short."""
+    wanted = min(max((last_level_cache_bytes() or 0) * 3 // 4, _SMALLEST), _LARGEST)
     memory = min(psutil.virtual_memory().available, memory_bytes() or 2**63)
     return min(wanted, memory // 8)
 

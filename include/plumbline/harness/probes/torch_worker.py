@@ -13,7 +13,7 @@ import torch
 _CPU_SHAPES = ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 1024))
 _GPU_SHAPES = ((4096, 4096, 4096), (8192, 8192, 8192))
 """rows, inner, columns. Which product is fastest depends on caches and cores, so a few sizes are tried."""
-_SECONDS_EACH, _AT_LEAST = 0.25, 3
+_SECONDS_EACH, _AT_LEAST = 0.15, 3
 _GPU_BUFFER_BYTES = 2**30
 
 

@@ -1,0 +1,91 @@
+"""`python -m plumbline.harness run --trial trial.json --out URL` runs a trial; `… probe` shows what it would see of this machine.
+
+Exit status of `run`: 0 a document was stored and the trial is valid, degraded or invalid; 3 a document was stored and the trial
+failed; 2 the input cannot be used and nothing was stored; 1 the result store failed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from plumbline.declarations import Trial
+from plumbline.declarations.shapes import at, expected
+from plumbline.declarations.yaml_positions import dotted
+from plumbline.harness import environment, probes
+from plumbline.harness.environment.cpu import usable
+from plumbline.harness.run import UnusableStore, run
+from plumbline.results import Environment
+
+MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
+
+
+class UnusableTrial(ValueError):
+    """A trial's file cannot be used; the message names file, field and expected shape."""
+
+
+def read_trial(file: Path) -> Trial:
+    """The trial in a JSON file, checked down to its hashes; UnusableTrial otherwise."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnusableTrial(f"{file}: cannot be read ({error}); expected a trial as JSON") from error
+    try:
+        return Trial.model_validate_json(text)
+    except ValidationError as error:
+        raise UnusableTrial(f"{file}: {_sentence(text, error)}") from error
+
+
+def _sentence(text: str, error: ValidationError) -> str:
+    items = error.errors(include_url=False)
+    first = items[0]
+    more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
+    if first["type"] == "json_invalid":
+        return f"{first['msg']}; expected a trial as JSON"
+    loc = first["loc"]
+    message = first["msg"].removeprefix("Value error, ")
+    # A rule that the model states itself says what it expects; for the others the schema knows.
+    shape = "" if first["type"] == "value_error" else f"; expected {expected(Trial.model_json_schema(), loc)}"
+    field = dotted(at(json.loads(text), loc))
+    return f"{field + ': ' if field else ''}{message}{shape}{more}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m plumbline.harness", description="Measures one trial.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run", help="run a trial and store its result document")
+    runs.add_argument("--trial", type=Path, required=True, help="the trial's specification, a JSON file")
+    runs.add_argument("--out", required=True, help="the result store, such as file:///var/results or s3://bucket/results")
+    commands.add_parser("probe", help="print the environment and the hardware probes of this machine as JSON")
+    options = parser.parse_args(arguments)
+    if options.command == "probe":
+        sys.stdout.write(json.dumps(_probe(), indent=1) + "\n")
+        return MEASURED
+    try:
+        document = run(read_trial(options.trial), options.out)
+    except (UnusableTrial, UnusableStore) as error:
+        sys.stderr.write(f"{error}\n")
+        return UNUSABLE
+    except OSError as error:
+        sys.stderr.write(f"{options.out}: the result document could not be stored: {type(error).__name__}: {error}\n")
+        return STORE_FAILED
+    for reason in document.validity.reasons:
+        sys.stderr.write(f"{document.validity.status}: {reason.detail}\n")
+    return FAILED if document.validity.status == "failed" else MEASURED
+
+
+def _probe() -> dict[str, object]:
+    seen = Environment.of(environment.probe())
+    with tempfile.TemporaryDirectory(prefix="plumbline-probe-") as folder:
+        rows = probes.run(usable(), Path(folder), "cuda" if seen.facts.get("gpu.count") else "cpu")
+    return {**seen.model_dump(mode="json"), "probes": [row.model_dump(mode="json") for row in rows]}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

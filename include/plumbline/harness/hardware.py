@@ -1,0 +1,31 @@
+"""Whether the machine is what the provider's declaration says. Fewer cores than declared are not an error but an environment
+fact: drift detection finds them. A missing GPU is: nothing that is measured without it means anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plumbline.declarations import Provider
+from plumbline.harness.environment.accelerator import product
+from plumbline.results import Scalar
+
+
+def mismatch(provider: Provider, facts: Mapping[str, Scalar]) -> str | None:
+    """What is wrong with the accelerators of the probed environment, in a sentence; None if they are as declared."""
+    declared = provider.accelerator
+    if declared.kind == "cpu":
+        return None
+    wanted = f"{provider.name} declares {declared.count} × {declared.product or declared.kind}"
+    if declared.kind == "amd":
+        return f"{wanted}, but the harness cannot look at AMD accelerators"
+    count = facts.get("gpu.count")
+    if not isinstance(count, int):
+        return f"{wanted}, but nobody could look: {facts.get('gpu.unknown_because')}"
+    if count < declared.count:
+        return f"{wanted}, but {count} {'is' if count == 1 else 'are'} visible here"
+    if declared.product is not None:
+        found = [str(facts.get(f"gpu.{i}.product")) for i in range(declared.count)]
+        others = sorted({name for name in found if name != product(declared.product)})
+        if others:
+            return f"{wanted}, but here is {', '.join(others)}"
+    return None

@@ -1,0 +1,74 @@
+"""A request to stop (SIGTERM, SIGINT) as an exception in the main thread, so that a measurement unwinds and ends its children."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+import psutil
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Somebody asked the harness to stop. Event loops let a KeyboardInterrupt through and swallow most other exceptions."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number).name
+        super().__init__(self.signal)
+
+
+class Interruption:
+    """Raises Interrupted once; what comes later, or after `hold_off`, is left alone: by then the trial is being written down."""
+
+    def __init__(self) -> None:
+        self._armed = True
+
+    def hold_off(self) -> None:
+        """From here on nothing is interrupted: a finished measurement must not become an interrupted one while it is stored."""
+        self._armed = False
+
+    def _received(self, number: int, _frame: FrameType | None) -> None:
+        if self._armed:
+            self._armed = False
+            raise Interrupted(number)
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Listen while the block runs. Outside of the main thread Python allows no handlers, and whoever owns that thread listens."""
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption
+        return
+    before = {number: signal.signal(number, interruption._received) for number in _SIGNALS}
+    try:
+        yield interruption
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end_descendants(grace_s: float = 3.0) -> list[str]:
+    """End whatever this process started and did not end itself: SIGTERM, the grace time, SIGKILL. Returns their names."""
+    left = psutil.Process().children(recursive=True)
+    names = [_name(process) for process in left]
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, stubborn = psutil.wait_procs(left, timeout=grace_s)
+    for process in stubborn:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(stubborn, timeout=grace_s)
+    return names
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return f"{process.name()} ({process.pid})"
+    except psutil.Error:
+        return f"process {process.pid}"

@@ -1,0 +1,213 @@
+"""One trial from its specification to its result document: look around, measure, judge, store the evidence, then the document."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+
+from plumbline.declarations import Trial, places
+from plumbline.harness import environment, hardware, probes, validity
+from plumbline.harness.environment.cpu import usable
+from plumbline.harness.interruption import Interrupted, Interruption, end_descendants, interruptible
+from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
+from plumbline.harness.progress import Progress, printer
+from plumbline.harness.watch import Watch
+from plumbline.results import (
+    Environment,
+    Event,
+    Evidence,
+    FailureClass,
+    MetricRow,
+    Reproducibility,
+    ResultDocument,
+    ResultStore,
+    Scalar,
+    Telemetry,
+    Validity,
+)
+
+Measure = Callable[[Trial, Path, Progress, Watch], Measurement]
+
+_BEFORE, _AFTER = 0.04, 0.98
+"""The parts of the progress bar before and after the measurement itself."""
+
+
+class UnusableStore(ValueError):
+    """The result store cannot be written to; nothing was."""
+
+
+def _training(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Measurement:
+    from plumbline.harness import training
+
+    return training.measure(trial, workdir, progress, watch)
+
+
+def _inference(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Measurement:
+    from plumbline.harness import inference
+
+    return inference.measure(trial, workdir, progress, watch)
+
+
+MEASURES: Mapping[str, Measure] = {"training": _training, "inference": _inference}
+"""How each kind of workload is measured; imported only when one is, since each brings heavy libraries along."""
+
+
+def run(trial: Trial, out_url: str, measures: Mapping[str, Measure] = MEASURES) -> ResultDocument:
+    """Run a trial and store its document below `out_url` (any fsspec URL), the evidence first. Returns the document.
+
+    However the trial ends, there is a document: a failure, an exception and a request to stop (SIGTERM, SIGINT) become
+    `failed(class)` with what was measured until then. Raises UnusableStore if the store cannot be written to at the start, and
+    OSError if it fails at the end. No child process and no working folder is left behind.
+    """
+    with interruptible() as interruption:
+        return _Run(trial, interruption, measures).to_the_end(_opened(out_url))
+
+
+def _opened(url: str) -> ResultStore:
+    try:
+        return ResultStore(url)
+    except (ValueError, ImportError) as error:
+        raise UnusableStore(
+            f"{url} is no result store: {error}; expected a URL such as file:///var/results or s3://bucket/results"
+        ) from error
+
+
+class _Run:
+    """The state of one run: what is known so far goes into the document, however it ends."""
+
+    def __init__(self, trial: Trial, interruption: Interruption, measures: Mapping[str, Measure]) -> None:
+        self._trial, self._interruption, self._measures = trial, interruption, measures
+        self._progress = printer(trial.trial_id)
+        self._events: list[Event] = []
+        self._facts: dict[str, Scalar] = {}
+        self._probed: list[MetricRow] = []
+        self._telemetry: list[Telemetry] = []
+        self._contention: list[Judgement] = []
+        self._measurement = Measurement()
+        self._happened("harness_started")
+
+    def to_the_end(self, store: ResultStore) -> ResultDocument:
+        """Measure and store."""
+        with tempfile.TemporaryDirectory(prefix="trial-", dir=_scratch(), ignore_cleanup_errors=True) as folder:
+            workdir = Path(folder)
+            try:
+                self._announce(store)
+                self._measure(workdir)
+                self._interruption.hold_off()
+                return self._write(store, validity.verdict([*self._measurement.judgements, *self._contention]))
+            except UnusableStore:
+                raise
+            except TrialFailed as failure:
+                self._measurement = failure.partial
+                return self._fail(store, workdir, failure, failure.failure_class, failure.detail)
+            except Interrupted as stop:
+                return self._fail(store, workdir, stop, "interrupted", f"the harness was asked to stop by {stop.signal}")
+            except Exception as error:  # noqa: BLE001 - whatever it is, the trial is recorded
+                kind: FailureClass = "out_of_memory" if _out_of_memory(error) else "harness_error"
+                return self._fail(store, workdir, error, kind, f"{type(error).__name__}: {error}")
+
+    def _announce(self, store: ResultStore) -> None:
+        try:
+            store.put_trial(self._trial)
+        except Exception as error:
+            raise UnusableStore(f"{store.url} cannot be written to: {type(error).__name__}: {error}") from error
+
+    def _measure(self, workdir: Path) -> None:
+        self._progress("environment", 0.0, "looking around")
+        trial, cpus = self._trial, usable()
+        self._facts = environment.probe()
+        self._happened("environment_probed")
+        wrong = hardware.mismatch(trial.provider, self._facts)
+        if wrong is not None:
+            raise TrialFailed("wrong_hardware", wrong)
+        with Watch(cpus) as watch:
+            try:
+                self._progress("environment", 0.01, "probing the hardware")
+                with watch.phase("environment"):
+                    self._probed = probes.run(cpus, workdir, "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda")
+                self._happened("measurement_started")
+                self._measurement = self._measures[trial.workload.kind](trial, workdir, self._part, watch)
+                self._happened("measurement_finished")
+            finally:
+                self._end_leftovers()
+                self._telemetry = watch.telemetry()
+            self._contention = watch.judgements(trial.validity)
+
+    def _part(self, phase: str, fraction: float, note: str = "") -> None:
+        self._progress(phase, _BEFORE + (_AFTER - _BEFORE) * min(max(fraction, 0.0), 1.0), note)
+
+    def _fail(self, store: ResultStore, workdir: Path, error: BaseException, kind: FailureClass, detail: str) -> ResultDocument:
+        self._interruption.hold_off()
+        self._happened("trial_failed")
+        measured = self._measurement
+        # The failure may have come before a file was written, or be about these very files.
+        named = {item.path.name: item for item in measured.evidence if item.path.exists()}
+        if kind == "harness_error":
+            report = workdir / "traceback.txt"
+            report.write_text("".join(traceback.format_exception(type(error), error, error.__traceback__)), encoding="utf-8")
+            named[report.name] = EvidenceFile("traceback", report)
+        measured.evidence = list(named.values())
+        return self._write(store, validity.failed(kind, detail, measured.judgements))
+
+    def _write(self, store: ResultStore, verdict: Validity) -> ResultDocument:
+        trial, measured = self._trial, self._measurement
+        self._progress("cooldown", _AFTER, "storing the evidence")
+        evidence = _stored(store, trial, measured.evidence)
+        self._happened("evidence_stored")
+        facts = {**self._facts, **measured.facts}
+        seen = {(row.phase, row.signal) for row in measured.telemetry}
+        document = ResultDocument.sealed(
+            trial=trial,
+            harness_version=version("plumbline"),
+            environment=Environment.of(facts) if self._facts else None,
+            reproducibility=Reproducibility(
+                seeds=dict(sorted(measured.seeds.items())),
+                hashes=dict(sorted(measured.hashes.items())),
+                replay_command=f"plumbline replay {trial.trial_id}",
+                guarantees=tuple(measured.guarantees),
+            ),
+            timeline=tuple(sorted([*self._events, *measured.events], key=lambda event: event.utc)),
+            validity=verdict,
+            metrics=(*self._probed, *measured.metrics),
+            stages=tuple(measured.stages),
+            telemetry=(*measured.telemetry, *(row for row in self._telemetry if (row.phase, row.signal) not in seen)),
+            evidence=tuple(evidence),
+        )
+        store.put_document(document)
+        self._progress("cooldown", 1.0, verdict.status)
+        return document
+
+    def _end_leftovers(self) -> None:
+        names = end_descendants()
+        if names:
+            sys.stderr.write(f"ended what the measurement left running: {', '.join(names)}\n")
+
+    def _happened(self, name: str) -> None:
+        self._events.append(Event(name=name, utc=datetime.now(timezone.utc), monotonic_s=time.monotonic()))
+
+
+def _stored(store: ResultStore, trial: Trial, files: list[EvidenceFile]) -> list[Evidence]:
+    names = [item.path.name for item in files]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"two evidence files are called {', '.join(twice)}; the second would replace the first")
+    return [store.put_evidence(trial, item.kind, item.path, item.rows) for item in files]
+
+
+def _scratch() -> Path:
+    """Where the working folder goes: into the launcher's own folder if it started us in one, since it clears that even after SIGKILL."""
+    work = places().work
+    work.mkdir(parents=True, exist_ok=True)
+    here = Path.cwd()
+    return here if here.is_relative_to(work) else work
+
+
+def _out_of_memory(error: Exception) -> bool:
+    # PyTorch raises a class of its own for GPUs and a bare RuntimeError for main memory; it is not imported to find out.
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
