@@ -188,7 +188,10 @@ def _schedule_hash(workload: AnyWorkload) -> str | None:
     # NumPy stays out of the parse of DAG files, which import this module.
     from plumbline.harness.inference.arrivals import schedule_of
 
-    return schedule_of(workload).sha256
+    try:
+        return schedule_of(workload).sha256
+    except ValueError as error:
+        raise PlanError(f'workload "{workload.name}" has no arrival schedule: {error}') from error
 
 
 def _counted(what: str, items: Collection[Provider | AnyWorkload]) -> str:

@@ -1,0 +1,37 @@
+"""Planned trials for tests: the shipped declarations, changed where a test needs it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from plumbline.declarations import Declarations, Provider, Trial, load
+from plumbline.launch.plan import Request, plan
+
+CONFIG = Path(__file__).resolve().parents[2] / "include" / "config"
+PLANNED_AT = datetime(2026, 11, 1, 2, 0, tzinfo=timezone.utc)
+WORKLOADS = {"training": "gpt-tiny-cpu", "inference": "chat-tiny-cpu"}
+
+
+def declared() -> Declarations:
+    """The shipped declarations."""
+    return load(CONFIG)
+
+
+def local_provider(**launcher: Any) -> Provider:
+    """The shipped one-core provider with other launcher settings, such as `timeout="2s"`; `cpus` sets the accelerator count too."""
+    data = json.loads(declared().providers["local-1core"].model_dump_json())
+    data["launcher"] |= launcher
+    data["accelerator"]["count"] = len(data["launcher"]["cpus"])
+    return Provider.model_validate_json(json.dumps(data))
+
+
+def a_trial(kind: str = "training", provider: Provider | None = None, **request: Any) -> Trial:
+    """The first planned trial of a kind on a provider."""
+    shipped = declared()
+    where = provider or shipped.providers["local-1core"]
+    world = Declarations({where.name: where}, shipped.workloads, shipped.teams, shipped.thresholds)
+    asked = {"campaign_id": "2026-11", "reason": "a test", "workloads": [WORKLOADS[kind]], **request}
+    return plan(world, Request(**asked), PLANNED_AT)[0]
