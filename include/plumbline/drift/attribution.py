@@ -115,7 +115,7 @@ def _score(change: Change, lead: MetricComparison, probes: Sequence[Probe]) -> f
 
 def _sentence(explanations: Sequence[Explanation], probes: Sequence[Probe]) -> str:
     order: dict[ProbeSays, int] = {"agrees": 0, "contradicts": 1, "unclear": 2, "unchanged": 3}
-    ranked = sorted(probes, key=lambda p: order[p.says])
+    ranked = sorted(probes, key=lambda p: (order[p.says], list(_PROBES).index(p.metric)))
     measured = ", ".join(probe.text for probe in ranked)
     if explanations:
         named = " and ".join(e.text for e in explanations[:_MOST_NAMED])

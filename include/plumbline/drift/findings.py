@@ -41,12 +41,12 @@ def _performance(comparison: Comparison) -> Finding | None:
     moved = comparison.moved
     if not moved:
         return None
-    lead = _lead(moved, Series.parse(comparison.series_key).kind)
+    ranked = _ranked(moved, Series.parse(comparison.series_key).kind)
+    lead = ranked[0]
     severity = _severity(moved)
     attribution = attribute(lead, comparison.rows, comparison.environment_changes)
     repeats = f"{lead.past_threshold} of {lead.n_candidate} repeats"
     what = f"{_name(lead)} {wording.change(lead)} ({wording.interval(lead, comparison.confidence)})"
-    others = [row for row in moved if row is not lead]
     return _finding(
         comparison,
         kind="performance",
@@ -55,25 +55,21 @@ def _performance(comparison: Comparison) -> Finding | None:
         what=f"{what}, since campaign {comparison.candidate_campaign}, {repeats}",
         explanation=attribution.text,
         row=lead,
-        members=[_member(row) for row in (lead, *sorted(others, key=_weight, reverse=True))],
+        members=[_member(row) for row in ranked],
         attributed_to=[e.subject for e in attribution.explanations],
     )
 
 
-def _lead(moved: Sequence[MetricComparison], kind: str) -> MetricComparison:
-    """The row that speaks for the others: worse before better, a leading statistic before a tail, then the kind's own order, then size."""
+def _ranked(moved: Sequence[MetricComparison], kind: str) -> list[MetricComparison]:
+    """The row that speaks for the others first: worse before better, a leading statistic before a tail, then the kind's own order, then
+    how far past its threshold it is."""
     order = _LEADS.get(kind, ())
 
     def rank(row: MetricComparison) -> tuple[bool, bool, int, float]:
         place = order.index(row.metric) if row.metric in order else len(order)
-        return row.verdict != "regressed", row.family != "lead", place, -_weight(row)
+        return row.verdict != "regressed", row.family != "lead", place, -abs(row.effect or 0.0) / (row.warn or 1.0)
 
-    return min(moved, key=rank)
-
-
-def _weight(row: MetricComparison) -> float:
-    """How far past its threshold a row is."""
-    return abs(row.effect or 0.0) / (row.warn or 1.0)
+    return sorted(moved, key=rank)
 
 
 def _severity(moved: Sequence[MetricComparison]) -> Severity:

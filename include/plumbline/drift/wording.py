@@ -15,7 +15,7 @@ _SHORT = {
 def percent(fraction: float, digits: int = 1) -> str:
     """`+91 %`, `−8.2 %`: a decimal only below ten per cent, a real minus sign."""
     value = 100 * fraction
-    text = f"{abs(value):.{0 if abs(value) >= 10 else digits}f}"
+    text = f"{abs(value):.{0 if round(abs(value), digits) >= 10 else digits}f}"
     return f"{'−' if value < 0 and float(text) else '+'}{text} %"
 
 

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from plumbline.drift.environment import diff
+
+OLD = {"cpu.usable": 2, "os.kernel": "6.1.0", "gpu.0.product": "H100", "driver.version": "550.90.07", "os.name": "Debian"}
+
+
+def test_nothing_changed_nothing_reported() -> None:
+    assert diff([OLD, OLD], [dict(OLD)]) == ()
+    assert diff([{"memory.total_bytes": 1}], [{"memory.total_bytes": 1.0}]) == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "old", "new", "group", "text"),
+    [
+        ("cpu.usable", 2, 1, "limits and clocks", "usable cores 2 → 1 (2 of 2 trials)"),
+        ("driver.version", "550.90.07", "570.86.15", "driver and firmware", "driver 550.90.07 → 570.86.15 (2 of 2 trials)"),
+        ("gpu.0.product", "H100", "H200", "hardware", "GPU 0 H100 → H200 (2 of 2 trials)"),
+        ("os.kernel", "6.1.0", "6.8.0", "kernel and OS", "kernel 6.1.0 → 6.8.0 (2 of 2 trials)"),
+        ("nccl.version", "2.21", "2.26", "runtime libraries", "nccl 2.21 → 2.26 (2 of 2 trials)"),
+        ("container.image_digest", "sha256:a", "sha256:b", "image", "container image digest sha256:a → sha256:b (2 of 2 trials)"),
+        ("limits.cpu_quota", 2.0, None, "limits and clocks", "limits cpu quota 2.0 → absent (2 of 2 trials)"),
+    ],
+)
+def test_what_can_explain_a_change_matters(key: str, old: object, new: object, group: str, text: str) -> None:
+    (change,) = diff([{**OLD, key: old}], [{**OLD, key: new}] * 2)  # type: ignore[dict-item]
+    assert (change.group, change.matters, change.text) == (group, True, text)
+
+
+def test_what_cannot_is_listed_without_mattering() -> None:
+    (change,) = diff([OLD], [{**OLD, "os.name": "Ubuntu"}])
+    assert change.matters is False
+
+
+def test_some_trials_on_another_node_are_counted() -> None:
+    (change,) = diff([OLD] * 3, [OLD, OLD, {**OLD, "cpu.usable": 1}])
+    assert (change.trials, change.of_trials, change.new) == (1, 3, (2, 1))
+
+
+def test_a_value_that_the_baseline_knew_is_no_news() -> None:
+    (change,) = diff([OLD, {**OLD, "cpu.usable": 1}], [OLD, OLD])
+    assert change.matters is False and change.trials == 0
+
+
+def test_those_that_matter_come_first_and_no_trials_give_no_diff() -> None:
+    changes = diff([OLD], [{**OLD, "os.name": "Ubuntu", "cpu.usable": 1, "os.kernel": "6.8"}])
+    assert [c.key for c in changes] == ["cpu.usable", "os.kernel", "os.name"]
+    assert diff([], [OLD]) == () == diff([OLD], [])
+
+
+def test_true_is_not_one() -> None:
+    assert len(diff([{"gpu.0.mig": 1}], [{"gpu.0.mig": True}])) == 1

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plumbline.drift import noise
+from plumbline.drift.ranks import smallest_p
+
+
+def test_noise_is_the_standard_deviation_of_normal_repeats() -> None:
+    rng = np.random.default_rng(1)
+    found, df = noise.repeat_noise([{"a": rng.normal(5, 0.03, 1000)}])
+    assert found == pytest.approx(0.03, rel=0.1)
+    assert df == 999
+
+
+def test_one_wild_repeat_does_not_move_it_and_slots_are_not_noise() -> None:
+    found, _ = noise.repeat_noise([{"a": np.array([1.00, 1.01, 1.02, 1.01, 3.0]), "b": np.array([7.00, 7.01, 7.02])}])
+    assert found is not None and found < 0.03
+
+
+def test_equal_readings_do_not_prove_a_noiseless_machine() -> None:
+    assert noise.repeat_noise([{"a": np.array([1.0, 1.0])}]) == (noise.FLOOR, 1)
+
+
+def test_no_pair_of_repeats_no_estimate() -> None:
+    assert noise.repeat_noise([{"a": np.array([1.0])}, {"a": np.array([1.1])}]) == (None, 0)
+
+
+def test_campaign_spread_needs_three_campaigns_that_differ() -> None:
+    rng = np.random.default_rng(2)
+
+    def campaign(level: float) -> dict[str, np.ndarray]:
+        return {"a": level + rng.normal(0, 0.01, 5)}
+
+    assert noise.campaign_spread([campaign(0.0), campaign(0.1)], 0.01) == 0.0
+    assert noise.campaign_spread([campaign(0.0), campaign(0.1), campaign(-0.1)], 0.01) > 0.1
+    assert noise.campaign_spread([campaign(0.0) for _ in range(5)], 0.05) == 0.0
+
+
+def test_minimum_detectable_shrinks_with_repeats_and_says_when_none_is() -> None:
+    few, many = (noise.minimum_detectable(0.01, 2 * n - 2, [(n, n)], 0.05) for n in (5, 20))
+    assert few is not None and many is not None and many < few < 0.05
+    assert noise.minimum_detectable(0.01, 2, [(2, 2)], 0.05) is None
+    assert noise.minimum_detectable(None, 0, [(9, 9)], 0.05) is None
+
+
+def test_minimum_detectable_is_found_four_times_in_five() -> None:
+    from plumbline.drift.ranks import two_sided_p
+
+    rng = np.random.default_rng(3)
+    shift = noise.minimum_detectable(0.01, 14, [(8, 8)], 0.05)
+    assert shift is not None
+    hits = sum(two_sided_p([(rng.normal(0, 0.01, 8), rng.normal(shift, 0.01, 8))]) <= 0.05 for _ in range(400))
+    assert 0.72 <= hits / 400 <= 0.90
+
+
+def test_repeats_to_see_prefers_the_candidate_and_falls_back_to_both() -> None:
+    alone = noise.repeats_to_see(0.1, 0.01, 2, [(2, 2)], 0.05)
+    assert alone is not None and not alone[1]
+    assert smallest_p([(2, 2 + alone[0])]) <= 0.05 < smallest_p([(2, 1 + alone[0])])
+    # Two baseline repeats of 3 % noise cannot settle 3 % whatever the candidate does; both sides together can.
+    both = noise.repeats_to_see(0.03, 0.03, 2, [(2, 2)], 0.05)
+    assert both is not None and both[1]
+    assert noise.repeats_to_see(0.001, 0.2, 2, [(2, 2)], 0.05) is None
+    assert noise.repeats_to_see(0.1, None, 0, [(1, 1)], 0.05) is None

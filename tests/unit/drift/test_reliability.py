@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from typing import Any
+
+from plumbline.drift.reliability import reliability_of
+
+
+def test_a_retry_that_worked_leaves_its_failure_on_record_but_nothing_missing(sample: Any, outcomes: Any) -> None:
+    first, second = outcomes("failed:interrupted", "valid")
+    retried = type(second)(first.trial_id, first.slot, first.repeat, 2, "valid")
+    found = reliability_of([], sample("c", {}, outcomes=(first, retried, second), planned=2))
+    assert (found.attempts, found.failures, found.missing) == (3, 1, 0)
+    assert found.failed == (("interrupted", 1),) and found.failed_trials == (first.trial_id,)
+
+
+def test_missing_is_counted_once_and_the_baseline_beside_it(sample: Any, outcomes: Any) -> None:
+    old = sample("b", {}, outcomes=outcomes("valid", "failed:timeout"))
+    found = reliability_of([old], sample("c", {}, outcomes=outcomes("valid", "missing"), planned=2))
+    assert (found.missing, found.attempts, found.baseline_attempts, found.baseline_failed) == (1, 1, 2, 1)
