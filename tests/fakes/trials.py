@@ -15,9 +15,18 @@ PLANNED_AT = datetime(2026, 11, 1, 2, 0, tzinfo=timezone.utc)
 WORKLOADS = {"training": "gpt-tiny-cpu", "inference": "chat-tiny-cpu"}
 
 
+PROVIDERS = ("example-coreweave-h100", "example-eks-p5", "local-1core", "local-2core")
+
+
 def declared() -> Declarations:
-    """The shipped declarations."""
-    return load(CONFIG)
+    """The shipped declarations that tests rely on; others may come and go."""
+    found = load(CONFIG)
+    return Declarations(
+        {name: found.providers[name] for name in PROVIDERS},
+        {name: found.workloads[name] for name in sorted(WORKLOADS.values())},
+        found.teams,
+        found.thresholds,
+    )
 
 
 def local_provider(**launcher: Any) -> Provider:

@@ -1,0 +1,159 @@
+"""Whatever became of an attempt, it becomes exactly one document, and a document that cannot be believed is kept but not believed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.fakes.trials import PLANNED_AT, a_trial
+
+from plumbline.declarations import Trial
+from plumbline.launch.collect import collect
+from plumbline.results import (
+    BadResult,
+    Environment,
+    Event,
+    LaunchRecord,
+    ResultDocument,
+    ResultStore,
+    Validity,
+    row,
+)
+
+TRIAL = a_trial()
+RECORD = LaunchRecord(launcher="local", events=(Event(name="requested", utc=PLANNED_AT, monotonic_s=1.0, clock="launcher"),), exit_code=0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore((tmp_path / "results").as_uri())
+
+
+def document(trial: Trial = TRIAL, **more: object) -> ResultDocument:
+    fields = {
+        "trial": trial,
+        "harness_version": "0.1.0",
+        "environment": Environment.of({"cpu.model": "x"}),
+        "validity": Validity(status="valid"),
+        "metrics": (row("step_time", 0.1, 5),),
+        **more,
+    }
+    return ResultDocument.sealed(**fields)
+
+
+def one(store: ResultStore) -> ResultDocument:
+    (only,) = collect(store, TRIAL.campaign_id, TRIAL.trial_id)
+    assert store.collected(store.folder(only.trial)) == only
+    assert collect(store, TRIAL.campaign_id, TRIAL.trial_id) == [only], "collecting again changes nothing"
+    return only
+
+
+def test_a_document_that_holds_is_handed_on_with_what_the_launcher_saw(store: ResultStore) -> None:
+    store.put_trial(TRIAL)
+    store.put_document(document())
+    store.put_launch(TRIAL, RECORD)
+    found = one(store)
+    assert found.validity.status == "valid"
+    assert found.launch == RECORD
+    assert found.checksum == document().checksum
+
+
+def test_no_document_takes_the_launchers_word(store: ResultStore) -> None:
+    store.put_trial(TRIAL)
+    store.put_launch(TRIAL, RECORD.model_copy(update={"failure_class": "out_of_memory", "failure_detail": "5 GiB of 4"}))
+    found = one(store)
+    assert (found.validity.status, found.validity.failure_class) == ("failed", "out_of_memory")
+    assert found.validity.reasons[0].detail == "5 GiB of 4"
+    assert found.metrics == ()
+
+
+def test_neither_document_nor_record_is_an_interruption(store: ResultStore) -> None:
+    store.put_trial(TRIAL)
+    assert one(store).validity.failure_class == "interrupted"
+
+
+def test_a_document_that_vanished(store: ResultStore) -> None:
+    store.put_trial(TRIAL)
+    store.put_launch(TRIAL, RECORD)
+    found = one(store)
+    assert found.validity.failure_class == "harness_error"
+    assert "no longer" in found.validity.reasons[0].detail
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (b'"value": 0.1', b'"value": 0.2', "checksum"),
+        (b'"schema_version": 1,\n "trial"', b'"schema_version": 2,\n "trial"', "newer"),
+        (b"}", b"", "not a JSON object"),
+    ],
+)
+def test_a_document_that_cannot_be_believed(store: ResultStore, old: bytes, new: bytes, said: str) -> None:
+    store.put_trial(TRIAL)
+    store.put_document(document())
+    store.put_launch(TRIAL, RECORD)
+    path = f"{store.folder(TRIAL)}/result.json"
+    bad = store.get(path).replace(old, new, 1)
+    assert bad != store.get(path)
+    store.put(path, bad)
+    found = one(store)
+    assert found.validity.failure_class == "harness_error"
+    assert said in found.validity.reasons[0].detail
+    assert found.launch == RECORD
+    assert store.get(path) == bad, "kept as it is"
+    assert store.get(f"quarantine/{path}") == bad
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed"])
+def test_damaged_evidence(store: ResultStore, tmp_path: Path, damage: str) -> None:
+    store.put_trial(TRIAL)
+    file = tmp_path / "steps.parquet"
+    file.write_bytes(b"rows")
+    evidence = store.put_evidence(TRIAL, "steps", file, rows=1)
+    store.put_document(document(evidence=(evidence,)))
+    assert one(store).validity.status == "valid"
+    stored = tmp_path / "results" / store.folder(TRIAL) / evidence.uri
+    if damage == "missing":
+        stored.unlink()
+    else:
+        stored.write_bytes(b"Rows")
+    found = one(store)
+    assert found.validity.failure_class == "harness_error"
+    assert evidence.uri in found.validity.reasons[0].detail
+
+
+def test_a_document_of_another_trial(store: ResultStore) -> None:
+    other = TRIAL.model_copy(update={"planned_at": TRIAL.planned_at + timedelta(hours=1)})
+    store.put_trial(TRIAL)
+    store.put_document(document(other))
+    found = one(store)
+    assert found.validity.failure_class == "harness_error"
+    assert found.trial == TRIAL
+
+
+def test_every_attempt_oldest_first(store: ResultStore) -> None:
+    for attempt in range(1, 12):
+        trial = TRIAL.model_copy(update={"attempt": attempt})
+        store.put_trial(trial)
+        if attempt == 11:
+            store.put_document(document(trial))
+    found = collect(store, TRIAL.campaign_id, TRIAL.trial_id)
+    assert [d.trial.attempt for d in found] == list(range(1, 12))
+    assert [d.validity.status for d in found] == ["failed"] * 10 + ["valid"]
+
+
+def test_a_launch_record_that_cannot_be_read(store: ResultStore) -> None:
+    store.put_trial(TRIAL)
+    store.put(f"{store.folder(TRIAL)}/launch.json", b"{}")
+    found = one(store)
+    assert found.validity.failure_class == "harness_error"
+    assert "launch.json" in found.validity.reasons[0].detail
+
+
+def test_nothing_at_all_is_an_error_not_an_empty_list(store: ResultStore) -> None:
+    with pytest.raises(BadResult, match="no attempt of this trial"):
+        collect(store, TRIAL.campaign_id, TRIAL.trial_id)
+    store.put_document(document())
+    with pytest.raises(BadResult, match=r"trial\.json is missing"):
+        collect(store, TRIAL.campaign_id, TRIAL.trial_id)

@@ -1,0 +1,193 @@
+"""Planning is pure, ordered, hashed, and refuses what cannot be run in one clear sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fakes.trials import PLANNED_AT, declared
+
+from plumbline.declarations import Declarations, InferenceWorkload, Provider, TrainingWorkload, criteria_hash, series_key, spec_hash
+from plumbline.harness.inference.arrivals import schedule_of
+from plumbline.launch import PlanError, Request, launcher_for, plan
+from plumbline.launch.plan import declared_slots
+
+SHIPPED = declared()
+
+
+def changed(model: Any, **values: Any) -> Any:
+    """A declaration with other values, checked anew."""
+    return type(model).model_validate_json(json.dumps({**json.loads(model.model_dump_json()), **values}))
+
+
+def world(providers: list[Provider] | None = None, workloads: list[Any] | None = None) -> Declarations:
+    return Declarations(
+        {p.name: p for p in providers} if providers is not None else SHIPPED.providers,
+        {w.name: w for w in workloads} if workloads is not None else SHIPPED.workloads,
+        SHIPPED.teams,
+        SHIPPED.thresholds,
+    )
+
+
+def ask(**values: Any) -> Request:
+    return Request(**{"campaign_id": "2026-11", "reason": "monthly", **values})
+
+
+def brief(declarations: Declarations, **values: Any) -> list[tuple[str, int, str, str]]:
+    return [(t.slot, t.repeat, t.provider.name, t.workload.name) for t in plan(declarations, ask(**values), PLANNED_AT)]
+
+
+def test_everything_that_is_declared_and_enabled() -> None:
+    assert brief(SHIPPED) == [
+        ("02:00", repeat, provider, workload)
+        for repeat in (1, 2)
+        for provider in ("local-1core", "local-2core")
+        for workload in ("chat-tiny-cpu", "gpt-tiny-cpu")
+    ]
+
+
+def test_the_same_arguments_give_the_same_trials() -> None:
+    assert plan(SHIPPED, ask(), PLANNED_AT) == plan(declared(), ask(), PLANNED_AT)
+
+
+def test_ids_are_distinct_and_hashes_are_fixed() -> None:
+    trials = plan(SHIPPED, ask(slots=["02:00", "10:00"]), PLANNED_AT)
+    assert len({t.trial_id for t in trials}) == len(trials) == 16
+    for trial in trials:
+        assert trial.spec_hash == spec_hash(trial.workload)
+        assert trial.criteria_hash == criteria_hash(trial.workload, SHIPPED.thresholds.validity)
+        assert trial.series_key == series_key(trial.workload, trial.provider)
+        assert type(trial).model_validate_json(trial.model_dump_json()) == trial
+        if isinstance(trial.workload, InferenceWorkload):
+            assert trial.schedule_hash == schedule_of(trial.workload).sha256
+        else:
+            assert trial.schedule_hash is None
+
+
+def test_the_schedule_survives_the_way_to_the_harness() -> None:
+    """A rate of 1/min is no round number of seconds; the harness reads it back from JSON and must draw the same arrivals."""
+    chat = SHIPPED.workloads["chat-tiny-cpu"]
+    phases = [{"name": "steady", "arrivals": {"poisson": {"rate": "7/min"}}, "duration": "20h"}]
+    trial = plan(world(workloads=[changed(chat, phases=phases)]), ask(), PLANNED_AT)[0]
+    received = type(trial).model_validate_json(trial.model_dump_json()).workload
+    assert isinstance(received, InferenceWorkload)
+    assert schedule_of(received).sha256 == trial.schedule_hash
+
+
+def test_slots_the_request_the_provider_the_workload() -> None:
+    gpt = SHIPPED.workloads["gpt-tiny-cpu"]
+    one = SHIPPED.providers["local-1core"]
+    often = changed(gpt, repeats={"per_slot": 1, "slots": ["18:00", "02:00"]})
+    early = changed(one, slots=["04:00"])
+    assert [t[0] for t in brief(world([one], [often]))] == ["02:00", "18:00"]
+    assert [t[0] for t in brief(world([early], [often]))] == ["04:00"]
+    assert [t[0] for t in brief(world([early], [often]), slots=["11:30"])] == ["11:30"]
+    assert declared_slots(early, often) == ("04:00",)
+    assert declared_slots(one, often) == ("18:00", "02:00")
+
+
+def test_repeats_of_the_request_replace_the_declared_ones() -> None:
+    assert {t[1] for t in brief(SHIPPED, repeats=3)} == {1, 2, 3}
+    gpt = changed(SHIPPED.workloads["gpt-tiny-cpu"], repeats={"per_slot": 1, "slots": ["02:00"]})
+    both = world(workloads=[gpt, SHIPPED.workloads["chat-tiny-cpu"]])
+    assert [t[3] for t in brief(both, providers=["local-1core"])] == ["chat-tiny-cpu", "gpt-tiny-cpu", "chat-tiny-cpu"]
+
+
+def test_a_workload_on_demand_runs_only_when_named() -> None:
+    rare = changed(SHIPPED.workloads["gpt-tiny-cpu"], name="rare", on_demand_only=True)
+    both = world(workloads=[rare, SHIPPED.workloads["chat-tiny-cpu"]])
+    assert {t[3] for t in brief(both)} == {"chat-tiny-cpu"}
+    assert {t[3] for t in brief(both, workloads=["rare"])} == {"rare"}
+    with pytest.raises(PlanError, match="on demand only"):
+        plan(world(workloads=[rare]), ask(), PLANNED_AT)
+
+
+def test_a_named_workload_runs_where_it_fits() -> None:
+    wide = changed(SHIPPED.workloads["gpt-tiny-cpu"], needs={"accelerator": "cpu", "count": 2})
+    only = world(workloads=[wide])
+    assert {t[2] for t in brief(only, workloads=["gpt-tiny-cpu"])} == {"local-2core"}
+    with pytest.raises(PlanError, match="needs 2 cpu, the provider has 1 cpu"):
+        plan(only, ask(providers=["local-1core", "local-2core"], workloads=["gpt-tiny-cpu"]), PLANNED_AT)
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({"providers": ["mars"]}, r'no provider is called "mars"; declared: .*local-1core'),
+        ({"workloads": ["gpt-huge"]}, r'no workload is called "gpt-huge"; declared: chat-tiny-cpu, gpt-tiny-cpu'),
+        ({"providers": ["example-eks-p5"]}, r'"example-eks-p5" is disabled; .* local-1core, local-2core'),
+        ({"kinds": ["tuning"]}, r'unknown kind "tuning"; expected training or inference'),
+        ({"workloads": ["chat-tiny-cpu"], "kinds": ["training"]}, r"nothing to run: .* chat-tiny-cpu give no training trial"),
+        ({"slots": ["now"]}, r'"now" is no slot; expected a time of day in UTC such as 02:00'),
+        ({"slots": ["24:00"]}, r'"24:00" is no slot'),
+        ({"repeats": 0}, r"0 repeats were asked for; expected 1 to 50"),
+        ({"repeats": 51}, r"51 repeats"),
+        ({"providers": []}, r"an empty list of providers"),
+        ({"campaign_id": "2026/11"}, r'"2026/11" is no campaign id'),
+        ({"reason": "  "}, r"no reason"),
+    ],
+)
+def test_what_cannot_be_run_is_said_in_a_sentence(request_: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError) as raised:
+        plan(SHIPPED, ask(**request_), PLANNED_AT)
+    assert re.search(said, str(raised.value)), raised.value
+
+
+def test_a_provider_without_a_launcher_in_this_version() -> None:
+    cluster = changed(SHIPPED.providers["example-eks-p5"], enabled=True)
+    for request in (ask(), ask(providers=["example-eks-p5"])):
+        with pytest.raises(PlanError, match='launcher "kubernetes", which this version cannot drive; it drives: local'):
+            plan(world([cluster, SHIPPED.providers["local-1core"]]), request, PLANNED_AT)
+    with pytest.raises(PlanError, match="kubernetes"):
+        launcher_for(cluster)
+
+
+def test_a_workload_that_fits_no_provider() -> None:
+    gpt = SHIPPED.workloads["gpt-tiny-cpu"]
+    assert isinstance(gpt, TrainingWorkload)
+    gpus = changed(gpt, needs={"accelerator": "nvidia", "count": 8})
+    with pytest.raises(PlanError, match=r"fits none of the enabled providers.*needs 8 nvidia, the provider has 1 cpu"):
+        plan(world(workloads=[gpus]), ask(workloads=["gpt-tiny-cpu"]), PLANNED_AT)
+    elsewhere = changed(gpt, providers=["local-2core"])
+    with pytest.raises(PlanError, match="allows only local-2core"):
+        plan(world(workloads=[elsewhere]), ask(providers=["local-1core"], workloads=["gpt-tiny-cpu"]), PLANNED_AT)
+
+
+def test_no_provider_at_all() -> None:
+    with pytest.raises(PlanError, match="no provider is enabled; declared: example-eks-p5"):
+        plan(world([SHIPPED.providers["example-eks-p5"]]), ask(), PLANNED_AT)
+
+
+def test_a_time_without_a_zone() -> None:
+    with pytest.raises(PlanError, match="no time zone"):
+        plan(SHIPPED, ask(), datetime(2026, 11, 1))  # noqa: DTZ001 - the mistake is the point
+
+
+def test_a_seed_that_draws_no_arrival() -> None:
+    phases = [{"name": "steady", "arrivals": {"poisson": {"rate": "1/s"}}, "duration": "1s"}]
+    chat = SHIPPED.workloads["chat-tiny-cpu"]
+    assert isinstance(chat, InferenceWorkload)
+    requests = json.loads(chat.model_dump_json())["requests"]
+    for seed in range(50):
+        silent = changed(chat, phases=phases, requests={**requests, "seed": seed})
+        try:
+            schedule_of(silent)
+        except ValueError:
+            with pytest.raises(PlanError, match='workload "chat-tiny-cpu" has no arrival schedule'):
+                plan(world(workloads=[silent]), ask(), PLANNED_AT)
+            return
+    pytest.fail("one seed in three draws nothing in a second at 1/s; none of fifty did")
+
+
+def test_planning_is_light_enough_for_the_parse_of_a_dag() -> None:
+    heavy = ["numpy", "torch", "pandas", "tritonclient", "airflow", "sqlalchemy", "great_expectations"]
+    code = f"import sys, plumbline.launch, plumbline.launch.failures; print([m for m in {heavy} if m in sys.modules])"
+    include = Path(__file__).resolve().parents[3] / "include"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(include)})
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,31 @@
+"""What the outside saw becomes metrics only if it was really seen, on one clock."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tests.fakes.trials import PLANNED_AT
+
+from plumbline.launch.timeline import outside_metrics
+from plumbline.results import Event, LaunchRecord
+
+
+def event(name: str, at: float | None, clock: Literal["harness", "launcher"] = "launcher") -> Event:
+    return Event(name=name, utc=PLANNED_AT, monotonic_s=at, clock=clock)
+
+
+def lead(*events: Event) -> tuple[float | None, int]:
+    (metric,) = outside_metrics(LaunchRecord(launcher="local", events=events))
+    assert (metric.metric, metric.phase, metric.unit) == ("provisioning_lead_time", "cold_start", "s")
+    return metric.value, metric.n
+
+
+def test_from_the_request_to_the_first_sign_of_life() -> None:
+    assert lead(event("queued", 1.0), event("requested", 10.0), event("process_started", 10.1), event("harness_ready", 12.5)) == (2.5, 1)
+
+
+def test_absent_is_never_zero() -> None:
+    assert lead() == (None, 0)
+    assert lead(event("requested", 10.0), event("process_started", 10.1)) == (None, 0)
+    assert lead(event("requested", 10.0), event("harness_ready", None)) == (None, 0)
+    assert lead(event("requested", 10.0), event("harness_ready", 12.0, clock="harness")) == (None, 0)
