@@ -1,0 +1,22 @@
+"""Inference: a real server, a load that was computed before, and what its client saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plumbline.declarations import Trial
+    from plumbline.harness.measurement import Measurement
+    from plumbline.harness.progress import Progress
+    from plumbline.harness.watch import Watch
+
+
+def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Measurement:
+    """Measure one inference trial; raises TrialFailed with what was measured until then.
+
+    The import waits, so that planning can compute an arrival schedule without the client's libraries.
+    """
+    from plumbline.harness.inference.measure import measure as run
+
+    return run(trial, workdir, progress, watch)

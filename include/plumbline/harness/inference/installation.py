@@ -1,0 +1,86 @@
+"""Where tritonserver is, and the backend folder and environment that make it run models in this interpreter's environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from plumbline.declarations.places import REPOSITORY
+from plumbline.harness.measurement import TrialFailed
+
+VARIABLE = "PLUMBLINE_TRITONSERVER"
+_STUB = "triton_python_backend_stub"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A Triton on this machine: `root` holds bin/ and backends/, `libraries` what the server needs besides the system's."""
+
+    server: Path
+    root: Path
+    libraries: Path | None
+
+    @classmethod
+    def of(cls, server: Path) -> Installation:
+        """The installation that a server binary belongs to: an unpacked nvidia-pytriton wheel or NVIDIA's container."""
+        root = server.resolve().parent.parent
+        bundled = root.parent.parent / "nvidia_pytriton.libs"
+        return cls(server, root, bundled if bundled.is_dir() else None)
+
+    def backend_parts(self) -> dict[str, Path]:
+        """The files of the Python backend by the name that they must have; TrialFailed("image_error") if one is missing."""
+        backend = self.root / "backends" / "python"
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        # The wheel keeps one stub a Python version; NVIDIA's container has the one of its own Python beside the backend.
+        stubs = [self.root / "python_backend_stubs" / version / _STUB, backend / _STUB]
+        parts = {name: backend / name for name in ("libtriton_python.so", "triton_python_backend_utils.py")}
+        parts[_STUB] = next((stub for stub in stubs if stub.is_file()), stubs[0])
+        for name, path in parts.items():
+            if not path.is_file():
+                raise TrialFailed("image_error", f"{self.server} has no {name} for Python {version}: {path} is missing")
+        return parts
+
+    def backend_directory(self, folder: Path) -> Path:
+        """Lay out the Python backend in `folder` (the stub must lie beside the library) and return it."""
+        python = folder / "python"
+        python.mkdir(parents=True, exist_ok=True)
+        for name, path in self.backend_parts().items():
+            shutil.copy2(path, python / name)
+        return folder
+
+    def environment(self) -> dict[str, str]:
+        """The server's environment variables: its models run on this interpreter, with its packages."""
+        libraries = [str(self.libraries)] if self.libraries else []
+        # Without this the stub takes whichever libpython the system has, or finds none.
+        libraries.append(str(sysconfig.get_config_var("LIBDIR")))
+        if inherited := os.environ.get("LD_LIBRARY_PATH"):
+            libraries.append(inherited)
+        return {
+            **os.environ,
+            "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+            "PATH": os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ.get("PATH", os.defpath)]),
+        }
+
+
+def find() -> Installation:
+    """This machine's Triton; TrialFailed("image_error") that says where it was looked for and how to get it."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        if not os.access(named, os.X_OK) or not Path(named).is_file():
+            raise TrialFailed("image_error", f"{VARIABLE} is {named}, which is not an executable file; expected the path of a tritonserver")
+        return Installation.of(Path(named))
+    unpacked = REPOSITORY / ".triton" / "pytriton" / "tritonserver" / "bin" / "tritonserver"
+    if unpacked.is_file():
+        return Installation.of(unpacked)
+    on_path = shutil.which("tritonserver")
+    if on_path:
+        return Installation.of(Path(on_path))
+    raise TrialFailed(
+        "image_error",
+        f"no tritonserver: {VARIABLE} is not set, {unpacked} does not exist and none is on PATH; `make setup` unpacks one, "
+        "the inference image brings its own",
+    )
