@@ -68,19 +68,20 @@ def _begin_sqlite(connection: Connection) -> None:
 def _use_wal(engine: Engine) -> None:
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
-        raw = engine.raw_connection()
         try:
-            cursor = raw.cursor()
-            if str(cursor.execute("PRAGMA journal_mode").fetchone()[0]).lower() == "wal":
-                return
-            cursor.execute("PRAGMA journal_mode=WAL")
-        except engine.dialect.loaded_dbapi.OperationalError as error:
+            raw = engine.raw_connection()
+            try:
+                cursor = raw.cursor()
+                if str(cursor.execute("PRAGMA journal_mode").fetchone()[0]).lower() == "wal":
+                    return
+                cursor.execute("PRAGMA journal_mode=WAL")
+            finally:
+                raw.close()
+        except engine.dialect.loaded_dbapi.DatabaseError as error:
             # SQLite does not wait by its busy timeout when two processes switch a new file to WAL at once.
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise ValueError(f"the archive {engine.url} cannot be opened: {error}") from error
             time.sleep(0.05)
-        finally:
-            raw.close()
 
 
 @contextmanager

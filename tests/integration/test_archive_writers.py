@@ -1,0 +1,82 @@
+"""Several processes on one archive, and processes that die while they write: on SQLite and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+
+import pytest
+from tests.data.result_documents import document, trial
+from tests.fakes.archive_writer import URI, die_at, record_all
+from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401
+
+from plumbline.archive import FindingRecord, open_archive
+
+pytestmark = pytest.mark.integration
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.fakes.archive_writer"])
+
+
+def test_two_writers_that_open_a_new_archive_at_once_lose_nothing(archive_url: str) -> None:  # noqa: F811
+    start, answers = PROCESSES.Event(), PROCESSES.Queue()
+    halves = (range(1, 31), range(16, 46))
+    writers = [PROCESSES.Process(target=record_all, args=(archive_url, list(half), start, answers)) for half in halves]
+    for writer in writers:
+        writer.start()
+    start.set()
+    said = [answer for _ in writers for answer in answers.get(timeout=120)]
+    for writer in writers:
+        writer.join(60)
+        assert writer.exitcode == 0
+    assert (said.count("inserted"), said.count("unchanged")) == (45, 15)
+    with open_archive(archive_url) as archive:
+        assert sorted(t.repeat for t in archive.trials()) == list(range(1, 46))
+        assert archive.verify() == []
+
+
+def test_a_writer_killed_at_any_point_leaves_a_whole_archive_and_a_rerun_completes_it(archive_url: str) -> None:  # noqa: F811
+    with open_archive(archive_url) as archive:
+        for statement in range(1, 100):
+            writer = PROCESSES.Process(target=die_at, args=(archive_url, statement, statement))
+            writer.start()
+            writer.join(60)
+            if writer.exitcode == 0:
+                break
+            assert writer.exitcode == -signal.SIGKILL
+            assert archive.verify() == []
+            assert all(t.repeat != statement for t in archive.trials()), "a trial that was not committed must not be there"
+            assert archive.record(document(trial(repeat=statement)), uri=URI) == "inserted"
+        assert statement > 12, "the writer was to die at each of its statements"
+        assert len(archive.trials()) == statement
+        assert archive.verify() == []
+
+
+def test_two_reviewers_bootstrap_one_baseline_and_save_one_finding(archive_url: str) -> None:  # noqa: F811
+    with open_archive(archive_url) as archive:
+        for repeat in (1, 2):
+            archive.record(document(trial(repeat=repeat)), uri=URI)
+    start, answers = PROCESSES.Event(), PROCESSES.Queue()
+    reviewers = [PROCESSES.Process(target=review, args=(archive_url, start, answers)) for _ in range(3)]
+    for reviewer in reviewers:
+        reviewer.start()
+    start.set()
+    said = [answers.get(timeout=120) for _ in reviewers]
+    for reviewer in reviewers:
+        reviewer.join(60)
+        assert reviewer.exitcode == 0
+    assert sorted(str(baseline) for baseline, _ in said) == ["2025-11", "None", "None"]
+    assert sorted(new for _, new in said) == [(), (), ("f1", "f2")]
+    with open_archive(archive_url) as archive:
+        assert [e.what for e in archive.audit()].count("baseline_accepted") == 1
+        assert len(archive.findings()) == 2
+
+
+def review(url: str, start: object, answers: object) -> None:
+    from plumbline.declarations import DriftRules
+
+    rules = DriftRules.model_validate_json('{"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2}')
+    found = [FindingRecord(name, trial().series_key, "2025-11", "lab-2core", "price", "info", "dearer") for name in ("f2", "f1")]
+    with open_archive(url) as archive:
+        start.wait()  # type: ignore[attr-defined]
+        answers.put((archive.bootstrap_baseline(trial().series_key, rules), archive.save_findings(found)))  # type: ignore[attr-defined]

@@ -1,0 +1,61 @@
+"""A series in a campaign as drift reads it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.data.result_documents import FACTS, document, failed, training_metrics, trial
+
+from plumbline.archive import Archive
+from plumbline.drift.sample import CampaignSample
+from plumbline.results import row
+
+URI = "file:///store"
+
+
+def test_a_sample_holds_the_best_attempts_and_every_outcome(archive: Archive) -> None:
+    archive.record(document(trial(repeat=1), metrics=training_metrics(0.1)), uri=URI)
+    archive.record(failed(trial(repeat=2)), uri=URI)
+    archive.record(document(trial(repeat=2, attempt=2), metrics=training_metrics(0.2), facts={**FACTS, "cpu.usable": 1}), uri=URI)
+    archive.record(document(trial(slot="10:00", repeat=1), metrics=training_metrics(0.3)), uri=URI, action="annotate")
+    archive.record(document(trial(slot="10:00", repeat=2), metrics=training_metrics(9.0)), uri=URI, action="reject")
+    sample = archive.sample(trial().series_key, "2025-11")
+    steps = [
+        (o.slot, o.repeat, o.value, o.unit, o.direction) for o in sample.observations if (o.metric, o.statistic) == ("step_time", "median")
+    ]
+    assert steps == [
+        ("02:00", 1, 0.1, "s", "lower_is_better"),
+        ("02:00", 2, 0.2, "s", "lower_is_better"),
+        ("10:00", 1, 0.3, "s", "lower_is_better"),
+    ]
+    assert [facts["cpu.usable"] for facts in sample.environments] == [2, 1, 2]
+    assert [(o.slot, o.repeat, o.attempt, o.status) for o in sample.outcomes] == [
+        ("02:00", 1, 1, "valid"),
+        ("02:00", 2, 1, "failed"),
+        ("02:00", 2, 2, "valid"),
+        ("10:00", 1, 1, "valid"),
+        ("10:00", 2, 1, "invalid"),
+    ]
+    assert (sample.counts.planned, sample.counts.usable, sample.counts.rejected, sample.counts.failed) == (4, 3, 1, 0)
+    assert not sample.simulated
+
+
+def test_drift_can_be_given_a_sample(archive: Archive) -> None:
+    archive.record(document(metrics=[*training_metrics(), row("queue_time", None, 0)]), uri=URI)
+    given = CampaignSample.of(archive.sample(trial().series_key, "2025-11").plain())
+    assert given.planned == 1
+    assert len(given.observations) == len(training_metrics()), "an absent value is left out"
+    assert dict(given.environments[0]) == dict(sorted(FACTS.items()))
+    assert given.outcomes[0].trial_id == trial().trial_id
+
+
+def test_a_series_that_took_no_part_has_no_sample(archive: Archive) -> None:
+    archive.record(document(), uri=URI)
+    with pytest.raises(LookupError, match='has no trial in the campaign "2099-01"'):
+        archive.sample(trial().series_key, "2099-01")
+
+
+def test_a_campaign_without_a_usable_trial_gives_an_empty_sample(archive: Archive) -> None:
+    archive.record(failed(trial()), uri=URI)
+    sample = archive.sample(trial().series_key, "2025-11")
+    assert sample.observations == () and sample.environments == ()
+    assert sample.counts.failed == 1
