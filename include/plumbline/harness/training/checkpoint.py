@@ -4,8 +4,9 @@ A checkpoint is a folder `step-00000080` (80 steps are done) with `state.pt` and
 state first, synced; then the manifest with size and SHA-256, synced; then one rename. A process killed at any moment leaves
 either the whole checkpoint or a draft that nobody resumes from.
 
-`torch.save` rather than `torch.distributed.checkpoint`: one process holds the whole state, so there is nothing to shard, and
-importing the latter costs about as long as importing torch itself, on every restart.
+`torch.save` rather than `torch.distributed.checkpoint`: one process holds the whole state, so there is nothing to shard; one
+stream can be summed while it is written, where the other's files would have to be read again; and from one process it was about
+twice as fast (126 MB, fp32 model with AdamW, local disk). State that is sharded over processes needs the other.
 """
 
 from __future__ import annotations

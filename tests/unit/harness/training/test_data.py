@@ -1,0 +1,94 @@
+"""The token file and the batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plumbline.harness.training.data import Batches, DamagedData, TokenFile, prepare
+
+
+def small(cache: Path, **changed: int) -> TokenFile:
+    return prepare(cache, **{"vocabulary": 64, "tokens": 300_000, "seed": 5, **changed})
+
+
+def read(file: TokenFile) -> np.ndarray:
+    return np.fromfile(file.path, dtype=file.dtype)
+
+
+def test_the_same_seed_gives_the_same_tokens_elsewhere(tmp_path: Path) -> None:
+    here, there, other = small(tmp_path / "a"), small(tmp_path / "b"), small(tmp_path / "a", seed=6)
+    assert here.sha256 == there.sha256 != other.sha256
+    ids = read(here)
+    assert len(ids) == 300_000 and ids.max() < 64
+
+
+def test_a_file_in_the_cache_is_used_again(tmp_path: Path) -> None:
+    first = small(tmp_path)
+    written = first.path.stat().st_mtime_ns
+    assert small(tmp_path) == first
+    assert first.path.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut"])
+def test_a_damaged_file_in_the_cache_is_made_again(tmp_path: Path, damage: str) -> None:
+    first = small(tmp_path)
+    raw = bytearray(first.path.read_bytes())
+    raw[1000] ^= 1
+    first.path.write_bytes(raw if damage == "flip" else raw[:1000])
+    assert small(tmp_path) == first
+    assert small(tmp_path / "fresh").path.read_bytes() == first.path.read_bytes()
+    assert sorted(p.suffix for p in first.path.parent.iterdir()) == [".sha256", ".tokens"]
+
+
+def test_ids_beyond_16_bits_get_32(tmp_path: Path) -> None:
+    file = small(tmp_path, vocabulary=100_000, tokens=5000)
+    assert file.dtype == "<u4"
+    assert read(file).max() > 1 << 16
+
+
+def test_there_is_something_to_learn_first_how_common_then_what_follows(tmp_path: Path) -> None:
+    ids = read(small(tmp_path)).astype(int)
+    pairs = np.zeros((64, 64))
+    np.add.at(pairs, (ids[:-1], ids[1:]), 1)
+    joint = pairs / pairs.sum()
+    single = joint.sum(axis=1)
+    entropy = -np.sum(single * np.log(single))
+    conditional = -np.nansum(joint * np.log(np.where(joint > 0, joint / single[:, None], 1.0)))
+    assert conditional < 0.6 * entropy
+    assert entropy < np.log(64)
+
+
+def test_a_step_has_its_batch_whatever_came_before(tmp_path: Path) -> None:
+    file = small(tmp_path)
+
+    def batches(seed: int = 1) -> Batches:
+        return Batches(file.path, file.dtype, file.tokens, sequences=6, sequence=16, seed=seed)
+
+    straight = batches()
+    for step in range(5):
+        straight.of(step)
+    assert np.array_equal(straight.of(5), batches().of(5))
+    assert not np.array_equal(straight.of(5), straight.of(6))
+    assert not np.array_equal(straight.of(5), batches(seed=2).of(5))
+
+
+def test_a_batch_is_made_of_stretches_of_the_file(tmp_path: Path) -> None:
+    file = small(tmp_path, tokens=2000)
+    batch = Batches(file.path, file.dtype, file.tokens, sequences=6, sequence=16, seed=1).of(3)
+    assert batch.shape == (6, 17) and batch.dtype == np.int64
+    text = read(file).tobytes()
+    assert all(row.astype(file.dtype).tobytes() in text for row in batch)
+
+
+def test_the_shortest_file_allowed_still_gives_batches(tmp_path: Path) -> None:
+    file = small(tmp_path, tokens=17)
+    assert np.array_equal(Batches(file.path, file.dtype, 17, sequences=1, sequence=16, seed=1).of(0)[0], read(file))
+
+
+def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
+    file = small(tmp_path, tokens=2000)
+    with pytest.raises(DamagedData, match="4000 bytes; expected 6000 for 3000 tokens"):
+        Batches(file.path, file.dtype, 3000, sequences=6, sequence=16, seed=1)

@@ -1,0 +1,54 @@
+"""Which steps each run does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from plumbline.declarations.training import TrainingWorkload
+from plumbline.harness.training.data import TokenFile
+from plumbline.harness.training.plan import FaultPlan, WorkerSpec, fault_plan, resumed, undisturbed
+
+Tiny = Callable[..., TrainingWorkload]
+DATA = TokenFile(Path("/data/x.tokens"), "<u2", 4096, "a" * 64)
+
+
+@pytest.mark.parametrize(
+    ("at_step", "expected"),
+    [(4, FaultPlan(4, 4, 8)), (6, FaultPlan(4, 6, 8)), (7, FaultPlan(4, 7, 8)), (8, FaultPlan(8, 8, 12)), (11, FaultPlan(8, 11, 12))],
+)
+def test_the_faulted_stretch_is_the_checkpoint_interval_of_the_kill(tiny: Tiny, at_step: int, expected: FaultPlan) -> None:
+    assert fault_plan(tiny(fault={"inject": "rank_kill", "at_step": at_step})) == expected
+
+
+def test_the_last_interval_ends_with_the_trial(tiny: Tiny) -> None:
+    assert fault_plan(tiny(checkpoint={"every": 5}, fault={"inject": "rank_kill", "at_step": 11})) == FaultPlan(10, 11, 12)
+
+
+def test_no_fault_no_stretch(tiny: Tiny) -> None:
+    assert fault_plan(tiny(fault=None)) is None
+    assert undisturbed(tiny(fault=None), DATA, Path("/w"), device="cpu", threads=2).checkpoint_retain == ()
+
+
+def test_the_first_run_does_everything_and_keeps_what_the_fault_needs(tiny: Tiny) -> None:
+    spec = undisturbed(tiny(), DATA, Path("/w"), device="cpu", threads=2)
+    assert (spec.until, spec.resume, spec.closing, spec.hold_in_step, spec.checkpoint_retain) == (12, False, True, None, (4,))
+
+
+def test_the_faulted_runs_resume_apart_and_only_the_first_is_held(tiny: Tiny) -> None:
+    first = undisturbed(tiny(), DATA, Path("/w"), device="cpu", threads=2)
+    stretch = fault_plan(tiny())
+    assert stretch is not None
+    fault, recovery = (resumed(first, stretch, Path("/w"), name) for name in ("fault", "recovery"))
+    assert (fault.hold_in_step, recovery.hold_in_step) == (6, None)
+    assert fault.checkpoint_folder == recovery.checkpoint_folder != first.checkpoint_folder
+    assert len({first.log, fault.log, recovery.log}) == 3
+    assert all(spec.resume and not spec.closing and spec.until == 8 for spec in (fault, recovery))
+
+
+def test_orders_survive_the_file(tiny: Tiny, tmp_path: Path) -> None:
+    spec = undisturbed(tiny(), DATA, tmp_path, device="cpu", threads=2)
+    spec.write(tmp_path / "spec.json")
+    assert WorkerSpec.read(tmp_path / "spec.json") == spec

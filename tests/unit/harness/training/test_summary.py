@@ -1,0 +1,103 @@
+"""From records to rows, stages, events and evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from plumbline.declarations.training import TrainingWorkload
+from plumbline.harness.training.flops import flops_per_token
+from plumbline.harness.training.records import Records
+from plumbline.harness.training.summary import measurement
+
+Tiny = Callable[..., TrainingWorkload]
+
+
+def test_numbers_of_a_whole_trial(tiny: Tiny, records: Records, tmp_path: Path) -> None:
+    measured = measurement(tiny(), records, tmp_path)
+    value = {(row.phase, row.metric, row.statistic): row.value for row in measured.metrics}
+    assert len(value) == len(measured.metrics)
+    assert value["cold_start", "first_step_time", "value"] == pytest.approx(0.1)
+    assert value["cold_start", "time_to_first_step", "value"] == pytest.approx(1.1)
+    assert value["steady", "step_time", "median"] == pytest.approx(0.1)
+    assert value["steady", "step_time", "cv"] == pytest.approx(0.0, abs=1e-9)
+    assert value["steady", "tokens_per_second", "median"] == pytest.approx(640)  # 2 × 2 sequences of 16 tokens in 0.1 s
+    assert value["steady", "samples_per_second", "median"] == pytest.approx(40)
+    flops = 640 * flops_per_token(tiny().model, 16)
+    assert value["steady", "model_flops", "median"] == pytest.approx(flops)
+    assert value["steady", "model_flops_utilization", "median"] == pytest.approx(flops / 1e12)
+    assert value["steady", "effective_tokens_per_second", "value"] == pytest.approx(640)
+    assert value["steady", "data_wait_time", "mean"] == pytest.approx(0.01)
+    assert value["steady", "final_loss", "value"] == pytest.approx(3.9)
+    assert value["steady", "checkpoint_save_time", "median"] == pytest.approx(0.02)
+    assert value["steady", "checkpoint_size", "value"] == 1000
+    assert value["cooldown", "checkpoint_load_time", "median"] == pytest.approx(0.02)
+    parts = ("restart_detect_time", "restart_launch_time", "restart_recompute_time")
+    whole = sum(value["recovery", name, "value"] for name in parts) + value["recovery", "checkpoint_load_time", "median"]
+    assert value["recovery", "restart_penalty", "value"] == pytest.approx(whole)
+    assert ("recovery", "training_goodput", "value") in value
+
+
+def test_intervals_stay_on_their_side_of_a_rate(tiny: Tiny, records: Records, tmp_path: Path) -> None:
+    for i, step in enumerate(records.runs["run"].steps):
+        object.__setattr__(step, "end_s", step.start_s + 0.1 + 0.001 * i)
+    rows = {
+        row.metric: row for row in measurement(tiny(), records, tmp_path).metrics if row.phase == "steady" and row.statistic == "median"
+    }
+    for name in ("step_time", "tokens_per_second", "samples_per_second", "model_flops", "model_flops_utilization"):
+        row = rows[name]
+        assert row.ci_low is not None and row.value is not None and row.ci_high is not None
+        assert row.ci_low < row.value < row.ci_high
+
+
+def test_stages_cover_the_steady_steps_and_leave_out_the_rest(tiny: Tiny, records: Records, tmp_path: Path) -> None:
+    stages = {stage.stage: stage for stage in measurement(tiny(), records, tmp_path).stages}
+    assert sum(stages[name].total_s for name in ("data_wait", "forward", "backward", "optimizer")) == pytest.approx(1.0)
+    assert stages["forward"].n == 10
+    assert (stages["checkpoint"].n, stages["checkpoint"].total_s) == (3, pytest.approx(0.06))
+
+
+def test_evidence_has_a_row_a_step(tiny: Tiny, records: Records, tmp_path: Path) -> None:
+    (tmp_path / "run.worker.log").write_text("a warning\n")
+    (tmp_path / "fault.worker.log").touch()
+    steps, log = measurement(tiny(), records, tmp_path).evidence
+    assert (steps.kind, steps.rows, log.path.name) == ("steps", 18, "run.worker.log")
+    rows = pq.read_table(steps.path).to_pylist()
+    assert [r["phase"] for r in rows if r["run"] == "run"] == ["cold_start", "warmup", *["steady"] * 10]
+    assert {r["run"]: r["phase"] for r in rows if r["run"] != "run"} == {"fault": "fault", "recovery": "recovery"}
+    assert [r["step"] for r in rows if r["run"] == "run" and r["checkpoint_s"] is not None] == [3, 7, 11]
+
+
+def test_events_are_in_order_on_both_clocks(tiny: Tiny, records: Records, tmp_path: Path) -> None:
+    events = measurement(tiny(), records, tmp_path).events
+    assert [e.name for e in events] == [
+        "training_launched",
+        "first_step_done",
+        "steady_begun",
+        "steady_ended",
+        "rank_killed",
+        "rank_death_detected",
+        "training_relaunched",
+        "state_loaded",
+        "lost_step_done_again",
+        "training_done",
+    ]
+    assert [e.utc for e in events] == sorted(e.utc for e in events)
+
+
+def test_guarantees_are_only_what_was_checked(tiny: Tiny, records: Records, tmp_path: Path) -> None:
+    measured = measurement(tiny(), records, tmp_path)
+    assert measured.guarantees == ["checkpoint_restored_exactly", "losses_continue_exactly"]
+    assert measured.hashes == {"data": "a" * 64, "initial_weights": "b" * 64}
+    assert measured.seeds == {"model": 3, "data": 5, "training": 1}
+    records.runs["run"].restored_exactly = None
+    del records.runs["recovery"]
+    assert measurement(tiny(), records, tmp_path).guarantees == []
+
+
+def test_a_trial_that_never_began_has_no_numbers(tiny: Tiny, tmp_path: Path) -> None:
+    measured = measurement(tiny(), Records(None), tmp_path)
+    assert (measured.metrics, measured.stages, measured.events, measured.evidence) == ([], [], [], [])
