@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -103,8 +104,11 @@ class AirflowClient:
 
     def runs(self, dag_id: str, since: datetime) -> list[DagRun]:
         """Runs of a DAG that were due at `since` or later, oldest first."""
-        query = {"run_after_gte": since.isoformat(), "order_by": "run_after"}
-        return [_run(r) for r in self._pages(f"/api/v2/dags/{_part(dag_id)}/dagRuns", "dag_runs", query)]
+        return self._runs(dag_id, {"run_after_gte": since.isoformat()})
+
+    def active_runs(self, dag_id: str) -> list[DagRun]:
+        """Runs of a DAG that are queued or running, oldest first."""
+        return self._runs(dag_id, {"state": ["queued", "running"]})
 
     def end_run(self, dag_id: str, run_id: str, note: str) -> None:
         """Mark a run failed: its running tasks are ended, the rest never starts."""
@@ -127,6 +131,15 @@ class AirflowClient:
         content = answer.get("content") or []
         return "\n".join(_log_line(line) for line in content) if isinstance(content, list) else str(content)
 
+    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        """What an unmapped task returned."""
+        path = f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances/{_part(task_id)}/xcomEntries/return_value"
+        value = self._call("GET", path)["value"]
+        try:
+            return json.loads(value) if isinstance(value, str) else value
+        except ValueError:
+            return value
+
     def put_pool(self, name: str, slots: int, description: str) -> None:
         """Create a pool, or set the slots of the one that is there. Deferred tasks count: a trial that waits still holds its GPUs."""
         body = {"name": name, "slots": slots, "description": description, "include_deferred": True}
@@ -134,6 +147,9 @@ class AirflowClient:
             self._call("POST", "/api/v2/pools", body)
         else:
             self._call("PATCH", f"/api/v2/pools/{_part(name)}", {**{k: v for k, v in body.items() if k != "name"}, "pool": name})
+
+    def _runs(self, dag_id: str, query: Mapping[str, Any]) -> list[DagRun]:
+        return [_run(r) for r in self._pages(f"/api/v2/dags/{_part(dag_id)}/dagRuns", "dag_runs", {**query, "order_by": "run_after"})]
 
     def _pages(self, path: str, field: str, query: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         offset = 0

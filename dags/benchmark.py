@@ -1,0 +1,54 @@
+"""Benchmark one provider, training and inference apart.
+
+What     plan the trials, then for each: run it, collect its result. Validate the results of a kind as one table, record every trial
+         in the archive, and publish `plumbline_results`, which starts the drift review.
+When     the provider's monthly slots (the first of the month, UTC); or on demand: choose workloads, say why.
+Triage   A red `run` is data about the provider: its exception names the failure class, the trial is recorded all the same, and the
+         DAG run can still succeed. Retries follow the class; each try is an attempt of its own in the archive.
+         A red `collect` means that the store has nothing of the trial, or nothing that can be read: its message names the file.
+         A red `validate` means that the checks could not run; a result that failed them is recorded as rejected, with its reasons.
+         A red `record` means that the archive refused: clear the task once the archive is back, a record is never written twice.
+         `conclude` is the DAG run's verdict: it fails if one of our own steps did.
+"""
+
+from airflow.sdk import TaskGroup, dag, task_group
+
+from plumbline.declarations import Declarations, Provider, load
+from plumbline.orchestration.defaults import defaults
+from plumbline.orchestration.form import on_demand_form
+from plumbline.orchestration.schedules import schedule_of
+from plumbline.orchestration.tasks import collect, conclude, launch, plan, publish, record, validate
+
+
+def benchmark(declared: Declarations, provider: Provider) -> None:
+    @dag(
+        dag_id=provider.dag_id,
+        description=provider.description or f"{provider.cloud} {provider.region} {provider.instance_type}",
+        schedule=schedule_of(declared, provider),
+        params=on_demand_form(declared, provider),
+        **defaults(__doc__, "benchmark", provider.cloud),
+    )
+    def build() -> None:
+        end = conclude()
+        recorded = []
+        for kind in ("training", "inference"):
+            with TaskGroup(kind):
+                specs = plan(provider.name, kind)
+
+                @task_group(group_id="trial")
+                def trial(spec):
+                    launch(provider, spec) >> collect(spec)
+
+                trials = trial.expand(spec=specs)
+                checked = validate(provider.name, kind, specs)
+                trials >> checked
+                recorded.append(record.expand(checked=checked))
+                [specs, trials, recorded[-1]] >> end
+        publish(provider.name, recorded) >> end
+
+    build()
+
+
+declared = load()
+for provider in declared.enabled_providers():
+    benchmark(declared, provider)

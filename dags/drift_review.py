@@ -1,0 +1,31 @@
+"""Hold new results against their baselines and tell people what drifted.
+
+What     for each campaign and provider that has new results: compare every series with its accepted baseline (environment first, then
+         statistics), keep the findings with what they are attributed to, alert.
+When     a benchmark publishes `plumbline_results`; or by hand for any campaign in the archive.
+Triage   `compare` fails if the archive cannot be read; it only adds findings, and one that is known keeps its state: clear it at will.
+         `alert` red with findings in the archive: they are safe, clear it once Slack is back. Read a finding: docs/read-a-finding.md.
+         Accepting a new baseline is a person's decision and waits for one; so it has no place here, where campaigns wait for the end.
+"""
+
+from airflow.sdk import Param, dag
+
+from plumbline.orchestration.assets import RESULTS
+from plumbline.orchestration.defaults import defaults
+from plumbline.orchestration.form import campaign_field
+from plumbline.orchestration.report_tasks import alert, changed, compare
+
+
+@dag(
+    schedule=[RESULTS],
+    params={
+        "campaign": campaign_field("By hand: the campaign to review again."),
+        "provider": Param(None, type=["null", "string"], title="Provider", description="By hand; empty: all of the campaign's."),
+    },
+    **defaults(__doc__, "drift"),
+)
+def drift_review():
+    compare.expand(what=changed()) >> alert()
+
+
+drift_review()

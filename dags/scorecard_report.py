@@ -1,0 +1,26 @@
+"""Write a campaign's scorecards, decisions and report.
+
+When     the second of every month, for that month's campaign; or on demand for any campaign in the archive (`campaign` in the form,
+         the newest one if left empty). `plumbline run` starts it for the campaign that it has measured.
+Triage   `report` fails if the archive has nothing of the campaign: look at that month's benchmark runs. It only reads; clear it at
+         any time, the report is replaced whole.
+"""
+
+from airflow.sdk import dag
+
+from plumbline.orchestration.defaults import defaults
+from plumbline.orchestration.form import campaign_field
+from plumbline.orchestration.report_tasks import report
+from plumbline.orchestration.schedules import monthly_report
+
+
+@dag(
+    schedule=monthly_report(),
+    params={"campaign": campaign_field("Empty: the newest campaign of the archive.")},
+    **defaults(__doc__, "report"),
+)
+def scorecard_report():
+    report()
+
+
+scorecard_report()

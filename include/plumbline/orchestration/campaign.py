@@ -1,0 +1,280 @@
+"""Run one campaign through a running Airflow: trigger the benchmark DAGs, watch them, wait for reviews and the report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from plumbline.declarations import Declarations, Trial, places
+from plumbline.launch.orphans import sweep
+from plumbline.launch.plan import PlanError
+from plumbline.orchestration import steps
+from plumbline.orchestration.airflow_client import AirflowClient, AirflowError, DagRun, TaskInstance
+from plumbline.orchestration.airflow_server import AirflowServer
+from plumbline.orchestration.asked import Asked, trials_of
+from plumbline.orchestration.campaign_state import CampaignState, Stage, TrialState, observed, seconds_left
+from plumbline.orchestration.pools import create_pools
+from plumbline.results import BadResult, ResultStore
+
+KINDS = ("training", "inference")
+REVIEW, REPORT = "drift_review", "scorecard_report"
+_PARSE_LIMIT_S, _REVIEW_LIMIT_S, _STOP_LIMIT_S = 120.0, 120.0, 20.0
+# A trial's own progress is a small file and costs nothing; a look into Airflow costs CPU time beside the measurement.
+_LOOK_EVERY_S, _LOOK_WHILE_MEASURING_S, _TELL_EVERY_S = 1.0, 3.0, 0.5
+_LOG_LINES = 12
+
+OnState = Callable[[CampaignState], None]
+
+
+class CampaignError(RuntimeError):
+    """The campaign could not be run; nothing of it is left running."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`problems`: what of ours failed, one text each, empty if all is well; a trial that failed is data and stands in `trials`.
+
+    `report`: the HTML file, None if it could not be written.
+    """
+
+    campaign_id: str
+    trials: tuple[TrialState, ...]
+    report: Path | None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Every trial has a result and every step of ours succeeded."""
+        return not self.problems and all(t.phase == "measured" for t in self.trials)
+
+
+def planned_trials(declared: Declarations, asked: Asked, providers: Sequence[str] | None = None) -> dict[str, list[Trial]]:
+    """The trials that a campaign will run, by provider; PlanError if that is none, or if something asked for does not exist.
+
+    Nothing starts: call it first, so that a bad request is told before Airflow is.
+    """
+    known = {p.name: p for p in declared.enabled_providers()}
+    unknown = sorted(set(providers or ()) - set(known))
+    if unknown:
+        raise PlanError(f"no enabled provider is called {', '.join(unknown)}; expected some of {', '.join(known) or '(none enabled)'}")
+    now = datetime.now(timezone.utc)
+    every = {w for w in asked.workloads or () if w not in declared.workloads}
+    if every:
+        raise PlanError(f"no workload is called {', '.join(sorted(every))}; declared: {', '.join(sorted(declared.workloads))}")
+    found = {}
+    for name in sorted(set(providers)) if providers else known:
+        fitting = {w.name for w in declared.workloads_for(known[name])}
+        wanted = tuple(w for w in asked.workloads if w in fitting) if asked.workloads is not None else None
+        mine = Asked(asked.campaign_id, asked.reason, asked.slot, wanted, asked.kinds, asked.repeats)
+        trials = [t for kind in KINDS for t in trials_of(mine, declared, known[name], kind, now)]
+        if trials:
+            found[name] = trials
+    if not found:
+        raise PlanError("nothing to run: no enabled provider fits what was asked for; `plumbline check` shows what would run where")
+    return found
+
+
+def run_campaign(
+    server: AirflowServer, declared: Declarations, asked: Asked, planned: dict[str, list[Trial]], on_state: OnState
+) -> Outcome:
+    """Measure the planned trials, review and report them. Blocks; `on_state` hears about twice a second how it goes.
+
+    However it is left (Ctrl-C too), the runs that it started are ended and no trial of it is left running.
+    Raises CampaignError, ServerError or AirflowError.
+    """
+    with server.client() as client:
+        campaign = _Campaign(server, client, declared, asked, planned, on_state)
+        with campaign.dags_ready(), campaign.nothing_left_running():
+            return campaign.run()
+
+
+@dataclass
+class _Campaign:
+    server: AirflowServer
+    client: AirflowClient
+    declared: Declarations
+    asked: Asked
+    planned: dict[str, list[Trial]]
+    on_state: OnState
+    trials: tuple[TrialState, ...] = ()
+    stage: Stage = "starting"
+    runs: dict[str, DagRun] = field(default_factory=dict)
+    others: list[DagRun] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    began: datetime | None = None
+
+    def run(self) -> Outcome:
+        self.trials = tuple(TrialState.of(t) for trials in self.planned.values() for t in trials)
+        create_pools(self.client, (self.declared.providers[name] for name in self.planned))
+        for name, trials in self.planned.items():
+            dag_id = self.declared.providers[name].dag_id
+            conf = {
+                "campaign": self.asked.campaign_id,
+                "reason": self.asked.reason,
+                "workloads": sorted({t.workload.name for t in trials}),
+                "kinds": sorted({t.workload.kind for t in trials}),
+                "repeats": self.asked.repeats,
+            }
+            self.runs[name] = self.client.trigger(dag_id, conf)
+        self.stage = "measuring"
+        self._measure()
+        self.stage = "reviewing"
+        self._review()
+        self.stage = "reporting"
+        report = self._report()
+        self.stage = "done"
+        self._tell()
+        return Outcome(self.asked.campaign_id, self.trials, report, tuple(self.problems))
+
+    @contextmanager
+    def dags_ready(self) -> Iterator[None]:
+        """All DAGs parsed from the files as they are now and unpaused; afterwards as paused as they were before."""
+        wanted = [*(self.declared.providers[name].dag_id for name in self.planned), REVIEW, REPORT]
+        deadline = time.monotonic() + _PARSE_LIMIT_S
+        while True:
+            self.server.check()
+            known = self.client.dags()
+            late = [d for d in wanted if d not in known or (known[d].parsed_at or self.server.started_at) <= self.server.started_at]
+            if not late:
+                break
+            if errors := self.client.import_errors():
+                raise CampaignError("\n".join(f"{file}: {text.strip()}" for file, text in errors.items()))
+            if time.monotonic() > deadline:
+                raise CampaignError(f"Airflow has not read the DAGs {', '.join(late)} after {_PARSE_LIMIT_S:g} s")
+            self._tell()
+            time.sleep(_TELL_EVERY_S)
+        try:
+            for dag_id in wanted:
+                for run in self.client.active_runs(dag_id):
+                    self.client.end_run(dag_id, run.run_id, "the command that asked for it was killed; ended by the next one")
+                self.client.set_paused(dag_id, False)
+            yield
+        finally:
+            with suppress(AirflowError):
+                for dag_id in wanted:
+                    if known[dag_id].is_paused:
+                        self.client.set_paused(dag_id, True)
+
+    @contextmanager
+    def nothing_left_running(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            with suppress(AirflowError):
+                self._stop()
+            raise
+        finally:
+            sweep(places().work)
+
+    def _stop(self) -> None:
+        started = [*self.runs.values(), *self.others]
+        for run in started:
+            if not self.client.run(run.dag_id, run.run_id).ended:
+                self.client.end_run(run.dag_id, run.run_id, "stopped by the command that asked for it")
+        deadline = time.monotonic() + _STOP_LIMIT_S
+        while time.monotonic() < deadline and any(steps.progress_file(t.trial_id).exists() for t in self.trials):
+            time.sleep(0.2)
+
+    def _measure(self) -> None:
+        seen: dict[str, tuple[DagRun, list[TaskInstance]]] = {}
+        looked = float("-inf")
+        while True:
+            self.server.check()
+            progress = {t.trial_id: steps.read_progress(t.trial_id) for t in self.trials if not t.ended}
+            patience = _LOOK_WHILE_MEASURING_S if any(progress.values()) else _LOOK_EVERY_S
+            if time.monotonic() - looked >= patience:
+                looked = time.monotonic()
+                for name, run in self.runs.items():
+                    if name not in seen or not seen[name][0].ended:
+                        # The run before its tasks: a run that has ended has no task that changes after it.
+                        now = self.client.run(run.dag_id, run.run_id)
+                        seen[name] = (now, self.client.tasks(run.dag_id, run.run_id))
+            tasks = {t.trial_id: i for name, (_, found) in seen.items() for t, i in self._by_trial(name, found)}
+            self.began = min((i.started_at for i in tasks.values() if i.started_at), default=None)
+            self.trials = observed(self.trials, tasks, progress)
+            self.trials = tuple(self._with_status(t) for t in self.trials)
+            self._tell()
+            if seen and all(run.ended for run, _ in seen.values()):
+                break
+            time.sleep(_TELL_EVERY_S)
+        for name, (run, found) in seen.items():
+            if run.state != "success":
+                self._explain(name, run, found)
+
+    def _by_trial(self, provider: str, tasks: Sequence[TaskInstance]) -> Iterator[tuple[Trial, TaskInstance]]:
+        for kind in KINDS:
+            planned = [t for t in self.planned[provider] if t.workload.kind == kind]
+            for task in tasks:
+                if task.task_id == f"{kind}.trial.run" and 0 <= task.map_index < len(planned):
+                    yield planned[task.map_index], task
+
+    def _with_status(self, trial: TrialState) -> TrialState:
+        if trial.status is not None or trial.phase not in ("measured", "failed"):
+            return trial
+        store = ResultStore(places().results_url)
+        for folder in reversed(store.attempts(self.asked.campaign_id, trial.trial_id)):
+            with suppress(FileNotFoundError, BadResult):
+                return _replace_status(trial, store.collected(folder).validity.status)
+        return trial
+
+    def _review(self) -> None:
+        """Wait for the runs that our own results have started; the events say which they are."""
+        wanted = {(self.asked.campaign_id, name) for name, run in self.runs.items() if self._published(run)}
+        deadline = time.monotonic() + _REVIEW_LIMIT_S
+        reviews: dict[str, DagRun] = {}
+        while wanted:
+            self.server.check()
+            for run in self.client.runs(REVIEW, self.server.started_at):
+                told = {(e.get("campaign_id"), e.get("provider")) for e in self.client.upstream_events(REVIEW, run.run_id)}
+                if told & wanted:
+                    reviews[run.run_id] = run
+                    self.others = list(reviews.values())
+                    if run.ended:
+                        wanted -= told
+                        if run.state != "success":
+                            self._explain(REVIEW, run, self.client.tasks(REVIEW, run.run_id))
+            if wanted and time.monotonic() > deadline:
+                self.problems.append(f"no drift review of {', '.join(sorted(name for _, name in wanted))} after {_REVIEW_LIMIT_S:g} s")
+                return
+            self._tell()
+            time.sleep(_LOOK_EVERY_S)
+
+    def _published(self, run: DagRun) -> bool:
+        return any(t.task_id == "publish" and t.state == "success" for t in self.client.tasks(run.dag_id, run.run_id))
+
+    def _report(self) -> Path | None:
+        if not any(self._published(run) for run in self.runs.values()):
+            return None
+        run = self.client.trigger(REPORT, {"campaign": self.asked.campaign_id})
+        self.others.append(run)
+        while not run.ended:
+            self.server.check()
+            self._tell()
+            time.sleep(_LOOK_EVERY_S)
+            run = self.client.run(REPORT, run.run_id)
+        if run.state != "success":
+            self._explain(REPORT, run, self.client.tasks(REPORT, run.run_id))
+            return None
+        return Path(str(self.client.xcom(REPORT, run.run_id, "report")))
+
+    def _explain(self, name: str, run: DagRun, tasks: Sequence[TaskInstance]) -> None:
+        """What of ours failed, with the end of its log; a trial's own `run` is not ours."""
+        for task in tasks:
+            if task.state == "failed" and not task.task_id.endswith(".trial.run"):
+                log = self.client.task_log(run.dag_id, run.run_id, task).splitlines()[-_LOG_LINES:]
+                self.problems.append(f"{name}: {task.task_id}{f' ({task.name})' if task.name else ''} failed:\n" + "\n".join(log))
+
+    def _tell(self) -> None:
+        since = (datetime.now(timezone.utc) - self.began).total_seconds() if self.began else None
+        self.on_state(CampaignState(self.asked.campaign_id, self.stage, self.trials, seconds_left(self.trials, since)))
+
+
+def _replace_status(trial: TrialState, status: Any) -> TrialState:
+    from dataclasses import replace
+
+    return replace(trial, status=status)

@@ -1,0 +1,69 @@
+"""Settings that every DAG of the house shares, each with its reason."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+
+from plumbline.declarations import LocalLauncher, Provider
+from plumbline.launch.failures import EXCEPTIONS, RETRIED
+
+OWNER = "plumbline"
+PLAN_WEIGHT = 1000
+"""Plans come first: a slot must not be missed because another provider's trials still queue."""
+_STEP_LIMIT = timedelta(minutes=20)
+_LAUNCH_MARGIN = timedelta(minutes=15)
+_WAIT_FOR_MACHINE = timedelta(hours=1)
+_RETRIES = 2
+
+
+def defaults(doc: str | None, *tags: str) -> dict[str, Any]:
+    """Arguments of `@dag`: the doc page from the file's docstring, one run at a time, no catching up with the past."""
+    return {
+        "doc_md": doc,
+        # Fixed, so that parsing gives the same DAG every time; before it nothing is scheduled.
+        "start_date": datetime(2026, 1, 1, tzinfo=timezone.utc),
+        "catchup": False,
+        # Two runs of one DAG would measure each other.
+        "max_active_runs": 1,
+        "tags": ["plumbline", *tags],
+        "default_args": {
+            "owner": OWNER,
+            # Steps are idempotent; what they touch besides the disk (stores, databases) has bad moments.
+            "retries": 1,
+            "retry_delay": timedelta(seconds=10),
+            "execution_timeout": _STEP_LIMIT,
+            # What is nearest its end goes first: a finished trial is collected before the next one starts.
+            "weight_rule": "upstream",
+        },
+    }
+
+
+def launch_settings(provider: Provider) -> dict[str, Any]:
+    """Arguments of the task that runs a trial on the provider.
+
+    The launcher's own timeout ends a trial in order and says so in its record; Airflow's comes after it, for a launcher that hangs.
+    """
+    launcher = provider.launcher
+    waits = _WAIT_FOR_MACHINE if isinstance(launcher, LocalLauncher) else timedelta(seconds=launcher.startup_timeout)
+    return {
+        "pool": provider.pool,
+        "execution_timeout": waits + timedelta(seconds=launcher.timeout) + _LAUNCH_MARGIN,
+        "retries": _RETRIES,
+        "retry_delay": timedelta(seconds=5) if isinstance(launcher, LocalLauncher) else timedelta(minutes=5),
+        "retry_policy": ExceptionRetryPolicy(
+            rules=[RetryRule(kind, _action(name), reason=f"{name}: {_why(name)}") for name, kind in sorted(EXCEPTIONS.items())],
+            # Not a failure of the trial but of ours: the same code would meet it again.
+            default=RetryAction.FAIL,
+        ),
+    }
+
+
+def _action(name: str) -> RetryAction:
+    return RetryAction.RETRY if name in RETRIED else RetryAction.FAIL
+
+
+def _why(name: str) -> str:
+    return "worth another try" if name in RETRIED else "the next try would end alike"

@@ -1,0 +1,46 @@
+"""The tasks of the drift review and of the report: each hands over to plain code and no more."""
+
+from __future__ import annotations
+
+from datetime import timezone
+from typing import Any
+
+from airflow.sdk import TriggerRule, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from plumbline.orchestration import reporting, review
+from plumbline.orchestration.assets import RESULTS
+
+Row = dict[str, Any]
+
+
+@task
+def changed(*, triggering_asset_events: Any = None, params: Any = None) -> list[Row]:
+    """What to review: each campaign and provider that an event speaks of, once; by hand, what the form says."""
+    events = [event.extra for event in (triggering_asset_events or {}).get(RESULTS, ())]
+    asked = [{"campaign_id": params["campaign"], "provider": params["provider"]}] if params["campaign"] else []
+    wanted = {(e["campaign_id"], e["provider"]): {"campaign_id": e["campaign_id"], "provider": e["provider"]} for e in events or asked}
+    if not wanted:
+        raise AirflowSkipException("no results to review: fill in the campaign, or wait for a benchmark")
+    return list(wanted.values())
+
+
+@task(map_index_template="{{ task.op_kwargs['what']['campaign_id'] }} {{ task.op_kwargs['what']['provider'] or 'all providers' }}")
+def compare(what: Row) -> list[Row]:
+    """Hold every series against its baseline and keep what drifted."""
+    done = review.review(what["campaign_id"], what["provider"])
+    return [{"series_key": r.series_key, "verdict": r.comparison.verdict, "findings": [f.finding_id for f in r.findings]} for r in done]
+
+
+@task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
+def alert() -> Row:
+    """Tell people what is open: into the log always, into Slack where a connection exists."""
+    return dict(review.alert())
+
+
+@task
+def report(*, dag_run: Any = None, params: Any = None) -> str:
+    """Write the report; a scheduled run is about the campaign of its month."""
+    scheduled = str(getattr(dag_run.run_type, "value", dag_run.run_type)) == "scheduled"
+    month = f"{dag_run.run_after.astimezone(timezone.utc):%Y-%m}"
+    return str(reporting.report(month if scheduled else params["campaign"]))

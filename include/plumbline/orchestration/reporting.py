@@ -1,0 +1,71 @@
+"""A campaign's scorecards, decisions and report, from the archive. No Airflow in here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import load, places
+from plumbline.orchestration.review import compared
+from plumbline.results import ResultStore
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+    from plumbline.reports.content import CampaignData
+
+
+def report(campaign_id: str | None = None) -> Path:
+    """Write the campaign's report (the newest campaign's if none is named); returns the HTML file. LookupError if there is none."""
+    from plumbline.archive import open_archive
+    from plumbline.reports.write import write
+
+    with open_archive() as archive:
+        return write(campaign_data(archive, campaign_id or newest(archive)), places().reports)
+
+
+def newest(archive: Archive) -> str:
+    """The campaign that was planned last; LookupError in an empty archive."""
+    campaigns = archive.campaigns(latest=1)
+    if not campaigns:
+        raise LookupError("the archive has no campaign yet; `plumbline run` measures one")
+    return campaigns[-1].campaign_id
+
+
+def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
+    """Everything that a report or a scorecard of the campaign says. LookupError if the archive has nothing of it."""
+    from plumbline.reports.content import CampaignData, FindingRow, Quality, SeriesDrift
+
+    declared = load()
+    trials = archive.trials(campaign_id)
+    if not trials:
+        raise LookupError(f'the archive has no trial of campaign "{campaign_id}"')
+    documents = [d for t in trials if (d := archive.document(t.trial_id, t.attempt)) is not None]
+    workloads = {d.trial.series_key: d.trial.workload for d in documents}
+    drift = []
+    for series_key, workload in sorted(workloads.items()):
+        provider = next(t.provider for t in trials if t.series_key == series_key)
+        comparison = compared(archive, declared, series_key, campaign_id, workload)
+        verdicts = Counter(str(row.verdict) for row in comparison.rows if row.verdict is not None)
+        note = "; ".join(comparison.problems)
+        drift.append(SeriesDrift(series_key, provider, workload.kind, workload.name, comparison.baseline_campaigns, dict(verdicts), note))
+    findings = [
+        FindingRow(f.finding_id, f.series_key, f.kind, f.severity, f.headline, f.state, str(f.detail.get("explanation", "")), f.campaign_id)
+        for f in archive.findings(campaign_id=campaign_id)
+    ]
+    return CampaignData(
+        campaign_id=campaign_id,
+        reason=documents[0].trial.reason,
+        documents=tuple(documents),
+        # As they were when they were measured; a provider may be gone from the declarations by now.
+        providers={d.trial.provider.name: declared.providers.get(d.trial.provider.name, d.trial.provider) for d in documents},
+        teams=declared.teams,
+        written_at=datetime.now(timezone.utc),
+        findings=tuple(findings),
+        drift=tuple(drift),
+        quality={
+            (t.trial_id, t.attempt): Quality(t.quality_action, tuple(f"{r.code}: {r.detail}" for r in t.quality_reasons)) for t in trials
+        },
+        store=ResultStore(places().results_url),
+    )

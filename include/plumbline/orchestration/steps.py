@@ -1,0 +1,165 @@
+"""The steps of a benchmark run, without Airflow: each takes and returns small plain data, everything large goes by the result store."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plumbline.declarations import Trial, load, places
+from plumbline.harness.progress import ProgressLine
+from plumbline.orchestration.asked import Asked, trials_of
+from plumbline.results import Reason, ResultDocument, ResultStore
+
+if TYPE_CHECKING:
+    from plumbline.launch import PlanError
+
+Row = dict[str, Any]
+_log = logging.getLogger(__name__)
+
+
+def plan(provider: str, kind: str, asked: Asked) -> list[Row]:
+    """Plan the trials of one kind and store their specifications; one {campaign_id, trial_id, title} each.
+
+    Planning again gives the same trials: a specification that is stored already is kept. PlanError if the campaign holds a trial of
+    that name that was asked for differently.
+    """
+    declared = load()
+    trials = trials_of(asked, declared, declared.providers[provider], kind, datetime.now(timezone.utc))
+    store = ResultStore(places().results_url)
+    for trial in trials:
+        _keep(store, trial)
+    return [{"campaign_id": t.campaign_id, "trial_id": t.trial_id, "title": f"{t.workload.name} {t.slot} r{t.repeat}"} for t in trials]
+
+
+def run(spec: Mapping[str, str]) -> Row:
+    """Launch one planned trial and wait for its end. Raises the typed exception of its failure class, after everything is stored."""
+    from plumbline.launch import launcher_for
+    from plumbline.launch.failures import raise_for
+
+    store = ResultStore(places().results_url)
+    trial = planned(store, spec)
+    file = progress_file(trial.trial_id)
+    try:
+        record = launcher_for(trial.provider).launch(trial, store, _teller(file))
+    finally:
+        file.unlink(missing_ok=True)
+    _log.info("%s", record.log_tail)
+    raise_for(record)
+    return {"trial_id": trial.trial_id, "exit_code": record.exit_code}
+
+
+def collect(spec: Mapping[str, str]) -> Row:
+    """Require a document for each attempt of the trial, whatever became of it; says how the last one ended."""
+    from plumbline.launch.collect import collect as collected
+
+    documents = collected(ResultStore(places().results_url), spec["campaign_id"], spec["trial_id"])
+    last = documents[-1].validity
+    return {"trial_id": spec["trial_id"], "attempts": len(documents), "status": last.status, "failure_class": last.failure_class}
+
+
+def validate(provider: str, kind: str, specs: Iterable[Mapping[str, str]]) -> list[Row]:
+    """Check the campaign's results of one kind as one table; for each trial the verdict on each of its attempts."""
+    from plumbline.quality import check
+
+    store = ResultStore(places().results_url)
+    wanted = list(specs)
+    trials = [planned(store, spec) for spec in wanted]
+    documents = [document for trial in trials for document in _collected(store, trial)]
+    report = check(documents, trials, places().data_docs, f"{trials[0].campaign_id}-{provider}-{kind}")
+    _log.info("%s of %s documents, Data Docs in %s", "all" if report.success else "not all", len(documents), report.data_docs)
+    rows: list[Row] = []
+    for spec, trial in zip(wanted, trials, strict=True):
+        verdicts = []
+        for document in (d for d in documents if d.trial.trial_id == trial.trial_id):
+            verdict = report.verdicts[f"{trial.trial_id}#{document.trial.attempt}"]
+            reasons = [reason.model_dump() for reason in verdict.reasons]
+            verdicts.append({"attempt": document.trial.attempt, "action": verdict.action, "reasons": reasons})
+        rows.append({**spec, "verdicts": verdicts})
+    return rows
+
+
+def record(checked: Mapping[str, Any]) -> Row:
+    """Write every attempt of one trial to the archive, with its verdict: a rejected one is kept and never compared."""
+    from plumbline.archive import open_archive
+    from plumbline.launch.timeline import outside_metrics
+
+    store = ResultStore(places().results_url)
+    done = []
+    with open_archive() as archive:
+        for verdict in checked["verdicts"]:
+            folder = f"{checked['campaign_id']}/{checked['trial_id']}/attempt-{verdict['attempt']}"
+            document = store.collected(folder)
+            done.append(
+                archive.record(
+                    document,
+                    action=verdict["action"],
+                    quality_reasons=tuple(Reason(**reason) for reason in verdict["reasons"]),
+                    uri=store.uri(folder),
+                    extra_metrics=outside_metrics(document.launch) if document.launch else (),
+                )
+            )
+    return {"campaign_id": checked["campaign_id"], "trial_id": checked["trial_id"], "recorded": done}
+
+
+def planned(store: ResultStore, spec: Mapping[str, str]) -> Trial:
+    """The stored specification of a planned trial. FileNotFoundError if it was never planned."""
+    return Trial.model_validate_json(store.get(_planned_path(spec["campaign_id"], spec["trial_id"])))
+
+
+def progress_file(trial_id: str) -> Path:
+    """Where a running trial's newest progress stands, for whoever watches on the same machine."""
+    return places().work / f"{trial_id}.progress"
+
+
+def read_progress(trial_id: str) -> ProgressLine | None:
+    """The newest progress of a running trial; None if it does not run here."""
+    try:
+        return ProgressLine(**json.loads(progress_file(trial_id).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+def _planned_path(campaign_id: str, trial_id: str) -> str:
+    # Beside the attempts, not in one: an attempt's folder is the launcher's, and holds what it was really given.
+    return f"{campaign_id}/{trial_id}/planned.json"
+
+
+def _keep(store: ResultStore, trial: Trial) -> None:
+    path = _planned_path(trial.campaign_id, trial.trial_id)
+    if not store.exists(path):
+        store.put(path, trial.model_dump_json(indent=1).encode())
+        return
+    held = planned(store, {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id})
+    if (held.series_key, held.spec_hash, held.criteria_hash) != (trial.series_key, trial.spec_hash, trial.criteria_hash):
+        raise _changed(trial)
+
+
+def _changed(trial: Trial) -> PlanError:
+    from plumbline.launch import PlanError
+
+    return PlanError(
+        f"campaign {trial.campaign_id} already holds {trial.trial_id} with another specification or other criteria; "
+        "name another campaign: trials of one campaign are measured and judged alike"
+    )
+
+
+def _collected(store: ResultStore, trial: Trial) -> list[ResultDocument]:
+    """What collect stored; an attempt that could not be collected is missing here, and the completeness check says so."""
+    return [
+        store.collected(folder) for folder in store.attempts(trial.campaign_id, trial.trial_id) if store.exists(f"{folder}/collected.json")
+    ]
+
+
+def _teller(file: Path) -> Callable[[ProgressLine], None]:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".progress.part")
+
+    def tell(line: ProgressLine) -> None:
+        draft.write_text(json.dumps(line.__dict__))
+        draft.replace(file)  # a reader sees the old line or the new one, never half of one
+
+    return tell

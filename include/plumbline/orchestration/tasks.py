@@ -1,0 +1,81 @@
+"""The tasks that the benchmark DAGs are wired from: each hands a step to Airflow and no more.
+
+A trial that fails makes its `run` red and nothing else: that is data, and `collect` records it. A step of ours that fails makes the
+DAG run fail.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import TriggerRule, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from plumbline.declarations import Provider
+from plumbline.orchestration import steps
+from plumbline.orchestration.asked import SlotMissed, asked_of
+from plumbline.orchestration.assets import RESULTS
+from plumbline.orchestration.defaults import PLAN_WEIGHT, launch_settings
+from plumbline.orchestration.interrupt import stopped_by_sigterm
+
+Row = dict[str, Any]
+_TITLE = "{{ task.op_kwargs['spec']['title'] }}"
+
+
+@task(priority_weight=PLAN_WEIGHT, weight_rule="absolute")
+def plan(provider: str, kind: str, *, dag_run: Any = None, params: Any = None, ti: Any = None) -> list[Row]:
+    """Plan the trials of one kind; skipped if this run asks for none."""
+    try:
+        asked = asked_of(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version)
+    except SlotMissed as missed:
+        raise AirflowSkipException(str(missed)) from None
+    rows = steps.plan(provider, kind, asked)
+    if not rows:
+        raise AirflowSkipException(f"nothing of {kind} is asked of {provider} in this run")
+    return rows
+
+
+def launch(provider: Provider, spec: Any) -> Any:
+    """The trial itself, in the provider's pool, with the provider's limits; retried if its failure class is worth another try."""
+    return run.override(**launch_settings(provider))(spec)
+
+
+@task(map_index_template=_TITLE)
+def run(spec: Row) -> Row:
+    """Run one trial; its failure raises after everything is stored."""
+    with stopped_by_sigterm():
+        return steps.run(spec)
+
+
+@task(map_index_template=_TITLE, trigger_rule=TriggerRule.ALL_DONE)
+def collect(spec: Row) -> Row:
+    """A document for every attempt, also of a trial that failed."""
+    return steps.collect(spec)
+
+
+@task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS)
+def validate(provider: str, kind: str, specs: list[Row]) -> list[Row]:
+    """Verdicts on one kind's results as one table: only there can anyone see that one is missing."""
+    return steps.validate(provider, kind, specs)
+
+
+@task(map_index_template="{{ task.op_kwargs['checked']['title'] }}")
+def record(checked: Row) -> Row:
+    """Write one trial's attempts to the archive."""
+    return steps.record(checked)
+
+
+@task(outlets=[RESULTS], trigger_rule=TriggerRule.ALL_DONE)
+def publish(provider: str, recorded: list[list[Row]], *, outlet_events: Any = None) -> None:
+    """Tell the DAGs that wait for results what is there, also when one kind failed; skipped if nothing was recorded."""
+    campaigns = {row["campaign_id"] for rows in recorded for row in rows or ()}
+    if not campaigns:
+        raise AirflowSkipException(f"nothing of {provider} was recorded in this run")
+    outlet_events[RESULTS].extra = {"campaign_id": campaigns.pop(), "provider": provider}
+
+
+def conclude() -> EmptyOperator:
+    """The last task, whose state is the DAG run's: failed if one of our own steps failed, whatever was published."""
+    return EmptyOperator(task_id="conclude", trigger_rule=TriggerRule.NONE_FAILED)
