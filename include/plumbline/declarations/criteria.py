@@ -105,8 +105,10 @@ def contradiction(criteria: Iterable[Criterion]) -> str | None:
                     return (
                         f'"{high.text}" is below "{low.text}"; expected the limit of {high.statistic} at or above that of {low.statistic}'
                     )
-            if {a.op, b.op} == {"<=", ">="} and a.statistic == b.statistic:
+            if {a.op, b.op} == {"<=", ">="}:
                 upper, lower = (a, b) if a.op == "<=" else (b, a)
-                if upper.limit < lower.limit:
+                # What holds a low percentile up holds every higher one up too.
+                same = a.statistic == b.statistic or _PERCENTILE.get(lower.statistic, 101) <= _PERCENTILE.get(upper.statistic, -1)
+                if same and upper.limit < lower.limit:
                     return f'"{upper.text}" and "{lower.text}" cannot both be met; expected an upper limit above the lower one'
     return None

@@ -118,7 +118,7 @@ class LoadPhaseSpec(Declared):
     @model_validator(mode="after")
     def _sane(self) -> LoadPhaseSpec:
         if self.duration > DAY_S:
-            raise ValueError(f"duration of {self.duration:g}s is over a day; expected a duration such as 10min")
+            raise ValueError(f"duration {self.duration:g}s is over a day; expected a duration such as 10min")
         expected = self.arrivals.rate * self.duration
         if expected < 1:
             raise ValueError(
@@ -166,7 +166,7 @@ class InferenceWorkload(Workload):
         longest = self.requests.input_tokens.longest + self.requests.output_tokens.longest
         if longest > self.model.context:
             raise ValueError(
-                f"a request can be {longest} tokens long (input + output), over model.context {self.model.context}; expected at most the context"
+                f"requests can be {longest} tokens long (input + output), over model.context {self.model.context}; expected at most the context"
             )
         measured = {phase.name for phase in self.phases} | {"cold_start"}
         for criterion in self.acceptance:

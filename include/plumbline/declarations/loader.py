@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.places import REPOSITORY, places
 from plumbline.declarations.provider import Provider
-from plumbline.declarations.shapes import at, expected
+from plumbline.declarations.shapes import at, expected, pointed
 from plumbline.declarations.team import Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.training import TrainingWorkload
@@ -158,26 +158,34 @@ def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[Path_, 
         for near in get_close_matches(str(item["loc"][-1]), expected(schema, item["loc"][:-1]).removeprefix("keys ").split(", "), n=1)
     }
     for item in items:
-        if item["type"] == "missing" and (item["loc"][:-1], item["loc"][-1]) in misspelt:
+        loc = item["loc"]
+        if item["type"] == "missing" and (loc[:-1], loc[-1]) in misspelt:
             continue  # the unknown key beside it says so already
-        field = at(data, item["loc"])
+        if item["type"] == "too_short" and any(other["loc"][: len(loc)] == loc and other is not item for other in items):
+            continue  # the list is only short of the entries that are wrong themselves
+        field = at(data, loc)
+        if item["type"] == "value_error":
+            field, sentence = pointed(item["msg"].removeprefix("Value error, "), field, data)
+        elif item["type"] in ("union_tag_invalid", "union_tag_not_found"):
+            kinds = str(item["ctx"].get("expected_tags", "")).replace("'", "") or expected(schema, loc).rpartition("one of ")[2]
+            found = f'"{item["ctx"]["tag"]}" is not known' if "tag" in item["ctx"] else "is missing"
+            field, sentence = (*field, str(item["ctx"]["discriminator"]).strip("'")), f"{found}; expected one of {kinds}"
+        else:
+            sentence = _sentence(item["type"], item["msg"], item.get("input"), field, schema, loc)
         line = next(lines[field[:n]] for n in range(len(field), -1, -1) if field[:n] in lines)
-        yield Problem(shown(path), line, dotted(field), _sentence(item["type"], item["msg"], item.get("input"), field, schema, item["loc"]))
+        yield Problem(shown(path), line, dotted(field), sentence)
 
 
 def _sentence(kind: str, message: str, value: object, field: Path_, schema: dict[str, Any], loc: tuple[int | str, ...]) -> str:
-    if kind == "value_error":
-        return message.removeprefix("Value error, ")
     if kind == "missing":
         return f"is missing; expected {expected(schema, loc)}"
     if kind == "extra_forbidden":
         known = expected(schema, loc[:-1])
         near = get_close_matches(str(field[-1]), known.removeprefix("keys ").split(", "), n=1)
         return f"unknown key; {f'did you mean {near[0]}? ' if near else ''}expected {known}"
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return f"{message[0].lower()}{message[1:]}"
     written = json.dumps(value) if not isinstance(value, (dict, list)) else f"a {'mapping' if isinstance(value, dict) else 'list'}"
-    return f"{written} is not valid ({message[0].lower()}{message[1:]}); expected {expected(schema, loc)}"
+    why = f" ({message[0].lower()}{message[1:]})" if kind != "string_pattern_mismatch" else ""  # a pattern says less than the shape
+    return f"{written} is not valid{why}; expected {expected(schema, loc)}"
 
 
 def _dangling(

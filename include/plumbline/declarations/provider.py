@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.units import ByteSize, Duration, HourlyPrice, Percent
+from plumbline.declarations.units import ByteSize, Duration, HourlyPrice, Share
 
 Purchase = Literal["on_demand", "spot", "reserved"]
 
@@ -75,7 +75,7 @@ class Price(Declared):
 class ServiceLevel(Declared):
     """What the provider's contract promises; scorecards hold it against what was measured."""
 
-    launch_success: Percent | None = None
+    launch_success: Share | None = None
     provisioning_lead_time: Duration | None = None
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
+
+_NAMED = re.compile(r"^([a-z_]+(?:\[\d+\]|\.[a-z_]+)*) ")
+_QUOTED = re.compile(r'"([^"]+)"')
 
 
 def at(data: Any, loc: tuple[int | str, ...]) -> tuple[str | int, ...]:
@@ -21,6 +26,47 @@ def at(data: Any, loc: tuple[int | str, ...]) -> tuple[str | int, ...]:
             continue
         path.append(part)
     return tuple(path)
+
+
+def pointed(message: str, field: tuple[str | int, ...], data: Any) -> tuple[tuple[str | int, ...], str]:
+    """The field below `field` that a check's own message begins with or quotes first, and the message without that beginning.
+
+    A check of several fields together is reported for their parent; its sentence says which one is meant.
+    """
+    inner = data
+    for part in field if _has(data, field) else ():
+        inner = inner[part]
+    named = _NAMED.match(message)
+    if named:
+        path = tuple(int(part) if part.isdigit() else part for part in re.findall(r"[a-z_]+|\d+", named[1]))
+        if _has(inner, path):
+            return (*field, *path), message[named.end() :]
+    quoted = _QUOTED.search(message)
+    if quoted:
+        places = [path for path, value in _walk(inner, ()) if path and (path[-1] == quoted[1] or _same(value, quoted[1]))]
+        if len(places) == 1:
+            return (*field, *places[0]), message
+    return field, message
+
+
+def _has(data: Any, path: tuple[str | int, ...]) -> bool:
+    for part in path:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+def _walk(data: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    yield path, data
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield from _walk(value, (*path, key))
+
+
+def _same(value: Any, text: str) -> bool:
+    return isinstance(value, str) and " ".join(value.split()) == text
 
 
 def expected(schema: dict[str, Any], loc: tuple[int | str, ...]) -> str:
@@ -78,7 +124,9 @@ def _words(schema: dict[str, Any], node: dict[str, Any]) -> str:
         ]
         if node.get("minItems"):
             limits.append(f"with at least {node['minItems']} entr{'y' if node['minItems'] == 1 else 'ies'}")
-        if node.get("pattern") and not node.get("examples"):
+        if node.get("format") == "date":
+            words = "a date such as 2026-01-31"
+        if node.get("pattern") and not node.get("examples") and not node.get("description"):
             limits.append(f"matching {node['pattern']}")
         words = ", ".join([words, *limits])
     if node.get("examples"):

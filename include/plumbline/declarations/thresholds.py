@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.metrics import METRICS, metric
-from plumbline.declarations.units import Duration, Percent
+from plumbline.declarations.units import Duration, Percent, Share
 from plumbline.declarations.workload import DriftLimits, Workload
 
 
@@ -21,17 +21,39 @@ class ValidityLimits(Declared):
     foreign_cpu_invalid: Percent
     dispatch_delay_degraded: Duration = Field(description="p99 of request_dispatch_delay")
     dispatch_delay_invalid: Duration
-    achieved_rate_degraded: Percent = Field(description="requests dispatched over requests scheduled, below which the client was the limit")
-    achieved_rate_invalid: Percent
+    achieved_rate_degraded: Share = Field(description="requests dispatched over requests scheduled, below which the client was the limit")
+    achieved_rate_invalid: Share
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ValidityLimits:
+        for signal in ("step_time_cv", "cpu_pressure", "foreign_cpu", "dispatch_delay"):
+            degraded, invalid = getattr(self, f"{signal}_degraded"), getattr(self, f"{signal}_invalid")
+            if invalid < degraded:
+                raise ValueError(
+                    f"{signal}_invalid {invalid:g} is below {signal}_degraded {degraded:g}; expected invalid at or above degraded"
+                )
+        if self.achieved_rate_invalid > self.achieved_rate_degraded:
+            raise ValueError(
+                f"achieved_rate_invalid {self.achieved_rate_invalid:g} is above achieved_rate_degraded {self.achieved_rate_degraded:g}; "
+                "expected invalid at or below degraded"
+            )
+        return self
 
 
 class DriftRules(Declared):
     """How a campaign is compared with its baseline."""
 
-    confidence: Percent = Field(description="of intervals, such as 95%")
-    false_discovery_rate: Percent = Field(description="Benjamini–Hochberg level over one campaign's metrics")
+    confidence: Share = Field(description="of intervals, such as 95%")
+    false_discovery_rate: Share = Field(description="Benjamini–Hochberg level over one campaign's metrics")
     bootstrap_trials: int = Field(ge=1, description="valid trials of a series that a campaign needs to become its first baseline")
     metrics: dict[str, DriftLimits] = Field(default_factory=dict)
+
+    @field_validator("confidence", "false_discovery_rate")
+    @classmethod
+    def _not_certain(cls, value: float) -> float:
+        if value >= 1:
+            raise ValueError("100% leaves nothing to decide; expected a percentage below 100%, such as 95%")
+        return value
 
     @field_validator("metrics")
     @classmethod

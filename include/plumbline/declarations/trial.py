@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.inference import InferenceWorkload
@@ -38,7 +37,7 @@ class Trial(Declared):
     trial_id: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,250}$")
     campaign_id: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$", description="such as 2026-11 for a monthly rerun")
     reason: str = Field(min_length=1)
-    planned_at: datetime
+    planned_at: AwareDatetime
     provider: Provider
     workload: AnyWorkload
     validity: ValidityLimits

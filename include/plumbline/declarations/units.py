@@ -69,11 +69,13 @@ def _digits(value: Decimal) -> str:
     return format(value, "f").rstrip("0").rstrip(".") if "." in format(value, "f") else format(value, "f")
 
 
-def _quantity(units: Mapping[str, float], what: str, example: str, *, low: float | None = 0.0, strictly: bool = True) -> Any:
+def _quantity(units: Mapping[str, float], what: str, example: str, *, zero: bool = False, high: float = math.inf) -> Any:
     def check(value: object) -> float:
         number = parse(value, units, what, example)
-        if low is not None and (number <= low if strictly else number < low):
-            raise ValueError(f'"{value}" must be {"above" if strictly else "at least"} {low:g}; expected {what} such as {example}')
+        if number < 0 or (number == 0 and not zero):
+            raise ValueError(f'"{value}" must be {"at least" if zero else "above"} 0; expected {what} such as {example}')
+        if number > high:
+            raise ValueError(f'"{value}" is too much; expected {what} such as {example}')
         return number
 
     return Annotated[
@@ -87,5 +89,6 @@ def _quantity(units: Mapping[str, float], what: str, example: str, *, low: float
 Duration = _quantity(SECONDS, "a duration", "60s")
 Rate = _quantity(PER_SECOND, "a rate", "8/s")
 Percent = _quantity(FRACTION, "a percentage", "5%")
+Share = _quantity(FRACTION, "a percentage up to 100%", "95%", high=1.0)
 ByteSize = _quantity(BYTES, "a size", "8GiB")
-HourlyPrice = _quantity(USD_PER_HOUR, "a price", "12.29 USD/h", strictly=False)
+HourlyPrice = _quantity(USD_PER_HOUR, "a price", "12.29 USD/h", zero=True)

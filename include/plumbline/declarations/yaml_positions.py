@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 Path_ = tuple[str | int, ...]
+_MOST_FIELDS = 20_000
 
 
 class Unreadable(ValueError):
@@ -49,7 +50,7 @@ def read(path: Path) -> tuple[Any, dict[Path_, int]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise Unreadable(mark.line + 1 if mark else 1, f"is not YAML: {error.problem or error}; expected `key: value` lines") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise Unreadable(1, f"is not YAML: {error}; expected `key: value` lines") from error
     if node is None:
         raise Unreadable(1, "is empty; expected a declaration")
@@ -60,15 +61,22 @@ def read(path: Path) -> tuple[Any, dict[Path_, int]]:
 def _plain(node: yaml.Node, path: Path_, lines: dict[Path_, int], open_: tuple[int, ...]) -> Any:
     line = node.start_mark.line + 1
     lines.setdefault(path, line)
+    if len(lines) > _MOST_FIELDS:
+        raise Unreadable(line, f"unfolds to more than {_MOST_FIELDS} fields through its aliases; expected a declaration", dotted(path[:2]))
     if id(node) in open_:
         raise Unreadable(line, "refers to itself through an alias; expected a finite tree", dotted(path))
     if isinstance(node, yaml.MappingNode):
         data: dict[str, Any] = {}
         for key_node, value_node in node.value:
+            at = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise Unreadable(at, "has a key that is not plain text; expected `key: value` lines", dotted(path))
             key = str(key_node.value)
+            if key == "<<":
+                raise Unreadable(at, "merge keys (<<) are not read; expected the keys themselves", dotted(path))
             if key in data:
-                raise Unreadable(key_node.start_mark.line + 1, f'the key "{key}" stands twice; expected it once', dotted((*path, key)))
-            lines[(*path, key)] = key_node.start_mark.line + 1
+                raise Unreadable(at, f'the key "{key}" stands twice; expected it once', dotted((*path, key)))
+            lines[(*path, key)] = at
             data[key] = _plain(value_node, (*path, key), lines, (*open_, id(node)))
         return data
     if isinstance(node, yaml.SequenceNode):
@@ -76,6 +84,8 @@ def _plain(node: yaml.Node, path: Path_, lines: dict[Path_, int], open_: tuple[i
     loader = _Scalars("")
     try:
         return loader.construct_object(node)
+    except yaml.MarkedYAMLError as error:
+        raise Unreadable(line, f"{error.problem}; expected a plain value", dotted(path)) from error
     except (yaml.YAMLError, ValueError) as error:
         raise Unreadable(line, f"{error}; expected a plain value", dotted(path)) from error
     finally:

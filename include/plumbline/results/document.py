@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from plumbline.declarations import METRICS, Trial, digest
 from plumbline.declarations.metrics import STATISTICS, Direction, Unit
@@ -68,7 +67,7 @@ class Event(Part):
     """A moment of the trial: wall clock for people, monotonic seconds for arithmetic (comparable only within one `clock`)."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["server_ready"])
-    utc: datetime
+    utc: AwareDatetime
     monotonic_s: float | None = None
     clock: Literal["harness", "launcher"] = "harness"
 
