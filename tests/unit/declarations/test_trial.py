@@ -1,0 +1,75 @@
+"""A trial is never changed after it was planned, and hashes change with what they stand for and with nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.fakes.trials import a_trial, declared
+
+from plumbline.declarations import Trial, criteria_hash, digest, series_key, spec_hash
+
+TRIAL = a_trial()
+DATA: dict[str, Any] = json.loads(TRIAL.model_dump_json())
+
+
+def test_from_json_and_back() -> None:
+    assert Trial.model_validate_json(TRIAL.model_dump_json()) == TRIAL
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("workload", "steps", "measure"), 121, "spec_hash"),
+        (("workload", "acceptance"), [], "criteria_hash"),
+        (("validity", "step_time_cv_invalid"), "101%", "criteria_hash"),
+        (("trial_id",), "Not An Id", "trial_id"),
+        (("campaign_id",), "2026/11", "campaign_id"),
+        (("planned_at",), "2026-11-01T02:00:00", "planned_at"),
+        (("attempt",), 0, "attempt"),
+        (("surprise",), 1, "surprise"),
+    ],
+)
+def test_a_changed_trial_is_refused(path: tuple[str, ...], value: object, said: str) -> None:
+    data = json.loads(json.dumps(DATA))
+    inner = data
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = value
+    with pytest.raises(ValueError, match=said):
+        Trial.model_validate_json(json.dumps(data))
+
+
+def test_what_each_hash_stands_for() -> None:
+    shipped = declared()
+    gpt = shipped.workloads["gpt-tiny-cpu"]
+    validity = shipped.thresholds.validity
+
+    def changed(**values: object) -> Any:
+        return type(gpt).model_validate_json(json.dumps({**json.loads(gpt.model_dump_json()), **values}))
+
+    prose = changed(description="other words", repeats={"per_slot": 9, "slots": ["03:00"]})
+    assert (spec_hash(prose), criteria_hash(prose, validity)) == (spec_hash(gpt), criteria_hash(gpt, validity))
+    stricter = changed(acceptance=[])
+    assert spec_hash(stricter) == spec_hash(gpt)
+    assert criteria_hash(stricter, validity) != criteria_hash(gpt, validity)
+    other = changed(seed=2)
+    assert spec_hash(other) != spec_hash(gpt)
+    assert criteria_hash(other, validity) == criteria_hash(gpt, validity)
+
+
+def test_series_keys_tell_series_apart() -> None:
+    shipped = declared()
+    keys = {series_key(w, p) for w in shipped.workloads.values() for p in shipped.providers.values()}
+    assert len(keys) == len(shipped.workloads) * len(shipped.providers)
+    assert series_key(shipped.workloads["gpt-tiny-cpu"], shipped.providers["local-1core"]) == (
+        "training/gpt-tiny-cpu@1/h1/torch/local-1core/here/host-1core"
+    )
+
+
+def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
+    assert digest({"a": 1, "b": [1.5, None]}) == digest({"b": [1.5, None], "a": 1})
+    assert digest({"a": 1}) != digest({"a": 1.0})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        digest({"a": float("nan")})
