@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+
 from plumbline.declarations import METRICS, metric
 from plumbline.declarations.criteria import value_in
 from plumbline.declarations.metrics import STATISTICS, Unit
