@@ -6,10 +6,11 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 from plumbline.declarations import Trial, places
 from plumbline.harness import environment, hardware, probes, validity
@@ -33,6 +34,7 @@ from plumbline.results import (
 )
 
 Measure = Callable[[Trial, Path, Progress, Watch], Measurement]
+Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"]], list[MetricRow]]
 
 _BEFORE, _AFTER = 0.04, 0.98
 """The parts of the progress bar before and after the measurement itself."""
@@ -58,15 +60,17 @@ MEASURES: Mapping[str, Measure] = {"training": _training, "inference": _inferenc
 """How each kind of workload is measured; imported only when one is, since each brings heavy libraries along."""
 
 
-def run(trial: Trial, out_url: str, measures: Mapping[str, Measure] = MEASURES) -> ResultDocument:
+def run(trial: Trial, out_url: str, measures: Mapping[str, Measure] = MEASURES, probe: Probe = probes.run) -> ResultDocument:
     """Run a trial and store its document below `out_url` (any fsspec URL), the evidence first. Returns the document.
+
+    `measures` by kind of workload and `probe` are what measures; both are given only by who measures something else.
 
     However the trial ends, there is a document: a failure, an exception and a request to stop (SIGTERM, SIGINT) become
     `failed(class)` with what was measured until then. Raises UnusableStore if the store cannot be written to at the start, and
     OSError if it fails at the end. No child process and no working folder is left behind.
     """
     with interruptible() as interruption:
-        return _Run(trial, interruption, measures).to_the_end(_opened(out_url))
+        return _Run(trial, interruption, measures, probe).to_the_end(_opened(out_url))
 
 
 def _opened(url: str) -> ResultStore:
@@ -81,8 +85,8 @@ def _opened(url: str) -> ResultStore:
 class _Run:
     """The state of one run: what is known so far goes into the document, however it ends."""
 
-    def __init__(self, trial: Trial, interruption: Interruption, measures: Mapping[str, Measure]) -> None:
-        self._trial, self._interruption, self._measures = trial, interruption, measures
+    def __init__(self, trial: Trial, interruption: Interruption, measures: Mapping[str, Measure], probe: Probe) -> None:
+        self._trial, self._interruption, self._measures, self._probe = trial, interruption, measures, probe
         self._progress = printer(trial.trial_id)
         self._events: list[Event] = []
         self._facts: dict[str, Scalar] = {}
@@ -130,7 +134,7 @@ class _Run:
             try:
                 self._progress("environment", 0.01, "probing the hardware")
                 with watch.phase("environment"):
-                    self._probed = probes.run(cpus, workdir, "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda")
+                    self._probed = self._probe(cpus, workdir, "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda")
                 self._happened("measurement_started")
                 self._measurement = self._measures[trial.workload.kind](trial, workdir, self._part, watch)
                 self._happened("measurement_finished")

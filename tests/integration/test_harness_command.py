@@ -1,0 +1,63 @@
+"""`python -m plumbline.harness` as a launcher starts it, with a real training workload and real probes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.fakes.trials import a_trial
+
+from plumbline.harness.progress import parse
+from plumbline.results import ResultStore
+
+pytestmark = pytest.mark.integration
+
+
+def started(home: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "plumbline.harness", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": "include", "PLUMBLINE_HOME": str(home)},
+    )
+
+
+def test_sigterm_in_the_middle_of_training_leaves_a_document_and_nothing_else(tmp_path):
+    trial = a_trial("training")
+    (tmp_path / "trial.json").write_text(trial.model_dump_json())
+    results = (tmp_path / "results").as_uri()
+    process = started(tmp_path / "home", "run", "--trial", str(tmp_path / "trial.json"), "--out", results)
+    assert process.stdout is not None
+    for line in process.stdout:
+        progress = parse(line)
+        if progress is not None and progress.phase in ("warmup", "steady"):
+            break
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert children  # the training process
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert errors.splitlines()[-1] == "failed: the harness was asked to stop by SIGTERM"
+    assert [child for child in children if child.is_running()] == []
+    store = ResultStore(results)
+    document = store.document(store.folder(trial))
+    assert document.validity.failure_class == "interrupted"
+    assert document.value("matmul_tflops", phase="environment") is not None
+    assert store.damaged_evidence(document) == []
+    assert list((tmp_path / "home" / "work").iterdir()) == []
+
+
+def test_probe_prints_the_environment_and_the_hardware(tmp_path):
+    done = started(tmp_path / "home", "probe")
+    output, _ = done.communicate(timeout=120)
+    seen = json.loads(output)
+    assert seen["facts"]["cpu.usable"] == len(os.sched_getaffinity(0))
+    assert [row["metric"] for row in seen["probes"]] == ["matmul_tflops", "memory_bandwidth", "disk_write_bandwidth"]
+    assert all(row["value"] > 0 and row["phase"] == "environment" for row in seen["probes"])

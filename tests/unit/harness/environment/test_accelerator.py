@@ -1,0 +1,110 @@
+"""NVML is a driver's library: here a stand-in with its functions answers as a driver with two GPUs would."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from plumbline.harness.environment.accelerator import facts, product, visible
+
+
+class NvmlError(Exception):
+    pass
+
+
+def driver(init=None, **changed):
+    def refuse(*_):
+        raise NvmlError("Not Supported")
+
+    def start():
+        if init:
+            raise NvmlError(init)
+
+    answers = {
+        "NVMLError": NvmlError,
+        "NVML_CLOCK_SM": 1,
+        "NVML_CLOCK_MEM": 2,
+        "nvmlInit": start,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: 2,
+        "nvmlDeviceGetHandleByIndex": lambda i: i,
+        "nvmlDeviceGetUUID": lambda h: f"GPU-{h}{h}{h}",
+        "nvmlSystemGetCudaDriverVersion_v2": lambda: 12080,
+        "nvmlSystemGetDriverVersion": lambda: b"570.86.15",
+        "nvmlDeviceGetName": lambda h: ["NVIDIA H100 80GB HBM3", "NVIDIA A100"][h],
+        "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(total=85520809984),
+        "nvmlDeviceGetVbiosVersion": lambda h: "96.00",
+        "nvmlDeviceGetMaxClockInfo": lambda h, which: {1: 1980, 2: 2619}[which],
+        "nvmlDeviceGetApplicationsClock": refuse,
+        "nvmlDeviceGetEnforcedPowerLimit": lambda h: 700000,
+        "nvmlDeviceGetEccMode": lambda h: [1, 1],
+        "nvmlDeviceGetMigMode": refuse,
+        "nvmlDeviceGetMaxPcieLinkGeneration": lambda h: 5,
+        "nvmlDeviceGetMaxPcieLinkWidth": lambda h: 16,
+    }
+    return SimpleNamespace(**answers | changed)
+
+
+def test_every_gpu_is_described(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    found = facts(nvml=driver())
+    assert (found["gpu.count"], found["driver.version"], found["cuda.version"]) == (2, "570.86.15", "12.8")
+    assert found["gpu.0.product"] == "NVIDIA-H100-80GB-HBM3"
+    assert (found["gpu.0.power_limit_w"], found["gpu.0.ecc"], found["gpu.1.sm_clock_max_mhz"]) == (700.0, True, 1980)
+    assert found["gpu.0.mig"] is None
+
+
+def test_only_visible_gpus_count(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    found = facts(nvml=driver())
+    assert (found["gpu.count"], found["gpu.0.product"]) == (1, "NVIDIA-A100")
+    assert "gpu.1.product" not in found
+
+
+def test_a_machine_without_a_trace_of_a_gpu_has_none(tmp_path):
+    (tmp_path / "sys/bus/pci/devices/0000:00:01.0").mkdir(parents=True)
+    (tmp_path / "sys/bus/pci/devices/0000:00:01.0/vendor").write_text("0x1af4\n")
+    found = facts(tmp_path, driver(init="Driver Not Loaded"))
+    assert found["gpu.count"] == 0
+    assert "gpu.unknown_because" not in found
+
+
+@pytest.mark.parametrize("trace", ["dev/nvidia0", "pci"])
+def test_a_gpu_without_its_driver_is_not_zero_gpus(tmp_path, trace):
+    device = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
+    device.mkdir(parents=True)
+    if trace == "pci":
+        (device / "vendor").write_text("0x10de\n")
+        (device / "class").write_text("0x030200\n")
+    else:
+        (tmp_path / trace).parent.mkdir()
+        (tmp_path / trace).touch()
+    found = facts(tmp_path, driver(init="Driver Not Loaded"))
+    assert found["gpu.count"] is None
+    assert str(found["gpu.unknown_because"]).endswith("but Driver Not Loaded")
+
+
+def test_an_nvidia_network_card_is_no_gpu(tmp_path):
+    device = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x10de\n")
+    (device / "class").write_text("0x020000\n")
+    assert facts(tmp_path, driver(init="Driver Not Loaded"))["gpu.count"] == 0
+
+
+def test_a_driver_that_fails_half_way_is_not_zero_gpus():
+    def lost(_):
+        raise NvmlError("GPU is lost")
+
+    assert facts(nvml=driver(nvmlDeviceGetHandleByIndex=lost))["gpu.unknown_because"] == "GPU is lost"
+
+
+@pytest.mark.parametrize(
+    ("setting", "shown"),
+    [(None, [0, 1]), ("", []), ("1,0", [1, 0]), ("0,7,1", [0]), ("GPU-bb", [1]), ("0,0", [0]), ("-1", [])],
+)
+def test_visibility_is_read_as_cuda_reads_it(setting, shown):
+    assert visible([("0", "GPU-aa"), ("1", "GPU-bb")], setting) == shown
+
+
+def test_products_are_written_as_node_labels_write_them():
+    assert product("NVIDIA H100 80GB HBM3") == product("NVIDIA-H100-80GB-HBM3") == "NVIDIA-H100-80GB-HBM3"

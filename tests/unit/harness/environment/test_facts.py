@@ -1,0 +1,172 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from plumbline.harness.environment import container, cpu, host, limits, probe, software
+from plumbline.harness.environment.sysfs import ranges
+from plumbline.results import Environment
+
+HASH = "from plumbline.harness.environment import probe; from plumbline.results import Environment; print(Environment.of(probe()).environment_hash)"
+
+
+def put(root, files):
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    return root
+
+
+def hash_in_a_process_of_its_own(cores):
+    done = subprocess.run(
+        [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {cores}); {HASH}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": "include"},
+    )
+    return done.stdout.strip()
+
+
+def test_the_same_surroundings_have_the_same_hash():
+    cores = os.sched_getaffinity(0)
+    here = Environment.of(probe()).environment_hash
+    assert here == Environment.of(probe()).environment_hash
+    assert here == hash_in_a_process_of_its_own(cores)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores to take one away")
+def test_fewer_cores_are_another_environment():
+    cores = os.sched_getaffinity(0)
+    assert hash_in_a_process_of_its_own({min(cores)}) != hash_in_a_process_of_its_own(cores)
+
+
+def test_the_facts_that_reports_rely_on_are_there():
+    found = probe()
+    assert list(found) == sorted(found)
+    for name in ("cpu.model", "cpu.logical", "cpu.usable", "memory.total_bytes", "os.kernel", "os.name", "python.version", "numpy.version"):
+        assert found[name], name
+    assert found["cpu.usable"] == len(os.sched_getaffinity(0))
+    assert "gpu.count" in found
+
+
+def test_processor_facts_come_from_the_kernel(tmp_path):
+    first = cpu.usable()[0]
+    base = f"sys/devices/system/cpu/cpu{first}"
+    put(
+        tmp_path,
+        {
+            "proc/cpuinfo": "processor: 0\nvendor_id : AuthenticAMD\nmodel name\t: Example 9\nmicrocode : 0xa\nflags : fpu avx2 avx512f hypervisor\n\nprocessor: 1\nmodel name: Other\n",
+            f"{base}/cpufreq/scaling_governor": "powersave\n",
+            f"{base}/cpufreq/cpuinfo_max_freq": "3700000\n",
+            f"{base}/cache/index0/level": "1",
+            f"{base}/cache/index0/type": "Data",
+            f"{base}/cache/index0/size": "48K",
+            f"{base}/cache/index1/level": "3",
+            f"{base}/cache/index1/type": "Unified",
+            f"{base}/cache/index1/size": "32M",
+            f"{base}/topology/physical_package_id": "0",
+            f"{base}/topology/core_id": "0",
+            "sys/devices/system/cpu/vulnerabilities/retbleed": "Mitigation: untrained return thunk",
+            "sys/devices/system/cpu/vulnerabilities/meltdown": "Not affected",
+            "sys/devices/system/cpu/smt/active": "1",
+            "sys/devices/system/node/node0/cpulist": "0-1",
+        },
+    )
+    found = cpu.facts(tmp_path)
+    assert (found["cpu.model"], found["cpu.vendor"], found["cpu.isa"]) == ("Example 9", "AuthenticAMD", "avx2 avx512f")
+    assert (found["cpu.governor"], found["cpu.frequency_max_mhz"], found["cpu.smt"]) == ("powersave", 3700.0, True)
+    assert (found["cpu.cache.l1d_bytes"], found["cpu.cache.l3_bytes"]) == (48 * 2**10, 32 * 2**20)
+    assert found["cpu.vulnerability.retbleed"] == "Mitigation: untrained return thunk"
+    assert "cpu.vulnerability.meltdown" not in found
+    assert (found["cpu.physical"], found["numa.nodes"]) == (1, 1)
+    assert cpu.last_level_cache_bytes(tmp_path) == 32 * 2**20
+
+
+def test_what_the_kernel_does_not_show_is_none(tmp_path):
+    found = cpu.facts(tmp_path) | host.facts(tmp_path) | limits.facts(tmp_path)
+    for name in ("cpu.governor", "cpu.frequency_max_mhz", "cpu.isa", "host.product", "host.virtualization", "limits.cpu_quota"):
+        assert found[name] is None, name
+
+
+def test_limits_of_cgroup_version_2_are_the_tightest_on_the_way_up(tmp_path):
+    put(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/pods/trial\n",
+            "sys/fs/cgroup/pods/memory.max": "1073741824\n",
+            "sys/fs/cgroup/pods/cpu.max": "max 100000\n",
+            "sys/fs/cgroup/pods/trial/memory.max": "max\n",
+            "sys/fs/cgroup/pods/trial/cpu.max": "150000 100000\n",
+        },
+    )
+    assert (limits.memory_bytes(tmp_path), limits.cpu_quota(tmp_path)) == (2**30, 1.5)
+
+
+def test_limits_of_cgroup_version_1(tmp_path):
+    put(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/trial\n3:cpu,cpuacct:/\n0::/\n",
+            "sys/fs/cgroup/memory/trial/memory.limit_in_bytes": "536870912\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+        },
+    )
+    assert (limits.memory_bytes(tmp_path), limits.cpu_quota(tmp_path)) == (2**29, 2.0)
+
+
+def test_no_limit_is_none(tmp_path):
+    put(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/\n3:cpu,cpuacct:/\n0::/\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+        },
+    )
+    assert (limits.memory_bytes(tmp_path), limits.cpu_quota(tmp_path)) == (None, None)
+
+
+def test_virtual_machines_say_so(tmp_path):
+    clock = "sys/devices/system/clocksource/clocksource0/available_clocksource"
+    put(
+        tmp_path,
+        {"proc/cpuinfo": "flags : fpu hypervisor\n", clock: "tsc kvm-clock acpi_pm\n", "sys/class/dmi/id/sys_vendor": "Amazon EC2\n"},
+    )
+    found = host.facts(tmp_path)
+    assert (found["host.virtualization"], found["host.vendor"]) == ("kvm", "Amazon EC2")
+    put(tmp_path, {"proc/cpuinfo": "flags : fpu\n"})
+    assert host.facts(tmp_path)["host.virtualization"] == "none"
+
+
+def test_a_pod_learns_its_image_and_node_from_its_manifest(monkeypatch, tmp_path):
+    monkeypatch.setenv("PLUMBLINE_IMAGE_DIGEST", "sha256:ab")
+    monkeypatch.setenv("PLUMBLINE_NODE_NAME", "gpu-17")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    found = container.facts(tmp_path) | host.facts(tmp_path)
+    assert (found["container.image_digest"], found["host.node"], found["container.kind"]) == ("sha256:ab", "gpu-17", "kubernetes")
+
+
+def test_thread_settings_are_facts_and_secrets_are_not(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    found = software.facts()
+    assert found["setting.OMP_NUM_THREADS"] == "3"
+    assert "hidden" not in found.values()
+
+
+def test_torch_is_known_without_importing_it():
+    code = "import sys; from plumbline.harness.environment import software; found = software.facts(); assert found['torch.version']; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": "include"}
+    )
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(("cores", "text"), [([0], "0"), ([1, 0, 2, 5], "0-2,5"), ([], ""), ([3, 4, 8, 9], "3-4,8-9")])
+def test_cores_are_written_as_ranges(cores, text):
+    assert ranges(cores) == text

@@ -1,0 +1,42 @@
+import json
+
+import pytest
+from tests.fakes.trials import declared, local_provider
+
+from plumbline.declarations import Provider
+from plumbline.harness.hardware import mismatch
+
+EIGHT = {"gpu.count": 8, **{f"gpu.{i}.product": "NVIDIA-H100-80GB-HBM3" for i in range(8)}}
+
+
+@pytest.fixture(scope="module")
+def h100():
+    return declared().providers["example-coreweave-h100"]
+
+
+def test_the_declared_gpus_are_accepted(h100):
+    assert mismatch(h100, EIGHT) is None
+
+
+def test_too_few_gpus_are_named(h100):
+    assert mismatch(h100, EIGHT | {"gpu.count": 7}) == ("example-coreweave-h100 declares 8 × NVIDIA-H100-80GB-HBM3, but 7 are visible here")
+
+
+def test_one_gpu_of_another_product_is_found(h100):
+    assert "but here is NVIDIA-A100-SXM4-80GB" in str(mismatch(h100, EIGHT | {"gpu.3.product": "NVIDIA-A100-SXM4-80GB"}))
+
+
+def test_not_having_looked_is_not_zero_gpus(h100):
+    found = mismatch(h100, {"gpu.count": None, "gpu.unknown_because": "the package nvidia-ml-py is not installed"})
+    assert found is not None
+    assert "nobody could look: the package nvidia-ml-py is not installed" in found
+
+
+def test_amd_is_refused_rather_than_taken_on_trust(h100):
+    data = json.loads(h100.model_dump_json())
+    data["accelerator"] = {"kind": "amd", "count": 1}
+    assert "cannot look at AMD" in str(mismatch(Provider.model_validate_json(json.dumps(data)), EIGHT))
+
+
+def test_fewer_cores_than_declared_are_an_environment_fact():
+    assert mismatch(local_provider(cpus=[0, 1]), {"cpu.usable": 1, "gpu.count": 0}) is None

@@ -1,0 +1,273 @@
+"""From a trial to its stored document, with small real measurements in the place of training and inference."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.fakes.trials import a_trial, declared
+
+from plumbline.declarations import Trial, criteria_hash, places
+from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
+from plumbline.harness.probes import disk
+from plumbline.harness.run import UnusableStore, run
+from plumbline.results import Event, Reason, ResultStore, Telemetry, row
+
+
+def disk_alone(cpus, workdir, device):
+    return disk.rows(workdir)
+
+
+def products(trial, workdir, progress, watch):
+    """Times matrix products: a measurement in miniature."""
+    times = []
+    with watch.phase("steady"):
+        for i in range(20):
+            before = time.perf_counter()
+            np.ones((128, 128)) @ np.ones((128, 128))
+            times.append(time.perf_counter() - before)
+            progress("steady", (i + 1) / 20, f"{i + 1} of 20 products")
+    pq.write_table(pa.table({"seconds": times}), workdir / "products.parquet")
+    return Measurement(
+        metrics=[row("step_time", float(np.median(times)), len(times))],
+        evidence=[EvidenceFile("steps", workdir / "products.parquet", len(times))],
+        facts={"blas.name": "numpy's"},
+        seeds={"model": 7},
+        hashes={"data": "0" * 64},
+        guarantees=["same_products"],
+    )
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def tolerant() -> Trial:
+    """A trial that no neighbour of the tests can make invalid."""
+    trial = a_trial()
+    limits = {f"{signal_}_{level}": "100%" for signal_ in ("foreign_cpu", "cpu_pressure") for level in ("degraded", "invalid")}
+    validity = trial.validity.model_validate_json(json.dumps({**json.loads(trial.validity.model_dump_json()), **limits}))
+    return trial.model_copy(update={"validity": validity, "criteria_hash": criteria_hash(trial.workload, validity)})
+
+
+def ran(home, measure, trial=None, probe=disk_alone):
+    trial = trial or tolerant()
+    document = run(trial, (home / "results").as_uri(), {"training": measure}, probe)
+    store = ResultStore((home / "results").as_uri())
+    assert store.document(store.folder(trial)) == document
+    assert store.damaged_evidence(document) == []
+    assert list(places().work.iterdir()) == []
+    return document
+
+
+def test_a_measured_trial_becomes_a_whole_document(home, capsys):
+    document = ran(home, products)
+    assert document.validity.status == "valid"
+    assert document.value("step_time") is not None
+    assert document.value("disk_write_bandwidth", phase="environment") is not None
+    assert document.environment is not None
+    assert document.environment.facts["blas.name"] == "numpy's"
+    assert document.environment.facts["cpu.usable"] == len(os.sched_getaffinity(0))
+    assert document.reproducibility is not None
+    assert document.reproducibility.replay_command == f"plumbline replay {document.trial.trial_id}"
+    assert document.reproducibility.seeds == {"model": 7}
+    assert [e.name for e in document.timeline] == [
+        "harness_started",
+        "environment_probed",
+        "measurement_started",
+        "measurement_finished",
+        "evidence_stored",
+    ]
+    assert {(t.phase, t.signal) for t in document.telemetry} >= {("steady", "foreign_cpu"), ("environment", "own_cpu")}
+    fractions = [json.loads(line)["fraction"] for line in capsys.readouterr().out.splitlines()]
+    assert fractions == sorted(fractions)
+    assert (fractions[0], fractions[-1]) == (0.0, 1.0)
+
+
+def test_the_document_is_written_after_its_evidence(home):
+    document = ran(home, products)
+    folder = home / "results" / ResultStore("memory://").folder(document.trial)
+    written = [
+        (folder / name).stat().st_mtime_ns for name in ("trial.json", *(evidence.uri for evidence in document.evidence), "result.json")
+    ]
+    assert len(written) == 3
+    assert written == sorted(written)
+
+
+def test_judgements_decide_the_validity(home):
+    def doubtful(*arguments):
+        measured = products(*arguments)
+        measured.judgements = [Judgement("degraded", Reason(code="step_time_unsteady", detail="it varied"))]
+        return measured
+
+    document = ran(home, doubtful)
+    assert (document.validity.status, [r.code for r in document.validity.reasons]) == ("degraded", ["step_time_unsteady"])
+
+
+def test_a_measurement_that_was_never_watched_is_degraded(home):
+    document = ran(home, lambda *_: Measurement())
+    assert [r.code for r in document.validity.reasons] == ["contention_unobserved"]
+
+
+def test_a_measurements_own_telemetry_is_kept_beside_the_watchs(home):
+    def measured(*arguments):
+        found = products(*arguments)
+        found.telemetry = [Telemetry(phase="steady", signal="load_1m", unit="tasks", n=1, mean=0.5, min=0.5, max=0.5)]
+        found.events = [Event(name="early", utc="2020-01-01T00:00:00Z")]
+        return found
+
+    document = ran(home, measured)
+    assert [t.mean for t in document.telemetry if (t.phase, t.signal) == ("steady", "load_1m")] == [0.5]
+    assert document.timeline[0].name == "early"
+
+
+def test_a_failure_is_recorded_with_what_was_measured(home):
+    def failing(trial, workdir, progress, watch):
+        partial = products(trial, workdir, progress, watch)
+        partial.evidence.append(EvidenceFile("log", workdir / "never-written.log"))
+        raise TrialFailed("server_error", "the server stopped answering", partial)
+
+    document = ran(home, failing)
+    assert (document.validity.status, document.validity.failure_class) == ("failed", "server_error")
+    assert document.validity.reasons[0].detail == "the server stopped answering"
+    assert document.value("step_time") is not None
+    assert [e.kind for e in document.evidence] == ["steps"]
+    assert document.environment is not None
+
+
+def test_any_other_exception_is_a_harness_error_with_its_traceback(home):
+    def broken(*_):
+        raise ZeroDivisionError("nobody thought of this")
+
+    document = ran(home, broken)
+    assert (document.validity.failure_class, document.validity.reasons[0].detail) == (
+        "harness_error",
+        "ZeroDivisionError: nobody thought of this",
+    )
+    (evidence,) = document.evidence
+    assert evidence.kind == "traceback"
+    text = (home / "results" / ResultStore("memory://").folder(document.trial) / evidence.uri).read_text()
+    assert "in broken" in text
+    assert document.value("disk_write_bandwidth", phase="environment") is not None
+
+
+def test_evidence_of_the_same_name_is_an_error_that_loses_no_numbers(home):
+    def careless(trial, workdir, progress, watch):
+        found = products(trial, workdir, progress, watch)
+        found.evidence *= 2
+        return found
+
+    document = ran(home, careless)
+    assert document.validity.failure_class == "harness_error"
+    assert "two evidence files are called products.parquet" in document.validity.reasons[0].detail
+    assert document.value("step_time") is not None
+    assert sorted(e.kind for e in document.evidence) == ["steps", "traceback"]
+
+
+def numpy_out_of_memory(*_):
+    np.ones(2**62, dtype=np.uint8)
+
+
+def torch_out_of_memory(*_):
+    import torch
+
+    torch.empty(2**55, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("measure", [numpy_out_of_memory, torch_out_of_memory])
+def test_out_of_memory_is_a_class_of_its_own(home, measure):
+    document = ran(home, measure)
+    assert document.validity.failure_class == "out_of_memory"
+
+
+def test_a_provider_with_gpus_is_not_measured_without_them(home):
+    trial = a_trial()
+    elsewhere = trial.model_copy(update={"provider": declared().providers["example-coreweave-h100"]})
+    measured = []
+    document = ran(home, lambda *arguments: measured.append(arguments), elsewhere)
+    assert document.validity.failure_class == "wrong_hardware"
+    assert "example-coreweave-h100 declares 8 × NVIDIA-H100-80GB-HBM3" in document.validity.reasons[0].detail
+    assert document.environment is not None
+    assert measured == []
+
+
+def test_a_failing_probe_fails_the_trial(home):
+    def broken(cpus, workdir, device):
+        raise OSError("the disk is gone")
+
+    assert ran(home, products, probe=broken).validity.failure_class == "harness_error"
+
+
+def test_what_the_measurement_leaves_running_is_ended(home, capsys):
+    left = []
+
+    def forgetful(*arguments):
+        left.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]))
+        return products(*arguments)
+
+    ran(home, forgetful)
+    assert not psutil.pid_exists(left[0].pid)
+    assert f"({left[0].pid})" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["nosuch://bucket/results", "file:///proc/not/writable"])
+def test_a_store_that_cannot_be_written_is_found_at_once(home, url):
+    with pytest.raises(UnusableStore, match=url):
+        run(tolerant(), url, {"training": products}, disk_alone)
+    assert not places().work.exists() or list(places().work.iterdir()) == []
+
+
+STUCK = """
+import subprocess, sys, time
+from pathlib import Path
+from plumbline.harness.__main__ import read_trial
+from plumbline.harness.probes import disk
+from plumbline.harness.run import run
+
+def stuck(trial, workdir, progress, watch):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    (workdir / "partial").touch()
+    with watch.phase("steady"):
+        print("stuck", child.pid, flush=True)
+        while True:
+            time.sleep(60)
+
+document = run(read_trial(Path(sys.argv[1])), sys.argv[2], {"training": stuck}, lambda cpus, workdir, device: disk.rows(workdir))
+sys.exit(3 if document.validity.failure_class == "interrupted" else 1)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_request_to_stop_becomes_an_interrupted_document(home, number):
+    trial = tolerant()
+    (home / "trial.json").write_text(trial.model_dump_json())
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK, str(home / "trial.json"), (home / "results").as_uri()],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": "include"},
+    )
+    assert process.stdout is not None
+    child = next(int(line.split()[1]) for line in process.stdout if line.startswith("stuck"))
+    process.send_signal(number)
+    process.send_signal(number)  # an impatient sender changes nothing
+    process.stdout.read()
+    assert process.wait(timeout=30) == 3
+    assert not psutil.pid_exists(child)
+    store = ResultStore((home / "results").as_uri())
+    document = store.document(store.folder(trial))
+    assert (document.validity.status, document.validity.failure_class) == ("failed", "interrupted")
+    assert document.validity.reasons[0].detail == f"the harness was asked to stop by {number.name}"
+    assert document.environment is not None
+    assert list(places().work.iterdir()) == []

@@ -1,0 +1,152 @@
+"""The watch in a process pinned to one core, with and without real neighbours on it. Runs are compared with each other: how
+busy the machine is beside the tests is not known."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.data.result_documents import VALIDITY
+
+from plumbline.declarations import ValidityLimits
+from plumbline.harness.watch import Watch
+
+CORE = max(os.sched_getaffinity(0))
+SPIN = "while True: pass"
+# Pins itself, keeps its core busy in phase steady (alone or with children of its own), prints what was seen.
+WATCHED = """
+import json, os, subprocess, sys, time
+from dataclasses import asdict
+core, children, limits = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+os.sched_setaffinity(0, {core})
+from plumbline.declarations import ValidityLimits
+from plumbline.harness.watch import Watch
+limits = ValidityLimits.model_validate_json(limits)
+with Watch([core]) as watch:
+    own = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(children)]
+    time.sleep(0.3)
+    with watch.phase("steady"):
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end: pass
+    for child in own:
+        child.kill()
+        child.wait()
+    found = watch.judgements(limits)
+print(json.dumps({
+    "telemetry": {row.signal: row.model_dump() for row in watch.telemetry()},
+    "judgements": [[j.level, j.reason.code, j.reason.detail] for j in found],
+}))
+"""
+
+
+def watched(neighbours: int = 0, children: int = 0) -> dict:
+    with ExitStack() as stack:
+        for _ in range(neighbours):
+            neighbour = subprocess.Popen([sys.executable, "-c", SPIN])
+            stack.callback(neighbour.wait)
+            stack.callback(neighbour.kill)
+            os.sched_setaffinity(neighbour.pid, {CORE})
+        command = [sys.executable, "-c", WATCHED, str(CORE), str(children), VALIDITY.model_dump_json()]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": "include"})
+    return json.loads(done.stdout)
+
+
+def codes(run: dict) -> list[str]:
+    return [code for _, code, _ in run["judgements"]]
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict:
+    return watched()
+
+
+@pytest.fixture(scope="module")
+def crowded() -> dict:
+    return watched(neighbours=3)
+
+
+@pytest.fixture(scope="module")
+def with_children() -> dict:
+    return watched(children=3)
+
+
+def test_neighbours_on_the_core_show_and_make_the_trial_invalid(alone, crowded):
+    assert crowded["telemetry"]["foreign_cpu"]["mean"] > alone["telemetry"]["foreign_cpu"]["mean"] + 0.1
+    assert ["invalid", "contended_cpu"] in [judgement[:2] for judgement in crowded["judgements"]]
+    detail = next(d for _, code, d in crowded["judgements"] if code == "contended_cpu")
+    assert f"of core {CORE} in steady; degraded from 15%, invalid from 40%" in detail
+
+
+def test_children_of_the_trial_are_no_neighbours(crowded, with_children):
+    assert with_children["telemetry"]["foreign_cpu"]["mean"] < crowded["telemetry"]["foreign_cpu"]["mean"] - 0.1
+    assert with_children["telemetry"]["own_cpu"]["mean"] > crowded["telemetry"]["own_cpu"]["mean"] + 0.1
+
+
+@pytest.mark.skipif(not Path("/proc/pressure/cpu").exists(), reason="this kernel has no PSI")
+def test_a_trial_that_waits_for_itself_is_not_under_pressure(with_children):
+    """Four busy tasks of the trial share one core: PSI is high, but not because of anybody else."""
+    telemetry = with_children["telemetry"]
+    assert telemetry["cpu_pressure_some"]["mean"] > VALIDITY.cpu_pressure_degraded > telemetry["foreign_cpu"]["mean"]
+    assert "cpu_pressure" not in codes(with_children)
+
+
+def test_watching_costs_next_to_nothing(alone):
+    assert alone["telemetry"]["watch_overhead"]["mean"] < 0.05
+
+
+def limits(**changed: str) -> ValidityLimits:
+    return ValidityLimits.model_validate_json(json.dumps({**json.loads(VALIDITY.model_dump_json()), **changed}))
+
+
+def test_limits_decide():
+    """Whatever was seen here: a limit above it keeps quiet, one below it does not."""
+    cpus = sorted(os.sched_getaffinity(0))
+    with Watch(cpus) as watch:
+        neighbour = subprocess.Popen([sys.executable, "-c", "import os\nif os.fork():\n  os._exit(0)\nfor _ in range(10**7): pass"])
+        neighbour.wait()
+        with watch.phase("steady"):
+            sum(range(20_000_000))
+    seen = next(row.mean for row in watch.telemetry() if row.signal == "foreign_cpu")
+    above, below = f"{100 * seen + 0.1:.6f}%", f"{max(100 * seen - 0.1, 0):.6f}%"
+    quiet = limits(foreign_cpu_degraded=above, foreign_cpu_invalid="100%", cpu_pressure_degraded="100%", cpu_pressure_invalid="100%")
+    assert watch.judgements(quiet) == []
+    if seen > 0.001:
+        degraded = limits(foreign_cpu_degraded=below, foreign_cpu_invalid=above)
+        assert [j.level for j in watch.judgements(degraded) if j.reason.code == "contended_cpu"] == ["degraded"]
+        invalid = limits(foreign_cpu_degraded=below, foreign_cpu_invalid=below)
+        assert [j.level for j in watch.judgements(invalid) if j.reason.code == "contended_cpu"] == ["invalid"]
+
+
+def test_samples_belong_to_the_innermost_phase():
+    with Watch([CORE]) as watch, watch.phase("fault"):
+        sum(range(1_000_000))
+        with watch.phase("recovery"):
+            sum(range(1_000_000))
+    rows = {(row.phase, row.signal): row for row in watch.telemetry()}
+    assert {phase for phase, _ in rows} == {"fault", "recovery"}
+    assert all(row.min <= row.mean <= row.max and row.n >= 1 for row in rows.values())
+
+
+def test_a_phase_that_nobody_watched_is_not_undisturbed():
+    with Watch([CORE]) as watch, watch.phase("warmup"):
+        pass
+    (found,) = watch.judgements(VALIDITY, "steady")
+    assert (found.level, found.reason.code) == ("degraded", "contention_unobserved")
+
+
+def test_a_core_that_does_not_exist_makes_the_watch_blind_not_wrong():
+    with Watch([4095]) as watch, watch.phase("steady"):
+        pass
+    (found,) = watch.judgements(VALIDITY)
+    assert found.reason.code == "contention_unobserved"
+    assert "cpu4095" in found.reason.detail
+
+
+def test_no_cores_are_an_error():
+    with pytest.raises(ValueError, match="cpus is empty"):
+        Watch([])
