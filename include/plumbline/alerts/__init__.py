@@ -1,1 +1,7 @@
-"""."""
+"""Findings as messages: to the log always, to Slack if there is a connection."""
+
+from plumbline.alerts.delivery import Delivery, Incidents, deliver
+from plumbline.alerts.message import Message, render
+from plumbline.alerts.slack import CONNECTION, Slack, connect
+
+__all__ = ["CONNECTION", "Delivery", "Incidents", "Message", "Slack", "connect", "deliver", "render"]

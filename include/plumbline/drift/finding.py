@@ -30,7 +30,7 @@ class Finding:
     """A drift of one series in one campaign.
 
     `finding_id` is stable: the same drift of the same campaign has the same id however often it is found. `headline` is one line,
-    severity first; `explanation` says what it is attributed to. `attributed_to` names the facts, most plausible first, empty when nothing
+    severity first, `title` what happened in a few words; `explanation` says what it is attributed to. `attributed_to` names the facts, most plausible first, empty when nothing
     recorded explains it. Effects are fractions of the baseline.
     """
 
@@ -45,6 +45,7 @@ class Finding:
     workload_kind: str
     workload: str
     subject: str
+    title: str = ""
     simulated: bool = False
     effect: float | None = None
     ci_low: float | None = None

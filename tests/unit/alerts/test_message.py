@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from tests.fakes.fake_slack import _checked
+
+from plumbline.alerts import render
+from plumbline.alerts.message import FIELD_LIMIT, HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT
+from plumbline.drift import Finding, Member
+
+FINDING = Finding(
+    finding_id="a1b2c3d4e5f6",
+    series_key="training/gpt@1/h1/torch/local-2core/here/host-2core",
+    campaign_id="2026-11",
+    kind="performance",
+    severity="page",
+    headline="PAGE  local-2core · training gpt · step_time +91 % (95 %: +80 … +104), since campaign 2026-11, 5 of 5 repeats",
+    explanation="explained by: usable cores 2 → 1 (5 of 5 trials); matmul −48 % agrees, disk unchanged",
+    provider="local-2core",
+    workload_kind="training",
+    workload="gpt",
+    subject="performance",
+    title="step_time +91 %",
+    metric="step_time",
+    members=(Member("step_time", "step_time +91 %"), Member("tokens_per_second", "tokens_per_second −48 %")),
+    attributed_to=("cpu.usable",),
+    baseline_campaigns=("2026-10",),
+)
+
+
+def test_the_log_says_what_why_and_what_to_do() -> None:
+    lines = render(FINDING, report="var/reports/report.html").text.splitlines()
+    assert lines[0] == FINDING.headline
+    assert lines[1].strip() == FINDING.explanation
+    assert "plumbline findings show a1b2c3d4e5f6" in lines[3]
+    assert "plumbline compare 2026-10 2026-11" in lines[4]
+    assert lines[-1].strip() == "report: var/reports/report.html"
+
+
+def test_slack_shows_it_in_the_order_in_which_one_asks() -> None:
+    blocks = render(FINDING, report="https://reports/1").blocks
+    assert [block["type"] for block in blocks] == ["header", "section", "section", "section", "section", "section", "context"]
+    assert blocks[0]["text"]["text"] == "PAGE: local-2core training step_time +91 %"
+    assert FINDING.headline in blocks[1]["text"]["text"]
+    assert blocks[3]["text"]["text"].startswith("*Likely cause*")
+    assert "<https://reports/1|report>" in blocks[5]["text"]["text"]
+    assert "a1b2c3d4e5f6" in blocks[6]["elements"][0]["text"]
+
+
+def test_the_same_finding_gives_the_same_message_and_a_new_state_another() -> None:
+    assert render(FINDING).digest == render(FINDING).digest
+    resolved = render(FINDING.with_state("resolved"))
+    assert resolved.digest != render(FINDING).digest
+    assert resolved.blocks[0]["text"]["text"].startswith("RESOLVED") and "findings accept" not in resolved.text
+
+
+def test_simulated_says_so_in_head_and_foot() -> None:
+    blocks = render(replace(FINDING, simulated=True)).blocks
+    assert blocks[0]["text"]["text"].startswith("SIMULATED PAGE") and "SIMULATED" in blocks[-1]["elements"][0]["text"]
+    assert "SIMULATED" not in json.dumps(render(FINDING).blocks)
+
+
+def test_over_long_parts_are_cut_to_what_slack_takes_and_say_so() -> None:
+    long = "driver 550.90.07 → 570.86.15 & <more>; " * 300
+    members = tuple(Member(f"m{i}", f"metric {i} {'x' * 400}") for i in range(40))
+    monster = replace(
+        FINDING,
+        headline=long,
+        explanation=long,
+        title=long,
+        members=members,
+        attributed_to=("key",) * 900,
+        baseline_campaigns=("c" * 60,) * 90,
+    )
+    message = render(monster, report="https://reports/" + "r" * 4000)
+    _checked({"text": message.text, "blocks": list(message.blocks)})
+    assert len(message.text) <= TEXT_LIMIT and message.text.endswith("(cut: see the finding)")
+    assert len(message.blocks[0]["text"]["text"]) == HEADER_LIMIT
+    assert message.blocks[1]["text"]["text"].endswith("(cut: see the finding)*")
+    assert all(len(field["text"]) <= FIELD_LIMIT for field in message.blocks[2]["fields"])
+    assert all(len(b["text"]["text"]) <= SECTION_LIMIT for b in message.blocks if b["type"] == "section" and "text" in b)
+
+
+def test_more_members_than_fit_are_counted() -> None:
+    members = tuple(Member(f"m{i}", f"metric {i} +9 %") for i in range(14))
+    assert "and 4 more" in render(replace(FINDING, members=members)).blocks[4]["text"]["text"]
+
+
+def test_a_version_string_cannot_mention_everybody() -> None:
+    text = json.dumps(render(replace(FINDING, explanation="driver <!channel> & co")).blocks)
+    assert "<!channel>" not in text and "&lt;!channel&gt; &amp; co" in text
+
+
+@pytest.mark.parametrize("kind", ["environment", "reliability", "missing_data", "price"])
+def test_other_kinds_render_too(kind: str) -> None:
+    bare = replace(FINDING, kind=kind, members=(), attributed_to=(), baseline_campaigns=(), explanation="", title="")  # type: ignore[arg-type]
+    message = render(bare)
+    _checked({"text": message.text, "blocks": list(message.blocks)})
+    assert "plumbline compare" not in message.text
