@@ -183,7 +183,7 @@ _SCHEMA = pa.schema(
 
 def _steps_of(name: str, run: RunRecord, workload: TrainingWorkload) -> list[dict[str, object]]:
     """Rows of steps.parquet: `start_s` on the harness's monotonic clock, `checkpoint_s` null where none followed the step."""
-    after = {save.step - 1: save.blocking_s for save in run.saves}
+    after = {save.step - 1: save.blocking_s for save in run.saves if not save.closing}
     return [
         {
             "run": name,
