@@ -52,3 +52,10 @@ def test_those_that_matter_come_first_and_no_trials_give_no_diff() -> None:
 
 def test_true_is_not_one() -> None:
     assert len(diff([{"gpu.0.mig": 1}], [{"gpu.0.mig": True}])) == 1
+
+
+def test_the_probe_reports_no_fact_that_the_rules_have_not_thought_of() -> None:
+    from plumbline.drift.environment import rule_of
+    from plumbline.harness.environment import probe
+
+    assert [key for key in probe() if rule_of(key).group == "other"] == []
