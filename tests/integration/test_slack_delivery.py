@@ -258,3 +258,38 @@ def test_the_fake_refuses_what_slack_refuses(blocks: list[dict[str, Any]], error
     with pytest.raises(SlackApiError, match=error):
         slack.client.chat_postMessage(channel=CHANNEL, text="" if not blocks else "t", blocks=blocks)
     assert server.shown() == []
+
+
+def test_from_result_documents_to_the_message_that_wakes_somebody(server: FakeSlack, slack: Slack, tmp_path: Path) -> None:
+    from tests.data.result_documents import document, training_metrics, trial
+
+    from plumbline.declarations import load
+    from plumbline.drift import CampaignSample, compare, findings_of
+    from plumbline.results import Environment, row
+
+    thresholds = load().thresholds
+    facts = {"cpu.usable": 2, "cpu.model": "EPYC", "os.kernel": "6.1.0"}
+    with open_archive(f"sqlite:///{tmp_path / 'whole.db'}") as archive:
+        for campaign, factor, cores in (("2025-11", 1.0, 2), ("2025-12", 1.9, 1)):
+            for repeat in range(1, 6):
+                metrics = [m for m in training_metrics(0.1 * factor * (1 + 0.002 * repeat)) if m.metric != "matmul_tflops"]
+                metrics.append(row("matmul_tflops", 2e11 / factor * (1 + 0.001 * repeat), 30, phase="environment"))
+                environment = Environment.of({**facts, "cpu.usable": cores})
+                asked = trial(campaign=campaign, repeat=repeat)
+                archive.record(document(asked, metrics=metrics, environment=environment), uri=f"file:///{asked.trial_id}")
+        key = archive.series()[0].series_key
+        baseline, candidate = (CampaignSample.of(archive.sample(key, c).plain()) for c in ("2025-11", "2025-12"))
+        workload = trial().workload
+        found = findings_of(compare([baseline], candidate, rules=thresholds.drift, limits=lambda m: thresholds.drift_limits(workload, m)))
+        assert [f.kind for f in found] == ["performance", "environment"] and found[0].severity == "page"
+        assert "usable cores 2 → 1 (5 of 5 trials); matmul −47 % agrees" in found[0].explanation
+        archive.save_findings(
+            [
+                FindingRecord(f.finding_id, f.series_key, f.campaign_id, f.provider, f.kind, f.severity, f.headline, f.to_dict())
+                for f in found
+            ]
+        )
+        stored = [Finding.of({**view.detail, "state": view.state}) for view in archive.findings(state="open")]
+        assert sorted(stored, key=lambda f: f.kind) == sorted(found, key=lambda f: f.kind)
+        assert len(deliver(stored, archive, slack).posted) == 2
+    assert any("step_time +90 %" in m["blocks"][0]["text"]["text"] for m in server.shown())
