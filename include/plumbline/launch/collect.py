@@ -7,6 +7,7 @@ from plumbline.results import BadResult, FailureClass, LaunchRecord, Reason, Res
 
 UNKNOWN_HARNESS = "unknown"
 """`harness_version` of a document that no harness wrote."""
+_STOPPED_BY_LAUNCHER = ("timeout", "out_of_memory")
 
 
 def collect(store: ResultStore, campaign_id: str, trial_id: str) -> list[ResultDocument]:
@@ -45,7 +46,21 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
         if wrong:
             _quarantine(store, folder)
             document = _failed(asked, "harness_error", "; ".join(wrong))
-    return document if record is None else document.with_launch(record)
+    if record is None:
+        return document
+    if record.failure_class in _STOPPED_BY_LAUNCHER and document.validity.failure_class == "interrupted":
+        document = _reclassified(document, record.failure_class, record.failure_detail or record.failure_class)
+    return document.with_launch(record)
+
+
+def _reclassified(document: ResultDocument, failure_class: FailureClass, detail: str) -> ResultDocument:
+    """The same document under the class that the launcher knows: the harness only saw that it was asked to stop.
+
+    What it measured stays; the document as the harness signed it stays in result.json.
+    """
+    reasons = (Reason(code=failure_class, detail=detail), *document.validity.reasons)
+    kept = {name: getattr(document, name) for name in type(document).model_fields if name not in ("validity", "checksum", "launch")}
+    return ResultDocument.sealed(**kept, validity=Validity(status="failed", reasons=reasons, failure_class=failure_class))
 
 
 def _launch(store: ResultStore, folder: str) -> tuple[LaunchRecord | None, str | None]:

@@ -37,12 +37,10 @@ _NAMES = frozenset(
         "CUDA_VISIBLE_DEVICES",
         "HIP_VISIBLE_DEVICES",
         "ROCR_VISIBLE_DEVICES",
-        "PLUMBLINE_HOME",
-        "PLUMBLINE_CONFIG",
-        "PLUMBLINE_RESULTS_URL",
     ]
 )
-_PREFIXES = ("LC_", "PLUMBLINE_TRITON")
+_PREFIXES = ("LC_", "PLUMBLINE_")
+_NOT_FOR_TRIALS = "PLUMBLINE_ARCHIVE_URL"  # holds the archive's password; a trial has no business there
 # The harness writes its results itself, so it gets the credentials of the one store that it writes to.
 _STORE_PREFIXES = {
     "s3": ("AWS_",),
@@ -61,7 +59,7 @@ def trial_environment(inherited: Mapping[str, str], store_url: str, token: str, 
     version wherever the trial starts.
     """
     prefixes = _PREFIXES + _STORE_PREFIXES.get(store_url.partition("://")[0].rpartition("::")[2], ())
-    kept = {name: value for name, value in inherited.items() if name in _NAMES or name.startswith(prefixes)}
+    kept = {name: value for name, value in inherited.items() if (name in _NAMES or name.startswith(prefixes)) and name != _NOT_FOR_TRIALS}
     library = str(Path(__file__).resolve().parents[2])
     others = [part for part in kept.get("PYTHONPATH", "").split(os.pathsep) if part and part != library]
     return {

@@ -132,15 +132,16 @@ class _Attempt:
         self._exit_code = ended.code
         return outcome(ended, self._store, self._store.folder(trial), self._log_tail)
 
-    def _on_line(self, trial_id: str) -> Callable[[str], None]:
-        def tell(line: str) -> None:
+    def _on_line(self, trial_id: str) -> Callable[[str], bool]:
+        def tell(line: str) -> bool:
             progress = parse(line)
             if progress is None or progress.trial_id != trial_id:
-                return
+                return False
             if not any(event.name == "harness_ready" for event in self._events):
                 self.happened("harness_ready")
             if self._on_progress is not None:
                 self._on_progress(progress)
+            return True
 
         return tell
 

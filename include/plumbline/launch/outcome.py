@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 
-from plumbline.harness.progress import parse
 from plumbline.launch.process import Ended
 from plumbline.results import BadResult, FailureClass, ResultStore
 
@@ -49,8 +48,8 @@ def _documented(code: int, store: ResultStore, folder: str, log_tail: str) -> Ou
 
 
 def last_lines(log_tail: str) -> str:
-    """The last few lines for people: no blank ones, no progress."""
-    lines = [line.strip() for line in log_tail.splitlines() if line.strip() and parse(line) is None]
+    """The last few lines of a log's tail, as one."""
+    lines = [line.strip() for line in log_tail.splitlines() if line.strip()]
     return " | ".join(lines[-_QUOTED_LINES:]) or "it printed nothing"
 
 

@@ -8,6 +8,7 @@ import selectors
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,12 +42,17 @@ class Ended:
 
 
 class Output:
-    """What a trial prints: all of it in a file (up to 32 MiB), the last 4 kB at hand, each line told as it comes."""
+    """What a trial prints: all of it in a file (up to 32 MiB), each line told as it comes, the last 4 kB for people at hand.
 
-    def __init__(self, file: IO[bytes], on_line: Callable[[str], None]) -> None:
+    `on_line` answers whether a line was for machines (progress); such lines would push the last words of a crash out of the tail.
+    """
+
+    def __init__(self, file: IO[bytes], on_line: Callable[[str], bool]) -> None:
         self._file, self._on_line = file, on_line
         self._written, self._dropped = 0, 0
-        self._rest, self._tail = b"", b""
+        self._rest = b""
+        self._tail: deque[str] = deque()
+        self._tail_bytes = 0
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
@@ -54,26 +60,34 @@ class Output:
         self._file.write(data[:room])
         self._written += len(data[:room])
         self._dropped += len(data) - len(data[:room])
-        self._tail = (self._tail + data)[-_TAIL_BYTES:]
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._on_line(line.decode("utf-8", "replace"))
-        if len(self._rest) > _LONGEST_LINE:
-            self._rest = b""  # no progress line is that long, and a flood without line ends must not fill the memory
+            self._line(line)
+        # A flood without line ends must not fill the memory; no progress line is that long.
+        self._rest = self._rest[-_LONGEST_LINE:]
 
     def close(self) -> None:
         """Tell an unfinished last line and say what the file does not hold."""
         if self._rest:
-            self._on_line(self._rest.decode("utf-8", "replace"))
+            self._line(self._rest)
+            self._rest = b""
         if self._dropped:
             self._file.write(f"\n({self._dropped} bytes more were printed and are not kept)\n".encode())
         self._file.flush()
 
+    def _line(self, raw: bytes) -> None:
+        line = raw.decode("utf-8", "replace")
+        if self._on_line(line):
+            return
+        self._tail.append(line[-_TAIL_BYTES // 4 :])
+        self._tail_bytes += len(self._tail[-1].encode()) + 1
+        while self._tail_bytes > _TAIL_BYTES:
+            self._tail_bytes -= len(self._tail.popleft().encode()) + 1
+
     @property
     def tail(self) -> str:
-        """The last 4 kB at most, from the start of a line."""
-        text = self._tail.decode("utf-8", "replace")
-        return text.partition("\n")[2] if len(self._tail) == _TAIL_BYTES and "\n" in text else text
+        """The last whole lines for people, 4 kB at most."""
+        return "\n".join(self._tail)
 
 
 @dataclass(frozen=True)

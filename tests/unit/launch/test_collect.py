@@ -14,7 +14,9 @@ from plumbline.results import (
     BadResult,
     Environment,
     Event,
+    FailureClass,
     LaunchRecord,
+    Reason,
     ResultDocument,
     ResultStore,
     Validity,
@@ -130,6 +132,26 @@ def test_a_document_of_another_trial(store: ResultStore) -> None:
     found = one(store)
     assert found.validity.failure_class == "harness_error"
     assert found.trial == TRIAL
+
+
+@pytest.mark.parametrize("failure_class", ["timeout", "out_of_memory", "interrupted"])
+def test_the_launcher_knows_why_it_stopped_the_harness(store: ResultStore, failure_class: FailureClass) -> None:
+    stopped = Validity(status="failed", reasons=(Reason(code="interrupted", detail="by SIGTERM"),), failure_class="interrupted")
+    store.put_trial(TRIAL)
+    store.put_document(document(validity=stopped))
+    store.put_launch(TRIAL, RECORD.model_copy(update={"failure_class": failure_class, "failure_detail": "not done after 10s"}))
+    found = one(store)
+    assert found.validity.failure_class == failure_class
+    assert found.validity.reasons[-1].detail == "by SIGTERM"
+    assert found.metrics == document().metrics, "what was measured until then is kept"
+    assert store.document(store.folder(TRIAL)).validity == stopped, "and so is what the harness signed"
+
+
+def test_a_valid_document_stays_valid_when_the_harness_hung_afterwards(store: ResultStore) -> None:
+    store.put_trial(TRIAL)
+    store.put_document(document())
+    store.put_launch(TRIAL, RECORD.model_copy(update={"failure_class": "timeout", "failure_detail": "not done after 10s"}))
+    assert one(store).validity.status == "valid"
 
 
 def test_every_attempt_oldest_first(store: ResultStore) -> None:

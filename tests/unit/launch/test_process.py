@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 from plumbline.launch import orphans, tree
 from plumbline.launch.keeper import descendants
@@ -17,40 +18,54 @@ from plumbline.launch.process import Output
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
+def output(file: IO[bytes], told: list[str]) -> Output:
+    def tell(line: str) -> bool:
+        told.append(line)
+        return line.startswith("progress")
+
+    return Output(file, tell)
+
+
 def test_lines_are_told_whole_however_they_arrive() -> None:
     told: list[str] = []
     file = io.BytesIO()
-    output = Output(file, told.append)
+    printed = output(file, told)
     for piece in (b"on", b"e\ntw", b"o\nthree \xc3", b"\xa9"):
-        output.feed(piece)
-    output.close()
+        printed.feed(piece)
+    printed.close()
     assert told == ["one", "two", "three é"]
-    assert file.getvalue().decode() == output.tail == "one\ntwo\nthree é"
+    assert file.getvalue().decode() == printed.tail == "one\ntwo\nthree é"
 
 
-def test_the_tail_is_short_and_starts_with_a_line() -> None:
-    output = Output(io.BytesIO(), lambda _: None)
+def test_the_tail_is_short_and_of_whole_lines_for_people() -> None:
+    printed = output(io.BytesIO(), [])
+    printed.feed(("é" * 5000 + "\n").encode())
     for i in range(2000):
-        output.feed(f"line {i}\n".encode())
-    assert len(output.tail) <= 4096
-    assert output.tail.startswith("line ")
-    assert output.tail.endswith("line 1999\n")
+        printed.feed(f"line {i}\n".encode())
+    assert len(printed.tail.encode()) <= 4096
+    assert printed.tail.startswith("line ")
+    for i in range(2000):
+        printed.feed(f"progress {i}\n".encode())
+    assert printed.tail.endswith("line 1999"), "progress does not push the last words out"
 
 
 def test_a_flood_without_line_ends_does_not_fill_the_memory() -> None:
     told: list[str] = []
-    output = Output(io.BytesIO(), told.append)
+    file = io.BytesIO()
+    printed = output(file, told)
     for _ in range(64):
-        output.feed(b"x" * 65536)
-    output.feed(b"\nafter\n")
+        printed.feed(b"x" * 65536)
+    printed.feed(b"\nafter\n")
     assert told[-1] == "after"
     assert max(map(len, told)) <= 2 * 65536
+    assert len(printed.tail.encode()) <= 4096
+    assert len(file.getvalue()) == 64 * 65536 + 7
 
 
-def test_last_lines_leave_out_progress_and_blanks() -> None:
-    progress = json.dumps({"event": "plumbline-progress", "trial_id": "t", "phase": "steady", "fraction": 0.5, "note": ""})
-    assert last_lines(f"one\n\n{progress}\ntwo\n") == "one | two"
-    assert last_lines(f"{progress}\n") == "it printed nothing"
+def test_last_lines_of_a_tail() -> None:
+    assert last_lines("one\n\n two\n") == "one | two"
+    assert last_lines("\n".join("abcdefgh")) == "d | e | f | g | h"
+    assert last_lines("\n") == "it printed nothing"
 
 
 def test_descendants_at_any_depth() -> None:
