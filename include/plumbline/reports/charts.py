@@ -1,0 +1,151 @@
+"""Every chart of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from plumbline.declarations import METRICS, InferenceWorkload
+from plumbline.reports.chart import STAGE_COLOURS, Chart, axis, colour
+from plumbline.reports.charts_latency import distribution, percentiles
+from plumbline.reports.charts_training import step_times
+from plumbline.reports.content import CampaignData
+from plumbline.reports.evidence import Evidence
+from plumbline.reports.figures import scale, sentence, words
+from plumbline.scorecards import Scorecard
+
+REPEATED = {
+    "training": ("step_time", "tokens_per_second"),
+    "inference": ("goodput", "output_token_throughput"),
+}
+
+
+def charts_of(campaign: CampaignData, cards: Sequence[Scorecard], evidence: Evidence) -> tuple[Chart, ...]:
+    """Every chart that the data allows, in the order of the report. A workload's charts stand in its kind's section."""
+    providers = sorted({c.provider for c in cards})
+    charts: list[Chart | None] = []
+    for kind, workload in sorted({(c.kind, c.workload) for c in cards}, reverse=True):
+        own = [c for c in cards if (c.kind, c.workload) == (kind, workload)]
+        many = len({c.workload for c in cards if c.kind == kind}) > 1
+        suffix = f", {workload}" if many else ""
+        key = f"{kind}-{workload}"
+        if kind == "training":
+            charts.append(step_times(key, suffix, providers, [r for r in evidence.runs if r.workload == workload]))
+        else:
+            slo = next(
+                (
+                    d.trial.workload.slo
+                    for d in campaign.documents
+                    if isinstance(d.trial.workload, InferenceWorkload) and d.trial.workload.name == workload
+                ),
+                None,
+            )
+            found = [r for r in evidence.latencies if r.workload == workload]
+            charts.append(distribution(key, suffix, providers, found, "time_to_first_token", slo.time_to_first_token if slo else None))
+            charts.append(
+                distribution(key, suffix, providers, found, "request_scheduled_latency", slo.request_scheduled_latency if slo else None)
+            )
+            charts += [percentiles(key, suffix, providers, own, name) for name in ("time_to_first_token", "inter_token_latency")]
+        charts += [_repeats(key, kind, suffix, providers, own, name) for name in REPEATED[kind]]
+        charts.append(_stages(key, kind, suffix, providers, campaign, workload))
+    return tuple(c for c in charts if c is not None)
+
+
+def _repeats(key: str, kind: str, suffix: str, providers: Sequence[str], cards: Sequence[Scorecard], metric: str) -> Chart | None:
+    rows = [(c.provider, r) for c in cards if (r := c.row(metric)) is not None and r.value is not None]
+    if not rows:
+        return None
+    shown = scale(METRICS[metric].unit, [r.value for _, r in rows], metric)
+    data: list[dict[str, Any]] = []
+    for provider, row in sorted(rows, reverse=True):
+        paint, _, symbol = colour(providers, provider)
+        value = row.value or 0.0
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "y": [provider],
+                "x": [value / shown.factor],
+                "width": 0.46,
+                "marker": {"color": paint, "opacity": 0.34},
+                "error_x": {
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [((row.high if row.high is not None else value) - value) / shown.factor],
+                    "arrayminus": [(value - (row.low if row.low is not None else value)) / shown.factor],
+                    "color": "$ink",
+                    "thickness": 1.4,
+                    "width": 7,
+                },
+                "hovertemplate": f"{provider}: %{{x:.4g}} {shown.suffix}<extra>median of {row.n}</extra>",
+            }
+        )
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "y": [provider] * len(row.values),
+                "x": [v / shown.factor for v in row.values],
+                "text": [t.rsplit(".", 1)[-1] for t in row.trials],
+                "marker": {"color": paint, "size": 9, "symbol": symbol, "line": {"color": "$paper", "width": 1}},
+                "hovertemplate": f"{provider} %{{text}}: %{{x:.4g}} {shown.suffix}<extra></extra>",
+            }
+        )
+    better = {"lower_is_better": "lower is better", "higher_is_better": "higher is better"}[METRICS[metric].direction]
+    return Chart(
+        name=f"{key}-repeats-{metric}",
+        section=kind,
+        title=f"{sentence(words(metric))}, {better}{suffix}",
+        caption="Bar: median over usable repeats; line: interval; marks: the repeats themselves.",
+        data=data,
+        layout={
+            "xaxis": axis(shown.suffix, rangemode="tozero"),
+            "yaxis": axis("", type="category", tickangle=0, ticklabelstandoff=8),
+            "showlegend": False,
+            "bargap": 0.3,
+        },
+        height=130 + 52 * len(rows),
+    )
+
+
+def _stages(key: str, kind: str, suffix: str, providers: Sequence[str], campaign: CampaignData, workload: str) -> Chart | None:
+    totals: dict[str, dict[str, float]] = {}
+    for d in campaign.documents:
+        if d.trial.workload.name != workload or d.validity.status not in ("valid", "degraded"):
+            continue
+        for stage in d.stages:
+            if stage.phase == "steady":
+                own = totals.setdefault(d.trial.provider.name, {})
+                own[stage.stage] = own.get(stage.stage, 0.0) + stage.total_s
+    totals = {p: t for p, t in totals.items() if sum(t.values()) > 0}
+    if not totals:
+        return None
+    names = list(dict.fromkeys(name for t in totals.values() for name in t))
+    rows = [p for p in reversed(providers) if p in totals]
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": rows,
+            "x": [totals[p].get(name, 0.0) / sum(totals[p].values()) for p in rows],
+            "name": words(name),
+            "marker": {"color": f"$s{i % STAGE_COLOURS}", "line": {"color": "$paper", "width": 1}},
+            "hovertemplate": f"%{{y}}<br>{words(name)}: %{{x:.1%}}<extra></extra>",
+        }
+        for i, name in enumerate(names)
+    ]
+    return Chart(
+        name=f"{key}-stages",
+        section=kind,
+        title=f"Where the time goes{suffix}",
+        caption="Share of the steady phase's accounted time in each stage, usable repeats together.",
+        data=data,
+        layout={
+            "barmode": "stack",
+            "xaxis": axis("", tickformat=".0%", range=[0, 1]),
+            "yaxis": axis("", type="category", ticklabelstandoff=8),
+            "legend": {"traceorder": "normal"},
+        },
+        height=170 + 46 * len(rows),
+        wide=True,
+    )

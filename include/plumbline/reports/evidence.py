@@ -1,0 +1,134 @@
+"""The raw Parquet evidence behind the distribution charts, thinned to what a picture can show."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from plumbline.reports.content import CampaignData
+from plumbline.results import ResultDocument, ResultStore
+
+Array = NDArray[np.float64]
+MOST_POINTS = 600
+"""Points of one drawn line: more cannot be told apart on a screen and only make the file heavier."""
+
+
+class UnreadableEvidence(ValueError):
+    """A stored Parquet file does not hold what its kind says; names the trial, the file and what was expected."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The optimizer steps of one trial's undisturbed run: step numbers and seconds, warm-up included; `steady_from` is the first steady step."""
+
+    provider: str
+    workload: str
+    trial_id: str
+    steps: Array
+    seconds: Array
+    steady_from: int
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Sorted steady latencies of one trial in seconds; a request that failed is infinite: slower than any limit."""
+
+    provider: str
+    workload: str
+    trial_id: str
+    first_token: Array
+    scheduled: Array
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What could be read. `problems`: files that could not, in words; the report says so instead of drawing less in silence."""
+
+    runs: tuple[Run, ...] = ()
+    latencies: tuple[Latencies, ...] = ()
+    problems: tuple[str, ...] = field(default=())
+
+
+def read_evidence(campaign: CampaignData) -> Evidence:
+    """Steps and requests of every usable trial of the campaign."""
+    runs: list[Run] = []
+    latencies: list[Latencies] = []
+    problems: list[str] = []
+    if campaign.store is None:
+        return Evidence()
+    for document in campaign.documents:
+        quality = campaign.quality.get((document.trial.trial_id, document.trial.attempt))
+        if document.validity.status not in ("valid", "degraded") or (quality is not None and quality.action == "reject"):
+            continue
+        try:
+            if (table := _table(campaign.store, document, "steps", ("run", "phase", "step", "step_s"))) is not None:
+                runs.append(_run(document, table))
+            if (table := _table(campaign.store, document, "requests", REQUEST_COLUMNS)) is not None:
+                latencies.append(_latencies(document, table))
+        except UnreadableEvidence as error:
+            problems.append(str(error))
+    return Evidence(tuple(runs), tuple(latencies), tuple(problems))
+
+
+REQUEST_COLUMNS = ("phase", "scheduled_s", "first_token_s", "last_token_s", "status")
+
+
+def _table(store: ResultStore, document: ResultDocument, kind: str, columns: tuple[str, ...]) -> pa.Table | None:
+    item = next((e for e in document.evidence if e.kind == kind and e.uri.endswith(".parquet")), None)
+    if item is None:
+        return None
+    path = f"{store.folder(document.trial)}/{item.uri}"
+    try:
+        table = pq.read_table(io.BytesIO(store.get(path)))
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        raise UnreadableEvidence(f"{path} cannot be read: {error}") from error
+    absent = [c for c in columns if c not in table.column_names]
+    if absent:
+        raise UnreadableEvidence(f"{path} has no column {', '.join(absent)}; expected {', '.join(columns)}")
+    return table
+
+
+def _run(document: ResultDocument, table: pa.Table) -> Run:
+    names = np.array(table["run"].to_pylist(), dtype=str)
+    phases = np.array(table["phase"].to_pylist(), dtype=str)[names == "run"]
+    steps = table["step"].to_numpy()[names == "run"].astype(float)
+    seconds = table["step_s"].to_numpy()[names == "run"].astype(float)
+    steady = steps[phases == "steady"]
+    return Run(
+        document.trial.provider.name,
+        document.trial.workload.name,
+        document.trial.trial_id,
+        steps,
+        seconds,
+        int(steady.min()) if steady.size else 0,
+    )
+
+
+def _latencies(document: ResultDocument, table: pa.Table) -> Latencies:
+    steady = np.array(table["phase"].to_pylist(), dtype=str) == "steady"
+    failed = np.array([status != "ok" for status in table["status"].to_pylist()], dtype=bool)[steady]
+
+    def seconds(name: str) -> Array:
+        values: Array = np.array([np.nan if v is None else v for v in table[name].to_pylist()], dtype=float)
+        return values[steady]
+
+    scheduled, first, last = seconds("scheduled_s"), seconds("first_token_s"), seconds("last_token_s")
+
+    def latency(moment: Array) -> Array:
+        found: Array = np.sort(np.where(failed | np.isnan(moment), np.inf, moment - scheduled))
+        return found
+
+    return Latencies(document.trial.provider.name, document.trial.workload.name, document.trial.trial_id, latency(first), latency(last))
+
+
+def thinned(values: Array, most: int = MOST_POINTS) -> NDArray[np.int64]:
+    """Indices of at most `most` evenly spaced elements, first and last included."""
+    if len(values) <= most:
+        return np.arange(len(values))
+    chosen: NDArray[np.int64] = np.unique(np.linspace(0, len(values) - 1, most).round().astype(np.int64))
+    return chosen

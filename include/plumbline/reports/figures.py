@@ -1,0 +1,99 @@
+"""Numbers as people read them: one unit and one precision along a row, so that columns compare by eye."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_STEPS: dict[str, tuple[tuple[float, str], ...]] = {
+    "s": ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"), (60.0, "min"), (3600.0, "h")),
+    "bytes": ((1.0, "B"), (2.0**10, "KiB"), (2.0**20, "MiB"), (2.0**30, "GiB"), (2.0**40, "TiB")),
+    "bytes/s": ((1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s"), (1e12, "TB/s")),
+    "FLOP/s": ((1e6, "MFLOP/s"), (1e9, "GFLOP/s"), (1e12, "TFLOP/s"), (1e15, "PFLOP/s")),
+    "W": ((1.0, "W"), (1e3, "kW")),
+    "J": ((1e-3, "mJ"), (1.0, "J"), (1e3, "kJ")),
+}
+_PLAIN = {"1/s": "/s", "tokens/s": "tokens/s", "samples/s": "samples/s", "count": "", "USD": "USD"}
+_NOT_A_SHARE = {"final_loss"}
+SIGNIFICANT = 3
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A unit to show values in (`value / factor`) and the decimals that go with it."""
+
+    factor: float
+    suffix: str
+    decimals: int
+
+    def number(self, value: float | None) -> str:
+        """The value without its unit, thousands separated; an en dash for an absent one."""
+        return "–" if value is None else f"{value / self.factor:,.{self.decimals}f}"
+
+    def text(self, value: float | None) -> str:
+        """The value with its unit."""
+        return self.number(value) if value is None else f"{self.number(value)}{_gap(self.suffix)}{self.suffix}"
+
+
+def scale(unit: str, values: Iterable[float | None], metric: str = "", significant: int = SIGNIFICANT) -> Scale:
+    """The unit and precision in which these values of one unit are read best: the smallest one keeps `significant` digits."""
+    sizes = sorted(abs(v) for v in values if v is not None and math.isfinite(v) and v != 0)
+    middle = sizes[len(sizes) // 2] if sizes else 0.0
+    factor, suffix = _unit(unit, metric, middle)
+    smallest = sizes[0] / factor if sizes else 0.0
+    # A value that is tiny beside the others must not stretch all of them: precision follows it down to a tenth of the middle one.
+    smallest = max(smallest, middle / factor / 10)
+    decimals = max(0, significant - 1 - math.floor(math.log10(smallest))) if smallest > 0 else 0
+    return Scale(factor, suffix, min(decimals, 10))
+
+
+def _unit(unit: str, metric: str, size: float) -> tuple[float, str]:
+    if unit == "ratio":
+        return (1.0, "") if metric in _NOT_A_SHARE else (0.01, "%")
+    if unit in _STEPS:
+        # Nobody reads 90 s better as 1.5 min: minutes and hours start at two.
+        fitting = [step for step in _STEPS[unit] if size >= step[0] * (2 if step[1] in ("min", "h") else 1)]
+        return fitting[-1] if fitting else _STEPS[unit][0]
+    if metric == "cost_per_good_request" and size < 1e-3:
+        return 1e-6, "USD per million"  # nobody reads 0.000000906 USD
+    return 1.0, _PLAIN[unit]
+
+
+def _gap(suffix: str) -> str:
+    return "" if suffix.startswith("/") or not suffix else " "
+
+
+def percent(share: float | None, decimals: int = 0) -> str:
+    """A share as a percentage; an en dash for an absent one."""
+    return "–" if share is None else f"{100 * share:.{decimals}f} %"
+
+
+def chance(probability: float | None) -> str:
+    """A probability, never shown as certain: draws cannot prove 0 or 1."""
+    if probability is None:
+        return "–"
+    if probability > 0.99:
+        return "> 99 %"
+    return "< 1 %" if probability < 0.01 else f"{100 * probability:.0f} %"
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    return scale("bytes", [float(count)]).text(float(count)) if count >= 1024 else f"{count} B"
+
+
+def words(name: str) -> str:
+    """A metric's or statistic's name for people."""
+    return name.replace("_", " ").replace(" 1m ", " 1M ")
+
+
+def sentence(text: str) -> str:
+    """The text with a capital first letter, the rest untouched."""
+    return text[:1].upper() + text[1:]
+
+
+def listed(items: Iterable[str]) -> str:
+    """Items as a sentence lists them."""
+    found = list(items)
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}" if found else ""

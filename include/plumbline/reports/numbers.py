@@ -1,0 +1,98 @@
+"""From result documents to the plain numbers that scorecards are made of."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from plumbline.declarations import TrainingWorkload, Trial
+from plumbline.reports.content import CampaignData, Quality
+from plumbline.results import Event, ResultDocument
+from plumbline.scorecards import Number, TrialNumbers
+
+
+def numbers_of(document: ResultDocument, quality: Quality | None = None) -> TrialNumbers:
+    """One attempt as plain numbers. An attempt that the quality checks rejected counts as invalid, with their reasons."""
+    trial = document.trial
+    reasons = tuple(f"{reason.code}: {reason.detail}" for reason in document.validity.reasons)
+    status: str = document.validity.status
+    if quality is not None and quality.action != "accept":
+        reasons += quality.reasons
+        if quality.action == "reject" and status in ("valid", "degraded"):
+            status = "invalid"
+        elif status == "valid" and quality.reasons:
+            status = "degraded"
+    return TrialNumbers(
+        trial_id=trial.trial_id,
+        provider=trial.provider.name,
+        kind=trial.workload.kind,
+        workload=trial.workload.name,
+        version=trial.workload.version,
+        status=status,
+        slot=trial.slot,
+        repeat=trial.repeat,
+        started=_started(document),
+        metrics=tuple(Number(m.phase, m.metric, m.statistic, m.value, m.unit, m.direction, m.n) for m in document.metrics),
+        attempt=trial.attempt,
+        failure_class=document.validity.failure_class,
+        reasons=reasons,
+        held_s=held_s(document),
+    )
+
+
+def missing(trial: Trial) -> TrialNumbers:
+    """A planned trial of which nothing came back."""
+    return TrialNumbers(
+        trial_id=trial.trial_id,
+        provider=trial.provider.name,
+        kind=trial.workload.kind,
+        workload=trial.workload.name,
+        version=trial.workload.version,
+        status="missing",
+        slot=trial.slot,
+        repeat=trial.repeat,
+        started=None,
+        attempt=trial.attempt,
+        reasons=("no_result: planned, but nothing came back",),
+    )
+
+
+def campaign_numbers(campaign: CampaignData) -> tuple[TrialNumbers, ...]:
+    """Every attempt of the campaign, and one "missing" entry for each planned trial without a document."""
+    found = [numbers_of(d, campaign.quality.get((d.trial.trial_id, d.trial.attempt))) for d in campaign.documents]
+    seen = {t.trial_id for t in found}
+    return (*found, *(missing(t) for t in campaign.planned if t.trial_id not in seen))
+
+
+def epoch_tokens(campaign: CampaignData) -> dict[str, int]:
+    """Tokens of one pass over the declared data, by training workload."""
+    workloads = (d.trial.workload for d in campaign.documents)
+    return {w.name: w.data.tokens for w in workloads if isinstance(w, TrainingWorkload)}
+
+
+def held_s(document: ResultDocument) -> float | None:
+    """Seconds that the trial held its provider: from the launcher's first event to its last; the harness's own timeline without it.
+
+    None when neither saw two moments: a duration is then unknown, not zero.
+    """
+    for events in (document.launch.events if document.launch else (), document.timeline):
+        span = _span(events)
+        if span is not None:
+            return span
+    return None
+
+
+def _span(events: tuple[Event, ...]) -> float | None:
+    if len(events) < 2:
+        return None
+    clocked = [e.monotonic_s for e in events if e.monotonic_s is not None]
+    if len(clocked) == len(events):
+        span = max(clocked) - min(clocked)
+    else:
+        moments = [e.utc for e in events]
+        span = (max(moments) - min(moments)).total_seconds()
+    return span if span > 0 else None
+
+
+def _started(document: ResultDocument) -> date | None:
+    events = (*(document.launch.events if document.launch else ()), *document.timeline)
+    return min(e.utc for e in events).date() if events else None

@@ -1,0 +1,158 @@
+"""The campaign in plain words: what was measured, who leads on what, what drifted, and what the comparison cannot say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from plumbline.prices import Quote
+from plumbline.reports.content import CampaignData, FindingRow
+from plumbline.reports.figures import chance, listed, scale, words
+from plumbline.scorecards import Decision, Row, Scorecard, leaders
+
+HEADLINES = {
+    "training": ("step_time", "cost_per_1m_trained_tokens", "restart_penalty"),
+    "inference": ("time_to_first_token", "inter_token_latency", "goodput", "cost_per_1m_output_tokens", "time_to_ready"),
+}
+"""The numbers that the summary speaks of."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is said about one thing: full sentences."""
+
+    label: str
+    lines: tuple[str, ...]
+
+
+def sentences(campaign: CampaignData, cards: Sequence[Scorecard], decisions: Sequence[Decision]) -> tuple[Said, ...]:
+    """What a person should know after half a minute."""
+    said = [Said("Measured", (_measured(cards),))]
+    said += [Said(kind.capitalize(), _leads(kind, cards)) for kind in ("training", "inference") if any(c.kind == kind for c in cards)]
+    said += [Said("Acceptance", lines) for lines in (_acceptance(cards),) if lines]
+    said += [Said("Decisions", tuple(_decision(d) for d in decisions))] if decisions else []
+    return (*said, Said("Drift", (_drifted(campaign),)))
+
+
+def _measured(cards: Sequence[Scorecard]) -> str:
+    if not cards:
+        return "Nothing was planned and nothing was measured."
+    counts: Counter[str] = Counter()
+    for card in cards:
+        counts.update(card.counts)
+    total = sum(counts.values())
+    parts = [f"{n} {status}" for status, n in counts.items() if n]
+    providers = sorted({c.provider for c in cards})
+    workloads = sorted({f"{c.workload} ({c.kind})" for c in cards})
+    return f"{total} trials of {listed(workloads)} ran on {listed(providers)}: {listed(parts)}."
+
+
+def _leads(kind: str, cards: Sequence[Scorecard]) -> tuple[str, ...]:
+    """One sentence for each provider that leads on something, and one for what is too close to call; workloads apart."""
+    lines: list[str] = []
+    identities = sorted({(c.workload, c.version) for c in cards if c.kind == kind})
+    for workload, version in identities:
+        side_by_side = {c.provider: c for c in cards if (c.kind, c.workload, c.version) == (kind, workload, version)}
+        on = f" ({workload})" if len(identities) > 1 else ""
+        won: dict[str, list[str]] = {}
+        close: list[str] = []
+        for metric in HEADLINES[kind]:
+            rows = {p: c.row(metric) for p, c in side_by_side.items()}
+            ahead = leaders(rows)
+            if len(ahead) == 1:
+                won.setdefault(ahead[0], []).append(_lead(metric, rows, ahead[0]))
+            elif ahead:
+                close.append(words(metric))
+        lines += [f"{provider} leads{on} on {listed(on_what)}." for provider, on_what in won.items()]
+        lines += [f"Too close to call{on}: {listed(close)}."] if close else []
+        if not won and not close:
+            lines.append(f"Fewer than two providers have numbers{on}, so nobody leads.")
+    return tuple(lines)
+
+
+def _lead(metric: str, rows: dict[str, Row | None], first: str) -> str:
+    values = {p: r.value for p, r in rows.items() if r is not None and r.value is not None}
+    row = next(r for r in rows.values() if r is not None)
+    shown = scale(row.unit, values.values(), metric)
+    others = {p: v for p, v in values.items() if p != first}
+    next_best = (min if row.direction == "lower_is_better" else max)(others.values())
+    return f"{words(metric)} ({shown.text(values[first])}, next {shown.text(next_best)})"
+
+
+def _acceptance(cards: Sequence[Scorecard]) -> tuple[str, ...]:
+    judged = [(c, j) for c in cards for j in c.acceptance]
+    if not judged:
+        return ()
+    bad = [f'{c.provider} fails "{j.text}"' for c, j in judged if j.outcome == "fail"]
+    bad += [f'{c.provider} meets "{j.text}" in {j.met} of {j.n} repeats' for c, j in judged if j.outcome == "mixed"]
+    open_ = sum(j.outcome == "insufficient" for _, j in judged)
+    passed = sum(j.outcome == "pass" for _, j in judged)
+    text = f"{passed} of {len(judged)} acceptance criteria pass"
+    if open_:
+        text += f", {open_} cannot be judged"
+    return (f"{text}{': ' + '; '.join(bad) if bad else ''}.",)
+
+
+def _decision(decision: Decision) -> str:
+    winner = decision.winner
+    who = f"Team {decision.team}, {decision.kind}"
+    if winner is None:
+        return f"{who}: {decision.note}"
+    return f"{who}: {winner.provider} ranks first (probability {chance(winner.probability_first)})."
+
+
+def _drifted(campaign: CampaignData) -> str:
+    if campaign.findings:
+        by_kind = Counter(f.kind for f in campaign.findings)
+        kinds = listed(f"{n} {words(kind)}" for kind, n in sorted(by_kind.items()))
+        worst = min(campaign.findings, key=lambda f: ("page", "warn", "info").index(f.severity))
+        return f"Since the accepted baseline: {kinds} {'finding' if len(campaign.findings) == 1 else 'findings'}; the gravest is: {headline(worst)}."
+    compared = [d for d in campaign.drift if d.baseline]
+    if not compared:
+        return "No baseline was accepted before this campaign, so nothing could have drifted from it yet."
+    unsure = sum(d.verdicts.get("insufficient_data", 0) for d in compared)
+    tail = f" {unsure} comparisons have too little data to say." if unsure else ""
+    return f"Nothing drifted from the accepted baseline in {len(compared)} series.{tail}"
+
+
+def headline(finding: FindingRow) -> str:
+    """A finding's headline without the severity that it starts with: the page shows that beside it."""
+    return finding.headline.removeprefix(finding.severity.upper()).strip()
+
+
+def limits(campaign: CampaignData, cards: Sequence[Scorecard], quotes: dict[str, Quote], problems: Sequence[str] = ()) -> tuple[str, ...]:
+    """What this comparison cannot say, from the data itself."""
+    found = []
+    fewest = min((c.usable for c in cards), default=0)
+    if fewest < 6:
+        found.append(
+            f"As few as {fewest} usable repeats stand behind a column. Below six, the interval shown is the range of the repeats, "
+            "which holds the true median less often than 95 %: two repeats do so half of the time."
+        )
+    shared: dict[str, list[str]] = {}
+    for name in sorted({c.provider for c in cards}):
+        launcher = campaign.providers[name].launcher if name in campaign.providers else None
+        if launcher is not None and launcher.kind == "local":
+            shared.setdefault(launcher.machine, []).append(name)
+    found += [
+        f"{listed(names)} are the same machine ({machine}) with different cores." for machine, names in shared.items() if len(names) > 1
+    ]
+    if any(d.simulated for d in campaign.documents):
+        names = sorted({d.trial.provider.name for d in campaign.documents if d.simulated})
+        found.append(f"{listed(names)} {'is' if len(names) == 1 else 'are'} simulated: these numbers were not measured on hardware.")
+    degraded = [c for c in cards if c.counts["degraded"]]
+    if degraded:
+        where = listed(f"{c.provider} ({c.counts['degraded']} of {c.planned} {c.kind})" for c in degraded)
+        found.append(f"Degraded trials count, with their reasons, on {where}.")
+    lost = [c for c in cards if c.planned > c.usable]
+    if lost:
+        found.append(f"Not every planned trial gave numbers: {listed(f'{c.provider} {c.usable} of {c.planned} {c.kind}' for c in lost)}.")
+    found += [f"{reason}; its costs are unknown, not zero." for q in quotes.values() if (reason := q.reason)]
+    if campaign.store is None:
+        found.append("The raw evidence was not at hand when this report was written, so distributions are not drawn.")
+    found += [f"Raw evidence is left out of the charts: {problem}." for problem in problems]
+    slots = sorted({d.trial.slot for d in campaign.documents})
+    if len(slots) == 1:
+        found.append(f"All trials ran in one slot of the day ({slots[0]} UTC): differences between times of day are not seen.")
+    return tuple(found)

@@ -1,0 +1,66 @@
+"""From documents to plain numbers: what is missing, rejected or unknown stays so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.browser.sample import campaign
+
+from plumbline.reports import CampaignData, Quality, campaign_numbers, numbers_of
+from plumbline.reports.numbers import epoch_tokens, held_s
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> CampaignData:
+    return campaign(tmp_path_factory.mktemp("results"))
+
+
+def test_numbers_keep_what_the_document_says(sample: CampaignData) -> None:
+    document = sample.documents[0]
+    numbers = numbers_of(document)
+    assert (numbers.provider, numbers.kind, numbers.status, numbers.attempt) == ("local-1core", "training", "valid", 1)
+    assert len(numbers.metrics) == len(document.metrics)
+    assert numbers.value("step_time", "median", "steady") == document.value("step_time")
+
+
+def test_a_planned_trial_without_a_document_is_missing(sample: CampaignData) -> None:
+    absent = [t for t in campaign_numbers(sample) if t.status == "missing"]
+    assert [(t.provider, t.workload, t.repeat, t.metrics) for t in absent] == [("local-2core", "chat-tiny-cpu", 3, ())]
+
+
+def test_a_rejected_attempt_is_never_usable(sample: CampaignData) -> None:
+    document = sample.documents[0]
+    rejected = numbers_of(document, Quality("reject", ("p99_below_p50: impossible",)))
+    assert (rejected.status, rejected.usable) == ("invalid", False)
+    assert rejected.reasons == ("p99_below_p50: impossible",)
+    annotated = numbers_of(document, Quality("annotate", ("few_requests: 12",)))
+    assert (annotated.status, annotated.usable) == ("degraded", True)
+    assert numbers_of(document, Quality("accept")).status == "valid"
+
+
+def test_the_time_that_the_provider_was_held_is_the_launchers(sample: CampaignData) -> None:
+    document = sample.documents[0]
+    assert document.launch is not None
+    held = held_s(document)
+    assert held == pytest.approx(21.0)
+    without = document.model_copy(update={"launch": None})
+    assert held_s(without) == pytest.approx(21.0 - 3)
+    assert held_s(without.model_copy(update={"timeline": document.timeline[:1]})) is None
+
+
+def test_wall_clock_serves_where_a_monotonic_one_is_absent(sample: CampaignData) -> None:
+    document = sample.documents[0]
+    events = tuple(e.model_copy(update={"monotonic_s": None}) for e in document.timeline)
+    assert held_s(document.model_copy(update={"launch": None, "timeline": events})) == pytest.approx(18.0)
+
+
+def test_epochs_are_those_of_the_declared_data(sample: CampaignData) -> None:
+    assert epoch_tokens(sample) == {"gpt-tiny-cpu": 262144}
+    assert epoch_tokens(replace(sample, documents=())) == {}
+
+
+def test_the_sample_itself_is_sound(sample: CampaignData, tmp_path: Path) -> None:
+    assert sample.store is not None
+    assert [problem for d in sample.documents for problem in sample.store.damaged_evidence(d)] == []

@@ -1,0 +1,162 @@
+"""The report as a whole: what it must say, what it must not load, and what it says when there is little to say."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.browser.sample import campaign
+
+from plumbline.reports import CampaignData, Quality, conclude, write
+from plumbline.results import ResultStore
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> CampaignData:
+    return campaign(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture(scope="module")
+def page(sample: CampaignData, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write(sample, tmp_path_factory.mktemp("reports")).read_text()
+
+
+def body(page: str) -> str:
+    """The page without Plotly's own code."""
+    return re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+
+
+def charts(page: str) -> dict[str, dict[str, object]]:
+    found = re.findall(r'<script type="application/json" data-for="chart-([^"]+)">(.*?)</script>', page, flags=re.S)
+    return {name: json.loads(text) for name, text in found}
+
+
+def test_it_is_one_file_that_names_nothing_to_load(page: str) -> None:
+    assert page.count("plotly.js v") == 1
+    assert not re.search(r"<(script|img|link|iframe)[^>]+(src|href)=[\"'](?!data:)", body(page))
+
+
+def test_training_and_inference_stand_apart_with_their_trials(page: str, sample: CampaignData) -> None:
+    text = body(page)
+    assert text.index('id="training-gpt-tiny-cpu-v1"') < text.index('id="inference-chat-tiny-cpu-v1"')
+    assert "p95 request_scheduled_latency &lt;= 900ms in steady" in text
+    for document in sample.documents:
+        assert document.checksum in text
+        assert document.trial.trial_id in text
+    assert "plumbline replay 2026-11.local-1core.training.gpt-tiny-cpu.0200.r1" in text
+    assert "2 of 3 trials usable" in text
+
+
+def test_every_chart_that_the_data_allows_is_there(page: str) -> None:
+    assert set(charts(page)) == {
+        "training-gpt-tiny-cpu-steps",
+        "training-gpt-tiny-cpu-repeats-step_time",
+        "training-gpt-tiny-cpu-repeats-tokens_per_second",
+        "training-gpt-tiny-cpu-stages",
+        "inference-chat-tiny-cpu-cdf-time_to_first_token",
+        "inference-chat-tiny-cpu-cdf-request_scheduled_latency",
+        "inference-chat-tiny-cpu-percentiles-time_to_first_token",
+        "inference-chat-tiny-cpu-percentiles-inter_token_latency",
+        "inference-chat-tiny-cpu-repeats-goodput",
+        "inference-chat-tiny-cpu-repeats-output_token_throughput",
+        "inference-chat-tiny-cpu-stages",
+    }
+
+
+def test_the_limits_speak_of_this_campaign(page: str) -> None:
+    text = body(page)
+    assert "As few as 2 usable repeats" in text
+    assert "local-1core and local-2core are the same machine (this-machine)" in text
+    assert "Degraded trials count, with their reasons, on local-1core (1 of 3 training)" in text
+
+
+def test_costs_name_their_basis(page: str) -> None:
+    assert "cost basis: on_demand, 0.02 USD/h since 2026-01-01, source: example figure" in body(page)
+
+
+def test_without_a_price_there_is_a_reason_and_no_zero(sample: CampaignData, tmp_path: Path) -> None:
+    free = sample.providers["local-1core"].model_copy(update={"prices": ()})
+    text = body(write(replace(sample, providers={**sample.providers, "local-1core": free}), tmp_path).read_text())
+    assert "no price is declared for local-1core" in text
+    assert "cost_per_1m_trained_tokens on gpt-tiny-cpu was not measured" in text
+
+
+def test_hostile_text_stays_text(sample: CampaignData, tmp_path: Path) -> None:
+    bad = '</script><script>alert("x")</script><img src=x>|`'
+    finding = replace(sample.findings[0], headline=bad, explanation=bad)
+    page = write(replace(sample, reason=bad, findings=(finding,)), tmp_path)
+    assert "<script>alert" not in page.read_text()
+    assert "<img src=x>" not in body(page.read_text())
+    assert "<script>" not in (tmp_path / "2026-11" / "report.md").read_text()
+
+
+def test_damaged_evidence_is_said_and_not_drawn(sample: CampaignData, tmp_path: Path) -> None:
+    broken = campaign(tmp_path / "results")
+    assert broken.store is not None
+    victim = broken.documents[0]
+    broken.store.put(f"{broken.store.folder(victim.trial)}/evidence/steps.parquet", b"not parquet")
+    page = write(broken, tmp_path / "reports").read_text()
+    assert "Raw evidence is left out of the charts: " in body(page)
+    steps = charts(page)["training-gpt-tiny-cpu-steps"]["data"]
+    assert len(steps) == 5  # type: ignore[arg-type]
+
+
+def test_without_a_store_the_distributions_are_left_out_and_that_is_said(sample: CampaignData, tmp_path: Path) -> None:
+    page = write(replace(sample, store=None), tmp_path).read_text()
+    assert not [name for name in charts(page) if "cdf" in name or name.endswith("steps")]
+    assert "distributions are not drawn" in body(page)
+
+
+def test_nothing_measured_is_a_report_too(sample: CampaignData, tmp_path: Path) -> None:
+    page = write(replace(sample, documents=(), findings=(), drift=()), tmp_path)
+    text = body(page.read_text())
+    assert "12 missing" in text
+    assert charts(page.read_text()) == {}
+    empty = body(write(replace(sample, documents=(), planned=(), findings=(), drift=()), tmp_path / "none").read_text())
+    assert "Nothing was planned and nothing was measured." in empty
+    assert "No training trial was part of this campaign." in empty
+
+
+def test_one_provider_and_one_repeat_lead_nobody(tmp_path: Path) -> None:
+    alone = campaign(tmp_path / "results", repeats=1, names=("local-1core",))
+    found = conclude(alone)
+    assert {d.winner for d in found.decisions} == {None}
+    text = body(write(alone, tmp_path / "reports").read_text())
+    assert "there is nothing to choose between" in text
+    assert '<span class="mark">best</span>' not in text
+
+
+def test_a_rejected_trial_is_shown_and_never_scored(sample: CampaignData, tmp_path: Path) -> None:
+    victim = sample.documents[0].trial
+    data = replace(sample, quality={(victim.trial_id, victim.attempt): Quality("reject", ("impossible: p99 below p50",))})
+    card = next(c for c in conclude(data).cards if (c.provider, c.kind) == ("local-1core", "training"))
+    assert card.counts["invalid"] == 1
+    row = card.row("step_time")
+    assert row is not None
+    assert victim.trial_id not in row.trials
+    text = body(write(data, tmp_path).read_text())
+    assert '<span class="chip rejected">rejected</span>' in text
+
+
+def test_writing_twice_replaces_the_report_and_leaves_no_draft(sample: CampaignData, tmp_path: Path) -> None:
+    first = write(sample, tmp_path).read_text()
+    again = write(sample, tmp_path)
+    assert again.read_text() == first
+    assert sorted(f.name for f in again.parent.iterdir()) == ["report.html", "report.md"]
+
+
+def test_markdown_says_the_same(sample: CampaignData, tmp_path: Path) -> None:
+    text = (write(sample, tmp_path).parent / "report.md").read_text()
+    assert "| step time median ↓ | 26." in text
+    assert "| `median step_time <= 500ms in steady` | **pass** " in text
+    assert "## Drift since the accepted baseline\n\n- **page** local-1core" in text
+    assert all(line.count("|") == 4 for line in text.splitlines() if line.startswith("| step time"))
+
+
+def test_the_store_may_be_anywhere(sample: CampaignData, tmp_path: Path) -> None:
+    assert isinstance(sample.store, ResultStore)
+    page = write(replace(sample, store=ResultStore("memory://nothing-here")), tmp_path)
+    assert "cannot be read" in body(page.read_text())
