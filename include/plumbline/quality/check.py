@@ -1,0 +1,48 @@
+"""Check a campaign's results as a table: well-formed, plausible, complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
+
+from plumbline.declarations import Trial
+from plumbline.quality.report import FailedExpectation, QualityReport, Verdict
+from plumbline.results import Reason, ResultDocument
+
+KINDS: tuple[Literal["training"], Literal["inference"]] = ("training", "inference")
+
+
+def check(documents: Sequence[ResultDocument], planned: Sequence[Trial], docs: Path, name: str) -> QualityReport:
+    """The verdict on each document, and pages that say why, kept under `docs/name/`.
+
+    `planned`: every trial that should have a document. Rejected are attempts for which a critical expectation fails, annotated those
+    for which a warning does; what is wrong with the table as a whole is in `problems`. A second check of the same name replaces
+    its pages. ValueError for a name that is no folder name.
+    """
+    # These take seconds to import; whoever only reads a report goes without them.
+    from plumbline.quality import table
+    from plumbline.quality.pages import write_site
+    from plumbline.quality.suites import attempts_suite, measured_suite
+    from plumbline.quality.validate import validate
+
+    outcomes = [validate(attempts_suite(planned), table.attempts(documents, planned, datetime.now(timezone.utc)))]
+    for kind in KINDS:
+        numbers = table.measured(documents, kind)
+        if len(numbers):
+            outcomes.append(validate(measured_suite(kind, numbers), numbers))
+    keys = [table.key_of(document) for document in documents]
+    verdicts = {key: Verdict() for key in keys}
+    failed: list[FailedExpectation] = []
+    problems: list[Reason] = []
+    for outcome in outcomes:
+        for failure in outcome.failures:
+            failed.append(FailedExpectation(outcome.suite, failure.code, failure.severity, failure.says, tuple(failure.details)))
+            for key, detail in failure.details.items():
+                verdicts[key] = verdicts[key].with_reason(failure.severity, Reason(code=failure.code, detail=detail))
+            if not failure.details:
+                problems.append(Reason(code=failure.code, detail=failure.says))
+    success = not problems and all(verdict.action != "reject" for verdict in verdicts.values())
+    index = write_site(docs, name, outcomes, verdicts, problems, success)
+    return QualityReport(success, verdicts, tuple(problems), tuple(failed), index)

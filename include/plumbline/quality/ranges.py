@@ -1,0 +1,78 @@
+"""Which values of a metric are possible at all. Outside of them a result is not slow or fast but wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plumbline.declarations import METRICS
+from plumbline.results import MetricRow
+
+
+@dataclass(frozen=True)
+class Range:
+    """`low` itself is allowed unless `above` (strictly above low)."""
+
+    low: float
+    high: float
+    above: bool = True
+
+    def __str__(self) -> str:
+        return f"{'above' if self.above else 'at least'} {self.low:g} and at most {self.high:g}"
+
+
+_DAY_S = 86400.0
+# Upper ends are far above what any machine does today: they catch a wrong unit or a broken clock, not a good machine.
+_BY_UNIT: dict[str, Range] = {
+    "s": Range(0.0, _DAY_S),
+    "1/s": Range(0.0, 1e7),
+    "tokens/s": Range(0.0, 1e10),
+    "samples/s": Range(0.0, 1e9),
+    "ratio": Range(0.0, 1.0, above=False),
+    "count": Range(0.0, 1e12, above=False),
+    "bytes": Range(0.0, 1e15),
+    "bytes/s": Range(0.0, 1e14),
+    "FLOP/s": Range(0.0, 1e20),
+    "W": Range(0.0, 1e7),
+    "J": Range(0.0, 1e9),
+    "USD": Range(0.0, 1e7, above=False),
+}
+_OWN: dict[str, Range] = {
+    "final_loss": Range(0.0, 1e3),
+    # The matmul probe that it is measured against is itself a measurement: a little above 1 is its noise.
+    "model_flops_utilization": Range(0.0, 1.2),
+}
+# What may truly take no time, or be nothing at all: work that did not have to wait, an SLO that no request met.
+_MAY_BE_ZERO = frozenset(
+    {
+        "checkpoint_blocking_time",
+        "compute_time",
+        "data_wait_time",
+        "goodput",
+        "image_pull_time",
+        "inter_token_latency",
+        "pod_scheduling_time",
+        "queue_time",
+        "request_dispatch_delay",
+        "restart_recompute_time",
+        "time_to_recover",
+    }
+)
+
+
+def range_of(metric: str, statistic: str) -> Range:
+    """The possible values of a metric's statistic, in the metric's unit (a `cv` is a plain ratio)."""
+    if statistic == "cv":
+        return Range(0.0, 1e3, above=False)
+    found = _OWN.get(metric) or _BY_UNIT[METRICS[metric].unit]
+    if statistic == "stddev" or metric in _MAY_BE_ZERO:
+        return Range(found.low, found.high, above=False)
+    return found
+
+
+def interval_holds(row: MetricRow) -> bool:
+    """Whether a row's confidence interval is one: both ends or none, in order, around the value."""
+    if row.ci_low is None and row.ci_high is None:
+        return True
+    if row.ci_low is None or row.ci_high is None or row.value is None:
+        return False
+    return row.ci_low <= row.value <= row.ci_high

@@ -1,0 +1,175 @@
+"""The expectations, as code. A critical one rejects the attempts it fails for, a warning annotates them.
+
+Each expectation carries in `meta` its stable code, what it expects in words, and, where it is about the table and not about an
+attempt, `scope: table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+
+from plumbline.declarations import Trial
+from plumbline.quality.gx import Expectation, ExpectationSuite, expect
+from plumbline.quality.ranges import range_of
+from plumbline.quality.report import Severity
+from plumbline.quality.table import ENVIRONMENT_FACTS, NATURAL_KEY, Kind, is_metric
+from plumbline.results import SCHEMA_VERSION
+
+CLOCK_TOLERANCE_S = 300.0
+"""How far a provider's clock may be from ours before a date counts as wrong."""
+
+# Every chain of statistics that must not fall; a training reports its p50 as `median`.
+_ORDERED = ("min", "p50", "median", "p90", "p95", "p99", "max")
+
+
+def _about(code: str, severity: Severity, says: str, **more: Any) -> dict[str, Any]:
+    return {"severity": severity, "meta": {"code": code, "says": says, **more}}
+
+
+def attempts_suite(planned: Sequence[Trial]) -> ExpectationSuite:
+    """What holds for every attempt, also for one that failed: it is what was planned, it is whole, and it is there."""
+    ids = sorted({trial.trial_id for trial in planned})
+    same: dict[str, Any] = {"ignore_row_if": "either_value_is_missing"}
+    return ExpectationSuite(
+        "attempts",
+        expectations=[
+            expect.ExpectColumnDistinctValuesToContainSet(
+                column="trial_id",
+                value_set=ids,
+                **_about("trial_missing", "critical", "expected a document for every planned trial", scope="table"),
+            ),
+            expect.ExpectColumnValuesToBeInSet(
+                column="trial_id", value_set=ids, **_about("not_planned", "critical", "expected a trial of this campaign's plan")
+            ),
+            expect.ExpectCompoundColumnsToBeUnique(
+                column_list=list(NATURAL_KEY),
+                **_about("duplicate", "critical", "expected one document for each series, campaign, slot, repeat and attempt"),
+            ),
+            expect.ExpectColumnValuesToBeInSet(
+                column="schema_version",
+                value_set=[SCHEMA_VERSION],
+                **_about("schema_version", "critical", f"expected schema_version {SCHEMA_VERSION}"),
+            ),
+            expect.ExpectColumnValuesToBeInSet(
+                column="checksum_holds",
+                value_set=[True],
+                **_about("checksum", "critical", "expected a checksum that matches the document's content"),
+            ),
+            expect.ExpectColumnValuesToBeInSet(
+                column="status",
+                value_set=["valid", "degraded", "invalid", "failed", "missing"],
+                **_about("status", "critical", "expected valid, degraded, invalid, failed or missing"),
+            ),
+            *(
+                expect.ExpectColumnPairValuesToBeEqual(
+                    column_A=f"{name}_hash",
+                    column_B=f"planned_{name}_hash",
+                    **same,
+                    **_about(f"{name}_changed", "critical", f"expected the {name}_hash that was fixed before the trial ran"),
+                )
+                for name in ("spec", "criteria")
+            ),
+            expect.ExpectColumnValuesToBeNull(
+                column="repeated_metrics",
+                **_about("repeated_metric", "critical", "expected one row for each phase, metric and statistic"),
+            ),
+            expect.ExpectColumnValuesToBeBetween(
+                column="seconds_ahead_of_clock",
+                max_value=CLOCK_TOLERANCE_S,
+                **_about("from_the_future", "critical", f"expected a trial that ended in the past (clocks may differ by {CLOCK_TOLERANCE_S:g} s)"),
+            ),
+            expect.ExpectColumnValuesToBeBetween(
+                column="seconds_before_plan",
+                max_value=CLOCK_TOLERANCE_S,
+                **_about("before_its_plan", "warning", f"expected a trial that began after it was planned (clocks may differ by {CLOCK_TOLERANCE_S:g} s)"),
+            ),
+        ],
+    )  # fmt: skip
+
+
+def measured_suite(kind: Kind, table: pd.DataFrame) -> ExpectationSuite:
+    """What holds for every attempt of one kind that may be believed. The table says which numbers there are to check."""
+    metrics = sorted(name for name in table.columns if is_metric(name))
+    own = _training() if kind == "training" else _inference(metrics)
+    return ExpectationSuite(kind, expectations=[*_common(), *own, *_in_range(metrics), *_in_order(metrics)])
+
+
+def _common() -> Iterator[Expectation]:
+    yield expect.ExpectColumnValuesToNotBeNull(
+        column="environment_hash", **_about("no_environment", "critical", "expected the facts of the environment that was measured")
+    )
+    for name in ENVIRONMENT_FACTS:
+        yield expect.ExpectColumnValuesToNotBeNull(
+            column=f"fact {name}", **_about("environment_incomplete", "warning", f"expected the environment to know {name}")
+        )
+    yield expect.ExpectColumnValuesToBeBetween(
+        column="evidence_files", min_value=1, **_about("no_evidence", "warning", "expected at least one raw file behind the numbers")
+    )
+    yield expect.ExpectColumnValuesToBeBetween(
+        column="smallest_n", min_value=1, **_about("no_observations", "critical", "expected at least one observation behind every value")
+    )
+    yield expect.ExpectColumnValuesToBeNull(
+        column="missing_numbers", **_about("metric_missing", "critical", "expected the numbers that this kind of trial is run for")
+    )
+    yield expect.ExpectColumnValuesToBeNull(
+        column="broken_intervals",
+        **_about("broken_interval", "warning", "expected every confidence interval to have two ends, in order, around its value"),
+    )
+    yield expect.ExpectColumnValuesToBeNull(
+        column="unmeasured_criteria",
+        **_about("criterion_unmeasured", "warning", "expected a number for every acceptance criterion of the workload"),
+    )
+
+
+def _training() -> Iterator[Expectation]:
+    yield expect.ExpectColumnPairValuesToBeEqual(
+        column_A="steps_measured",
+        column_B="steps_declared",
+        ignore_row_if="either_value_is_missing",  # no step time at all is another expectation's
+        **_about("steps_missing", "critical", "expected as many steady steps as the workload declares"),
+    )
+
+
+def _inference(metrics: Sequence[str]) -> Iterator[Expectation]:
+    """A request is done no sooner than its first token arrived, and seen from its schedule no sooner than from its sending."""
+    for before, after in (("time_to_first_token", "request_scheduled_latency"), ("request_latency", "request_scheduled_latency")):
+        for column in (name for name in metrics if name.split(".")[1] == after):
+            other = column.replace(after, before)
+            if other in metrics:
+                yield _not_below(column, other, "latency_order", f"expected {after} to be at least {before}")
+
+
+def _in_range(columns: Sequence[str]) -> Iterator[Expectation]:
+    for column in columns:
+        _, metric, statistic = column.split(".")
+        possible = range_of(metric, statistic)
+        yield expect.ExpectColumnValuesToBeBetween(
+            column=column,
+            min_value=possible.low,
+            max_value=possible.high,
+            strict_min=possible.above,
+            **_about("out_of_range", "critical", f"expected {possible}"),
+        )
+
+
+def _in_order(columns: Sequence[str]) -> Iterator[Expectation]:
+    names = sorted({tuple(column.split(".")[:2]) for column in columns})
+    for phase, metric in names:
+        chain = [f"{phase}.{metric}.{s}" for s in _ORDERED if f"{phase}.{metric}.{s}" in columns]
+        for lower, higher in pairwise(chain):
+            yield _not_below(higher, lower, "percentile_order", f"expected {_words(higher)} to be at least {_words(lower)}")
+
+
+def _not_below(higher: str, lower: str, code: str, says: str) -> Expectation:
+    return expect.ExpectColumnPairValuesAToBeGreaterThanB(
+        column_A=higher, column_B=lower, or_equal=True, ignore_row_if="either_value_is_missing", **_about(code, "critical", says)
+    )
+
+
+def _words(column: str) -> str:
+    phase, metric, statistic = column.split(".")
+    return f"{statistic} {metric} in {phase}"

@@ -1,0 +1,69 @@
+"""Every rule fires for the attempt that breaks it, for no other, and stays silent at its edge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.data.result_documents import document, failed, trial
+from tests.unit.quality.conftest import Case, all_cases
+
+from plumbline.quality import QualityReport, check
+
+Checked = tuple[dict[str, Case], QualityReport, Path]
+
+
+@pytest.mark.parametrize("name", list(all_cases()))
+def test_each_case_gets_exactly_its_verdict(checked: Checked, name: str) -> None:
+    cases, report, _ = checked
+    case = cases[name]
+    for measured in case.documents:
+        verdict = report.verdicts[f"{measured.trial.trial_id}#{measured.trial.attempt}"]
+        assert {r.code for r in verdict.reasons} == case.codes, verdict
+        assert verdict.action == case.action
+        assert case.says in " | ".join(r.detail for r in verdict.reasons)
+
+
+def test_the_cases_cover_every_rule(checked: Checked) -> None:
+    from plumbline.quality import suites, table
+
+    cases, _, _ = checked
+    documents = [d for case in cases.values() for d in case.documents]
+    rules = [*suites.attempts_suite([trial()]).expectations]
+    for kind in ("training", "inference"):
+        rules += suites.measured_suite(kind, table.measured(documents, kind)).expectations  # type: ignore[arg-type]
+    codes = {rule.meta["code"] for rule in rules}
+    assert codes - {"trial_missing"} == set().union(*(case.codes for case in cases.values()))
+
+
+def test_a_failed_expectation_names_its_rows(checked: Checked) -> None:
+    cases, report, _ = checked
+    (steps,) = [f for f in report.failed_expectations if f.code == "steps_missing"]
+    assert steps.rows == (f"{cases['steps missing'].documents[0].trial.trial_id}#1",)
+    assert (steps.suite, steps.severity) == ("training", "critical")
+    assert not report.success
+    assert report.problems == (), "everything planned is there"
+
+
+def test_a_missing_trial_is_a_problem_of_the_table_and_of_no_trial(tmp_path: Path) -> None:
+    planned = [trial(repeat=n) for n in (1, 2, 3)]
+    report = check([document(planned[0])], planned, tmp_path, "incomplete")
+    assert not report.success
+    (problem,) = report.problems
+    assert problem.code == "trial_missing"
+    assert f"without one: 2 ({planned[1].trial_id}, {planned[2].trial_id})" in problem.detail
+    assert [v.action for v in report.verdicts.values()] == ["accept"]
+
+
+def test_a_complete_campaign_passes_quietly_even_if_a_trial_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    documents = [document(trial("training")), document(trial("inference")), failed(trial(repeat=2))]
+    report = check(documents, [d.trial for d in documents], tmp_path, "complete")
+    assert report.success and report.problems == () and report.failed_expectations == ()
+    assert {v.action for v in report.verdicts.values()} == {"accept"}
+    assert capfd.readouterr() == ("", ""), "no progress bars, no log lines of the library"
+
+
+def test_no_document_at_all_is_a_missing_campaign(tmp_path: Path) -> None:
+    report = check([], [trial()], tmp_path, "nothing")
+    assert (report.success, report.verdicts) == (False, {})
+    assert [p.code for p in report.problems] == ["trial_missing"]

@@ -1,0 +1,51 @@
+"""Possible values: each metric of the catalogue has a range, and intervals must be intervals."""
+
+from __future__ import annotations
+
+import pytest
+
+from plumbline.declarations import METRICS
+from plumbline.quality.ranges import interval_holds, range_of
+from plumbline.results import row
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_metric_has_a_range_in_words(metric: str) -> None:
+    possible = range_of(metric, METRICS[metric].statistic)
+    assert 0 <= possible.low < possible.high
+    assert "and at most" in str(possible)
+
+
+@pytest.mark.parametrize(
+    ("metric", "statistic", "zero_is_possible"),
+    [
+        ("step_time", "median", False),
+        ("step_time", "stddev", True),
+        ("step_time", "cv", True),
+        ("queue_time", "mean", True),
+        ("request_throughput", "value", False),
+        ("goodput", "value", True),
+        ("error_rate", "value", True),
+    ],
+)
+def test_zero(metric: str, statistic: str, zero_is_possible: bool) -> None:
+    assert range_of(metric, statistic).above is not zero_is_possible
+
+
+def test_a_ratio_ends_at_one_but_a_cv_does_not() -> None:
+    assert range_of("error_rate", "value").high == 1.0
+    assert range_of("error_rate", "cv").high > 1.0
+    assert range_of("final_loss", "value").high > 1.0
+
+
+@pytest.mark.parametrize(
+    ("ends", "holds"),
+    [((None, None), True), ((0.9, 1.1), True), ((1.0, 1.0), True), ((1.1, 0.9), False), ((1.05, 1.1), False), ((0.9, None), False)],
+)
+def test_an_interval_is_around_its_value(ends: tuple[float | None, float | None], holds: bool) -> None:
+    given = row("step_time", 1.0, 5).model_copy(update={"ci_low": ends[0], "ci_high": ends[1]})
+    assert interval_holds(given) is holds
+
+
+def test_an_interval_around_nothing_is_none() -> None:
+    assert not interval_holds(row("step_time", None, 0).model_copy(update={"ci_low": 0.1, "ci_high": 0.2}))
