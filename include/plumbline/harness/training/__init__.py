@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Measurement:
     """Run one training trial below `workdir` (must exist) and return everything that was measured.
 
+    Judged here is what the training itself shows; who else used the cores meanwhile is judged by whoever owns the watch.
+
     Raises TrialFailed with a failure class when it could not be measured; no process of the trial outlives the call.
     """
     # Imported here: the worker imports this package too, and each import there would count as start-up time of the training process.

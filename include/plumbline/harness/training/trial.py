@@ -44,7 +44,6 @@ def measure_training(trial: Trial, workdir: Path, progress: Progress, watch: Wat
         session.clear()
     measured = summary.measurement(workload, session.records, workdir)
     measured.judgements += verdicts.judge(workload, trial.validity, session.records)
-    measured.judgements += watch.judgements(trial.validity, phase="steady")
     return measured
 
 
