@@ -17,6 +17,6 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Me
 
     The import waits, so that planning can compute an arrival schedule without the client's libraries.
     """
-    from plumbline.harness.inference.measure import measure as run
+    from plumbline.harness.inference import measuring
 
-    return run(trial, workdir, progress, watch)
+    return measuring.measure(trial, workdir, progress, watch)

@@ -101,8 +101,8 @@ class Triton:
         return self._process.pid
 
     def running(self) -> bool:
-        """Whether the server's process lives."""
-        return self._process is not None and self._process.poll() is None
+        """Whether the server and its model processes live. Triton does not start a model process again: requests to it then hang."""
+        return self._process is not None and self._process.poll() is None and not any(map(_dead, self._family))
 
     def resident_bytes(self) -> int:
         """Resident memory of the server and its model processes; 0 once they have ended."""
@@ -112,10 +112,11 @@ class Triton:
                 total += process.memory_info().rss
         return total
 
-    def ended(self) -> str:
-        """In words, how the server ended and what it logged last."""
+    def state(self) -> str:
+        """In words, whether the server lives or how it ended, and what it logged last."""
         code = self._process.poll() if self._process else None
-        how = "is running" if code is None else f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        alive = "is running" if self.running() else "lost its model process"
+        how = alive if code is None else f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return f"tritonserver {how}; {self.complaint()}"
 
     def complaint(self) -> str:
@@ -142,7 +143,7 @@ class Triton:
                 self._family = [server, *server.children(recursive=True)]
                 return StartUp(started, ready, *self._from_log())
             if "already in use" not in self._logged() or attempt == _PORT_TRIES:
-                raise TrialFailed("server_error", f"not ready after {time.monotonic() - started:.1f}s: {self.ended()}")
+                raise TrialFailed("server_error", f"not ready after {time.monotonic() - started:.1f}s: {self.state()}")
             self._stop()
         raise AssertionError("unreachable")
 
@@ -199,7 +200,8 @@ class Triton:
         with suppress(psutil.NoSuchProcess):
             family += psutil.Process(process.pid).children(recursive=True)
         try:
-            if process.poll() is None:
+            # A server that lost its model process waits for it in vain: it only has to go.
+            if self.running():
                 process.send_signal(signal.SIGTERM)
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_TERM_S)
@@ -214,6 +216,13 @@ class Triton:
             psutil.wait_procs(family, timeout=_KILL_S)
             shared_memory.remove(self._shared_memory)
             self._process, self._family = None, []
+
+
+def _dead(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _unquoted(message: str) -> str:

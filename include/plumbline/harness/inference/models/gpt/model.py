@@ -166,7 +166,7 @@ class TritonPythonModel:
 def _leave_with(parent: int) -> None:
     """End this process as soon as the server's ends, however it ended.
 
-    The stub's own watch asks whether the server's process id still exists: it does for as long as nobody reaps the dead server.
+    The stub's own watch does not see that a server is dead until somebody has reaped it, and in a container often nobody does.
     """
 
     def watch() -> None:

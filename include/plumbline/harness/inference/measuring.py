@@ -33,9 +33,13 @@ _OVERHEAD_S = 5.0  # what a trial takes besides its load: only progress is recko
 def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Measurement:
     """Measure one inference trial in `workdir`, with a server of its own that is gone afterwards.
 
-    Raises TrialFailed with everything measured until then: "image_error" without a server, "server_error" if it ends, its model does not load
-    or no request of warm-up or steady state succeeds, "timeout" if it is not ready in time, "bad_declaration" if the load cannot be
-    computed, "harness_error" if this installation computes another schedule than the one that was planned or runs the model elsewhere.
+    Raises TrialFailed with everything measured until then:
+    image_error      there is no usable tritonserver
+    server_error     it ends, its model does not load, or no request of warm-up or steady state succeeds
+    timeout          it is not ready in time
+    interrupted      a KeyboardInterrupt came
+    bad_declaration  the load cannot be computed
+    harness_error    another schedule was planned than is computed here, or the model runs in another Python environment
     """
     workload = trial.workload
     if not isinstance(workload, InferenceWorkload):
@@ -45,6 +49,9 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Me
         run.everything()
     except TrialFailed as failure:
         raise TrialFailed(failure.failure_class, failure.detail, run.measured()) from failure
+    except KeyboardInterrupt as stop:
+        # By now the server is gone; what it was measured to do until here is worth keeping.
+        raise TrialFailed("interrupted", f"the measurement was asked to stop by {stop or 'the keyboard'}", run.measured()) from stop
     return run.measured()
 
 
@@ -115,7 +122,7 @@ class _Run:
             row("first_inference_latency", latency, 1, phase="cold_start"),
         ]
         if not first.ok:
-            raise TrialFailed("server_error", f"the first inference failed ({first.error}: {first.detail}); {triton.ended()}")
+            raise TrialFailed("server_error", f"the first inference failed ({first.error}: {first.detail}); {triton.state()}")
         self.done_s = _OVERHEAD_S
 
     def _phase(self, triton: Triton, load: PhaseLoad, prompts: tuple[TokenIds, ...]) -> None:
@@ -125,6 +132,8 @@ class _Run:
             resident.append(triton.resident_bytes())
             self._report(load.name, min(time.monotonic() - began, load.duration_s), f"{ended} of {requests} requests")
 
+        if not triton.running():
+            raise TrialFailed("server_error", f"before {load.name}: {triton.state()}")
         before = self._statistics(triton)
         self._event(f"{load.name}_started")
         began = time.monotonic()
@@ -133,7 +142,7 @@ class _Run:
         self._event(f"{load.name}_ended")
         self.logs.append(log)
         if not triton.running():
-            raise TrialFailed("server_error", f"{_summary(log)}; {triton.ended()}")
+            raise TrialFailed("server_error", f"{_summary(log)}; {triton.state()}")
         after = self._statistics(triton, at_least=len(log.finished) + (before.succeeded if before else 0))
         served = after - before if after and before else None
         self.result.metrics += metrics_of(log, self.workload.slo, served)
@@ -142,7 +151,6 @@ class _Run:
         if load.name == "steady":
             found = (judging.client_limited(log, self.trial.validity), judging.counts_differ(log, served))
             self.result.judgements += [judgement for judgement in found if judgement is not None]
-            self.result.judgements += self.watch.judgements(self.trial.validity, "steady")
         # Overload may drown a server, and that is a result; one that answers nothing at its steady load was not measured at all.
         if load.name in ("warmup", "steady") and not log.finished:
             raise TrialFailed("server_error", f"{_summary(log)}; {triton.complaint()}")

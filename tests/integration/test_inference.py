@@ -1,0 +1,282 @@
+"""One inference trial on a real tritonserver, and everything that can go wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from tests.fakes.trials import a_trial
+
+from plumbline.declarations import InferenceWorkload, Trial, criteria_hash, series_key, spec_hash
+from plumbline.harness import inference
+from plumbline.harness.inference import client, control, installation, repository, shared_memory
+from plumbline.harness.inference.arrivals import schedule_of
+from plumbline.harness.inference.prompts import prompts_of
+from plumbline.harness.inference.triton import Triton, free_port
+from plumbline.harness.measurement import Measurement, TrialFailed
+from plumbline.harness.watch import Watch
+
+pytestmark = pytest.mark.integration
+
+
+def short_trial(**changes: Any) -> Trial:
+    """The shipped inference trial with short phases; `changes` replace fields of its workload."""
+    planned = a_trial("inference")
+    data = json.loads(planned.workload.model_dump_json()) | {"acceptance": []}
+    data["phases"] = [
+        {"name": "warmup", "arrivals": {"poisson": {"rate": "8/s"}}, "duration": "1s"},
+        {"name": "steady", "arrivals": {"constant": {"rate": "15/s"}}, "duration": "2s"},
+    ]
+    workload = InferenceWorkload.model_validate_json(json.dumps(data | changes))
+    return planned.model_copy(
+        update={
+            "workload": workload,
+            "spec_hash": spec_hash(workload),
+            "criteria_hash": criteria_hash(workload, planned.validity),
+            "series_key": series_key(workload, planned.provider),
+            "schedule_hash": schedule_of(workload).sha256,
+        }
+    )
+
+
+LONG_STEADY = [{"name": "steady", "arrivals": {"constant": {"rate": "20/s"}}, "duration": "30s"}]
+
+
+def measure(trial: Trial, workdir: Path, on_progress: Callable[[str], object] = lambda phase: None) -> Measurement:
+    with Watch(sorted(os.sched_getaffinity(0))) as watch:
+        return inference.measure(trial, workdir, lambda phase, fraction, note="": on_progress(phase), watch)
+
+
+def servers() -> list[psutil.Process]:
+    """The tritonserver and model processes that this test process started and that still live."""
+    return [p for p in psutil.Process().children(recursive=True) if "triton" in " ".join(_command(p))]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """Whatever a test did to the server, no process and no shared memory stays."""
+    yield
+    assert servers() == []
+    assert list(shared_memory.FOLDER.glob(f"{shared_memory.prefix()}*")) == []
+
+
+def test_a_whole_trial(tmp_path: Path) -> None:
+    trial = short_trial()
+    reported: list[tuple[str, float]] = []
+    with Watch(sorted(os.sched_getaffinity(0))) as watch:
+        result = inference.measure(trial, tmp_path, lambda phase, fraction, note="": reported.append((phase, fraction)), watch)
+
+    values = {(r.phase, r.metric, r.statistic): r.value for r in result.metrics}
+    assert values["steady", "offered_rate", "value"] == 15
+    assert values["steady", "error_rate", "value"] == 0
+    for metric, statistic in (
+        ("time_to_first_token", "p50"),
+        ("inter_token_latency", "p50"),
+        ("request_latency", "mean"),
+        ("request_scheduled_latency", "p90"),
+        ("request_dispatch_delay", "max"),
+        ("output_token_throughput_per_user", "p50"),
+        ("queue_time", "mean"),
+        ("compute_time", "mean"),
+    ):
+        value = values["steady", metric, statistic]
+        assert value is not None and 0 < value < 1e6, (metric, statistic)
+    first = values["cold_start", "first_inference_latency", "value"]
+    loaded, ready = values["cold_start", "model_load_time", "value"], values["cold_start", "time_to_ready", "value"]
+    assert first is not None and loaded is not None and ready is not None
+    assert 0 < loaded < ready
+    # What the server says it computed cannot be more than what the client waited.
+    assert values["steady", "compute_time", "mean"] < values["steady", "request_latency", "mean"]  # type: ignore[operator]
+    assert {(s.phase, s.stage) for s in result.stages} >= {("steady", name) for name in ("dispatch", "queue", "prefill", "decode")}
+
+    requests = pq.read_table(next(e.path for e in result.evidence if e.kind == "requests")).to_pylist()
+    schedule = pq.read_table(next(e.path for e in result.evidence if e.kind == "schedule")).to_pylist()
+    assert len(requests) == len(schedule) == schedule_of(trial.workload).n
+    assert [(r["phase"], r["number"], r["scheduled_s"]) for r in requests] == [(s["phase"], s["number"], s["arrival_s"]) for s in schedule]
+    assert {r["status"] for r in requests} == {"ok"}
+    assert all(len(r["token_times_s"]) == r["output_tokens"] == 16 for r in requests)
+    assert any(e.kind == "server_log" and "tritonserver" in e.path.read_text() for e in result.evidence)
+
+    assert isinstance(trial.workload, InferenceWorkload)
+    assert result.facts["model.parameters"] == trial.workload.model.parameters
+    assert result.facts["model.dtype"] == "float32"
+    assert result.facts["model.threads"] == len(os.sched_getaffinity(0))
+    assert result.facts["triton.version"]
+    assert set(result.hashes) == {"schedule", "prompts", "model"}
+    assert [e.name for e in result.events][:3] == ["server_started", "server_ready", "first_inference_ended"]
+    fractions = [fraction for _, fraction in reported]
+    assert fractions == sorted(fractions)
+    assert 0 <= fractions[0] <= fractions[-1] <= 1
+    counted = [j for j in result.judgements if j.reason.code == "counts_differ"]
+    assert counted == [], "client and server count the same requests"
+
+
+def test_sequences_are_batched_and_tokens_do_not_depend_on_it(tmp_path: Path) -> None:
+    """Ten requests at once take far less than ten times one, and each gets the same tokens as alone."""
+    from tests.fakes.triton_streams import stream
+
+    workload = short_trial().workload
+    assert isinstance(workload, InferenceWorkload)
+    prompts = prompts_of(workload, schedule_of(workload)).by_phase[1][:10]
+    with Triton(
+        installation.find(), repository.write(workload, tmp_path / "models"), repository.MODEL, tmp_path, ready_within_s=120
+    ) as triton:
+        alone = [stream(triton.address, triton.model, [prompt], 64)[0] for prompt in prompts]
+        together = stream(triton.address, triton.model, prompts, 64)
+    assert [s.tokens for s in together] == [s.tokens for s in alone]
+    assert all(len(s.tokens) == 64 for s in alone)
+    first_end = min(s.ended for s in together)
+    assert all(s.first < first_end for s in together), "all stream at the same time"
+
+
+def test_a_request_given_up_frees_its_row(tmp_path: Path) -> None:
+    from tests.fakes.triton_streams import cancelled_after
+
+    workload = short_trial().workload
+    assert isinstance(workload, InferenceWorkload)
+    prompt = prompts_of(workload, schedule_of(workload)).cold_start
+    with Triton(
+        installation.find(), repository.write(workload, tmp_path / "models"), repository.MODEL, tmp_path, ready_within_s=120
+    ) as triton:
+        for _ in range(2 * repository.ROWS):
+            assert cancelled_after(triton.address, triton.model, prompt, tokens=2) == 2
+        # Were rows leaked, there would be none left for this one.
+        load = schedule_of(workload).phases[0]
+        texts = prompts_of(workload, schedule_of(workload)).by_phase[0]
+        log = client.drive(load, texts, client.Target(triton.address, triton.model, triton.running), timeout_s=20)
+        assert log.errors() == {}
+
+
+def test_no_server_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(installation.VARIABLE, str(tmp_path / "missing"))
+    with pytest.raises(TrialFailed, match=r"image_error: PLUMBLINE_TRITONSERVER is .*missing.*expected the path of a tritonserver"):
+        measure(short_trial(), tmp_path)
+
+
+def test_a_model_that_does_not_load(tmp_path: Path) -> None:
+    trial = short_trial()
+    assert isinstance(trial.workload, InferenceWorkload)
+    models = repository.write(trial.workload, tmp_path / "models")
+    source = models / repository.MODEL / "1" / "transformer.py"
+    source.write_text(source.read_text().replace("import torch\n", "import a_module_that_is_missing\n", 1))
+    with (
+        pytest.raises(TrialFailed, match=r"server_error: not ready.*No module named 'a_module_that_is_missing'"),
+        Triton(installation.find(), models, repository.MODEL, tmp_path, ready_within_s=120),
+    ):
+        pytest.fail("a server without its model is not ready")
+
+
+def test_a_server_that_is_not_ready_in_time(tmp_path: Path) -> None:
+    trial = short_trial()
+    assert isinstance(trial.workload, InferenceWorkload)
+    models = repository.write(trial.workload, tmp_path / "models")
+    with (
+        pytest.raises(TrialFailed, match=r"timeout: tritonserver was not ready within 0.1s"),
+        Triton(installation.find(), models, repository.MODEL, tmp_path, ready_within_s=0.1),
+    ):
+        pytest.fail("nothing is ready in a tenth of a second")
+
+
+def test_a_port_that_somebody_took(tmp_path: Path) -> None:
+    trial = short_trial()
+    assert isinstance(trial.workload, InferenceWorkload)
+    models = repository.write(trial.workload, tmp_path / "models")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        offered = [taken.getsockname()[1]]
+        ports = iter([*offered, free_port()])
+        with Triton(installation.find(), models, repository.MODEL, tmp_path, ready_within_s=120, ports=lambda: next(ports)) as triton:
+            assert int(triton.address.rsplit(":", 1)[1]) not in offered
+            assert control.ready(triton.address, triton.model, within_s=5)
+
+
+@pytest.mark.parametrize("victim", ["server", "model"])
+def test_killed_while_it_measures(tmp_path: Path, victim: str) -> None:
+    killed: list[int] = []
+
+    def kill(phase: str) -> None:
+        if phase == "steady" and not killed:
+            found = next(p for p in servers() if _command(p)[0].endswith("stub" if victim == "model" else "tritonserver"))
+            killed.append(found.pid)
+            found.kill()
+
+    began = time.monotonic()
+    with pytest.raises(TrialFailed) as caught:
+        measure(short_trial(phases=LONG_STEADY), tmp_path, kill)
+    assert time.monotonic() - began < 25, "far less than the phase"
+    assert caught.value.failure_class == "server_error"
+    assert "of 600 requests of steady finished" in caught.value.detail
+    assert ("tritonserver was ended by signal 9" if victim == "server" else "lost its model process") in caught.value.detail
+    partial = caught.value.partial
+    requests = pq.read_table(next(e.path for e in partial.evidence if e.kind == "requests")).to_pylist()
+    assert len(requests) == 600
+    assert any(r["status"] == "ok" for r in requests)
+    assert any(r["status"] == "not_sent" for r in requests)
+    assert {e.kind for e in partial.evidence} == {"schedule", "server_log", "requests"}
+
+
+def test_interrupted_while_it_measures(tmp_path: Path) -> None:
+    def interrupt(phase: str) -> None:
+        if phase == "steady":
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    trial = short_trial(phases=[{"name": "warmup", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "1s"}, *LONG_STEADY])
+    with pytest.raises(TrialFailed) as caught:
+        measure(trial, tmp_path, interrupt)
+    assert caught.value.failure_class == "interrupted"
+    assert any(r.phase == "warmup" for r in caught.value.partial.metrics)
+
+
+HARNESS = """
+import sys
+from pathlib import Path
+from tests.integration.test_inference import measure, servers, short_trial, LONG_STEADY
+def report(phase):
+    if phase == "steady":
+        print(" ".join(str(p.pid) for p in servers()), flush=True)
+measure(short_trial(phases=LONG_STEADY), Path(sys.argv[1]), report)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_server_goes_with_its_harness(tmp_path: Path, number: signal.Signals) -> None:
+    """Killed, the harness cleans up nothing: the kernel ends the server, the model sees that, and the next start sweeps the rest."""
+    repository_root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(repository_root), str(repository_root / "include")])}
+    harness = subprocess.Popen([sys.executable, "-c", HARNESS, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment)
+    assert harness.stdout is not None
+    family = [psutil.Process(int(pid)) for pid in harness.stdout.readline().split()]
+    assert len(family) == 2, "server and model"
+    harness.send_signal(number)
+    assert harness.wait(10) == -number
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+    left = [p.name for p in shared_memory.FOLDER.glob(f"plumbline-*-{harness.pid}-*")]
+    assert set(left) <= set(shared_memory.sweep())
+    assert not list(shared_memory.FOLDER.glob(f"plumbline-*-{harness.pid}-*"))
+
+
+def test_another_schedule_than_the_planned_one(tmp_path: Path) -> None:
+    trial = short_trial().model_copy(update={"schedule_hash": "0" * 64})
+    with pytest.raises(TrialFailed, match=r"harness_error: the arrival schedule computed here hashes to .* the planned one to 0000"):
+        measure(trial, tmp_path)
