@@ -72,14 +72,17 @@ _OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_on
 
 
 def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
-    """Hash of what is measured: the workload without its criteria, its repeats and its prose."""
-    return digest(workload.model_dump(mode="json", exclude=_CRITERIA_FIELDS | _OUTSIDE_FIELDS))
+    """Hash of what is measured: the workload without its criteria, its repeats and its prose.
+
+    Fields at their default are left out, so that a field added later changes no recorded hash. A changed default does, rightly.
+    """
+    return digest(workload.model_dump(mode="json", exclude=_CRITERIA_FIELDS | _OUTSIDE_FIELDS, exclude_defaults=True))
 
 
 def criteria_hash(workload: TrainingWorkload | InferenceWorkload, validity: ValidityLimits) -> str:
-    """Hash of what a result is judged by, fixed before the trial runs."""
-    criteria = workload.model_dump(mode="json", include=_CRITERIA_FIELDS)
-    return digest({"criteria": criteria, "validity": validity.model_dump(mode="json")})
+    """Hash of what a result is judged by, fixed before the trial runs; fields at their default are left out."""
+    criteria = workload.model_dump(mode="json", include=_CRITERIA_FIELDS, exclude_defaults=True)
+    return digest({"criteria": criteria, "validity": validity.model_dump(mode="json", exclude_defaults=True)})
 
 
 def series_key(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str:

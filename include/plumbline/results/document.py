@@ -122,7 +122,7 @@ class Evidence(Part):
     """A raw file behind the numbers. `uri` is relative to the document."""
 
     kind: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["requests", "steps", "log"])
-    uri: str
+    uri: str = Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$", examples=["evidence/steps.parquet"])
     sha256: Sha256
     bytes: int = Field(ge=0)
     rows: int | None = Field(None, ge=0)
@@ -176,8 +176,8 @@ class LaunchRecord(Part):
     log_tail: str = Field("", description="the last lines of the trial's log")
 
 
-class ResultDocument(Part):
-    """Written last and atomically, after all evidence. `checksum` covers every other field."""
+class _Content(Part):
+    """Everything in the document but its checksum."""
 
     schema_version: Literal[1] = 1
     trial: Trial
@@ -192,6 +192,18 @@ class ResultDocument(Part):
     evidence: tuple[Evidence, ...] = ()
     launch: LaunchRecord | None = Field(None, description="added by collect; not part of what the harness signed")
     simulated: bool = False
+
+    def content_hash(self) -> str:
+        """SHA-256 of the document without `checksum` and without what was added after the harness signed it (`launch`).
+
+        Fields at their default are left out, so that a field added later does not break the checksum of what was archived before.
+        """
+        return digest(self.model_dump(mode="json", exclude={"checksum", "launch"}, exclude_defaults=True))
+
+
+class ResultDocument(_Content):
+    """Written last and atomically, after all evidence. `checksum` covers every other field."""
+
     checksum: Sha256
 
     @model_validator(mode="after")
@@ -204,15 +216,10 @@ class ResultDocument(Part):
             raise ValueError(f"a {self.validity.status} trial without an environment; expected the facts it was measured under")
         return self
 
-    def content_hash(self) -> str:
-        """SHA-256 of the document without `checksum` and without what was added after the harness signed it (`launch`)."""
-        return digest(self.model_dump(mode="json", exclude={"checksum", "launch"}))
-
     @classmethod
     def sealed(cls, **fields: Any) -> ResultDocument:
         """Build a document and compute its checksum."""
-        draft = cls.model_construct(**{**_defaults(cls), **fields, "checksum": "0" * 64})
-        return cls(**fields, checksum=draft.content_hash())
+        return cls(**fields, checksum=_Content(**fields).content_hash())
 
     def with_launch(self, record: LaunchRecord) -> ResultDocument:
         """The same document with what the outside saw."""
@@ -222,10 +229,6 @@ class ResultDocument(Part):
         """One measured number, or None if it is absent."""
         wanted = statistic or METRICS[metric].statistic
         return next((r.value for r in self.metrics if (r.metric, r.statistic, r.phase) == (metric, wanted, phase)), None)
-
-
-def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    return {name: field.get_default() for name, field in model.model_fields.items() if not field.is_required()}
 
 
 def row(

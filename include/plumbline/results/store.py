@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import fsspec
 from pydantic import ValidationError
@@ -23,7 +25,9 @@ from plumbline.declarations import Trial
 from plumbline.results.document import SCHEMA_VERSION, Evidence, LaunchRecord, ResultDocument
 
 T = TypeVar("T")
+_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
 _ATTEMPT = re.compile(r"attempt-(\d+)$")
+_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError, AttributeError, ImportError)
 _TRIES, _FIRST_WAIT_S = 6, 0.5
 
 
@@ -37,30 +41,35 @@ class ResultStore:
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self._fs, self._root = fsspec.core.url_to_fs(self.url)
-        self._local = "file" in (self._fs.protocol if isinstance(self._fs.protocol, tuple) else (self._fs.protocol,))
+        protocols = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
+        self._local = "file" in protocols
+        # Object stores have no folders to make, and asking for one would create a bucket whose name was misspelt.
+        self._has_folders = not protocols & _OBJECT_STORES
 
     def folder(self, trial: Trial) -> str:
         """The attempt's folder, relative to the store."""
         return f"{trial.campaign_id}/{trial.trial_id}/attempt-{trial.attempt}"
 
     def put(self, path: str, data: bytes) -> None:
-        """Write one object atomically; transient errors are retried for about half a minute, then raised."""
+        """Write one object atomically; transient errors are retried after waits of a quarter of a minute in all, then raised as OSError."""
         _retried(lambda: self._put(path, data))
 
     def _put(self, path: str, data: bytes) -> None:
         target = f"{self._root}/{path}"
-        self._fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+        if self._has_folders:
+            self._fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
         if not self._local:
             self._fs.pipe_file(target, data)  # object stores show an object only once it is complete
             return
-        import os
-
-        draft = Path(f"{target}.{os.getpid()}.part")
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
+        draft = Path(f"{target}.{uuid.uuid4().hex}.part")
+        try:
+            with draft.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
 
     def get(self, path: str) -> bytes:
         """The bytes of one object; FileNotFoundError if there is none."""
@@ -68,7 +77,12 @@ class ResultStore:
 
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
-        return _retried(lambda: bool(self._fs.exists(f"{self._root}/{path}")))
+        return _retried(lambda: bool(self._seen_now().exists(f"{self._root}/{path}")))
+
+    def _seen_now(self) -> Any:
+        """The file system without what it remembers of earlier listings: other processes write here too."""
+        self._fs.invalidate_cache()
+        return self._fs
 
     def uri(self, path: str) -> str:
         """The full URL of an object."""
@@ -156,7 +170,7 @@ class ResultStore:
         """Folders of a trial's attempts, oldest first."""
         base = f"{self._root}/{campaign_id}/{trial_id}"
         try:
-            names = _retried(lambda: self._fs.ls(base, detail=False))
+            names = _retried(lambda: self._seen_now().ls(base, detail=False))
         except FileNotFoundError:
             return []
         numbers = sorted(int(m[1]) for m in (_ATTEMPT.search(str(n).rstrip("/")) for n in names) if m)
@@ -167,11 +181,11 @@ def _retried(action: Callable[[], T]) -> T:
     for attempt in range(_TRIES):
         try:
             return action()
-        except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError):
+        except _LASTING:
             raise
-        except OSError:
+        except Exception as error:  # each client has its own exceptions for a lost connection, most of them no OSError
             if attempt == _TRIES - 1:
-                raise
+                raise error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}") from error
             time.sleep(_FIRST_WAIT_S * 2**attempt)
     raise AssertionError("unreachable")
 
