@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plumbline.harness.inference import shared_memory
+
+NAME = "from plumbline.harness.inference import shared_memory; print(shared_memory.prefix(), flush=True); input()"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(shared_memory, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def test_what_a_killed_process_left_is_swept_and_what_lives_stays(folder: Path) -> None:
+    other = subprocess.Popen([sys.executable, "-c", NAME], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    theirs = folder / f"{other.stdout.readline().strip()}abc"
+    ours = folder / f"{shared_memory.prefix()}abc"
+    foreign = folder / "somebody-elses"
+    for file in (theirs, ours, foreign):
+        file.write_bytes(b"x")
+    assert shared_memory.sweep() == [], "both processes live"
+    other.kill()
+    other.communicate()
+    assert shared_memory.sweep() == [theirs.name]
+    assert sorted(folder.iterdir()) == sorted([ours, foreign])
+
+
+def test_a_process_id_that_was_given_again_is_not_its_owner(folder: Path) -> None:
+    namespace, pid, started = shared_memory.prefix().split("-")[1:4]
+    older = folder / f"plumbline-{namespace}-{pid}-{int(started) - 500}-abc"
+    elsewhere = folder / f"plumbline-{int(namespace) + 1}-{pid}-{int(started) - 500}-abc"
+    for file in (older, elsewhere):
+        file.write_bytes(b"x")
+    assert shared_memory.sweep() == [older.name]
+    assert list(folder.iterdir()) == [elsewhere], "another container's process ids mean nothing here"
+
+
+def test_remove_takes_one_servers_segments(folder: Path) -> None:
+    ours, other = folder / f"{shared_memory.prefix()}abc", folder / "plumbline-1-2-3-abc"
+    for file in (ours, other):
+        file.write_bytes(b"x")
+    shared_memory.remove(shared_memory.prefix())
+    assert list(folder.iterdir()) == [other]
