@@ -22,6 +22,7 @@ class Baseline(Base):
     __table_args__ = (
         ForeignKeyConstraint(["series_key", "campaign_id"], ["series_campaigns.series_key", "series_campaigns.campaign_id"]),
         one_of("rule", ("bootstrap", "decision")),
+        Index(None, "series_key", "accepted_at"),
         Index(
             "uq_baselines_current",
             "series_key",

@@ -24,6 +24,7 @@ from plumbline.results import Reason
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")
 _SCRIPTS = re.compile(r"<script\b.*?</script\s*>|<footer\b.*?</footer\s*>", re.DOTALL | re.IGNORECASE)
 _LOADING = re.compile(r"<(?:script|link|img|iframe|object|embed|source|base|meta)\b[^>]*>", re.DOTALL | re.IGNORECASE)
+_SITE_LINK = re.compile(r"<a\s[^>]*href=\"\.\./[^>]*>(.*?)</a>", re.DOTALL | re.IGNORECASE)  # to pages of a site that is not built
 _REMOTE_STYLE = re.compile(r"url\([^)]*\)", re.IGNORECASE)
 # Great Expectations does not escape what it shows: whatever markup stands in a result, a browser must neither run nor load it.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -72,6 +73,7 @@ def offline(page: str) -> str:
     """The page without anything that is run or loaded, and with our own style; its text, tables and links stay as they are."""
     for pattern in (_SCRIPTS, _LOADING):
         page = pattern.sub("", page)
+    page = _SITE_LINK.sub(r"\1", page)
     head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     page = _REMOTE_STYLE.sub("none", page).replace("<head>", f"<head>{head}", 1).replace("</head>", f"<style>{style()}</style></head>", 1)
     return page.replace("<body>", '<body><p class="pl-back"><a href="index.html">back to the verdicts</a></p>', 1)

@@ -55,9 +55,10 @@ def test_a_name_that_is_no_folder_name_is_refused(tmp_path: Path, name: str) -> 
 def test_offline_keeps_text_and_own_links() -> None:
     page = (
         '<html><head><link rel="stylesheet" href="https://cdn.example/x.css"><style>a { background: url("//cdn.example/y.png") }</style>'
-        '</head><body><img src="https://cdn.example/z.png?d=1"><p>kept</p><a href="other.html">link</a>'
+        '</head><body><img src="https://cdn.example/z.png?d=1"><p>kept</p><a href="other.html">link</a><a href="../../up.html" >word</a>'
         '<script src="https://cdn.example/x.js"></script><script>run()</script></body></html>'
     )
     kept = offline(page)
     assert "cdn.example" not in kept and "run()" not in kept
+    assert ">word<" not in kept and "word<" in kept, "a link to a page that is not there becomes text"
     assert "<p>kept</p>" in kept and '<a href="other.html">link</a>' in kept

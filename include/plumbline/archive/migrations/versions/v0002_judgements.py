@@ -34,6 +34,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name="pk_baselines"),
     )
+    op.create_index("ix_baselines_series_key_accepted_at", "baselines", ["series_key", "accepted_at"])
     op.create_index(
         "uq_baselines_bootstrap",
         "baselines",

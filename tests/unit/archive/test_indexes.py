@@ -1,0 +1,73 @@
+"""The questions that the product asks are answered through indexes: none reads all trials, all metrics or all findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+from tests.data.result_documents import document, trial
+
+from plumbline.archive import Archive, open_archive
+from plumbline.archive.models import Base
+from plumbline.declarations import DriftRules
+
+SERIES, NAME = trial().series_key, trial().trial_id
+RULES = DriftRules.model_validate_json('{"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2}')
+QUESTIONS: dict[str, Callable[[Archive], Any]] = {
+    "one campaign of a series": lambda a: a.sample(SERIES, "2025-11"),
+    "the latest campaign of a series": lambda a: a.latest_campaign(SERIES),
+    "one metric's history": lambda a: a.metric_history(SERIES, "step_time", "median"),
+    "one trial's document": lambda a: a.document(NAME),
+    "a campaign's trials": lambda a: a.trials(campaign_id="2025-11"),
+    "a series' trials": lambda a: a.trials(series_key=SERIES),
+    "the last campaigns": lambda a: a.campaigns(latest=3),
+    "a series' campaigns": lambda a: a.campaigns(SERIES),
+    "open findings": lambda a: a.findings(state="open", latest=20),
+    "the latest findings": lambda a: a.findings(latest=20),
+    "a campaign's findings": lambda a: a.findings(campaign_id="2025-11"),
+    "the baseline": lambda a: a.baseline(SERIES),
+    "a subject's log": lambda a: a.audit(SERIES),
+    "recording a trial": lambda a: a.record(document(trial(repeat=2)), uri="file:///store"),
+    "bootstrapping": lambda a: a.bootstrap_baseline(SERIES, RULES),
+}
+LIMITED = ("the last campaigns", "open findings", "the latest findings")
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_no_question_reads_a_whole_table(tmp_path: Path, question: str) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(document(), uri="file:///store")
+        plans = explained(archive, QUESTIONS[question])
+    assert plans, "the question asked nothing"
+    whole = [line for line in plans if line.startswith("SCAN ") and line.split()[1] in Base.metadata.tables]
+    # In the order of an index and up to a limit is not the whole table.
+    assert [line for line in whole if not (question in LIMITED and "USING INDEX" in line)] == []
+    assert question not in LIMITED or not any("TEMP B-TREE FOR ORDER BY" in line for line in plans)
+
+
+def test_the_check_above_can_fail(tmp_path: Path) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        assert any(line.startswith("SCAN trials") for line in explained(archive, lambda a: a.trials(kind="training")))
+
+
+def explained(archive: Archive, ask: Callable[[Archive], Any]) -> list[str]:
+    """What SQLite says it would do for every statement that a question makes."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, many: bool) -> None:
+        if not many and statement.split()[0] in ("SELECT", "UPDATE", "DELETE"):
+            asked.append((statement, parameters))
+
+    event.listen(archive.engine, "before_cursor_execute", note)
+    ask(archive)
+    event.remove(archive.engine, "before_cursor_execute", note)
+    with archive.engine.connect() as connection:
+        connection.execute(text("SELECT 1"))
+        return [
+            str(row[3])
+            for statement, parameters in asked
+            for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+        ]
