@@ -19,14 +19,15 @@ def check(
     try:
         declared = load(config)
     except DeclarationError as error:
+        found = error.problems
 
         def problems() -> None:
-            for problem in error.problems:
+            for problem in found:
                 err.print(str(problem), style="red", highlight=False, markup=False, soft_wrap=True)
-            count = len(error.problems)
+            count = len(found)
             err.print(f"{count} problem{'s' if count != 1 else ''}; nothing was started", highlight=False)
 
-        emit(as_json, {"ok": False, "problems": error.problems}, problems)
+        emit(as_json, {"ok": False, "problems": found}, problems)
         raise typer.Exit(UNUSABLE) from None
     rows = _rows(declared)
     emit(as_json, {"ok": True, "would_run": rows}, lambda: _show(declared, rows))

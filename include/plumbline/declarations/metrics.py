@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Direction = Literal["lower_is_better", "higher_is_better", "informative"]
-Unit = Literal["s", "1/s", "tokens/s", "samples/s", "ratio", "count", "bytes", "bytes/s", "FLOP/s", "W", "J", "USD"]
+Unit = Literal["s", "1/s", "tokens/s", "samples/s", "ratio", "count", "bytes", "bytes/s", "FLOP/s", "W", "J", "USD", "nats"]
 Group = Literal["latency", "throughput", "reliability", "cost", "start_up", "recovery", "hardware", "client", "quality"]
 
 STATISTICS = ("value", "min", "p50", "p90", "p95", "p99", "max", "mean", "median", "stddev", "cv")
@@ -146,7 +146,7 @@ METRICS: dict[str, Metric] = {
         _m("data_wait_time", "s", _LOW, "mean", "latency", "time a step waited for its batch"),
         _m("first_step_time", "s", _LOW, "value", "start_up", "the first optimizer step, with its allocations and compilation"),
         _m("time_to_first_step", "s", _LOW, "value", "start_up", "from the start of the training process to the end of its first step"),
-        _m("final_loss", "ratio", "informative", "value", "quality", "loss of the last measured step"),
+        _m("final_loss", "nats", "informative", "value", "quality", "loss of the last measured step"),
         _m("checkpoint_save_time", "s", _LOW, "median", "recovery", "from the start of a save to durable bytes"),
         _m("checkpoint_blocking_time", "s", _LOW, "median", "recovery", "how long a save held up training"),
         _m("checkpoint_load_time", "s", _LOW, "median", "recovery", "from the start of a load to state in place"),

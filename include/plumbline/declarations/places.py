@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +41,26 @@ class Places:
     @property
     def airflow_home(self) -> Path:
         return self.home / "airflow"
+
+
+@contextmanager
+def moved_home(home: Path) -> Iterator[None]:
+    """Everything that an installation keeps is kept below `home` for a while, in this process and in those that it starts."""
+    names = {"PLUMBLINE_HOME": str(home), "PLUMBLINE_RESULTS_URL": None, "PLUMBLINE_ARCHIVE_URL": None}
+    before = {name: os.environ.get(name) for name in names}
+    _set(names)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def places() -> Places:

@@ -102,6 +102,10 @@ class AirflowServer:
             self._lock.close()
             self._lock = None
 
+    def processes(self) -> list[psutil.Process]:
+        """Everything that runs for this server now, tasks and their trials included."""
+        return leftovers.leftovers(self._record) if self._record else []
+
     def check(self) -> None:
         """Raise ServerError if Airflow has ended by itself."""
         if self._process is not None and self._process.poll() is not None:

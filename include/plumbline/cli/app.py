@@ -1,0 +1,28 @@
+"""The `plumbline` command: one entry per job, grouped as people meet them."""
+
+from __future__ import annotations
+
+import typer
+
+from plumbline.cli import campaign, check, demo, drift, scorecard, trial
+from plumbline.cli.output import EXIT_CODES
+
+app = typer.Typer(
+    name="plumbline",
+    help="Benchmarks AI cloud providers, training and inference apart, and says with evidence when one has drifted.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,  # locals may hold passwords
+)
+app.command()(check.check)
+app.command()(campaign.run)
+app.command()(campaign.up)
+app.command("demo-drift")(demo.demo_drift)
+app.command()(trial.trial)
+app.command()(trial.replay)
+app.command()(scorecard.campaigns)
+app.command()(scorecard.scorecard)
+app.command()(scorecard.report)
+app.command()(drift.compare)
+app.add_typer(drift.findings, name="findings")

@@ -1,0 +1,154 @@
+"""`plumbline run` and `plumbline up`: campaigns through a local Airflow."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from plumbline.archive import open_archive
+from plumbline.cli.live import Watching
+from plumbline.cli.output import FAILED, INTERRUPTED, OK, Json, emit, err, fail, out
+from plumbline.cli.scorecard import show_scorecards
+from plumbline.declarations import DeclarationError, Declarations, load, places
+from plumbline.launch.plan import PlanError
+from plumbline.orchestration.airflow_client import AirflowError
+from plumbline.orchestration.airflow_server import AirflowServer, ServerError
+from plumbline.orchestration.asked import Asked
+from plumbline.orchestration.campaign import CampaignError, Outcome, planned_trials, run_campaign
+from plumbline.orchestration.reporting import campaign_data
+from plumbline.reports import CampaignData, conclude
+from plumbline.reports.summary import sentences
+
+
+def run(
+    provider: Annotated[list[str] | None, typer.Option(help="only this provider; may be repeated")] = None,
+    workload: Annotated[list[str] | None, typer.Option(help="only this workload; may be repeated")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="training or inference; may be repeated")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, max=50, help="repeats a slot, instead of the declared ones")] = None,
+    campaign: Annotated[str | None, typer.Option(help="campaign id; named by its time if left out")] = None,
+    reason: Annotated[str, typer.Option(help="why, for the record")] = "on demand, from the command line",
+    as_json: Json = False,
+) -> None:
+    """Measure a campaign on this machine through Airflow, compare it, and end at the scorecards and the report."""
+    declared = declarations()
+    asked = Asked(
+        campaign_id=campaign or datetime.now(timezone.utc).strftime("run-%Y%m%d-%H%M%S"),
+        reason=reason,
+        workloads=tuple(workload) if workload else None,
+        kinds=tuple(kind) if kind else None,
+        repeats=repeats,
+    )
+    with stopping():
+        outcome = measured(declared, asked, provider)
+    with open_archive() as archive:
+        data = campaign_data(archive, outcome.campaign_id)
+    emit(as_json, {"outcome": outcome, **_facts(data)}, lambda: _show(data, outcome))
+    for problem in outcome.problems:
+        err.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(OK if outcome.complete else FAILED)
+
+
+def up() -> None:
+    """Keep Airflow running on this machine until Ctrl-C; prints its address and the login."""
+    declarations()  # a declaration that cannot be read would leave an Airflow without DAGs
+    with stopping(), Watching() as watching:
+        try:
+            server = AirflowServer(places().airflow_home, mode="up").start(watching.status)
+        except ServerError as error:
+            fail(str(error), FAILED)
+        with server:
+            out.print(f"Airflow   {server.address}\nuser      {server.username}\npassword  {server.password}", highlight=False)
+            out.print(
+                "DAGs are paused: unpause a benchmark DAG to let its monthly slots run, or trigger one by hand. Ctrl-C stops everything.",
+                highlight=False,
+            )
+            stop = threading.Event()
+            while not stop.wait(1.0):
+                try:
+                    server.check()
+                except ServerError as error:
+                    fail(str(error), FAILED)
+
+
+def declarations() -> Declarations:
+    """The declarations, or exit code 2 with every problem."""
+    try:
+        return load()
+    except DeclarationError as error:
+        fail(f"{error}\nnothing was started")
+
+
+def measured(declared: Declarations, asked: Asked, providers: list[str] | None = None, home: Path | None = None) -> Outcome:
+    """Start Airflow, run the campaign with live progress, stop Airflow again. Leaves with a sentence and an exit code if it cannot."""
+    try:
+        planned = planned_trials(declared, asked, providers)
+    except PlanError as error:
+        fail(f"{error}\nnothing was started")
+    try:
+        with Watching() as watching:
+            watching.status("starting Airflow")
+            with AirflowServer(home or places().airflow_home).start(watching.status) as server:
+                outcome = run_campaign(server, declared, asked, planned, watching.state)
+                watching.status("stopping Airflow")
+        return outcome
+    except (CampaignError, ServerError, AirflowError) as error:
+        fail(str(error), FAILED)
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP end the command in order: what it started is stopped before it leaves."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("stopped; what had been measured and recorded is kept", style="yellow", highlight=False)
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _facts(data: CampaignData) -> dict[str, object]:
+    concluded = conclude(data)
+    return {"scorecards": concluded.cards, "decisions": concluded.decisions, "drift": data.drift, "findings": data.findings}
+
+
+def _show(data: CampaignData, outcome: Outcome) -> None:
+    concluded = conclude(data)
+    show_scorecards(concluded)
+    out.print("[bold]In short[/]")
+    for said in sentences(data, concluded.cards, concluded.decisions):
+        for line in said.lines:
+            out.print(f"  {line}", highlight=False, markup=False)
+    show_drift(data)
+    if outcome.report:
+        out.print(f"\nreport: {outcome.report}", soft_wrap=True, highlight=False)
+
+
+def show_drift(data: CampaignData) -> None:
+    """What moved since the accepted baseline, series by series, and the findings."""
+    out.print("\n[bold]Since the accepted baseline[/]")
+    for series in data.drift:
+        name = f"{series.provider} · {series.kind} {series.workload}"
+        counted = ", ".join(f"{n} {verdict.replace('_', ' ')}" for verdict, n in sorted(series.verdicts.items(), key=lambda v: -v[1]))
+        if counted:
+            out.print(f"  {name}: {counted} (against {', '.join(series.baseline)})", highlight=False, markup=False)
+        else:
+            out.print(f"  {name}: {series.note or 'nothing to compare'}", highlight=False, markup=False)
+    for finding in data.findings:
+        out.print(f"  {finding.headline}\n      {finding.explanation}", highlight=False, markup=False)
+    if not data.findings:
+        out.print("  no finding", highlight=False)

@@ -1,0 +1,102 @@
+"""`plumbline scorecard`, `report` and `campaigns`: what was measured and what follows from it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from plumbline.archive import open_archive
+from plumbline.cli.output import Json, clear_errors, emit, out, table
+from plumbline.orchestration.reporting import campaign_data, newest
+from plumbline.orchestration.reporting import report as write_report
+from plumbline.reports import Conclusions, conclude
+from plumbline.reports.tables import CardTable, Cell, Verdict, acceptance_rows, card_tables, rank_rows
+
+Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")]
+
+
+def campaigns(as_json: Json = False) -> None:
+    """List the archive's campaigns, oldest first."""
+    with open_archive() as archive:
+        found = archive.campaigns()
+
+    def show() -> None:
+        shown = table("Campaigns", "campaign", "planned (UTC)", "why", "usable", "not usable", right=("usable", "not usable"))
+        for c in found:
+            bad = c.outcomes.planned - c.outcomes.usable
+            shown.add_row(c.campaign_id, f"{c.planned_at:%Y-%m-%d %H:%M}", c.reason, str(c.outcomes.usable), str(bad) if bad else "")
+        out.print(shown if found else "the archive has no campaign yet; `plumbline run` measures one")
+
+    emit(as_json, found, show)
+
+
+def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
+    """Show a campaign's scorecards, training and inference apart, with its criteria and the teams' decisions."""
+    with clear_errors(LookupError), open_archive() as archive:
+        name = campaign or newest(archive)
+        concluded = conclude(campaign_data(archive, name))
+    emit(as_json, {"campaign": name, "scorecards": concluded.cards, "decisions": concluded.decisions}, lambda: show_scorecards(concluded))
+
+
+def report(campaign: Campaign = None, as_json: Json = False) -> None:
+    """Write a campaign's report again, as HTML and Markdown, and say where it is."""
+    with clear_errors(LookupError):
+        path = write_report(campaign)
+    emit(as_json, {"report": path}, lambda: out.print(str(path), soft_wrap=True, highlight=False))
+
+
+def show_scorecards(concluded: Conclusions) -> None:
+    """Every card as a table, training before inference, then the rankings."""
+    for card in card_tables(concluded.cards):
+        out.print(_card(card))
+        _acceptance(card)
+    for decision in concluded.decisions:
+        shown = table(
+            f"Team {decision.team} · {decision.kind}", "rank", "provider", "score", "P(first)", "", right=("rank", "score", "P(first)")
+        )
+        for row in rank_rows(decision):
+            shown.add_row(row.place, row.provider, row.score, row.chance, "; ".join(row.why_not))
+        out.print(shown)
+        if decision.note:
+            out.print(f"  {decision.note}", style="dim", highlight=False, markup=False)
+
+
+def _card(card: CardTable) -> Table:
+    names = [c.provider for c in card.cards]
+    shown = table(f"{card.kind.capitalize()} · {card.title}", "", "statistic", *names, right=tuple(names))
+    counts = [", ".join(f"{n} {status}" for status, n in c.counts.items() if n) for c in card.cards]
+    shown.add_row("trials", "", *counts, end_section=True)
+    for _, rows in card.groups:
+        for i, row in enumerate(rows):
+            shown.add_row(
+                f"{row.name} {row.arrow}",
+                row.detail,
+                *[_cell(c) for c in row.cells],
+                style="dim" if row.minor else None,
+                end_section=i == len(rows) - 1,
+            )
+    return shown
+
+
+def _cell(cell: Cell) -> str:
+    text = f"{cell.value} {cell.unit}".strip()
+    return f"[bold green]{text}[/]" if cell.mark == "best" else text
+
+
+def _acceptance(card: CardTable) -> None:
+    rows = acceptance_rows(card.cards)
+    if not rows:
+        return
+    shown = table("", "criterion", *[c.provider for c in card.cards])
+    for row in rows:
+        shown.add_row(row.text, *[_outcome(v) for v in row.verdicts])
+    out.print(shown)
+
+
+def _outcome(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return ""
+    colour = {"pass": "green", "mixed": "yellow", "fail": "red", "insufficient": "yellow"}[verdict.outcome]
+    return f"[{colour}]{verdict.outcome}[/] {verdict.value} {f'({verdict.margin})' if verdict.margin else ''}"

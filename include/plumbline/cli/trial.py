@@ -1,0 +1,86 @@
+"""`plumbline trial` and `plumbline replay`: one trial without Airflow, the loop of someone who writes a workload."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out, table
+from plumbline.declarations import DeclarationError, Trial, load
+from plumbline.declarations.reading import reading
+from plumbline.harness.progress import ProgressLine
+from plumbline.launch.plan import PlanError
+from plumbline.orchestration.direct import planned_trial, replayed, run_directly
+from plumbline.results import ResultDocument
+
+_STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}
+
+
+def trial(
+    workload: Annotated[str, typer.Argument(help="name of a declared workload, such as gpt-tiny-cpu or training/gpt-tiny-cpu")],
+    provider: Annotated[str, typer.Option(help="name of a declared provider")],
+    as_json: Json = False,
+) -> None:
+    """Run one trial of WORKLOAD on a provider, now and without Airflow, and record it."""
+    with clear_errors(DeclarationError, PlanError):
+        declared = load()
+        kind, _, name = workload.rpartition("/")
+        found = declared.workloads.get(name)
+        if kind and found is not None and found.kind != kind:
+            fail(f'"{name}" is a workload of kind {found.kind}; expected {found.kind}/{name}')
+        planned = planned_trial(declared, name, provider)
+    _run(planned, as_json)
+
+
+def replay(
+    trial_id: Annotated[str, typer.Argument(help="id of an archived trial")],
+    as_json: Json = False,
+) -> None:
+    """Run an archived trial again from its own record: same specification, criteria, seeds and arrival schedule."""
+    from plumbline.archive import open_archive
+
+    document = open_archive().document(trial_id)
+    if document is None:
+        fail(f'no trial "{trial_id}" in the archive; `plumbline campaigns` lists what is there')
+    _run(replayed(document.trial), as_json)
+
+
+def _run(planned: Trial, as_json: bool) -> None:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("[dim]{task.fields[note]}"),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(planned.trial_id, total=1.0, note="starting")
+
+        def follow(line: ProgressLine) -> None:
+            bar.update(task, completed=line.fraction, note=f"{line.phase} {line.note}")
+
+        document = run_directly(planned, follow)
+    emit(as_json, document, lambda: show(document))
+    raise typer.Exit(FAILED if document.validity.status == "failed" else OK)
+
+
+def show(document: ResultDocument) -> None:
+    """A trial's verdict and numbers as tables."""
+    verdict = document.validity
+    out.print(f"[bold]{document.trial.trial_id}[/bold]  [{_STYLE[verdict.status]}]{verdict.status}[/]", highlight=False)
+    for reason in verdict.reasons:
+        out.print(f"  {verdict.failure_class or reason.code}: {reason.detail}", style=_STYLE[verdict.status], markup=False, highlight=False)
+    phases = list(dict.fromkeys(row.phase for row in document.metrics))
+    for phase in phases:
+        shown = table(phase, "metric", "statistic", "value", "interval", "n", right=("value", "interval", "n"))
+        for row in document.metrics:
+            if row.phase == phase:
+                interval = f"{reading(row.ci_low, row.unit)} … {reading(row.ci_high, row.unit)}" if row.ci_low is not None else ""
+                shown.add_row(row.metric, row.statistic, reading(row.value, row.unit), interval, str(row.n))
+        out.print(shown)
+    for item in document.evidence:
+        out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim", highlight=False)
+    if document.reproducibility:
+        out.print(f"again: {document.reproducibility.replay_command}", style="dim", highlight=False)
