@@ -115,7 +115,8 @@ def _latencies(document: ResultDocument, table: pa.Table) -> Latencies:
 
     def seconds(name: str) -> Array:
         values: Array = np.array([np.nan if v is None else v for v in table[name].to_pylist()], dtype=float)
-        return values[steady]
+        chosen: Array = values[steady]
+        return chosen
 
     scheduled, first, last = seconds("scheduled_s"), seconds("first_token_s"), seconds("last_token_s")
 

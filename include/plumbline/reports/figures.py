@@ -14,8 +14,7 @@ _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
     "W": ((1.0, "W"), (1e3, "kW")),
     "J": ((1e-3, "mJ"), (1.0, "J"), (1e3, "kJ")),
 }
-_PLAIN = {"1/s": "/s", "tokens/s": "tokens/s", "samples/s": "samples/s", "count": "", "USD": "USD"}
-_NOT_A_SHARE = {"final_loss"}
+_SHOWN = {"1/s": "/s", "count": ""}
 SIGNIFICANT = 3
 
 
@@ -50,14 +49,14 @@ def scale(unit: str, values: Iterable[float | None], metric: str = "", significa
 
 def _unit(unit: str, metric: str, size: float) -> tuple[float, str]:
     if unit == "ratio":
-        return (1.0, "") if metric in _NOT_A_SHARE else (0.01, "%")
+        return 0.01, "%"
     if unit in _STEPS:
         # Nobody reads 90 s better as 1.5 min: minutes and hours start at two.
         fitting = [step for step in _STEPS[unit] if size >= step[0] * (2 if step[1] in ("min", "h") else 1)]
         return fitting[-1] if fitting else _STEPS[unit][0]
     if metric == "cost_per_good_request" and size < 1e-3:
         return 1e-6, "USD per million"  # nobody reads 0.000000906 USD
-    return 1.0, _PLAIN[unit]
+    return 1.0, _SHOWN.get(unit, unit)
 
 
 def _gap(suffix: str) -> str:

@@ -16,7 +16,7 @@ from plumbline.reports.figures import chance, listed, percent, scale, size, word
         ("tokens/s", [19494.2, 31786.0], "", ["19,494 tokens/s", "31,786 tokens/s"]),
         ("1/s", [6.1333], "", ["6.13/s"]),
         ("ratio", [0.417], "training_goodput", ["41.7 %"]),
-        ("ratio", [1.16], "final_loss", ["1.16"]),
+        ("nats", [1.16], "final_loss", ["1.16 nats"]),
         ("ratio", [0.0], "error_rate", ["0 %"]),
         ("FLOP/s", [61e9], "", ["61.0 GFLOP/s"]),
         ("bytes", [13_246_512.0], "", ["12.6 MiB"]),

@@ -1,0 +1,64 @@
+"""What the page of one trial shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from plumbline.archive import TrialView
+from plumbline.declarations.phases import PHASES
+from plumbline.reports.figures import scale, words
+from plumbline.results import Event, ResultDocument
+
+
+@dataclass(frozen=True)
+class MetricLine:
+    name: str
+    statistic: str
+    value: str
+    interval: str
+    n: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """An event at `at` seconds after the first one of the same clock."""
+
+    name: str
+    clock: str
+    at: str
+    utc: str
+
+
+@dataclass(frozen=True)
+class TrialPage:
+    document: ResultDocument
+    view: TrialView
+    attempts: tuple[TrialView, ...]
+    metrics: tuple[tuple[str, tuple[MetricLine, ...]], ...]
+    moments: tuple[Moment, ...]
+
+
+def trial_page(document: ResultDocument, attempts: tuple[TrialView, ...]) -> TrialPage:
+    """One attempt in full. `attempts`: every archived attempt of the trial, this one among them."""
+    view = next(a for a in attempts if a.attempt == document.trial.attempt)
+    ordered = sorted(document.metrics, key=lambda m: PHASES.index(m.phase))
+    metrics = []
+    for phase, rows in groupby(ordered, key=lambda m: m.phase):
+        lines = []
+        for m in rows:
+            shown = scale(m.unit, [m.value], m.metric)
+            interval = f"{shown.number(m.ci_low)} … {shown.number(m.ci_high)}" if m.ci_low is not None else ""
+            lines.append(MetricLine(words(m.metric), "" if m.statistic == "value" else m.statistic, shown.text(m.value), interval, m.n))
+        metrics.append((words(phase), tuple(lines)))
+    events = (*(document.launch.events if document.launch else ()), *document.timeline)
+    return TrialPage(document, view, attempts, tuple(metrics), tuple(_moments(events)))
+
+
+def _moments(events: tuple[Event, ...]) -> list[Moment]:
+    """Events in the order of the wall clock; the harness and its launcher count from the same first moment."""
+    if not events:
+        return []
+    ordered = sorted(events, key=lambda e: e.utc)
+    first = ordered[0].utc
+    return [Moment(words(e.name), e.clock, f"{(e.utc - first).total_seconds():.2f} s", e.utc.strftime("%H:%M:%S")) for e in ordered]

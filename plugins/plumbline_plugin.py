@@ -1,0 +1,41 @@
+"""Puts Plumbline into Airflow's navigation. Every component of Airflow executes this file, so it builds nothing by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from airflow.configuration import conf
+from airflow.plugins_manager import AirflowPlugin
+
+from plumbline.dashboard.lazy import Lazily
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+PREFIX = "/plumbline"
+
+
+def guarded() -> FastAPI:
+    """The dashboard for people who may see plugins in Airflow; anybody else gets 401 or 403 on every route."""
+    from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+    from airflow.api_fastapi.core_api.security import requires_access_view
+    from fastapi import Depends
+
+    from plumbline.dashboard.app import create_app
+
+    return create_app(dependencies=[Depends(requires_access_view(AccessView.PLUGINS))])
+
+
+class PlumblinePlugin(AirflowPlugin):
+    name = "plumbline"
+    fastapi_apps = [{"app": Lazily(guarded), "url_prefix": PREFIX, "name": "Plumbline"}]  # noqa: RUF012 (Airflow's own attribute)
+    external_views = [  # noqa: RUF012
+        {
+            "name": "Plumbline",
+            # Behind a base_url with a path, Airflow mounts plugins below that path, and the link must say so.
+            "href": f"{urlsplit(conf.get('api', 'base_url', fallback='')).path.rstrip('/')}{PREFIX}/",
+            "destination": "nav",
+            "url_route": "plumbline",
+        }
+    ]

@@ -1,0 +1,102 @@
+"""The plugin inside Airflow's own API server app: closed to anonymous users on every route, open to a viewer, in the navigation."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.browser.sample import campaign
+
+from plumbline.archive import open_archive
+from plumbline.reports import write
+
+pytestmark = pytest.mark.integration
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+ASK = r"""
+import json, re, sys, warnings
+warnings.filterwarnings("ignore")
+from fastapi.testclient import TestClient
+from starlette.routing import Mount
+from airflow.api_fastapi.app import create_app, get_auth_manager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+app = create_app()
+mount = next(r for r in app.routes if isinstance(r, Mount) and r.path == "/plumbline")
+heavy_before = "plumbline.dashboard.app" in sys.modules
+known = json.loads(sys.argv[1])
+paths = ["/plumbline" + re.sub(r"\{([^}]+)\}", lambda m: known[m[1]], route.path) for route in mount.app.app.routes]
+manager = get_auth_manager()
+token = lambda role: manager.generate_jwt(SimpleAuthManagerUser(username="ann", role=role))
+client = lambda **more: TestClient(app, raise_server_exceptions=False, follow_redirects=False, **more)
+status = lambda c, headers=None: {p: c.get(p, headers=headers).status_code for p in paths}
+from airflow import plugins_manager
+plugins = plugins_manager.get_plugin_info()
+print("ANSWER" + json.dumps({
+    "paths": paths,
+    "heavy_before": heavy_before,
+    "anonymous": status(client()),
+    "wrong": status(client(), {"Authorization": "Bearer nonsense"}),
+    "viewer": status(client(), {"Authorization": "Bearer " + token("viewer")}),
+    "cookie": status(client(cookies={"_token": token("viewer")})),
+    "page": client(cookies={"_token": token("viewer")}).get("/plumbline/").text,
+    "views": [v for p in plugins if p["name"] == "plumbline" for v in p.get("external_views", [])],
+}, default=str))
+"""
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    home = tmp_path_factory.mktemp("airflow")
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "PLUMBLINE"))},
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(home),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        "AIRFLOW__API_AUTH__JWT_SECRET": "a-secret-of-this-test-that-is-long-enough-for-sha512-signatures-0123456789",
+        "PYTHONPATH": str(REPOSITORY / "include"),
+        "PLUMBLINE_HOME": str(home / "plumbline"),
+    }
+    data = campaign(home / "plumbline" / "results", repeats=1)
+    assert data.store is not None
+    with open_archive(f"sqlite:///{home / 'plumbline' / 'archive.db'}") as archive:
+        for document in data.documents:
+            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+    write(data, home / "plumbline" / "reports")
+    known = {"campaign_id": data.campaign_id, "trial_id": data.documents[0].trial.trial_id, "name": "report.css"}
+    # Airflow needs its tables to know revoked tokens.
+    subprocess.run(
+        [sys.executable, "-m", "airflow", "db", "migrate"], env=environment, cwd=home, check=True, capture_output=True, timeout=180
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps(known)], env=environment, cwd=home, capture_output=True, text=True, timeout=180, check=False
+    )
+    line = next((line for line in done.stdout.splitlines() if line.startswith("ANSWER")), None)
+    assert line is not None, done.stdout[-2000:] + done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(line.removeprefix("ANSWER"))
+    return found
+
+
+def test_every_route_is_closed_to_people_without_a_login(answer: dict[str, Any]) -> None:
+    assert len(answer["paths"]) >= 6
+    assert set(answer["anonymous"].values()) <= {401, 403}
+    assert set(answer["wrong"].values()) <= {401, 403}
+
+
+def test_a_viewer_sees_every_page_by_token_and_by_cookie(answer: dict[str, Any]) -> None:
+    for who in ("viewer", "cookie"):
+        assert set(answer[who].values()) == {200}, answer[who]
+    assert "1 of 1 usable" in answer["page"]
+    assert 'href="/plumbline/static/report.css"' in answer["page"]
+
+
+def test_it_stands_in_the_navigation_and_costs_nothing_until_it_is_asked(answer: dict[str, Any]) -> None:
+    assert [(v["name"], v["href"], v["destination"]) for v in answer["views"]] == [("Plumbline", "/plumbline/", "nav")]
+    assert answer["heavy_before"] is False

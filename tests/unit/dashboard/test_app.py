@@ -1,0 +1,197 @@
+"""The pages over a real archive file: what they show, what they refuse, and that looking changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from fastapi import Depends, FastAPI, HTTPException
+from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
+from tests.browser.sample import campaign
+
+from plumbline.archive import FindingRecord, open_archive
+from plumbline.dashboard.app import create_app
+from plumbline.dashboard.overview import age
+from plumbline.dashboard.reading import NoArchive, Reader
+from plumbline.declarations import load
+from plumbline.reports import write
+
+HOSTILE = '<script>alert("x")</script>'
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    data = campaign(folder / "results")
+    with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
+        assert data.store is not None
+        for document in data.documents:
+            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+        first = data.documents[0].trial
+        archive.bootstrap_baseline(first.series_key, load().thresholds.drift)
+        archive.save_findings(
+            [
+                FindingRecord(
+                    finding_id="7a11c2d94e0b",
+                    series_key=first.series_key,
+                    campaign_id=first.campaign_id,
+                    provider="local-1core",
+                    kind="performance",
+                    severity="page",
+                    headline=f"PAGE  step_time +7.9 % {HOSTILE}",
+                    detail={"explanation": "explained by: cpu.frequency_max_mhz 3700 → 3400"},
+                )
+            ]
+        )
+    write(data, folder / "reports")
+    return folder
+
+
+@pytest.fixture
+def client(home: Path) -> Iterator[TestClient]:
+    with TestClient(create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")) as found:
+        yield found
+
+
+def test_the_overview_says_status_drift_age_and_numbers(client: TestClient) -> None:
+    text = client.get("/").text
+    assert "3 of 3 usable" in text
+    assert '<span class="chip sev-page">drift: page</span>' in text
+    assert "no baseline" in text
+    assert re.search(r'<span class="value">26\.\d ms</span> <small>step time</small>', text)
+    assert 'href="/campaigns/2026-11"' in text
+    assert 'href="/reports/2026-11"' in text
+
+
+def test_a_trial_says_why_it_is_degraded_and_how_to_repeat_it(client: TestClient) -> None:
+    text = client.get("/trials/2026-11.local-1core.training.gpt-tiny-cpu.0200.r2").text
+    assert '<span class="chip degraded">degraded</span>' in text
+    assert "step time CV 28 % is over 25 %" in text
+    assert "plumbline replay 2026-11.local-1core.training.gpt-tiny-cpu.0200.r2" in text
+    assert "evidence/steps.parquet" in text
+    assert len(re.findall(r"[0-9a-f]{64}", text)) >= 3
+
+
+def test_attempts_are_told_apart(client: TestClient) -> None:
+    name = "/trials/2026-11.local-1core.training.gpt-tiny-cpu.0200.r3"
+    best, failed = client.get(name).text, client.get(f"{name}?attempt=2").text
+    assert '<span class="chip valid">valid</span>' in best
+    assert "<b>Failed:</b> launch timeout" in failed
+    assert f"{name}?attempt=2" in best
+
+
+def test_findings_by_state_with_their_explanation_and_as_text(client: TestClient) -> None:
+    text = client.get("/findings?state=open").text
+    assert "explained by: cpu.frequency_max_mhz 3700 → 3400" in text
+    assert HOSTILE not in text
+    assert "&lt;script&gt;" in text
+    assert "None that is resolved." in client.get("/findings?state=resolved").text
+    assert client.get("/findings?state=nonsense").status_code == 422
+
+
+def test_a_campaign_lists_its_trials(client: TestClient) -> None:
+    text = client.get("/campaigns/2026-11").text
+    assert text.count("/trials/2026-11.") == 12
+    assert "launch timeout" in text
+
+
+def test_the_report_is_served_and_may_ask_nobody_for_anything(client: TestClient) -> None:
+    found = client.get("/reports/2026-11")
+    assert found.status_code == 200
+    assert "plotly.js v" in found.text
+    assert "default-src 'none'" in found.headers["content-security-policy"]
+    assert "connect-src" not in found.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/reports/..%2F..%2Farchive.db",
+        "/reports/.hidden",
+        "/reports/2099-01",
+        "/campaigns/2099-01",
+        "/trials/nothing",
+        "/static/app.py",
+        "/static/..%2Fapp.py",
+        "/docs",
+        "/openapi.json",
+        "/redoc",
+    ],
+)
+def test_what_is_not_there_is_not_found(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_links_know_where_the_app_is_mounted(home: Path) -> None:
+    outer = FastAPI()
+    outer.mount("/plumbline", create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports"))
+    with TestClient(outer) as client:
+        text = client.get("/plumbline/").text
+        links = set(re.findall(r'href="(/[^"]*)"', text))
+        assert links
+        assert all(link.startswith("/plumbline/") for link in links)
+        assert {client.get(link).status_code for link in links} == {200}
+
+
+def test_every_route_is_behind_the_dependencies(home: Path) -> None:
+    def nobody() -> None:
+        raise HTTPException(401)
+
+    app = create_app([Depends(nobody)], archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")
+    paths = [re.sub(r"\{[^}]+\}", "2026-11", str(getattr(route, "path", ""))) for route in app.routes]
+    assert len(paths) >= 6
+    with TestClient(app) as client:
+        assert {client.get(path).status_code for path in paths} == {401}
+
+
+def test_no_archive_is_said_and_none_is_made(tmp_path: Path) -> None:
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'none' / 'archive.db'}", reports=tmp_path)) as client:
+        found = client.get("/")
+        assert found.status_code == 200
+        assert "Nothing measured yet" in found.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_archive_is_said(tmp_path: Path) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "archive.db") as connection:
+        connection.execute("create table other (x)")
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        found = client.get("/")
+        assert (found.status_code, "cannot be read" in found.text) == (503, True)
+
+
+def test_looking_cannot_write(home: Path, client: TestClient) -> None:
+    before = hashlib.sha256((home / "archive.db").read_bytes()).hexdigest()
+    for path in ("/", "/findings", "/campaigns/2026-11"):
+        assert client.get(path).status_code == 200
+    reader = Reader(f"sqlite:///{home / 'archive.db'}")
+    with pytest.raises(OperationalError, match="readonly"):
+        reader.archive().set_finding_state("7a11c2d94e0b", "resolved", "someone", "by way of a page")
+    assert hashlib.sha256((home / "archive.db").read_bytes()).hexdigest() == before
+
+
+def test_a_replaced_archive_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "archive.db"
+    reader = Reader(f"sqlite:///{file}")
+    with pytest.raises(NoArchive):
+        reader.archive()
+    open_archive(reader.url).close()
+    first = reader.archive()
+    assert reader.archive() is first
+    new = tmp_path / "new.db"
+    open_archive(f"sqlite:///{new}").close()
+    new.replace(file)
+    assert reader.archive() is not first
+
+
+def test_ages_are_read_at_a_glance() -> None:
+    now = datetime(2026, 11, 20, tzinfo=timezone.utc)
+    deltas = (timedelta(seconds=5), timedelta(minutes=1), timedelta(hours=5), timedelta(days=41))
+    assert [age(now - d, now) for d in deltas] == ["just now", "1 minute ago", "5 hours ago", "41 days ago"]
