@@ -1,0 +1,174 @@
+"""The store: whole objects or none, attempts in order, damage named, lost connections tried again."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from tests.fakes.trials import a_trial
+
+from plumbline.results import BadResult, Environment, LaunchRecord, ResultDocument, ResultStore, Validity
+
+TRIAL = a_trial()
+FOLDER = f"2026-11/{TRIAL.trial_id}/attempt-1"
+
+
+def document() -> ResultDocument:
+    return ResultDocument.sealed(
+        trial=TRIAL, harness_version="0.1.0", environment=Environment.of({"cpu.model": "x"}), validity=Validity(status="valid")
+    )
+
+
+@pytest.fixture(params=["file", "path", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ResultStore:
+    """On a file URL, on a plain path, and on a file system that is no disk."""
+    return ResultStore({"file": tmp_path.as_uri(), "path": str(tmp_path), "memory": f"memory://{tmp_path}"}[request.param])
+
+
+def test_what_is_put_is_what_one_gets(store: ResultStore) -> None:
+    assert not store.exists(f"{FOLDER}/trial.json")
+    store.put_trial(TRIAL)
+    assert store.exists(f"{FOLDER}/trial.json")
+    assert store.folder(TRIAL) == FOLDER
+    assert store.trial(FOLDER) == TRIAL
+    store.put_document(document())
+    assert store.document(FOLDER) == document()
+    assert store.launch(FOLDER) is None
+    record = LaunchRecord(launcher="local", events=(), exit_code=0)
+    store.put_launch(TRIAL, record)
+    assert store.launch(FOLDER) == record
+    assert store.put_collected(document().with_launch(record)) == FOLDER
+    assert store.collected(FOLDER).launch == record
+    assert store.document(FOLDER).launch is None
+
+
+def test_what_is_not_there(store: ResultStore) -> None:
+    assert store.attempts("2026-11", "nobody") == []
+    for read in (store.document, store.collected, store.trial, store.get):
+        with pytest.raises(FileNotFoundError):
+            read("nowhere")
+
+
+def test_attempts_are_ordered_by_number(store: ResultStore) -> None:
+    for attempt in (10, 9, 1, 2):
+        store.put_trial(TRIAL.model_copy(update={"attempt": attempt}))
+    store.put(f"2026-11/{TRIAL.trial_id}/notes.txt", b"not an attempt")
+    assert [folder.rpartition("/")[2] for folder in store.attempts("2026-11", TRIAL.trial_id)] == [f"attempt-{n}" for n in (1, 2, 9, 10)]
+
+
+def test_evidence_that_is_damaged(store: ResultStore, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("steps.parquet", "requests.parquet", "run.log")]
+    for file in files:
+        file.write_bytes(file.name.encode())
+    evidence = tuple(store.put_evidence(TRIAL, "log", file, rows=3) for file in files)
+    assert [(e.uri, e.bytes, e.rows) for e in evidence] == [(f"evidence/{f.name}", len(f.name), 3) for f in files]
+    whole = ResultDocument.sealed(
+        trial=TRIAL, harness_version="0", environment=Environment.of({}), validity=Validity(status="valid"), evidence=evidence
+    )
+    assert store.damaged_evidence(whole) == []
+    store.put(f"{FOLDER}/evidence/run.log", b"changed")
+    fs, root = fsspec.core.url_to_fs(store.url)
+    fs.rm(f"{root}/{FOLDER}/evidence/steps.parquet")
+    broken = store.damaged_evidence(whole)
+    assert len(broken) == 2
+    assert broken[0].endswith("steps.parquet is missing")
+    assert "run.log has SHA-256" in broken[1]
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"", "not a JSON object"),
+        (b"[]", "not a JSON object"),
+        (b"{", "not a JSON object"),
+        (b"\xff\xfe", "not a JSON object"),
+        (b"{}", "trial"),
+        (b'{"schema_version": 2}', "newer than 1; upgrade plumbline"),
+        (b'{"schema_version": "x"}', "schema_version"),
+    ],
+)
+def test_a_document_that_cannot_be_used(store: ResultStore, raw: bytes, said: str) -> None:
+    store.put(f"{FOLDER}/result.json", raw)
+    with pytest.raises(BadResult, match=said) as raised:
+        store.document(FOLDER)
+    assert f"{FOLDER}/result.json" in str(raised.value)
+
+
+def test_a_document_that_was_changed(store: ResultStore) -> None:
+    data = json.loads(document().model_dump_json())
+    store.put(f"{FOLDER}/result.json", json.dumps({**data, "harness_version": "0.2.0"}).encode())
+    with pytest.raises(BadResult, match="changed or cut short"):
+        store.document(FOLDER)
+
+
+def test_other_files_that_cannot_be_used(store: ResultStore) -> None:
+    store.put(f"{FOLDER}/trial.json", TRIAL.model_dump_json().replace('"repeat":1', '"repeat":0').encode())
+    with pytest.raises(BadResult, match=r"trial\.json: repeat"):
+        store.trial(FOLDER)
+    store.put(f"{FOLDER}/launch.json", b'{"launcher": "teleport", "events": []}')
+    with pytest.raises(BadResult, match=r"launch\.json: launcher"):
+        store.launch(FOLDER)
+
+
+def test_a_reader_sees_the_whole_object_or_none(tmp_path: Path) -> None:
+    """Two writers replace one object over and over while it is read: every read is one of the two, whole."""
+    store = ResultStore(tmp_path.as_uri())
+    contents = [letter * 200_000 for letter in (b"a", b"b")]
+    store.put("x/object", contents[0])
+    failures: list[BaseException] = []
+
+    def write(content: bytes) -> None:
+        try:
+            for _ in range(40):
+                store.put("x/object", content)
+        except BaseException as error:  # noqa: BLE001 - shown by the main thread
+            failures.append(error)
+
+    writers = [threading.Thread(target=write, args=(content,)) for content in contents]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        assert store.get("x/object") in contents
+    assert failures == []
+    assert [path.name for path in (tmp_path / "x").iterdir()] == ["object"]
+
+
+def test_a_failed_write_leaves_nothing_half_done(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path.as_uri())
+    (tmp_path / "x" / "object").mkdir(parents=True)
+    (tmp_path / "x" / "object" / "inside").touch()
+    with pytest.raises(IsADirectoryError):
+        store.put("x/object", b"content")
+    assert [path.name for path in (tmp_path / "x").iterdir()] == ["object"]
+
+
+class Unsteady(MemoryFileSystem):  # type: ignore[misc] - fsspec has no types
+    """A file system whose connection drops for a while, with an exception that is no OSError, as object stores' clients do."""
+
+    protocol = "unsteady"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    drops = 0
+
+    class Dropped(Exception):
+        pass
+
+    def cat_file(self, path: str, **options: Any) -> bytes:
+        if Unsteady.drops:
+            Unsteady.drops -= 1
+            raise Unsteady.Dropped("connection reset")
+        return bytes(super().cat_file(path, **options))
+
+
+def test_a_connection_that_drops_is_tried_again() -> None:
+    fsspec.register_implementation("unsteady", Unsteady, clobber=True)
+    store = ResultStore("unsteady://results")
+    store.put("x", b"content")
+    Unsteady.drops = 2
+    assert store.get("x") == b"content"
+    assert Unsteady.drops == 0
