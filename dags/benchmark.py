@@ -37,7 +37,7 @@ def benchmark(declared: Declarations, provider: Provider) -> None:
 
                 @task_group(group_id="trial")
                 def trial(spec):
-                    launch(provider, spec) >> collect(spec)
+                    launch(provider, spec) >> collect(spec=spec)
 
                 trials = trial.expand(spec=specs)
                 checked = validate(provider.name, kind, specs)

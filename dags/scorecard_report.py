@@ -2,8 +2,8 @@
 
 When     the second of every month, for that month's campaign; or on demand for any campaign in the archive (`campaign` in the form,
          the newest one if left empty). `plumbline run` starts it for the campaign that it has measured.
-Triage   `report` fails if the archive has nothing of the campaign: look at that month's benchmark runs. It only reads; clear it at
-         any time, the report is replaced whole.
+Triage   `report` fails if the archive has nothing of the campaign that was asked for, and is skipped in a month without one: look at
+         the benchmark runs. It only reads; clear it at any time, the report is replaced whole.
 """
 
 from airflow.sdk import dag

@@ -42,6 +42,8 @@ def environment(home: Path, base: Mapping[str, str]) -> dict[str, str]:
     kept = {k: v for k, v in base.items() if k not in ours and k.removesuffix("_CMD").removesuffix("_SECRET") not in ours}
     library = str(REPOSITORY / "include")
     others = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p != library]
+    # Set, it makes every start compile all of Airflow again.
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
     return {
         **kept,
         "AIRFLOW_HOME": str(home),
@@ -105,7 +107,8 @@ def _settings(home: Path, port: int, kept: Mapping[str, str], reparse: bool) -> 
             "print_stats_interval": str(_HOUR_S),
         },
         "triggerer": {"job_heartbeat_sec": "10", "capacity": "100"},
-        "workers": {"min_heartbeat_interval": "15"},
+        # Also how long a task's end may go unnoticed: with the default of 5 s a campaign waits for minutes.
+        "workers": {"min_heartbeat_interval": "1"},
         "logging": {"base_log_folder": str(home / "logs"), "colored_console_log": "False"},
     }
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from plumbline.declarations import Declarations, Trial, places
 from plumbline.launch.orphans import sweep
@@ -88,20 +87,23 @@ def run_campaign(
     Raises CampaignError, ServerError or AirflowError.
     """
     with server.client() as client:
-        campaign = _Campaign(server, client, declared, asked, planned, on_state)
-        with campaign.dags_ready(), campaign.nothing_left_running():
+        trials = tuple(TrialState.of(t) for several in planned.values() for t in several)
+        campaign = _Campaign(server, client, declared, asked, planned, on_state, trials)
+        with campaign.nothing_left_running(), campaign.dags_ready():
             return campaign.run()
 
 
 @dataclass
 class _Campaign:
+    """`runs`: our benchmark runs by provider; `others`: the reviews and the report that followed from them."""
+
     server: AirflowServer
     client: AirflowClient
     declared: Declarations
     asked: Asked
     planned: dict[str, list[Trial]]
     on_state: OnState
-    trials: tuple[TrialState, ...] = ()
+    trials: tuple[TrialState, ...]
     stage: Stage = "starting"
     runs: dict[str, DagRun] = field(default_factory=dict)
     others: list[DagRun] = field(default_factory=list)
@@ -109,7 +111,17 @@ class _Campaign:
     began: datetime | None = None
 
     def run(self) -> Outcome:
-        self.trials = tuple(TrialState.of(t) for trials in self.planned.values() for t in trials)
+        self.stage = "measuring"
+        self._measure()
+        self.stage = "reviewing"
+        self._review()
+        self.stage = "reporting"
+        report = self._report()
+        self.stage = "done"
+        self._tell()
+        return Outcome(self.asked.campaign_id, self.trials, report, tuple(self.problems))
+
+    def _trigger(self) -> None:
         create_pools(self.client, (self.declared.providers[name] for name in self.planned))
         for name, trials in self.planned.items():
             dag_id = self.declared.providers[name].dag_id
@@ -121,15 +133,6 @@ class _Campaign:
                 "repeats": self.asked.repeats,
             }
             self.runs[name] = self.client.trigger(dag_id, conf)
-        self.stage = "measuring"
-        self._measure()
-        self.stage = "reviewing"
-        self._review()
-        self.stage = "reporting"
-        report = self._report()
-        self.stage = "done"
-        self._tell()
-        return Outcome(self.asked.campaign_id, self.trials, report, tuple(self.problems))
 
     @contextmanager
     def dags_ready(self) -> Iterator[None]:
@@ -152,6 +155,9 @@ class _Campaign:
             for dag_id in wanted:
                 for run in self.client.active_runs(dag_id):
                     self.client.end_run(dag_id, run.run_id, "the command that asked for it was killed; ended by the next one")
+            self._trigger()
+            # Only now, so that a slot that is due does not get in before what was asked for.
+            for dag_id in wanted:
                 self.client.set_paused(dag_id, False)
             yield
         finally:
@@ -219,7 +225,7 @@ class _Campaign:
         store = ResultStore(places().results_url)
         for folder in reversed(store.attempts(self.asked.campaign_id, trial.trial_id)):
             with suppress(FileNotFoundError, BadResult):
-                return _replace_status(trial, store.collected(folder).validity.status)
+                return replace(trial, status=store.collected(folder).validity.status)
         return trial
 
     def _review(self) -> None:
@@ -272,9 +278,3 @@ class _Campaign:
     def _tell(self) -> None:
         since = (datetime.now(timezone.utc) - self.began).total_seconds() if self.began else None
         self.on_state(CampaignState(self.asked.campaign_id, self.stage, self.trials, seconds_left(self.trials, since)))
-
-
-def _replace_status(trial: TrialState, status: Any) -> TrialState:
-    from dataclasses import replace
-
-    return replace(trial, status=status)

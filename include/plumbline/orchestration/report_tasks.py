@@ -6,7 +6,7 @@ from datetime import timezone
 from typing import Any
 
 from airflow.sdk import TriggerRule, task
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from plumbline.orchestration import reporting, review
 from plumbline.orchestration.assets import RESULTS
@@ -40,7 +40,10 @@ def alert() -> Row:
 
 @task
 def report(*, dag_run: Any = None, params: Any = None) -> str:
-    """Write the report; a scheduled run is about the campaign of its month."""
+    """Write the report; a scheduled run is about the campaign of its month, if there was one."""
     scheduled = str(getattr(dag_run.run_type, "value", dag_run.run_type)) == "scheduled"
     month = f"{dag_run.run_after.astimezone(timezone.utc):%Y-%m}"
-    return str(reporting.report(month if scheduled else params["campaign"]))
+    try:
+        return str(reporting.report(month if scheduled else params["campaign"]))
+    except LookupError as nothing:
+        raise (AirflowSkipException if scheduled else AirflowFailException)(str(nothing)) from None

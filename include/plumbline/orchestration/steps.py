@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from plumbline.declarations import Trial, load, places
 from plumbline.harness.progress import ProgressLine
 from plumbline.orchestration.asked import Asked, trials_of
-from plumbline.results import Reason, ResultDocument, ResultStore
+from plumbline.results import Reason, ResultDocument, ResultStore, Validity
 
 if TYPE_CHECKING:
     from plumbline.launch import PlanError
@@ -70,7 +70,9 @@ def validate(provider: str, kind: str, specs: Iterable[Mapping[str, str]]) -> li
     trials = [planned(store, spec) for spec in wanted]
     documents = [document for trial in trials for document in _collected(store, trial)]
     report = check(documents, trials, places().data_docs, f"{trials[0].campaign_id}-{provider}-{kind}")
-    _log.info("%s of %s documents, Data Docs in %s", "all" if report.success else "not all", len(documents), report.data_docs)
+    _log.info("%d documents checked, %s; Data Docs: %s", len(documents), "all pass" if report.success else "not all pass", report.data_docs)
+    for problem in report.problems:
+        _log.warning("%s: %s", problem.code, problem.detail)
     rows: list[Row] = []
     for spec, trial in zip(wanted, trials, strict=True):
         verdicts = []
@@ -78,7 +80,7 @@ def validate(provider: str, kind: str, specs: Iterable[Mapping[str, str]]) -> li
             verdict = report.verdicts[f"{trial.trial_id}#{document.trial.attempt}"]
             reasons = [reason.model_dump() for reason in verdict.reasons]
             verdicts.append({"attempt": document.trial.attempt, "action": verdict.action, "reasons": reasons})
-        rows.append({**spec, "verdicts": verdicts})
+        rows.append({**spec, "verdicts": verdicts or [_missing(store, trial)]})
     return rows
 
 
@@ -152,6 +154,15 @@ def _collected(store: ResultStore, trial: Trial) -> list[ResultDocument]:
     return [
         store.collected(folder) for folder in store.attempts(trial.campaign_id, trial.trial_id) if store.exists(f"{folder}/collected.json")
     ]
+
+
+def _missing(store: ResultStore, trial: Trial) -> Row:
+    """A planned trial of which there is nothing at all becomes a document too: missing is a fact, and not a failure of the provider."""
+    reason = Reason(code="never_launched", detail="planned, but no attempt of it reached the result store")
+    document = ResultDocument.sealed(trial=trial, harness_version="unknown", validity=Validity(status="missing", reasons=(reason,)))
+    store.put_trial(trial)
+    store.put_collected(document)
+    return {"attempt": trial.attempt, "action": "accept", "reasons": []}
 
 
 def _teller(file: Path) -> Callable[[ProgressLine], None]:

@@ -39,7 +39,7 @@ def plan(provider: str, kind: str, *, dag_run: Any = None, params: Any = None, t
 
 def launch(provider: Provider, spec: Any) -> Any:
     """The trial itself, in the provider's pool, with the provider's limits; retried if its failure class is worth another try."""
-    return run.override(**launch_settings(provider))(spec)
+    return run.override(**launch_settings(provider))(spec=spec)
 
 
 @task(map_index_template=_TITLE)
