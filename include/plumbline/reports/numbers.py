@@ -72,10 +72,11 @@ def epoch_tokens(campaign: CampaignData) -> dict[str, int]:
 def held_s(document: ResultDocument) -> float | None:
     """Seconds that the trial held its provider: from the launcher's first event to its last; the harness's own timeline without it.
 
-    None when neither saw two moments: a duration is then unknown, not zero.
+    Waiting in the queue for a place to be free holds nothing and is left out. None when neither saw two moments: a duration is then
+    unknown, not zero.
     """
     for events in (document.launch.events if document.launch else (), document.timeline):
-        span = _span(events)
+        span = _span(tuple(e for e in events if e.name != "queued"))
         if span is not None:
             return span
     return None

@@ -50,6 +50,15 @@ def test_the_time_that_the_provider_was_held_is_the_launchers(sample: CampaignDa
     assert held_s(without.model_copy(update={"timeline": document.timeline[:1]})) is None
 
 
+def test_waiting_in_the_queue_is_not_paid_for(sample: CampaignData) -> None:
+    document = sample.documents[0]
+    assert document.launch is not None
+    first = document.launch.events[0]
+    queued = first.model_copy(update={"name": "queued", "monotonic_s": (first.monotonic_s or 0.0) - 500})
+    launch = document.launch.model_copy(update={"events": (queued, *document.launch.events)})
+    assert held_s(document.with_launch(launch)) == pytest.approx(21.0)
+
+
 def test_wall_clock_serves_where_a_monotonic_one_is_absent(sample: CampaignData) -> None:
     document = sample.documents[0]
     events = tuple(e.model_copy(update={"monotonic_s": None}) for e in document.timeline)

@@ -1,0 +1,108 @@
+"""The dashboard's pages in a real browser, served over loopback: no complaint, nothing asked of anyone else, readable on a phone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser
+from tests.browser.chromium import SHAPES, browser, executable
+from tests.browser.sample import campaign
+
+from plumbline.archive import FindingRecord, open_archive
+from plumbline.dashboard.app import create_app
+from plumbline.reports import write
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
+]
+PAGES = (
+    "/",
+    "/findings",
+    "/campaigns/2026-11",
+    "/trials/2026-11.local-1core.training.gpt-tiny-cpu.0200.r2",
+    "/trials/2026-11.local-1core.training.gpt-tiny-cpu.0200.r3?attempt=2",
+    "/reports/2026-11",
+)
+
+
+def seeded(folder: Path) -> Path:
+    """An installation's home with the sample campaign recorded, a finding and a report."""
+    data = campaign(folder / "results")
+    assert data.store is not None
+    with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
+        for document in data.documents:
+            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+        found = data.findings[0]
+        archive.save_findings(
+            [
+                FindingRecord(
+                    finding_id=found.finding_id[:12],
+                    series_key=found.series_key,
+                    campaign_id=found.campaign_id,
+                    provider="local-1core",
+                    kind="performance",
+                    severity="page",
+                    headline=found.headline,
+                    detail={"explanation": found.explanation},
+                )
+            ]
+        )
+    write(data, folder / "reports")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home = seeded(tmp_path_factory.mktemp("home"))
+    app = create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert server.started
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_pages_load_without_a_complaint(address: str, chromium: Browser, shape: str) -> None:
+    context = chromium.new_context(**SHAPES[shape])  # type: ignore[arg-type]
+    page = context.new_page()
+    complaints: list[str] = []
+    elsewhere: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: elsewhere.append(request.url) if not request.url.startswith((address, "data:")) else None)
+    for path in PAGES:
+        response = page.goto(address + path, wait_until="load")
+        assert response is not None
+        assert response.status == 200, path
+        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, path
+    assert page.locator(".js-plotly-plot svg.main-svg").count() > 0, "the report's own policy must let its charts draw"
+    assert complaints == []
+    assert elsewhere == []
+    context.close()
+
+
+def test_from_the_overview_to_a_trial_by_links(address: str, chromium: Browser) -> None:
+    page = chromium.new_page()
+    page.goto(address + "/")
+    page.get_by_role("link", name="2026-11").first.click()
+    page.get_by_role("link", name="2026-11.local-1core.training.gpt-tiny-cpu.0200.r1").click()
+    assert page.get_by_text("plumbline replay 2026-11.local-1core.training.gpt-tiny-cpu.0200.r1").is_visible()
+    page.close()
