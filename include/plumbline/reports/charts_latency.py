@@ -47,6 +47,7 @@ def distribution(
         "xaxis": axis(f"{words(metric)} ({shown.suffix}, log scale)", type="log"),
         "yaxis": axis("share of requests", tickformat=".0%", range=[0, 1.02]),
         "hovermode": "closest",
+        "showlegend": True,
     }
     if limit is not None:
         layout["shapes"] = [
@@ -135,6 +136,7 @@ def percentiles(key: str, suffix: str, providers: Sequence[str], cards: Sequence
         layout={
             "xaxis": axis("", type="category", categoryorder="array", categoryarray=list(statistics)),
             "yaxis": axis(shown.suffix, rangemode="tozero"),
+            "showlegend": True,
             "scattermode": "group",
             "scattergap": 0.6,
         },

@@ -38,7 +38,7 @@ def step_times(key: str, suffix: str, providers: Sequence[str], runs: Sequence[R
                 "hovertemplate": f"{run.provider}<br>step %{{x}}: %{{y:.4g}} {shown.suffix}<extra>{run.trial_id.rsplit('.', 1)[-1]}</extra>",
             }
         )
-    outside = f" {above} slower steps lie above the picture (drag or double-click to see them)." if above else ""
+    outside = f" {above} slower {'step lies' if above == 1 else 'steps lie'} above the picture (double-click shows all)." if above else ""
     start = max(r.steady_from for r in runs)
     return Chart(
         name=f"{key}-steps",

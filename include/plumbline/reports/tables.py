@@ -111,7 +111,8 @@ def _row(cards: Sequence[Scorecard], metric: str, statistic: str, phase: str) ->
     known = METRICS[metric]
     shown = scale(known.unit, [r.value for r in present], metric)
     ahead = leaders(rows)
-    top = max((r.high if r.high is not None else r.value or 0.0 for r in present), default=0.0)
+    # A picture of one number beside nothing would say nothing: no scale then, and so no strip.
+    top = max(r.high if r.high is not None else r.value or 0.0 for r in present) if len(present) > 1 else 0.0
     leading = any(r.leading for r in rows.values() if r is not None)
     arrow = {"lower_is_better": "↓", "higher_is_better": "↑"}.get(known.direction, "")
     where = "" if statistic == "value" else statistic
