@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+from typing import Any
 
 import pytest
 from tests.data.result_documents import document, trial
@@ -14,21 +15,27 @@ from plumbline.archive import FindingRecord, open_archive
 
 pytestmark = pytest.mark.integration
 
+PATIENCE_S = 120
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.fakes.archive_writer"])
+
+
+def together(processes: list[Any], start: Any, answers: Any) -> list[Any]:
+    """Let the processes go at once; what each of them answered. One that fails has its traceback in the captured output."""
+    for process in processes:
+        process.start()
+    start.set()
+    for process in processes:
+        process.join(PATIENCE_S)
+    assert [process.exitcode for process in processes] == [0] * len(processes)
+    return [answers.get(timeout=PATIENCE_S) for _ in processes]
 
 
 def test_two_writers_that_open_a_new_archive_at_once_lose_nothing(archive_url: str) -> None:  # noqa: F811
     start, answers = PROCESSES.Event(), PROCESSES.Queue()
     halves = (range(1, 31), range(16, 46))
     writers = [PROCESSES.Process(target=record_all, args=(archive_url, list(half), start, answers)) for half in halves]
-    for writer in writers:
-        writer.start()
-    start.set()
-    said = [answer for _ in writers for answer in answers.get(timeout=120)]
-    for writer in writers:
-        writer.join(60)
-        assert writer.exitcode == 0
+    said = [answer for each in together(writers, start, answers) for answer in each]
     assert (said.count("inserted"), said.count("unchanged")) == (45, 15)
     with open_archive(archive_url) as archive:
         assert sorted(t.repeat for t in archive.trials()) == list(range(1, 46))
@@ -40,7 +47,7 @@ def test_a_writer_killed_at_any_point_leaves_a_whole_archive_and_a_rerun_complet
         for statement in range(1, 100):
             writer = PROCESSES.Process(target=die_at, args=(archive_url, statement, statement))
             writer.start()
-            writer.join(60)
+            writer.join(PATIENCE_S)
             if writer.exitcode == 0:
                 break
             assert writer.exitcode == -signal.SIGKILL
@@ -58,13 +65,7 @@ def test_two_reviewers_bootstrap_one_baseline_and_save_one_finding(archive_url: 
             archive.record(document(trial(repeat=repeat)), uri=URI)
     start, answers = PROCESSES.Event(), PROCESSES.Queue()
     reviewers = [PROCESSES.Process(target=review, args=(archive_url, start, answers)) for _ in range(3)]
-    for reviewer in reviewers:
-        reviewer.start()
-    start.set()
-    said = [answers.get(timeout=120) for _ in reviewers]
-    for reviewer in reviewers:
-        reviewer.join(60)
-        assert reviewer.exitcode == 0
+    said = together(reviewers, start, answers)
     assert sorted(str(baseline) for baseline, _ in said) == ["2025-11", "None", "None"]
     assert sorted(new for _, new in said) == [(), (), ("f1", "f2")]
     with open_archive(archive_url) as archive:
@@ -72,11 +73,11 @@ def test_two_reviewers_bootstrap_one_baseline_and_save_one_finding(archive_url: 
         assert len(archive.findings()) == 2
 
 
-def review(url: str, start: object, answers: object) -> None:
+def review(url: str, start: Any, answers: Any) -> None:
     from plumbline.declarations import DriftRules
 
     rules = DriftRules.model_validate_json('{"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2}')
     found = [FindingRecord(name, trial().series_key, "2025-11", "lab-2core", "price", "info", "dearer") for name in ("f2", "f1")]
     with open_archive(url) as archive:
-        start.wait()  # type: ignore[attr-defined]
-        answers.put((archive.bootstrap_baseline(trial().series_key, rules), archive.save_findings(found)))  # type: ignore[attr-defined]
+        start.wait()
+        answers.put((archive.bootstrap_baseline(trial().series_key, rules), archive.save_findings(found)))

@@ -118,7 +118,10 @@ class Archive:
             return queries.trials(session, campaign_id, series_key, provider, kind)
 
     def document(self, trial_id: str, attempt: int | None = None) -> ResultDocument | None:
-        """The whole result document; without `attempt`, of the last usable attempt, else of the last. None if there is none."""
+        """The whole result document; without `attempt`, of the last usable attempt, else of the last. None if there is none.
+
+        BadResult if what is archived no longer holds (see verify).
+        """
         with reading(self.engine) as session:
             return queries.document(session, trial_id, attempt)
 

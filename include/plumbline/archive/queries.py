@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
+from pydantic import ValidationError
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.models import Campaign, Document, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.views import CampaignView, MetricPoint, Outcomes, SeriesView, TrialView
-from plumbline.results import Reason, ResultDocument, Status
+from plumbline.results import BadResult, Reason, ResultDocument, Status
 
 USABLE = (Trial.status.in_(("valid", "degraded")), Trial.quality_action != "reject")
 """What makes an attempt count: believed by the harness and not rejected by the quality checks."""
@@ -117,7 +118,7 @@ def usable(attempt: Any) -> bool:
 
 
 def document(session: Session, trial_id: str, attempt: int | None = None) -> ResultDocument | None:
-    """The whole document of an attempt; without `attempt`, of the best one: the last usable, else the last."""
+    """The whole document of an attempt; without `attempt`, of the best one: the last usable, else the last. BadResult if it does not hold."""
     query = (
         select(Document.content, Trial.attempt, Trial.status, Trial.quality_action)
         .join(Trial, Trial.id == Document.trial_pk)
@@ -129,7 +130,11 @@ def document(session: Session, trial_id: str, attempt: int | None = None) -> Res
     if not found:
         return None
     best = max(found, key=lambda row: (usable(row), row.attempt))
-    return ResultDocument.model_validate_json(cast(str, best.content))
+    try:
+        return ResultDocument.model_validate_json(cast(str, best.content))
+    except ValidationError as error:
+        why = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise BadResult(f"the archived document of {trial_id}#{best.attempt} does not hold: {why}") from error
 
 
 def metric_history(session: Session, series_key: str, metric: str, statistic: str, phase: str) -> list[MetricPoint]:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, text
 from tests.data.result_documents import document, failed, trial
 
 from plumbline.archive import Archive
+from plumbline.results import BadResult
 
 NAME = trial().trial_id
 
@@ -74,6 +75,8 @@ def test_a_changed_document_is_named_and_does_not_end_the_check(filled: Archive)
         connection.execute(Document.__table__.update().where(Document.trial_pk == 1).values(content=forged))
         connection.execute(text("UPDATE documents SET content = :junk WHERE trial_pk = 2"), {"junk": b"junk"})
         connection.commit()
+    with pytest.raises(BadResult, match=f"archived document of {NAME}#1 does not hold: checksum is"):
+        filled.document(NAME)
     problems = filled.verify()
     assert len(problems) == 2
     assert re.search(rf"{NAME}#1: its document does not hold: .*checksum is", problems[0])
