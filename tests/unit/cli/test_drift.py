@@ -1,0 +1,62 @@
+"""`plumbline compare` and `plumbline findings`, on an archive of their own."""
+
+from __future__ import annotations
+
+from tests.data.result_documents import trial
+
+SAME = [0.100, 0.101, 0.099, 0.1005, 0.0995]
+SLOWER = [t * 1.5 for t in SAME]
+
+
+def test_campaigns_that_measured_the_same_exit_0(campaigns, said):
+    campaigns(before=SAME, after=[t * 1.001 for t in SAME])
+    found, code = said("compare", "before", "after")
+    assert code == 0
+    assert found["verdict"] in ("unchanged", "insufficient_data")
+
+
+def test_a_slower_campaign_exits_4_and_is_called_regressed(campaigns, said, plumbline):
+    campaigns(before=SAME, after=SLOWER)
+    found, code = said("compare", "before", "after")
+    assert (found["verdict"], code) == ("regressed", 4)
+    shown = plumbline("compare", "before", "after").stdout
+    assert "step_time" in shown and "+50 %" in shown
+
+
+def test_two_trials_are_compared_by_what_the_series_scatters(campaigns, said):
+    campaigns(before=SAME, after=SAME[::-1])
+    old, new = (trial(campaign=c, repeat=1).trial_id for c in ("before", "after"))
+    found, code = said("compare", old, new)
+    assert (found["verdict"], code) == ("unchanged", 0)
+
+
+def test_a_name_that_is_not_there_is_said_and_nothing_runs(campaigns, plumbline):
+    campaigns(before=SAME)
+    result = plumbline("compare", "before", "nowhere")
+    assert result.exit_code == 2
+    assert '"nowhere"' in result.stderr and "plumbline campaigns" in result.stderr
+
+
+def test_a_finding_is_listed_shown_and_decided(campaigns, plumbline, said):
+    from plumbline.orchestration.review import review
+
+    campaigns(before=SAME)
+    review("before")
+    campaigns(after=SLOWER)
+    review("after")
+    found, _ = said("findings")
+    assert [f["kind"] for f in found] == ["performance"]
+    name = found[0]["finding_id"]
+    assert "step_time" in plumbline("findings", "show", name).stdout
+    assert plumbline("findings", "acknowledge", name, "--why", "looking").exit_code == 0
+    assert plumbline("findings", "accept", name, "--why", "new normal").exit_code == 0
+    assert said("findings")[0] == []
+    told, _ = said("findings", "show", name)
+    assert [entry["why"] for entry in told["audit"] if entry["why"] in ("looking", "new normal")] == ["looking", "new normal"]
+    _, code = said("compare", "before", "after")
+    assert code == 4  # what was measured stays what it was
+
+
+def test_an_unknown_finding_is_said(plumbline):
+    result = plumbline("findings", "show", "000000000000")
+    assert result.exit_code == 2 and "000000000000" in result.stderr
