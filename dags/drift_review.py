@@ -4,7 +4,8 @@ What     for each campaign and provider that has new results: compare every seri
          statistics), keep the findings with what they are attributed to, alert.
 When     a benchmark publishes `plumbline_results`; or by hand for any campaign in the archive.
 Triage   `compare` fails if the archive cannot be read; it only adds findings, and one that is known keeps its state: clear it at will.
-         `alert` red with findings in the archive: they are safe, clear it once Slack is back. Read a finding: docs/read-a-finding.md.
+         `alert` does not fail because Slack does: what could not be told is told by the next review. docs/read-a-finding.md says what
+         a finding means.
          Accepting a new baseline is a person's decision and waits for one; so it has no place here, where campaigns wait for the end.
 """
 

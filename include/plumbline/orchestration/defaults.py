@@ -22,7 +22,7 @@ _RETRIES = 2
 def defaults(doc: str | None, *tags: str) -> dict[str, Any]:
     """Arguments of `@dag`: the doc page from the file's docstring, one run at a time, no catching up with the past."""
     return {
-        "doc_md": doc,
+        "doc_md": f"```text\n{(doc or '').strip()}\n```",
         # No start date either: with one, a DAG that is unpaused would at once run the slot that was last missed.
         "catchup": False,
         # Two runs of one DAG would measure each other.

@@ -1,0 +1,146 @@
+"""The DAG files as Airflow reads them: whole, deterministic, light, and told clearly when a declaration is wrong."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "include" / "config"
+FILES = sorted((ROOT / "dags").glob("*.py"))
+BANNED = ("airflow.models", "airflow.settings", "airflow.utils.session", "airflow.decorators", "airflow.operators", "airflow.hooks")
+
+
+def parse(home: Path, config: Path = CONFIG, hash_seed: str = "0") -> dict[str, Any]:
+    env = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "PLUMBLINE"))},
+        "AIRFLOW_HOME": str(home / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT),
+        "AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACK_DEPTH": "0",
+        "PLUMBLINE_HOME": str(home / "plumbline"),
+        "PLUMBLINE_CONFIG": str(config),
+        "PYTHONPATH": str(ROOT / "include"),
+        "PYTHONHASHSEED": hash_seed,
+    }
+    script = str(Path(__file__).with_name("parse_dags.py"))
+    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, check=True, timeout=120)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return parse(tmp_path_factory.mktemp("parse"))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(CONFIG, tmp_path / "config"))
+
+
+def test_imports_without_errors_and_parses_nothing_outside_dags(bundle: dict[str, Any]) -> None:
+    assert bundle["errors"] == {}
+    assert bundle["files"] == [str(f.relative_to(ROOT)) for f in FILES]
+    assert {"benchmark_local_1core", "benchmark_local_2core", "drift_review", "scorecard_report"} <= set(bundle["dags"])
+
+
+def test_disabled_providers_have_no_dag(bundle: dict[str, Any]) -> None:
+    assert not [d for d in bundle["dags"] if "example" in d]
+
+
+def test_parsing_again_gives_the_same_bytes(bundle: dict[str, Any], tmp_path: Path) -> None:
+    again = parse(tmp_path, hash_seed="12345")
+    assert {d: v["serialized"] for d, v in again["dags"].items()} == {d: v["serialized"] for d, v in bundle["dags"].items()}
+
+
+def test_parsing_loads_nothing_heavy(bundle: dict[str, Any]) -> None:
+    assert bundle["heavy"] == []
+
+
+def test_every_dag_has_the_house_defaults(bundle: dict[str, Any]) -> None:
+    for dag_id, dag in bundle["dags"].items():
+        assert dag["owners"] == ["plumbline"], dag_id
+        assert "When " in dag["doc"], f"{dag_id} does not say when it runs"
+        assert "Triage " in dag["doc"], f"{dag_id} does not say what to do when it fails"
+        assert (dag["catchup"], dag["max_active_runs"], dag["start_date"]) == (False, 1, None), dag_id
+        for task_id, task in dag["tasks"].items():
+            assert task["timeout_s"], f"{dag_id}.{task_id} could hang for ever"
+
+
+def test_benchmarks_have_the_shape_of_the_house(bundle: dict[str, Any]) -> None:
+    tasks = bundle["dags"]["benchmark_local_2core"]["tasks"]
+    for kind in ("training", "inference"):
+        assert tasks[f"{kind}.trial.run"]["upstream"] == [f"{kind}.plan"]
+        assert tasks[f"{kind}.trial.collect"]["rule"] == "all_done", "a trial that failed is collected too"
+        assert f"{kind}.trial.collect" in tasks[f"{kind}.validate"]["upstream"]
+        assert tasks[f"{kind}.record"]["upstream"] == [f"{kind}.validate"]
+    assert [t for t, v in tasks.items() if not v["downstream"]] == ["conclude"], "the DAG run's state is that of its one last task"
+    ours = {f"{kind}.{step}" for kind in ("training", "inference") for step in ("plan", "trial.collect", "record")} | {"publish"}
+    assert ours <= set(tasks["conclude"]["upstream"])
+    assert not [t for t in tasks["conclude"]["upstream"] if t.endswith(".run")], "a trial that fails is data, not a failure of ours"
+
+
+def test_only_trials_run_in_the_machine_pool_and_airflow_waits_longer_than_the_launcher(bundle: dict[str, Any]) -> None:
+    for name in ("benchmark_local_1core", "benchmark_local_2core"):
+        for task_id, task in bundle["dags"][name]["tasks"].items():
+            is_trial = task_id.endswith(".trial.run")
+            assert task["pool"] == ("plumbline_this-machine" if is_trial else "default_pool"), task_id
+            if is_trial:
+                assert task["timeout_s"] > 600 + 3600, "the launcher's own timeout and its wait for the machine come first"
+
+
+def test_benchmarks_run_monthly_in_the_declared_slots(bundle: dict[str, Any], config: Path, tmp_path: Path) -> None:
+    assert bundle["dags"]["benchmark_local_1core"]["crons"] == ["0 2 1 * *"]
+    file = config / "providers" / "local-1core.yaml"
+    file.write_text(file.read_text() + 'slots: ["18:30", "06:05"]\n')
+    changed = parse(tmp_path, config)
+    assert changed["dags"]["benchmark_local_1core"]["crons"] == ["5 6 1 * *", "30 18 1 * *"]
+    assert changed["dags"]["benchmark_local_2core"]["crons"] == ["0 2 1 * *"]
+
+
+def test_a_broken_declaration_is_an_import_error_in_its_own_words(config: Path, tmp_path: Path) -> None:
+    file = config / "providers" / "local-1core.yaml"
+    file.write_text(file.read_text().replace("timeout: 10min", "timeout: 10"))
+    found = parse(tmp_path, config)
+    (path,) = found["errors"]
+    assert path.endswith("benchmark.py")
+    error = found["errors"][path]
+    assert "providers/local-1core.yaml:" in error
+    assert "launcher.timeout" in error
+    assert "has no unit" in error
+    assert 'File "' not in error, "a stack buries the sentence"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+def test_files_are_tables_of_contents(file: Path) -> None:
+    text = file.read_text()
+    assert len(text.splitlines()) <= 80
+    imported = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add(str(node.module))
+    assert {name for name in imported if name.split(".")[0] not in ("airflow", "plumbline", "__future__")} == set()
+    assert {name for name in imported if name.startswith("airflow") and name != "airflow.sdk"} == set()
+
+
+def test_our_task_modules_never_import_what_reaches_the_metadata_database() -> None:
+    for file in (ROOT / "include" / "plumbline").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = (
+                [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else [str(node.module)]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+            assert not [n for n in names if n.startswith(BANNED)], file
