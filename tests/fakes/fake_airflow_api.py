@@ -1,0 +1,84 @@
+"""A small real HTTP server that answers like Airflow's REST API: tokens that run out, pages, pools, errors."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass
+class FakeAirflow:
+    """What the server holds, and every request it saw as (method, path, query, body)."""
+
+    address: str = ""
+    password: str = "right"
+    token: int = 1
+    dags: list[dict[str, Any]] = field(default_factory=list)
+    pools: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[tuple[str, str], tuple[int, Any]] = field(default_factory=dict)
+    seen: list[tuple[str, str, dict[str, list[str]], Any]] = field(default_factory=list)
+    logins: int = 0
+
+    def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any, token: str | None) -> tuple[int, Any]:
+        self.seen.append((method, path, query, body))
+        if path == "/auth/token":
+            self.logins += 1
+            return (
+                (201, {"access_token": str(self.token)}) if body["password"] == self.password else (401, {"detail": "Invalid credentials"})
+            )
+        if token != f"Bearer {self.token}":
+            return 401, {"detail": "Not authenticated"}
+        if (method, path) in self.answers:
+            return self.answers[method, path]
+        if path == "/api/v2/dags":
+            offset, limit = int(query["offset"][0]), int(query["limit"][0])
+            return 200, {"dags": self.dags[offset : offset + limit], "total_entries": len(self.dags)}
+        if path.startswith("/api/v2/pools"):
+            name = path.removeprefix("/api/v2/pools").strip("/") or (body or {}).get("name")
+            if method == "POST":
+                self.pools[name] = body
+            elif name not in self.pools:
+                return 404, {"detail": f"The Pool with name: `{name}` was not found"}
+            elif method == "PATCH":
+                self.pools[name] |= body
+            return 200, self.pools[name]
+        return 404, {"detail": "Not Found"}
+
+
+@contextmanager
+def fake_airflow() -> Iterator[FakeAirflow]:
+    """Serve until the block is left."""
+    state = FakeAirflow()
+
+    class Handler(BaseHTTPRequestHandler):
+        def _any(self) -> None:
+            parts = urlsplit(self.path)
+            raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            code, body = state.answer(
+                self.command, parts.path, parse_qs(parts.query), json.loads(raw) if raw else None, self.headers.get("Authorization")
+            )
+            data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PATCH = _any
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    state.address = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,92 @@
+"""The steps of a benchmark run, without Airflow and without a harness."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.fakes.trials import CONFIG
+
+from plumbline.declarations import places
+from plumbline.harness.progress import ProgressLine
+from plumbline.launch import PlanError
+from plumbline.launch.failures import Interrupted
+from plumbline.orchestration import steps
+from plumbline.orchestration.asked import Asked
+from plumbline.orchestration.interrupt import stopped_by_sigterm
+from plumbline.results import ResultStore
+
+ASKED = Asked("2026-11", "a test", repeats=2)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
+    yield tmp_path
+
+
+def store() -> ResultStore:
+    return ResultStore(places().results_url)
+
+
+def test_plan_stores_every_specification_and_hands_over_ids_only() -> None:
+    specs = steps.plan("local-1core", "training", ASKED)
+    assert [s["title"] for s in specs] == ["gpt-tiny-cpu 02:00 r1", "gpt-tiny-cpu 02:00 r2"]
+    for spec in specs:
+        assert set(spec) == {"campaign_id", "trial_id", "title"}
+        assert steps.planned(store(), spec).trial_id == spec["trial_id"]
+        assert store().attempts(spec["campaign_id"], spec["trial_id"]) == [], "an attempt is the launcher's to begin"
+
+
+def test_planning_again_keeps_what_was_planned() -> None:
+    first = steps.plan("local-1core", "training", ASKED)
+    before = [steps.planned(store(), spec) for spec in first]
+    assert steps.plan("local-1core", "training", Asked("2026-11", "another reason", repeats=2)) == first
+    assert [steps.planned(store(), spec) for spec in first] == before
+
+
+def test_a_campaign_never_holds_two_specifications_of_one_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    steps.plan("local-1core", "training", ASKED)
+    config = Path(shutil.copytree(CONFIG, tmp_path / "changed"))
+    file = config / "workloads" / "training" / "gpt-tiny-cpu.yaml"
+    file.write_text(file.read_text().replace("precision: fp32", "precision: bf16"))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
+    with pytest.raises(PlanError, match=r"campaign 2026-11 already holds .* name another campaign"):
+        steps.plan("local-1core", "training", ASKED)
+    assert len(steps.plan("local-1core", "training", Asked("2026-12", "a test"))) == 2
+
+
+def test_what_never_ran_is_recorded_as_missing() -> None:
+    from plumbline.archive import open_archive
+
+    specs = steps.plan("local-1core", "training", ASKED)
+    for checked in steps.validate("local-1core", "training", specs):
+        assert [v["action"] for v in checked["verdicts"]] == ["accept"]
+        assert steps.record(checked)["recorded"] == ["inserted"]
+        assert steps.record(checked)["recorded"] == ["unchanged"], "a task that is cleared writes nothing twice"
+    with open_archive() as archive:
+        assert [(t.status, t.reasons[0].code) for t in archive.trials("2026-11")] == [("missing", "never_launched")] * 2
+
+
+def test_progress_is_seen_while_a_trial_runs_and_not_after() -> None:
+    assert steps.read_progress("t") is None
+    tell = steps._teller(steps.progress_file("t"))
+    line = ProgressLine("t", "steady", 0.5, "halfway")
+    tell(line)
+    assert steps.read_progress("t") == line
+
+
+def test_sigterm_lets_a_task_clean_up() -> None:
+    cleaned = []
+    with pytest.raises(Interrupted), stopped_by_sigterm():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            cleaned.append(True)
+    assert cleaned == [True]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
