@@ -64,6 +64,7 @@ class _Run:
         self.logs: list[RequestLog] = []
         self.total_s = _OVERHEAD_S + sum(phase.duration for phase in workload.phases)
         self.done_s = 0.0
+        self.answered = 0
 
     def everything(self) -> None:
         schedule, prompts = self._load()
@@ -123,7 +124,7 @@ class _Run:
         ]
         if not first.ok:
             raise TrialFailed("server_error", f"the first inference failed ({first.error}: {first.detail}); {triton.state()}")
-        self.done_s = _OVERHEAD_S
+        self.done_s, self.answered = _OVERHEAD_S, 1
 
     def _phase(self, triton: Triton, load: PhaseLoad, prompts: tuple[TokenIds, ...]) -> None:
         resident: list[int] = [triton.resident_bytes()]
@@ -143,7 +144,8 @@ class _Run:
         self.logs.append(log)
         if not triton.running():
             raise TrialFailed("server_error", f"{_summary(log)}; {triton.state()}")
-        after = self._statistics(triton, at_least=len(log.finished) + (before.succeeded if before else 0))
+        self.answered += len(log.finished)
+        after = self._statistics(triton)
         served = after - before if after and before else None
         self.result.metrics += metrics_of(log, self.workload.slo, served)
         self.result.stages += stages_of(log)
@@ -156,12 +158,12 @@ class _Run:
             raise TrialFailed("server_error", f"{_summary(log)}; {triton.complaint()}")
         self.done_s += load.duration_s
 
-    def _statistics(self, triton: Triton, at_least: int = 0) -> control.Statistics | None:
-        """The server's counters, waiting briefly for `at_least` successes: it counts a request after it has answered."""
+    def _statistics(self, triton: Triton) -> control.Statistics | None:
+        """The server's counters, once they hold every request that was answered: it counts a request after its answer."""
         deadline = time.monotonic() + _COUNT_WITHIN_S
         try:
             found = control.statistics(triton.address, triton.model)
-            while found.succeeded < at_least and time.monotonic() < deadline:
+            while found.succeeded < self.answered and time.monotonic() < deadline:
                 time.sleep(0.02)
                 found = control.statistics(triton.address, triton.model)
         except grpc.RpcError:

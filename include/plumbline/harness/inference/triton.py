@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -190,7 +190,8 @@ class Triton:
                 ended = _moment(at)
             elif "plumbline-model " in text:
                 about = json.loads(text.split("plumbline-model ", 1)[1])
-        return (ended - began if began is not None and ended is not None else None), about
+        # The log's moments have no year: over New Year their difference says nothing.
+        return (ended - began if began is not None and ended is not None and ended >= began else None), about
 
     def _stop(self) -> None:
         """End the server gracefully, then by force, with every process that it started."""
@@ -235,4 +236,4 @@ def _unquoted(message: str) -> str:
 
 def _moment(stamp: str) -> float:
     # Triton writes month and day but no year; only differences are used. 2000 is a leap year.
-    return datetime.strptime(f"2000{stamp}", "%Y%m%d %H:%M:%S.%f").timestamp()  # noqa: DTZ007
+    return datetime.strptime(f"2000{stamp}", "%Y%m%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()

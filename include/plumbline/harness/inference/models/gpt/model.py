@@ -14,6 +14,7 @@ import queue
 import sys
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ from torch.utils.dlpack import from_dlpack
 # The stub imports this file as a member of a package named after the version folder and puts no such folder on the path.
 sys.path.insert(0, str(Path(__file__).parent))
 from transformer import Transformer, seeded  # type: ignore[import-not-found]
+
+# Tritonserver up to 24.11 can crash when a stream's final response meets the cancellation of that stream
+# (triton-inference-server/server, pull request 7840). So a request that was given up stops costing anything at once, and is closed only when
+# the server has long dealt with its cancellation.
+CLOSE_AFTER_S = 0.5
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
@@ -56,6 +62,7 @@ class TritonPythonModel:
         self.arrivals: queue.SimpleQueue[Sequence | None] = queue.SimpleQueue()
         self.waiting: list[Sequence] = []
         self.rows: list[Sequence] = []
+        self.given_up: deque[tuple[float, Sequence]] = deque()
         self.worker = threading.Thread(target=self._serve, name="generate", daemon=True)
         self.worker.start()
         _leave_with(os.getppid())
@@ -95,7 +102,7 @@ class TritonPythonModel:
         try:
             while self._admit():
                 self._step()
-            for sequence in self.waiting + self.rows:
+            for sequence in (*self.waiting, *self.rows, *(given_up for _, given_up in self.given_up)):
                 sequence.sender.send(flags=FINAL)
         except BaseException as error:  # noqa: BLE001
             # A worker that dies silently leaves every client waiting for its timeout; a dead stub is an error at once.
@@ -105,9 +112,10 @@ class TritonPythonModel:
     def _admit(self) -> bool:
         """Prefill what has arrived, first come first served, while there are free rows; False when the model is to end."""
         while True:
+            # Only an idle worker blocks, so that an arrival is never noticed later than after one step.
+            idle = not self.rows and not self.waiting
             try:
-                # Only an idle worker blocks, so that an arrival is never noticed later than after one step.
-                sequence = self.arrivals.get(block=not self.rows and not self.waiting)
+                sequence = self.arrivals.get(block=idle, timeout=self._close_given_up())
             except queue.Empty:
                 break
             if sequence is None:
@@ -116,7 +124,7 @@ class TritonPythonModel:
         while self.waiting and not self.model.full:
             sequence = self.waiting.pop(0)
             if sequence.sender.is_cancelled():
-                sequence.sender.send(flags=FINAL)
+                self._give_up(sequence)
                 continue
             sequence.started = time.monotonic()
             token = self.model.admit(sequence.prompt.to(self.device))
@@ -140,7 +148,7 @@ class TritonPythonModel:
             if sequence.sent == sequence.wanted:
                 self._release(row)
             elif sequence.sender.is_cancelled():
-                sequence.sender.send(flags=FINAL)
+                self._give_up(sequence)
                 self._release(row)
 
     def _release(self, row: int) -> None:
@@ -148,6 +156,19 @@ class TritonPythonModel:
         last = self.rows.pop()
         if row < len(self.rows):
             self.rows[row] = last
+
+    def _give_up(self, sequence: Sequence) -> None:
+        self.given_up.append((time.monotonic() + CLOSE_AFTER_S, sequence))
+
+    def _close_given_up(self) -> float | None:
+        """Close what was given up long enough ago; seconds until the next is due, None if there is none."""
+        while self.given_up:
+            due, sequence = self.given_up[0]
+            if (left := due - time.monotonic()) > 0:
+                return left
+            self.given_up.popleft()
+            sequence.sender.send(flags=FINAL)
+        return None
 
     def _send(self, sequence: Sequence, token: torch.Tensor) -> None:
         final = sequence.sent + 1 == sequence.wanted

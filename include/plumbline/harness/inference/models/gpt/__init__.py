@@ -1,0 +1,1 @@
+"""A decoder-only transformer on Triton's Python backend."""
