@@ -8,12 +8,12 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out, table
-from plumbline.declarations import DeclarationError, Trial, load
+from plumbline.declarations import METRICS, DeclarationError, Trial, load
 from plumbline.declarations.reading import reading
 from plumbline.harness.progress import ProgressLine
 from plumbline.launch.plan import PlanError
 from plumbline.orchestration.direct import planned_trial, replayed, run_directly
-from plumbline.results import ResultDocument
+from plumbline.results import MetricRow, ResultDocument
 
 _STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}
 
@@ -72,15 +72,22 @@ def show(document: ResultDocument) -> None:
     out.print(f"[bold]{document.trial.trial_id}[/bold]  [{_STYLE[verdict.status]}]{verdict.status}[/]", highlight=False)
     for reason in verdict.reasons:
         out.print(f"  {verdict.failure_class or reason.code}: {reason.detail}", style=_STYLE[verdict.status], markup=False, highlight=False)
-    phases = list(dict.fromkeys(row.phase for row in document.metrics))
-    for phase in phases:
-        shown = table(phase, "metric", "statistic", "value", "interval", "n", right=("value", "interval", "n"))
-        for row in document.metrics:
-            if row.phase == phase:
-                interval = f"{reading(row.ci_low, row.unit)} … {reading(row.ci_high, row.unit)}" if row.ci_low is not None else ""
-                shown.add_row(row.metric, row.statistic, reading(row.value, row.unit), interval, str(row.n))
-        out.print(shown)
+    shown = table("", "phase", "metric", "", "value", "95 % interval", "n", "beside it", right=("value", "95 % interval", "n"))
+    for (phase, metric), rows in _by_metric(document).items():
+        lead = next((r for r in rows if r.statistic == METRICS[metric].statistic), rows[0])
+        interval = "" if lead.ci_low is None else f"{reading(lead.ci_low, lead.unit)} … {reading(lead.ci_high, lead.unit)}"
+        beside = " · ".join(f"{r.statistic} {reading(r.value, r.unit)}" for r in rows if r is not lead and r.value is not None)
+        statistic = "" if lead.statistic == "value" else lead.statistic
+        shown.add_row(phase, metric, statistic, reading(lead.value, lead.unit), interval, f"{lead.n:,}", f"[dim]{beside}[/]")
+    out.print(shown)
     for item in document.evidence:
         out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim", highlight=False)
     if document.reproducibility:
         out.print(f"again: {document.reproducibility.replay_command}", style="dim", highlight=False)
+
+
+def _by_metric(document: ResultDocument) -> dict[tuple[str, str], list[MetricRow]]:
+    found: dict[tuple[str, str], list[MetricRow]] = {}
+    for row in document.metrics:
+        found.setdefault((row.phase, row.metric), []).append(row)
+    return found

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from plumbline.declarations import Declarations, Trial, places, trial_id
 from plumbline.harness.progress import ProgressLine
 from plumbline.launch.plan import Request, plan
+from plumbline.orchestration import steps
 from plumbline.results import ResultDocument, ResultStore
 
 
@@ -43,25 +44,14 @@ def replayed(recorded: Trial) -> Trial:
 
 
 def run_directly(trial: Trial, on_progress: Callable[[ProgressLine], None] | None = None) -> ResultDocument:
-    """Launch, collect, check and record one trial; the document of its attempt, whatever became of it."""
-    from plumbline.archive import open_archive
+    """Launch, collect, check and record one trial; the document of its last attempt, whatever became of it."""
     from plumbline.launch import launcher_for
-    from plumbline.launch.collect import collect
-    from plumbline.launch.timeline import outside_metrics
-    from plumbline.quality import check
 
     store = ResultStore(places().results_url)
+    spec = {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id}
+    steps.keep(store, trial)
     launcher_for(trial.provider).launch(trial, store, on_progress)
-    documents = collect(store, trial.campaign_id, trial.trial_id)
-    report = check(documents, [trial], places().data_docs, f"{trial.campaign_id}-{trial.workload.kind}")
-    archive = open_archive()
-    for document in documents:
-        verdict = report.verdicts[f"{document.trial.trial_id}#{document.trial.attempt}"]
-        archive.record(
-            document,
-            action=verdict.action,
-            quality_reasons=verdict.reasons,
-            uri=store.uri(store.folder(document.trial)),
-            extra_metrics=outside_metrics(document.launch) if document.launch else (),
-        )
-    return documents[-1]
+    steps.collect(spec)
+    (checked,) = steps.validate(trial.provider.name, trial.workload.kind, [spec])
+    steps.record(checked)
+    return store.collected(store.attempts(trial.campaign_id, trial.trial_id)[-1])

@@ -31,7 +31,7 @@ def plan(provider: str, kind: str, asked: Asked) -> list[Row]:
     trials = trials_of(asked, declared, declared.providers[provider], kind, datetime.now(timezone.utc))
     store = ResultStore(places().results_url)
     for trial in trials:
-        _keep(store, trial)
+        keep(store, trial)
     return [{"campaign_id": t.campaign_id, "trial_id": t.trial_id, "title": f"{t.workload.name} {t.slot} r{t.repeat}"} for t in trials]
 
 
@@ -130,7 +130,8 @@ def _planned_path(campaign_id: str, trial_id: str) -> str:
     return f"{campaign_id}/{trial_id}/planned.json"
 
 
-def _keep(store: ResultStore, trial: Trial) -> None:
+def keep(store: ResultStore, trial: Trial) -> None:
+    """Store what is planned, once; PlanError if the campaign holds a trial of that name that was asked for differently."""
     path = _planned_path(trial.campaign_id, trial.trial_id)
     if not store.exists(path):
         store.put(path, trial.model_dump_json(indent=1).encode())

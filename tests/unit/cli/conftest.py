@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.data.result_documents import document, training_metrics, trial
 from typer.testing import CliRunner, Result
 
 from plumbline.archive import open_archive
 from plumbline.cli.app import app
-from tests.data.result_documents import document, trial, training_metrics
 
 
 @pytest.fixture
