@@ -224,7 +224,11 @@ def _task(data: Mapping[str, Any]) -> TaskInstance:
 
 
 def _log_line(line: object) -> str:
-    return str(line.get("event", "")) if isinstance(line, dict) else str(line)
+    """A log entry's text, with the exception it carries: that is what a person looks for."""
+    if not isinstance(line, dict):
+        return str(line)
+    raised = [f"{e.get('exc_type')}: {e.get('exc_value')}" for e in line.get("error_detail") or ()]
+    return "\n".join([str(line.get("event", "")), *raised])
 
 
 def _detail(answer: httpx.Response) -> str:

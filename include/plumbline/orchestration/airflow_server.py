@@ -19,10 +19,13 @@ from typing import IO, Literal
 import httpx
 import psutil
 
+from plumbline.declarations import enabled_providers
 from plumbline.orchestration import leftovers
 from plumbline.orchestration.airflow_client import AirflowClient
 from plumbline.orchestration.airflow_settings import USERNAME, environment, password, write_settings
 from plumbline.orchestration.airflow_supervisor import COMPONENTS, GRACE_S, MIGRATION
+from plumbline.orchestration.pools import create_pools
+from plumbline.orchestration.unpaused import pause_again
 
 DEFAULT_PORT = 8080
 _START_LIMIT_S = 240.0
@@ -68,7 +71,10 @@ class AirflowServer:
         return AirflowClient(self.address, self.username, self.password)
 
     def start(self, on_status: Status = lambda _: None) -> AirflowServer:
-        """End what an earlier start left, start all components and wait until they are healthy. Raises ServerError."""
+        """End what an earlier start left (processes, runs, unpaused DAGs), start all components, create the providers' pools.
+
+        Raises ServerError; DeclarationError if the declarations, which name the pools, cannot be read.
+        """
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._acquire()
         try:
@@ -79,6 +85,9 @@ class AirflowServer:
             write_settings(self.home, self._port, reparse=self.mode == "up")
             self._launch()
             self._wait_healthy(on_status)
+            with self.client() as client:
+                create_pools(client, enabled_providers())
+                pause_again(self.home, client)
         except BaseException:
             self.stop()
             raise

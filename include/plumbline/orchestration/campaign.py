@@ -17,7 +17,7 @@ from plumbline.orchestration.airflow_client import AirflowClient, AirflowError, 
 from plumbline.orchestration.airflow_server import AirflowServer
 from plumbline.orchestration.asked import Asked, trials_of
 from plumbline.orchestration.campaign_state import CampaignState, Stage, TrialState, observed, seconds_left
-from plumbline.orchestration.pools import create_pools
+from plumbline.orchestration.unpaused import end_active_runs, pause_again, unpause
 from plumbline.results import BadResult, ResultStore
 
 KINDS = ("training", "inference")
@@ -89,7 +89,7 @@ def run_campaign(
     with server.client() as client:
         trials = tuple(TrialState.of(t) for several in planned.values() for t in several)
         campaign = _Campaign(server, client, declared, asked, planned, on_state, trials)
-        with campaign.nothing_left_running(), campaign.dags_ready():
+        with campaign.dags_ready(), campaign.nothing_left_running():
             return campaign.run()
 
 
@@ -122,7 +122,6 @@ class _Campaign:
         return Outcome(self.asked.campaign_id, self.trials, report, tuple(self.problems))
 
     def _trigger(self) -> None:
-        create_pools(self.client, (self.declared.providers[name] for name in self.planned))
         for name, trials in self.planned.items():
             dag_id = self.declared.providers[name].dag_id
             conf = {
@@ -153,18 +152,14 @@ class _Campaign:
             time.sleep(_TELL_EVERY_S)
         try:
             for dag_id in wanted:
-                for run in self.client.active_runs(dag_id):
-                    self.client.end_run(dag_id, run.run_id, "the command that asked for it was killed; ended by the next one")
+                end_active_runs(self.client, dag_id)
             self._trigger()
             # Only now, so that a slot that is due does not get in before what was asked for.
-            for dag_id in wanted:
-                self.client.set_paused(dag_id, False)
+            unpause(self.server.home, self.client, wanted)
             yield
         finally:
             with suppress(AirflowError):
-                for dag_id in wanted:
-                    if known[dag_id].is_paused:
-                        self.client.set_paused(dag_id, True)
+                pause_again(self.server.home, self.client)
 
     @contextmanager
     def nothing_left_running(self) -> Iterator[None]:

@@ -1,0 +1,48 @@
+"""DAGs that a campaign unpauses are paused again, even if the campaign is killed: who was unpaused stands in a file until then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from plumbline.orchestration.airflow_client import AirflowClient
+
+_KILLED = "the command that asked for it was killed"
+
+
+def unpause(home: Path, client: AirflowClient, dag_ids: Iterable[str]) -> None:
+    """Unpause these DAGs and remember those that were paused."""
+    known = client.dags()
+    wanted = list(dag_ids)
+    file = _file(home)
+    draft = file.with_suffix(".part")
+    draft.write_text(json.dumps(sorted({*_remembered(home), *(d for d in wanted if known[d].is_paused)})))
+    draft.replace(file)
+    for dag_id in wanted:
+        client.set_paused(dag_id, False)
+
+
+def pause_again(home: Path, client: AirflowClient) -> None:
+    """Pause what `unpause` remembered, and end the runs that a killed command left in it: they would go on without anybody waiting."""
+    known = client.dags()
+    for dag_id in _remembered(home):
+        if dag_id in known:  # its provider may be gone from the declarations
+            client.set_paused(dag_id, True)
+            end_active_runs(client, dag_id)
+    _file(home).unlink(missing_ok=True)
+
+
+def end_active_runs(client: AirflowClient, dag_id: str) -> None:
+    """End what an earlier command left queued or running."""
+    for run in client.active_runs(dag_id):
+        client.end_run(dag_id, run.run_id, _KILLED)
+
+
+def _file(home: Path) -> Path:
+    return home / "unpaused.json"
+
+
+def _remembered(home: Path) -> list[str]:
+    file = _file(home)
+    return list(json.loads(file.read_text())) if file.exists() else []
