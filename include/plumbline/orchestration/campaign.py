@@ -24,7 +24,7 @@ KINDS = ("training", "inference")
 REVIEW, REPORT = "drift_review", "scorecard_report"
 _PARSE_LIMIT_S, _REVIEW_LIMIT_S, _STOP_LIMIT_S = 120.0, 120.0, 20.0
 # A trial's own progress is a small file and costs nothing; a look into Airflow costs CPU time beside the measurement.
-_LOOK_EVERY_S, _LOOK_WHILE_MEASURING_S, _TELL_EVERY_S = 1.0, 3.0, 0.5
+_LOOK_EVERY_S, _LOOK_WHILE_MEASURING_S, _TELL_EVERY_S = 1.0, 15.0, 0.5
 _LOG_LINES = 12
 
 OnState = Callable[[CampaignState], None]
@@ -171,6 +171,8 @@ class _Campaign:
             raise
         finally:
             sweep(places().work)
+            for trial in self.trials:  # of a task that was killed: nobody else would remove it
+                steps.progress_file(trial.trial_id).unlink(missing_ok=True)
 
     def _stop(self) -> None:
         started = [*self.runs.values(), *self.others]

@@ -1,0 +1,102 @@
+"""Reviewing and reporting what the archive holds: two campaigns of one series, alike and not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.data.result_documents import PLANNED, document, training_metrics, trial
+from tests.fakes.trials import CONFIG
+
+from plumbline.archive import open_archive
+from plumbline.orchestration import reporting, review
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))  # where a Slack connection is looked for
+    yield tmp_path
+
+
+def measured(campaign: str, step_time: float, repeats: int = 6) -> None:
+    with open_archive() as archive:
+        for repeat in range(1, repeats + 1):
+            asked = trial(campaign=campaign, repeat=repeat, planned_at=PLANNED + timedelta(days=int(campaign.split("-")[1]) * 30))
+            jitter = step_time * (1 + 0.001 * repeat)
+            assert archive.record(document(asked, metrics=training_metrics(jitter)), uri="file:///nowhere") == "inserted"
+
+
+def test_the_first_campaign_becomes_the_baseline_and_drifts_from_nothing() -> None:
+    measured("2026-01", 0.1)
+    (one,) = review.review("2026-01")
+    assert one.first_baseline
+    assert one.findings == ()
+
+
+def test_a_campaign_like_its_baseline_has_no_finding() -> None:
+    measured("2026-01", 0.1)
+    measured("2026-02", 0.1)
+    review.review("2026-01")
+    (one,) = review.review("2026-02", "lab-2core")
+    assert not one.first_baseline
+    assert one.comparison.baseline_campaigns == ("2026-01",)
+    assert (one.comparison.verdict, one.findings) == ("unchanged", ())
+
+
+def test_a_slower_campaign_is_a_finding_once_however_often_it_is_reviewed() -> None:
+    measured("2026-01", 0.1)
+    measured("2026-02", 0.2)
+    review.review("2026-01")
+    (one,) = review.review("2026-02")
+    assert [(f.kind, f.severity) for f in one.findings] == [("performance", "page")]
+    review.review("2026-02")
+    with open_archive() as archive:
+        (stored,) = archive.findings()
+    assert stored.headline == one.findings[0].headline
+    assert stored.detail["explanation"] == one.findings[0].explanation
+
+
+def test_alerts_tell_every_open_finding() -> None:
+    measured("2026-01", 0.1)
+    measured("2026-02", 0.2)
+    review.review("2026-01")
+    (one,) = review.review("2026-02")
+    told = review.alert()
+    assert told["log_only"] == [one.findings[0].finding_id]
+
+
+def test_nothing_to_review_or_report_is_said() -> None:
+    with pytest.raises(LookupError, match=r'no trial of campaign "2026-09" on lab-2core'):
+        review.review("2026-09", "lab-2core")
+    with pytest.raises(LookupError, match="no campaign yet"):
+        reporting.report()
+    with pytest.raises(LookupError, match=r'no trial of campaign "2026-09"'):
+        reporting.report("2026-09")
+
+
+def test_the_report_is_about_the_newest_campaign_unless_one_is_named(home: Path) -> None:
+    measured("2026-01", 0.1)
+    measured("2026-02", 0.2)
+    review.review("2026-01")
+    review.review("2026-02")
+    assert reporting.report() == home / "reports" / "2026-02" / "report.html"
+    assert "step_time" in (home / "reports" / "2026-02" / "report.md").read_text()
+    assert reporting.report("2026-01") == home / "reports" / "2026-01" / "report.html"
+
+
+def test_the_report_holds_the_campaign_against_its_baseline_with_its_findings() -> None:
+    measured("2026-01", 0.1)
+    measured("2026-02", 0.2)
+    review.review("2026-01")
+    review.review("2026-02")
+    with open_archive() as archive:
+        data = reporting.campaign_data(archive, "2026-02")
+    (series,) = data.drift
+    assert series.baseline == ("2026-01",)
+    assert series.verdicts["regressed"] > 0
+    assert [f.kind for f in data.findings] == ["performance"]
+    assert len(data.documents) == 6

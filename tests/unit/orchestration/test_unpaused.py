@@ -1,0 +1,70 @@
+"""A campaign that was killed leaves no DAG unpaused and no run of it going on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
+
+from plumbline.orchestration.airflow_client import AirflowClient
+from plumbline.orchestration.unpaused import pause_again, unpause
+
+
+@pytest.fixture
+def airflow() -> Iterator[FakeAirflow]:
+    with fake_airflow() as state:
+        state.dags = [{"dag_id": d, "is_paused": d != "mine", "is_stale": False, "last_parsed_time": None} for d in ("a", "b", "mine")]
+        for dag in state.dags:
+            path = f"/api/v2/dags/{dag['dag_id']}"
+            state.answers["PATCH", path] = (200, dag)
+            state.answers["GET", f"{path}/dagRuns"] = (200, {"dag_runs": [], "total_entries": 0})
+        yield state
+
+
+@pytest.fixture
+def client(airflow: FakeAirflow) -> Iterator[AirflowClient]:
+    with AirflowClient(airflow.address, "admin", "right") as made:
+        yield made
+
+
+def changes(airflow: FakeAirflow) -> list[tuple[str, Any]]:
+    found = [(path.rpartition("/")[2], body) for method, path, _, body in airflow.seen if method == "PATCH"]
+    airflow.seen.clear()
+    return found
+
+
+def test_what_was_paused_is_paused_again_and_what_a_person_unpaused_stays(
+    airflow: FakeAirflow, client: AirflowClient, tmp_path: Path
+) -> None:
+    unpause(tmp_path, client, ["a", "mine"])
+    assert changes(airflow) == [("a", {"is_paused": False}), ("mine", {"is_paused": False})]
+    pause_again(tmp_path, client)
+    assert changes(airflow) == [("a", {"is_paused": True})]
+    pause_again(tmp_path, client)
+    assert changes(airflow) == [], "it is forgotten once it is done"
+
+
+def test_a_killed_campaign_is_settled_by_the_next_start(airflow: FakeAirflow, client: AirflowClient, tmp_path: Path) -> None:
+    unpause(tmp_path, client, ["a"])
+    airflow.dags[0]["is_paused"] = False
+    unpause(tmp_path, client, ["a", "b"])
+    changes(airflow)
+    run = {"dag_id": "b", "dag_run_id": "r", "state": "running", "run_type": "manual", "conf": {}}
+    airflow.answers["GET", "/api/v2/dags/b/dagRuns"] = (200, {"dag_runs": [run], "total_entries": 1})
+    airflow.answers["PATCH", "/api/v2/dags/b/dagRuns/r"] = (200, run)
+    pause_again(tmp_path, client)
+    told = changes(airflow)
+    assert told[:2] == [("a", {"is_paused": True}), ("b", {"is_paused": True})]
+    assert told[2][0] == "r"
+    assert told[2][1]["state"] == "failed"
+
+
+def test_a_dag_whose_provider_is_gone_is_passed_over(airflow: FakeAirflow, client: AirflowClient, tmp_path: Path) -> None:
+    unpause(tmp_path, client, ["a"])
+    changes(airflow)
+    del airflow.dags[0]
+    pause_again(tmp_path, client)
+    assert changes(airflow) == []
