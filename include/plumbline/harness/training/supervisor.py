@@ -27,9 +27,15 @@ _POLL_BEFORE_KILL_S = 0.002
 _DEATH_TIMEOUT_S = 60.0
 _SHOWN_LINES = 12
 _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
-# Unbound, the kernel now and then puts two OpenMP threads on one core while another has a moment's work: a step of 22 ms then takes 80,
-# and an idle Airflow beside a two-core trial raises the coefficient of variation from 12 % to 45 %.
-_THREADS = {"OMP_PROC_BIND": "true"}
+_STEADY = {
+    # Unbound, the kernel now and then puts two OpenMP threads on one core while another has a moment's work: steps take three times as long.
+    "OMP_PROC_BIND": "true",
+    # glibc gives each large tensor back to the kernel and maps it anew in the next step: thousands of page faults a step, which made
+    # steps 15 % slower and, beside an idle Airflow, their coefficient of variation 40 % instead of 24 %. Freed memory stays ours instead.
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**34),
+    "MALLOC_TOP_PAD_": str(2**26),
+}
 _MEMORY_WORDS = ("MemoryError", "OutOfMemoryError", "can't allocate memory")
 
 
@@ -56,7 +62,7 @@ class Worker:
                 stdin=subprocess.PIPE,  # its end tells the worker that the harness is gone
                 stdout=stderr,
                 stderr=stderr,
-                env={**os.environ, **_THREADS, "PYTHONPATH": os.pathsep.join(paths)},
+                env={**os.environ, **_STEADY, "PYTHONPATH": os.pathsep.join(paths)},
             )
         return self
 
