@@ -48,7 +48,8 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         provider = next(t.provider for t in trials if t.series_key == series_key)
         comparison = compared(archive, declared, series_key, campaign_id, workload)
         verdicts = Counter(str(row.verdict) for row in comparison.rows if row.verdict is not None)
-        note = "; ".join(comparison.problems)
+        first = archive.baseline(series_key) == [campaign_id]
+        note = "this campaign became the series' first baseline" if first else "; ".join(comparison.problems)
         drift.append(SeriesDrift(series_key, provider, workload.kind, workload.name, comparison.baseline_campaigns, dict(verdicts), note))
     findings = [
         FindingRow(f.finding_id, f.series_key, f.kind, f.severity, f.headline, f.state, str(f.detail.get("explanation", "")), f.campaign_id)
