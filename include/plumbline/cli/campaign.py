@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -143,7 +143,7 @@ def show_drift(data: CampaignData) -> None:
     out.print("\n[bold]Since the accepted baseline[/]")
     for series in data.drift:
         name = f"{series.provider} · {series.kind} {series.workload}"
-        counted = ", ".join(f"{n} {verdict.replace('_', ' ')}" for verdict, n in sorted(series.verdicts.items(), key=lambda v: -v[1]))
+        counted = _counted(series.verdicts)
         if counted:
             out.print(f"  {name}: {counted} (against {', '.join(series.baseline)})", highlight=False, markup=False)
         else:
@@ -152,3 +152,14 @@ def show_drift(data: CampaignData) -> None:
         out.print(f"  {finding.headline}\n      {finding.explanation}", highlight=False, markup=False)
     if not data.findings:
         out.print("  no finding", highlight=False)
+
+
+def _counted(verdicts: Mapping[str, int]) -> str:
+    """How many metrics got which verdict; a suspicion is a lack of data until more repeats confirm it."""
+    suspected = verdicts.get("suspected", 0)
+    parts = [f"{n} {word}" for word in ("regressed", "improved", "unchanged") if (n := verdicts.get(word, 0))]
+    if open_ := verdicts.get("insufficient_data", 0) + suspected:
+        parts.append(
+            f"{open_} insufficient data" + (f", of which {suspected} look different: more repeats would tell" if suspected else "")
+        )
+    return ", ".join(parts)

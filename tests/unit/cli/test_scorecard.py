@@ -23,3 +23,12 @@ def test_a_report_is_written_where_it_says(campaigns, said):
     campaigns(first=[0.1, 0.1])
     found, code = said("report", "first")
     assert code == 0 and Path(found["report"]).read_text().startswith("<!doctype html>")
+
+
+def test_a_suspicion_is_counted_as_a_lack_of_data():
+    from plumbline.cli.campaign import _counted
+
+    assert _counted({"unchanged": 2, "suspected": 1, "insufficient_data": 3}) == (
+        "2 unchanged, 4 insufficient data, of which 1 look different: more repeats would tell"
+    )
+    assert _counted({}) == ""
