@@ -149,7 +149,7 @@ def show_drift(data: CampaignData) -> None:
         else:
             out.print(f"  {name}: {series.note or 'nothing to compare'}", highlight=False, markup=False)
     for finding in data.findings:
-        out.print(f"  {finding.headline}\n      {finding.explanation}", highlight=False, markup=False)
+        out.print(f"  {finding.headline}\n      {finding.explanation}", highlight=False, markup=False, soft_wrap=True)
     if not data.findings:
         out.print("  no finding", highlight=False)
 

@@ -49,16 +49,17 @@ def demo_drift(
             data = campaign_data(archive, after.campaign_id)
             found = [Finding.of(f.detail).with_state(f.state) for f in archive.findings(campaign_id=after.campaign_id)]
     kinds = {f.kind for f in found}
-    attributed = any(f.kind == "performance" and any("core" in cause for cause in f.attributed_to) for f in found)
+    attributed = any(f.kind == "performance" and "cpu.usable" in f.attributed_to for f in found)
     shown = after.complete and {"environment", "performance"} <= kinds and attributed
 
     def tell() -> None:
         show_drift(data)
         for finding in found:
             out.print(f"\n[bold]The alert[/] ({finding.kind})")
-            out.print(render(finding).text, highlight=False, markup=False)
+            out.print(render(finding).text, highlight=False, markup=False, soft_wrap=True)
+        out.print(f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} plumbline findings", soft_wrap=True, highlight=False)
         if after.report:
-            out.print(f"\nreport: {after.report}", soft_wrap=True, highlight=False)
+            out.print(f"report: {after.report}", soft_wrap=True, highlight=False)
 
     emit(as_json, {"shown": shown, "findings": found, "outcome": after}, tell)
     for problem in after.problems:

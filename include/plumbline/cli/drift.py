@@ -95,7 +95,7 @@ def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the 
     def show() -> None:
         for f in found:
             out.print(f"[bold]{f.finding_id}[/] [dim]{f.state} · {f.campaign_id}[/]", highlight=False)
-            out.print(f"  {Finding.of(f.detail).text}", highlight=False, markup=False)
+            out.print(f"  {Finding.of(f.detail).text}", highlight=False, markup=False, soft_wrap=True)
         if not found:
             out.print("no findings" if settled else "no open findings")
 
@@ -112,7 +112,7 @@ def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) ->
         history = archive.audit(finding_id)
 
     def tell() -> None:
-        out.print(render(Finding.of(found.detail).with_state(found.state)).text, highlight=False, markup=False)
+        out.print(render(Finding.of(found.detail).with_state(found.state)).text, highlight=False, markup=False, soft_wrap=True)
         for entry in history:
             out.print(
                 f"  {entry.at:%Y-%m-%d %H:%M} UTC  {entry.who}: {entry.what}  {entry.why}", style="dim", highlight=False, markup=False
