@@ -63,7 +63,7 @@ def _show(found: Sequence[Comparison], everything: bool) -> None:
                     reading(r.candidate, r.unit),
                     change(r),
                     interval(r, comparison.confidence) if r.ci_low is not None else "",
-                    "" if r.mde is None else percent(r.mde),
+                    "" if r.mde is None else "over 100 %" if r.mde > 1 else percent(r.mde),
                     f"{verdict} {f'({more})' if more else ''}",
                 )
             out.print(shown)

@@ -1,13 +1,14 @@
 """Two single trials side by side, such as a trial and its replay.
 
-One against one repeat can never be significant by itself. What can be asked is whether the two differ by more than repeats of this
-series differ when nothing changed: the series' own repeat noise says how far two trials may lie apart,
+One against one repeat can never be significant by itself. What can be asked is whether the two differ by more than trials of this
+series differ anyway. The two come from different campaigns, so the scatter is that of all trials of a slot, over campaigns as well as
+within them; a series that has drifted scatters more, which makes this verdict the more careful. It says how far two trials may lie apart:
 
     reach = t(1 − α / (2 · rows)) × noise × √2,   t with the noise's degrees of freedom, α the declared false discovery rate
 
     unchanged            the difference is inside the reach, which stands beside the verdict as the smallest change one would see
     suspected            it is outside, and at least `warn`: run a campaign to know; a single trial never accuses
-    insufficient_data    the series has no two repeats of one campaign yet, so nobody knows how much it scatters
+    insufficient_data    the series has no two other trials of one slot yet, so nobody knows how much it scatters
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from plumbline.drift.sample import CampaignSample
 def compare_trials(
     baseline: CampaignSample, candidate: CampaignSample, history: Sequence[CampaignSample], *, rules: DriftRules, limits: Limits
 ) -> Comparison:
-    """Compare two samples of one trial each; `history` holds the series' campaigns, from which its scatter is learned.
+    """Compare two samples of one trial each; `history` holds the series' other campaigns, from which its scatter is learned.
 
     ValueError if a sample holds more than one trial.
     """
@@ -47,19 +48,21 @@ def _judged(row: MetricComparison, history: Sequence[CampaignSample], level: flo
     plain = replace(row, ci_low=None, ci_high=None, p=None, q=None, mde=None, repeats_needed=None, repeats_where=None)
     if row.effect is None or row.baseline is None or row.warn is None:
         return replace(plain, verdict="insufficient_data")
-    noise, df = repeat_noise([_values(sample, row) for sample in history])
+    noise, df = repeat_noise([_values(history, row)])
     if noise is None:
-        return replace(plain, verdict="insufficient_data", notes=(*row.notes, "no two repeats of this series to learn its scatter from"))
+        return replace(
+            plain, verdict="insufficient_data", notes=(*row.notes, "no two other trials of this series to learn its scatter from")
+        )
     reach = float(stats.t.ppf(1 - level / 2, df)) * noise * math.sqrt(2)
     shift = on_analysis_scale(row.effect, row.scale)
     inside = shift <= reach or abs(row.effect) < row.warn
     return replace(plain, mde=shown(reach, row.scale), verdict="unchanged" if inside else "suspected")
 
 
-def _values(sample: CampaignSample, row: MetricComparison) -> dict[str, np.ndarray]:
-    """Slot → values of the row's number in one campaign, on the row's analysis scale."""
+def _values(history: Sequence[CampaignSample], row: MetricComparison) -> dict[str, np.ndarray]:
+    """Slot → values of the row's number in all campaigns, on the row's analysis scale."""
     by_slot: dict[str, list[float]] = {}
-    for o in sample.observations:
+    for o in (o for sample in history for o in sample.observations):
         if (o.metric, o.statistic, o.phase) == (row.metric, row.statistic, row.phase) and (row.scale != "ratio" or o.value > 0):
             by_slot.setdefault(o.slot, []).append(o.value)
     if row.scale == "ratio":

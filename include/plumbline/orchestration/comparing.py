@@ -63,7 +63,11 @@ def _trials(archive: Archive, declared: Declarations, first: ResultDocument, sec
     from plumbline.drift.single import compare_trials
 
     series_key = first.trial.series_key
-    history = [CampaignSample.of(archive.sample(series_key, c.campaign_id).plain()) for c in archive.campaigns(series_key)]
+    history = [
+        CampaignSample.of(archive.sample(series_key, c.campaign_id).plain())
+        for c in archive.campaigns(series_key)
+        if c.campaign_id != second.trial.campaign_id
+    ]
     return compare_trials(
         _sample(first),
         _sample(second),

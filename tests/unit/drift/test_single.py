@@ -16,7 +16,9 @@ def history(sample):
 
 
 def verdict(sample, history, rules, limits, before, after):
-    found = compare_trials(sample("old", {"step_time": [before]}), sample("new", {"step_time": [after]}), history, rules=rules, limits=limits)
+    found = compare_trials(
+        sample("old", {"step_time": [before]}), sample("new", {"step_time": [after]}), history, rules=rules, limits=limits
+    )
     return next(row for row in found.rows if row.metric == "step_time")
 
 
@@ -31,11 +33,16 @@ def test_a_difference_beyond_the_scatter_is_suspected_and_never_more(sample, his
     assert row.verdict == "suspected"
 
 
-def test_a_series_without_repeats_cannot_tell(sample, rules, limits):
-    lonely = [sample("c0", {"step_time": [0.1]}), sample("c1", {"step_time": [0.1]})]
+def test_a_series_with_one_other_trial_cannot_tell(sample, rules, limits):
+    lonely = [sample("c0", {"step_time": [0.1]})]
     assert verdict(sample, lonely, rules, limits, 0.100, 0.101).verdict == "insufficient_data"
 
 
 def test_more_than_one_trial_is_refused(sample, history, rules, limits):
     with pytest.raises(ValueError, match="expected one"):
         compare_trials(sample("old", {"step_time": [0.1, 0.2]}), sample("new", {"step_time": [0.1]}), history, rules=rules, limits=limits)
+
+
+def test_campaigns_that_lie_apart_widen_what_counts_as_unchanged(sample, rules, limits):
+    apart = [sample("c0", {"step_time": [0.100, 0.101]}), sample("c1", {"step_time": [0.108, 0.109]}), sample("c2", {"step_time": [0.104]})]
+    assert verdict(sample, apart, rules, limits, 0.100, 0.109).verdict == "unchanged"
