@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import Field, field_validator, model_validator
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.metrics import METRICS, metric
+from plumbline.declarations.metrics import METRICS
 from plumbline.declarations.units import Duration, Percent, Share
-from plumbline.declarations.workload import DriftLimits, Workload
+from plumbline.declarations.workload import DriftLimits, LimitsByMetric, Workload
 
 
 class ValidityLimits(Declared):
@@ -46,23 +46,13 @@ class DriftRules(Declared):
     confidence: Share = Field(description="of intervals, such as 95%")
     false_discovery_rate: Share = Field(description="Benjamini–Hochberg level over one campaign's metrics")
     bootstrap_trials: int = Field(ge=1, description="valid trials of a series that a campaign needs to become its first baseline")
-    metrics: dict[str, DriftLimits] = Field(default_factory=dict)
+    metrics: LimitsByMetric = Field(default_factory=dict)
 
     @field_validator("confidence", "false_discovery_rate")
     @classmethod
     def _not_certain(cls, value: float) -> float:
         if value >= 1:
             raise ValueError("100% leaves nothing to decide; expected a percentage below 100%, such as 95%")
-        return value
-
-    @field_validator("metrics")
-    @classmethod
-    def _known_metrics(cls, value: dict[str, DriftLimits]) -> dict[str, DriftLimits]:
-        for name in value:
-            try:
-                metric(name)
-            except KeyError as error:
-                raise ValueError(error.args[0]) from None
         return value
 
 

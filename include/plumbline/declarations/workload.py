@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.criteria import Criterion, contradiction
@@ -48,6 +48,19 @@ class DriftLimits(Declared):
         return self
 
 
+def _of_known_metrics(value: dict[str, DriftLimits]) -> dict[str, DriftLimits]:
+    for name in value:
+        try:
+            metric(name)
+        except KeyError as error:
+            raise ValueError(error.args[0]) from None
+    return value
+
+
+LimitsByMetric = Annotated[dict[str, DriftLimits], AfterValidator(_of_known_metrics)]
+"""Thresholds by the name of a metric of the catalogue."""
+
+
 class Workload(Declared):
     """Base of both workload kinds. A change of anything that is measured needs a new `version`: it starts a new series."""
 
@@ -59,17 +72,7 @@ class Workload(Declared):
     on_demand_only: bool = Field(False, description="planned only when named, never by the monthly rerun")
     repeats: Repeats
     acceptance: tuple[Criterion, ...] = ()
-    drift: dict[str, DriftLimits] = Field(default_factory=dict, description="thresholds by metric that differ from thresholds.yaml")
-
-    @field_validator("drift")
-    @classmethod
-    def _known_metrics(cls, value: dict[str, DriftLimits]) -> dict[str, DriftLimits]:
-        for name in value:
-            try:
-                metric(name)
-            except KeyError as error:
-                raise ValueError(error.args[0]) from None
-        return value
+    drift: LimitsByMetric = Field(default_factory=dict, description="thresholds by metric that differ from thresholds.yaml")
 
     @field_validator("acceptance")
     @classmethod
