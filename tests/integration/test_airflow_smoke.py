@@ -35,8 +35,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
 DAG = "benchmark_local_1core"
 SHORT = """
-steps: {discard: 2, measure: 12}
-checkpoint: {every: 6, keep: 1}
+steps: {discard: 2, measure: 60}
+checkpoint: {every: 31, keep: 1}
 loss: {low: 0.1, high: 20.0}
 """
 # Started as a command would be, then killed: with its supervisor, so that nobody is left who could clean up.

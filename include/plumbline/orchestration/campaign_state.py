@@ -46,19 +46,20 @@ class TrialState:
 
     def after(self, task: TaskInstance | None, progress: ProgressLine | None, now: datetime) -> TrialState:
         """The same trial by what Airflow says of its `run` task (None: not there yet) and what the trial itself says."""
-        if task is None:
-            return self
-        ran = ((task.ended_at or now) - task.started_at).total_seconds() if task.started_at else None
-        if task.state == "success":
+        ran = ((task.ended_at or now) - task.started_at).total_seconds() if task and task.started_at else None
+        if task and task.state == "success":
             return replace(self, phase="measured", fraction=1.0, doing="", note="", seconds=ran)
-        if task.state == "failed":
+        if task and task.state == "failed":
             return replace(self, phase="failed", doing="", note="", seconds=ran)
-        if task.ended:
+        if task and task.ended:
             return replace(self, phase="not_run", doing="", note="")
-        if task.state != "running":
-            return replace(self, phase="waiting", fraction=0.0, doing="again" if task.try_number > 1 else "", note="", seconds=None)
         if progress is None:
+            if task is None:
+                return self
+            if task.state != "running":
+                return replace(self, phase="waiting", fraction=0.0, doing="again" if task.try_number > 1 else "", note="", seconds=None)
             return replace(self, phase="running", doing=self.doing or "starting", seconds=ran)
+        # A trial that reports runs, whatever Airflow said when it was last asked: that may be many seconds ago.
         return replace(self, phase="running", fraction=progress.fraction, doing=progress.phase, note=progress.note, seconds=ran)
 
 

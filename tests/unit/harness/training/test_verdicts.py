@@ -29,7 +29,7 @@ def test_a_clean_trial_is_not_judged(tiny: Callable[..., TrainingWorkload], reco
 
 def test_unsteady_steps(limits: ValidityLimits) -> None:
     assert unsteady([1.0, 1.1, 0.9, 1.0], limits) == []
-    (degraded,) = unsteady([1.0, 1.0, 1.0, 2.0], limits)
+    (degraded,) = unsteady([1.0, 1.0, 1.0, 3.0], limits)
     assert (degraded.level, degraded.reason.code) == ("degraded", "step_time_unsteady")
     (invalid,) = unsteady([1.0] * 9 + [30.0], limits)
     assert invalid.level == "invalid" and "invalid above 100%" in invalid.reason.detail
