@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import Declarations
+from plumbline.orchestration.review import compared, workloads_of
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -32,30 +32,11 @@ def compare_named(archive: Archive, declared: Declarations, old: str, new: str) 
 
 
 def _campaigns(archive: Archive, declared: Declarations, old: str, new: str) -> list[Comparison]:
-    from plumbline.drift import CampaignSample, compare
-
-    shared = sorted({t.series_key for t in archive.trials(old)} & {t.series_key for t in archive.trials(new)})
+    before, after = workloads_of(archive, old), workloads_of(archive, new)
+    shared = sorted(before.keys() & after.keys())
     if not shared:
         raise LookupError(f"{old} and {new} have no series in common: other workloads, versions or providers")
-    found = []
-    for series_key in shared:
-        workload = next(d.trial.workload for d in _documents(archive, new, series_key))
-        found.append(
-            compare(
-                [CampaignSample.of(archive.sample(series_key, old).plain())],
-                CampaignSample.of(archive.sample(series_key, new).plain()),
-                rules=declared.thresholds.drift,
-                limits=lambda metric, workload=workload: declared.thresholds.drift_limits(workload, metric),  # type: ignore[misc]
-            )
-        )
-    return found
-
-
-def _documents(archive: Archive, campaign_id: str, series_key: str) -> Iterator[ResultDocument]:
-    for trial in archive.trials(campaign_id, series_key=series_key):
-        document = archive.document(trial.trial_id, trial.attempt)
-        assert document is not None
-        yield document
+    return [compared(archive, declared, key, new, after[key], [old]) for key in shared]
 
 
 def _trials(archive: Archive, declared: Declarations, first: ResultDocument, second: ResultDocument) -> Comparison:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ def review(campaign_id: str, provider: str | None = None) -> list[Reviewed]:
     with open_archive() as archive:
         reviewed = [
             _series(archive, declared, series_key, campaign_id, workload)
-            for series_key, workload in _workloads(archive, campaign_id, provider).items()
+            for series_key, workload in workloads_of(archive, campaign_id, provider).items()
         ]
         archive.save_findings([_record(finding) for one in reviewed for finding in one.findings])
     return reviewed
@@ -54,11 +55,19 @@ def alert() -> dict[str, list[str]]:
         return asdict(deliver([Finding.of(f.detail).with_state(f.state) for f in unsettled], archive, connect()))
 
 
-def compared(archive: Archive, declared: Declarations, series_key: str, campaign_id: str, workload: AnyWorkload) -> Comparison:
-    """The campaign's part of a series against the accepted baseline, by the thresholds that its trials were planned with."""
+def compared(
+    archive: Archive,
+    declared: Declarations,
+    series_key: str,
+    campaign_id: str,
+    workload: AnyWorkload,
+    against: Sequence[str] | None = None,
+) -> Comparison:
+    """The campaign's part of a series against the campaigns `against` (None: the accepted baseline), by the thresholds that its trials
+    were planned with."""
     from plumbline.drift import CampaignSample, compare
 
-    baseline = [c for c in archive.baseline(series_key) if c != campaign_id]
+    baseline = [c for c in archive.baseline(series_key) if c != campaign_id] if against is None else against
     return compare(
         [CampaignSample.of(archive.sample(series_key, c).plain()) for c in baseline],
         CampaignSample.of(archive.sample(series_key, campaign_id).plain()),
@@ -75,7 +84,7 @@ def _series(archive: Archive, declared: Declarations, series_key: str, campaign_
     return Reviewed(series_key, comparison, findings_of(comparison), archive.baseline(series_key) == [campaign_id])
 
 
-def _workloads(archive: Archive, campaign_id: str, provider: str | None) -> dict[str, AnyWorkload]:
+def workloads_of(archive: Archive, campaign_id: str, provider: str | None = None) -> dict[str, AnyWorkload]:
     """Each series of the campaign with the workload as it was planned, so that nothing is judged by criteria younger than itself."""
     found: dict[str, AnyWorkload] = {}
     for trial in archive.trials(campaign_id, provider=provider):

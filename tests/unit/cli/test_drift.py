@@ -60,3 +60,18 @@ def test_a_finding_is_listed_shown_and_decided(campaigns, plumbline, said):
 def test_an_unknown_finding_is_said(plumbline):
     result = plumbline("findings", "show", "000000000000")
     assert result.exit_code == 2 and "000000000000" in result.stderr
+
+
+def test_a_resolved_finding_leaves_the_baseline_where_it_was(campaigns, plumbline, said):
+    from plumbline.archive import open_archive
+    from plumbline.orchestration.review import review
+
+    campaigns(before=SAME)
+    review("before")
+    campaigns(after=SLOWER)
+    review("after")
+    (found,) = said("findings")[0]
+    assert plumbline("findings", "resolve", found["finding_id"], "--why", "cable").exit_code == 0
+    assert said("findings")[0] == []
+    with open_archive() as archive:
+        assert archive.baseline(found["series_key"]) == ["before"]
