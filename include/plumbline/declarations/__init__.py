@@ -5,7 +5,7 @@ The ground floor: it imports nothing of ours.
 
 from plumbline.declarations.criteria import Criterion
 from plumbline.declarations.inference import InferenceWorkload
-from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load
+from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load, misfit
 from plumbline.declarations.metrics import METRICS, Metric, metric
 from plumbline.declarations.places import Places, places
 from plumbline.declarations.provider import KubernetesLauncher, LocalLauncher, Price, Provider
@@ -42,6 +42,7 @@ __all__ = [
     "enabled_providers",
     "load",
     "metric",
+    "misfit",
     "places",
     "series_key",
     "spec_hash",

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.places import REPOSITORY, places
-from plumbline.declarations.provider import Provider
+from plumbline.declarations.provider import KubernetesLauncher, Provider
 from plumbline.declarations.shapes import at, expected, pointed
 from plumbline.declarations.team import Team
 from plumbline.declarations.thresholds import Thresholds
@@ -68,14 +68,23 @@ class Declarations:
 
     def workloads_for(self, provider: Provider, kind: str | None = None) -> tuple[AnyWorkload, ...]:
         """Workloads that the provider can and may run, in the order of their names."""
-        return tuple(
-            w
-            for _, w in sorted(self.workloads.items())
-            if (kind is None or w.kind == kind)
-            and w.needs.accelerator == provider.accelerator.kind
-            and w.needs.count <= provider.accelerator.count
-            and (w.providers is None or provider.name in w.providers)
-        )
+        return tuple(w for _, w in sorted(self.workloads.items()) if (kind is None or w.kind == kind) and misfit(w, provider) is None)
+
+
+def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
+    """Why the provider cannot or may not run the workload; None if it can."""
+    if workload.providers is not None and provider.name not in workload.providers:
+        return f"its declaration allows only {', '.join(sorted(workload.providers))}"
+    needs, has = workload.needs, provider.accelerator
+    if needs.accelerator != has.kind or needs.count > has.count:
+        return f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
+    launcher = provider.launcher
+    if not isinstance(launcher, KubernetesLauncher):
+        nodes = workload.nodes
+        return f"it needs {nodes} nodes, which a {launcher.kind} provider does not have" if nodes > 1 else None
+    if launcher.image_for(workload.kind) is None:
+        return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
+    return None
 
 
 def load(config: Path | None = None) -> Declarations:

@@ -38,19 +38,99 @@ class LocalLauncher(Declared):
         return self
 
 
+Key = Annotated[str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+"""A Kubernetes label key or resource name, such as nvidia.com/gpu.product."""
+Image = Annotated[
+    str,
+    Field(
+        pattern=r"^(localhost/[a-z0-9._/-]+:[A-Za-z0-9._-]+|[a-z0-9][a-z0-9.:_/-]*(:[A-Za-z0-9._-]+)?@sha256:[0-9a-f]{64})$",
+        description="an image by digest, such as registry.example.com/plumbline-training@sha256:…; "
+        "an image that was loaded onto the nodes by hand has none: localhost/name:tag",
+    ),
+]
+ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$", description="name of a Kubernetes object")]
+
+
+class Images(Declared):
+    """The harness images by kind of workload."""
+
+    training: Image | None = None
+    inference: Image | None = None
+
+    @model_validator(mode="after")
+    def _any(self) -> Images:
+        if self.training is None and self.inference is None:
+            raise ValueError("names no image; expected training, inference or both")
+        return self
+
+
+class Toleration(Declared):
+    """A taint that the provider's nodes carry and its trials accept."""
+
+    key: Key
+    operator: Literal["Exists", "Equal"] = "Exists"
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Toleration:
+        if (self.operator == "Equal") != (self.value is not None):
+            raise ValueError(f"operator {self.operator} with value {self.value!r}; expected a value exactly with Equal")
+        return self
+
+
+class PodResources(Declared):
+    """What one pod of a trial asks for and may use at most (requests = limits: a trial never shares what it was promised)."""
+
+    cpu: int = Field(ge=1, le=1024, description="whole cores")
+    memory: ByteSize = Field(ge=2.0**28, description="such as 64GiB")
+    ephemeral_storage: ByteSize | None = Field(None, description="scratch disk, such as 100GiB")
+    shared_memory: ByteSize = Field(2.0**30, description="size of /dev/shm, counted against memory; NCCL and data loaders need it")
+    extended: dict[Key, Annotated[int, Field(ge=1)]] = Field(default_factory=dict, description='further resources, such as {"rdma/ib": 1}')
+
+
 class KubernetesLauncher(Declared):
-    """A pod on a GPU cluster, reached through an Airflow connection."""
+    """Pods on a GPU cluster, reached through an Airflow connection."""
 
     kind: Literal["kubernetes"]
-    connection: str = Field(description="Airflow connection id that holds the kubeconfig, such as k8s_coreweave")
+    connection: str = Field(
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$", description="Airflow connection id that holds the kubeconfig, such as k8s_coreweave"
+    )
     namespace: Name = "plumbline"
-    image: str = Field(description="harness image by digest, such as registry/plumbline-inference@sha256:…")
-    node_selector: dict[str, str] = Field(default_factory=dict, description="labels of the nodes that count as this instance type")
-    gpu_resource: str = Field("nvidia.com/gpu", description="the extended resource that a trial requests")
-    startup_timeout: Duration = Field(1800.0, description="request to running container, image pull included")
-    timeout: Duration = Field(14400.0, description="activeDeadlineSeconds of the pod")
-    results_url: str = Field(description="where the pod writes results, such as s3://bucket/plumbline")
-    results_secret: str | None = Field(None, description="Secret in the namespace with the store's credentials")
+    images: Images
+    resources: PodResources
+    gpu_resource: Key = Field("nvidia.com/gpu", description="the extended resource of which a trial requests its accelerators")
+    node_selector: dict[Key, str] = Field(default_factory=dict, description="labels of the nodes that count as this instance type")
+    tolerations: tuple[Toleration, ...] = ()
+    topology: Key | None = Field(None, description="node label that a gang's pods should share, such as topology.kubernetes.io/zone")
+    gang: Literal["pods", "jobset", "trainjob"] = Field(
+        "pods", description="how several nodes start together; the last two need their controllers"
+    )
+    service_account: ObjectName = "plumbline-trial"
+    image_pull_secrets: tuple[ObjectName, ...] = ()
+    priority_class: ObjectName | None = None
+    queue: Name | None = Field(None, description="Kueue LocalQueue that admits the pods")
+    runtime_class: ObjectName | None = None
+    host_ipc: bool = Field(False, description="share the node's IPC namespace; only where NCCL needs it")
+    parallel: int = Field(1, ge=1, le=1000, description="trials at a time: GPUs' worth of trials that the quota allows")
+    schedule_timeout: Duration = Field(1800.0, description="request to a node, queue included")
+    startup_timeout: Duration = Field(1800.0, description="node to running containers, image pull included")
+    timeout: Duration = Field(14400.0, description="activeDeadlineSeconds of the pods: they end then, whatever became of Airflow")
+    unreachable_timeout: Duration = Field(900.0, description="how long the cluster's API may not answer while a trial runs")
+    poll: Duration = Field(15.0, ge=1, description="how often the pods are looked at")
+    results_url: str = Field(
+        pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+", description="where the pods write results, such as s3://bucket/plumbline"
+    )
+    results_secret: ObjectName | None = Field(None, description="Secret in the namespace with the store's credentials, read by the pods")
+    results_connection: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
+        description="Airflow connection with the store's credentials; the environment's if left out",
+    )
+
+    def image_for(self, kind: str) -> str | None:
+        """The image that runs trials of a kind; None if the provider declares none."""
+        return self.images.training if kind == "training" else self.images.inference
 
 
 Launcher = Annotated[LocalLauncher | KubernetesLauncher, Field(discriminator="kind")]

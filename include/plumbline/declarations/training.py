@@ -70,6 +70,22 @@ class Checkpoint(Declared):
     keep: int = Field(2, ge=1, le=100)
 
 
+class Parallelism(Declared):
+    """How many processes train together, one replica each (DDP: gradients are averaged over all of them every step).
+
+    Processes form one job: `processes` on each of `nodes`. The batch is declared for one process, so the global batch grows with them.
+    """
+
+    strategy: Literal["ddp"] = "ddp"
+    nodes: int = Field(1, ge=1, le=1024, description="pods of the gang; more than one needs a kubernetes provider")
+    processes: int = Field(1, ge=1, le=64, description="processes on each node: one for each accelerator")
+
+    @property
+    def world(self) -> int:
+        """Processes in all."""
+        return self.nodes * self.processes
+
+
 class RankKill(Declared):
     """The training process is killed (SIGKILL) in the middle of step `at_step` and resumed from the newest valid checkpoint."""
 
@@ -101,6 +117,7 @@ class TrainingWorkload(Workload):
     optimizer: Optimizer
     steps: Steps
     checkpoint: Checkpoint
+    parallelism: Parallelism = Parallelism()
     fault: RankKill | None = None
     loss: LossCheck | None = None
     seed: Seed = 1
@@ -129,3 +146,8 @@ class TrainingWorkload(Workload):
     def tokens_per_step(self) -> int:
         """Trained tokens of one optimizer step on one process."""
         return self.batch.micro * self.batch.accumulation * self.batch.sequence
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that one trial takes at a time: pods of its gang."""
+        return self.parallelism.nodes

@@ -48,6 +48,10 @@ class Trial(Declared):
     spec_hash: str
     criteria_hash: str
     schedule_hash: str | None = Field(None, description="of the arrival schedule of an inference trial")
+    placement: Literal["any", "fresh_node"] = Field(
+        "any", description="fresh_node: on none of avoid_nodes, its image pulled anew if it was not there"
+    )
+    avoid_nodes: tuple[str, ...] = Field((), description="nodes that earlier trials of the series ran on; used with fresh_node")
     replay_of: str | None = Field(None, description="trial id that this one repeats from its record")
     origin: Origin | None = None
 

@@ -81,3 +81,8 @@ class Workload(Declared):
         if problem:
             raise ValueError(problem)
         return value
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that one trial takes at a time."""
+        return 1

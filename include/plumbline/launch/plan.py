@@ -16,6 +16,7 @@ from plumbline.declarations import (
     Provider,
     Trial,
     criteria_hash,
+    misfit,
     series_key,
     spec_hash,
     trial_id,
@@ -170,12 +171,7 @@ def _named(known: dict[str, _T], name: str, what: str) -> _T:
 
 
 def _misfit(provider: Provider, workload: AnyWorkload) -> str:
-    if workload.providers is not None and provider.name not in workload.providers:
-        why = f"its declaration allows only {_list(workload.providers)}"
-    else:
-        needs, has = workload.needs, provider.accelerator
-        why = f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
-    return f'workload "{workload.name}" does not fit provider "{provider.name}": {why}'
+    return f'workload "{workload.name}" does not fit provider "{provider.name}": {misfit(workload, provider)}'
 
 
 def _repeats(request: Request, workload: AnyWorkload) -> int:

@@ -69,7 +69,7 @@ class Event(Part):
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["server_ready"])
     utc: AwareDatetime
     monotonic_s: float | None = None
-    clock: Literal["harness", "launcher"] = "harness"
+    clock: Literal["harness", "launcher", "cluster"] = "harness"
 
 
 class MetricRow(Part):
@@ -164,6 +164,34 @@ class Reproducibility(Part):
     guarantees: tuple[str, ...] = Field((), description="which repeatability held, such as bitwise_losses")
 
 
+class Notice(Part):
+    """An event that the cluster's own components wrote about a pod. Clusters forget them after an hour or so."""
+
+    utc: AwareDatetime
+    kind: Literal["Normal", "Warning"]
+    reason: str = Field(examples=["FailedScheduling"])
+    message: str
+    count: int = Field(1, ge=1)
+
+
+class PodRecord(Part):
+    """One pod of a launch, by its rank, as the cluster's API showed it until the end."""
+
+    name: str
+    rank: int = Field(ge=0)
+    uid: str | None = None
+    node: str | None = None
+    facts: dict[str, Scalar] = Field(
+        default_factory=dict, description="node labels and versions, image id, image_cached, image_bytes, QoS…"
+    )
+    events: tuple[Event, ...] = Field(
+        (), description="requested, admitted, scheduled, image_pulling, image_pulled, started, ready, finished, deleted"
+    )
+    notices: tuple[Notice, ...] = ()
+    exit_code: int | None = None
+    reason: str | None = Field(None, description="why it ended or waits, as the cluster says: OOMKilled, Evicted, ImagePullBackOff…")
+
+
 class LaunchRecord(Part):
     """What only the outside saw; the launcher writes it beside the document, also when there is no document."""
 
@@ -174,6 +202,7 @@ class LaunchRecord(Part):
     failure_detail: str | None = None
     node: dict[str, Scalar] = Field(default_factory=dict, description="what the launcher knows of the place: host, node labels")
     log_tail: str = Field("", description="the last lines of the trial's log")
+    pods: tuple[PodRecord, ...] = Field((), description="of a kubernetes launch, ordered by rank")
 
 
 class _Content(Part):

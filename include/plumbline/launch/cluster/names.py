@@ -1,0 +1,65 @@
+"""The names and labels of everything that a launch creates on a cluster: by them it is found, adopted and deleted."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from plumbline.declarations import Trial
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGER = "plumbline"
+LAUNCH = "plumbline/launch"
+"""Label: the launch's name, the same on every object of one attempt."""
+RANK = "plumbline/rank"
+ATTEMPT = "plumbline/attempt"
+PROVIDER = "plumbline/provider"
+WORKLOAD = "plumbline/workload"
+KIND = "plumbline/kind"
+CAMPAIGN = "plumbline/campaign"
+TRIAL = "plumbline/trial"
+"""Annotation: the whole trial id, which may be longer than a label's value."""
+EXPIRES = "plumbline/expires"
+"""Annotation: seconds since the epoch after which nothing of the launch can still be wanted: whatever is left is an orphan."""
+
+_OTHER = re.compile(r"[^a-z0-9]+")
+_ENDS = re.compile(r"^[^A-Za-z0-9]+|[^A-Za-z0-9]+$")
+
+
+def launch_name(trial: Trial) -> str:
+    """Name of one attempt's objects: deterministic, so that a second creation meets the first; a DNS label of at most 46 characters.
+
+    It is also the gang's Service and, with `-<rank>`, its pods and their host names.
+    """
+    workload = _OTHER.sub("-", trial.workload.name.lower()).strip("-")[:20].strip("-")
+    digest = hashlib.sha256(f"{trial.campaign_id}/{trial.trial_id}/{trial.attempt}".encode()).hexdigest()[:10]
+    return f"pl-{workload}-r{trial.repeat}a{trial.attempt}-{digest}"
+
+
+def pod_name(trial: Trial, rank: int) -> str:
+    """Name of the pod of a rank."""
+    return f"{launch_name(trial)}-{rank}"
+
+
+def labels(trial: Trial, rank: int | None = None) -> dict[str, str]:
+    """Labels of an object of the launch; with `rank`, of that rank's pod."""
+    found = {
+        MANAGED_BY: MANAGER,
+        LAUNCH: launch_name(trial),
+        ATTEMPT: str(trial.attempt),
+        PROVIDER: trial.provider.name,
+        WORKLOAD: trial.workload.name,
+        KIND: trial.workload.kind,
+        CAMPAIGN: label_value(trial.campaign_id),
+    }
+    return found if rank is None else {**found, RANK: str(rank)}
+
+
+def selector(trial: Trial) -> str:
+    """Label selector of everything that belongs to the attempt."""
+    return f"{MANAGED_BY}={MANAGER},{LAUNCH}={launch_name(trial)}"
+
+
+def label_value(text: str) -> str:
+    """The text as a label's value: what is not allowed becomes a dash, and it ends after 63 characters."""
+    return _ENDS.sub("", re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63])
