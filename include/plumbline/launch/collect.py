@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from plumbline.declarations import Trial
+from plumbline.declarations import KubernetesLauncher, Trial
+from plumbline.launch import stores
 from plumbline.results import BadResult, FailureClass, LaunchRecord, Reason, ResultDocument, ResultStore, Validity
 
 UNKNOWN_HARNESS = "unknown"
@@ -14,8 +15,10 @@ def collect(store: ResultStore, campaign_id: str, trial_id: str) -> list[ResultD
     """The documents of a trial's attempts, oldest first, each with what the launcher saw, each stored as collected.json.
 
     A document counts only if its schema, its checksum, its evidence and its trial hold; else, or if there is none, the attempt becomes
-    a document with validity failed and the reason. Collecting again gives the same documents.
-    Raises BadResult if the store has no attempt of the trial, or if an attempt's trial.json cannot be used.
+    a document with validity failed and the reason. What a cluster's pods wrote to their own store is brought into this one first.
+    Collecting again gives the same documents.
+    Raises BadResult if the store has no attempt of the trial, or if an attempt's trial.json cannot be used; OSError if the pods' store
+    does not answer.
     """
     folders = store.attempts(campaign_id, trial_id)
     if not folders:
@@ -34,6 +37,8 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
     except FileNotFoundError as error:
         raise BadResult(f"{store.uri(folder)}/trial.json is missing; expected what was asked of this attempt") from error
     record, unread = _launch(store, folder)
+    if isinstance(asked.provider.launcher, KubernetesLauncher) and _may_have_written(record):
+        stores.bring_home(asked, stores.of(asked.provider), store)
     try:
         document = store.document(folder)
     except FileNotFoundError:
@@ -51,6 +56,11 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
     if record.failure_class in _STOPPED_BY_LAUNCHER and document.validity.failure_class == "interrupted":
         document = _reclassified(document, record.failure_class, record.failure_detail or record.failure_class)
     return document.with_launch(record)
+
+
+def _may_have_written(record: LaunchRecord | None) -> bool:
+    # A launch that never got a container to run left nothing in its store, which then need not even answer.
+    return record is None or any(event.name == "started" for event in record.events)
 
 
 def _reclassified(document: ResultDocument, failure_class: FailureClass, detail: str) -> ResultDocument:

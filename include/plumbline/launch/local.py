@@ -23,6 +23,7 @@ from plumbline.launch.environment import trial_environment
 from plumbline.launch.machine_lock import MachineBusy, machine_lock
 from plumbline.launch.outcome import outcome
 from plumbline.launch.process import Limits, Output, supervised
+from plumbline.launch.stores import next_attempt
 from plumbline.results import Event, FailureClass, LaunchRecord, ResultStore, Scalar
 
 HARNESS = (sys.executable, "-m", "plumbline.harness")
@@ -56,9 +57,9 @@ class LocalLauncher:
 
         try:
             with machine_lock(declared.machine, trial.trial_id, work, self._patience_s, waiting) as hold:
-                return attempt.run(_next_attempt(trial, store), declared, work, hold)
+                return attempt.run(next_attempt(trial, store), declared, work, hold)
         except MachineBusy as error:
-            trial = _next_attempt(trial, store)
+            trial = next_attempt(trial, store)
             store.put_trial(trial)
             return attempt.close(trial, "launch_timeout", str(error))
 
@@ -160,12 +161,6 @@ class _Attempt:
         )
         self._store.put_launch(trial, record)
         return record
-
-
-def _next_attempt(trial: Trial, store: ResultStore) -> Trial:
-    """The trial as an attempt that the store does not hold yet: nothing that was measured is ever overwritten."""
-    held = [int(folder.rpartition("-")[2]) for folder in store.attempts(trial.campaign_id, trial.trial_id)]
-    return trial.model_copy(update={"attempt": max([trial.attempt - 1, *held]) + 1})
 
 
 def _folder(stack: contextlib.ExitStack, path: Path) -> Path:

@@ -12,7 +12,8 @@ from pathlib import Path
 from plumbline.declarations import Declarations, Trial, places
 from plumbline.launch.orphans import sweep
 from plumbline.launch.plan import PlanError
-from plumbline.orchestration import steps
+from plumbline.launch.progress import progress_file
+from plumbline.launch.progress import read as read_progress
 from plumbline.orchestration.airflow_client import AirflowClient, AirflowError, DagRun, TaskInstance
 from plumbline.orchestration.airflow_server import AirflowServer
 from plumbline.orchestration.asked import Asked, trials_of
@@ -172,7 +173,7 @@ class _Campaign:
         finally:
             sweep(places().work)
             for trial in self.trials:  # of a task that was killed: nobody else would remove it
-                steps.progress_file(trial.trial_id).unlink(missing_ok=True)
+                progress_file(trial.trial_id).unlink(missing_ok=True)
 
     def _stop(self) -> None:
         started = [*self.runs.values(), *self.others]
@@ -180,7 +181,7 @@ class _Campaign:
             if not self.client.run(run.dag_id, run.run_id).ended:
                 self.client.end_run(run.dag_id, run.run_id, "stopped by the command that asked for it")
         deadline = time.monotonic() + _STOP_LIMIT_S
-        while time.monotonic() < deadline and any(steps.progress_file(t.trial_id).exists() for t in self.trials):
+        while time.monotonic() < deadline and any(progress_file(t.trial_id).exists() for t in self.trials):
             time.sleep(0.2)
 
     def _measure(self) -> None:
@@ -188,7 +189,7 @@ class _Campaign:
         looked = float("-inf")
         while True:
             self.server.check()
-            progress = {t.trial_id: steps.read_progress(t.trial_id) for t in self.trials if not t.ended}
+            progress = {t.trial_id: read_progress(t.trial_id) for t in self.trials if not t.ended}
             patience = _LOOK_WHILE_MEASURING_S if any(progress.values()) else _LOOK_EVERY_S
             if time.monotonic() - looked >= patience:
                 looked = time.monotonic()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.declarations import Trial, load, places
-from plumbline.harness.progress import ProgressLine
+from plumbline.launch import progress, stores
 from plumbline.orchestration.asked import Asked, trials_of
 from plumbline.results import Reason, ResultDocument, ResultStore, Validity
 
@@ -29,7 +27,7 @@ def plan(provider: str, kind: str, asked: Asked) -> list[Row]:
     """
     declared = load()
     trials = trials_of(asked, declared, declared.providers[provider], kind, datetime.now(timezone.utc))
-    store = ResultStore(places().results_url)
+    store = stores.home()
     for trial in trials:
         keep(store, trial)
     return [{"campaign_id": t.campaign_id, "trial_id": t.trial_id, "title": f"{t.workload.name} {t.slot} r{t.repeat}"} for t in trials]
@@ -40,13 +38,12 @@ def run(spec: Mapping[str, str]) -> Row:
     from plumbline.launch import launcher_for
     from plumbline.launch.failures import raise_for
 
-    store = ResultStore(places().results_url)
-    trial = planned(store, spec)
-    file = progress_file(trial.trial_id)
+    store = stores.home()
+    trial = stores.planned(store, spec)
     try:
-        record = launcher_for(trial.provider).launch(trial, store, _teller(file))
+        record = launcher_for(trial.provider).launch(trial, store, progress.tell)
     finally:
-        file.unlink(missing_ok=True)
+        progress.forget(trial.trial_id)
     _log.info("%s", record.log_tail)
     raise_for(record)
     return {"trial_id": trial.trial_id, "exit_code": record.exit_code}
@@ -56,7 +53,7 @@ def collect(spec: Mapping[str, str]) -> Row:
     """Require a document for each attempt of the trial, whatever became of it; says how the last one ended."""
     from plumbline.launch.collect import collect as collected
 
-    documents = collected(ResultStore(places().results_url), spec["campaign_id"], spec["trial_id"])
+    documents = collected(stores.home(), spec["campaign_id"], spec["trial_id"])
     last = documents[-1].validity
     return {"trial_id": spec["trial_id"], "attempts": len(documents), "status": last.status, "failure_class": last.failure_class}
 
@@ -65,9 +62,9 @@ def validate(provider: str, kind: str, specs: Iterable[Mapping[str, str]]) -> li
     """Check the campaign's results of one kind as one table; for each trial the verdict on each of its attempts."""
     from plumbline.quality import check
 
-    store = ResultStore(places().results_url)
+    store = stores.home()
     wanted = list(specs)
-    trials = [planned(store, spec) for spec in wanted]
+    trials = [stores.planned(store, spec) for spec in wanted]
     documents = [document for trial in trials for document in _collected(store, trial)]
     report = check(documents, trials, places().data_docs, f"{trials[0].campaign_id}-{provider}-{kind}")
     _log.info("%d documents checked, %s; Data Docs: %s", len(documents), "all pass" if report.success else "not all pass", report.data_docs)
@@ -89,7 +86,7 @@ def record(checked: Mapping[str, Any]) -> Row:
     from plumbline.archive import open_archive
     from plumbline.launch.timeline import outside_metrics
 
-    store = ResultStore(places().results_url)
+    store = stores.home()
     done = []
     with open_archive() as archive:
         for verdict in checked["verdicts"]:
@@ -107,36 +104,13 @@ def record(checked: Mapping[str, Any]) -> Row:
     return {"campaign_id": checked["campaign_id"], "trial_id": checked["trial_id"], "recorded": done}
 
 
-def planned(store: ResultStore, spec: Mapping[str, str]) -> Trial:
-    """The stored specification of a planned trial. FileNotFoundError if it was never planned."""
-    return Trial.model_validate_json(store.get(_planned_path(spec["campaign_id"], spec["trial_id"])))
-
-
-def progress_file(trial_id: str) -> Path:
-    """Where a running trial's newest progress stands, for whoever watches on the same machine."""
-    return places().work / f"{trial_id}.progress"
-
-
-def read_progress(trial_id: str) -> ProgressLine | None:
-    """The newest progress of a running trial; None if it does not run here."""
-    try:
-        return ProgressLine(**json.loads(progress_file(trial_id).read_text()))
-    except FileNotFoundError:
-        return None
-
-
-def _planned_path(campaign_id: str, trial_id: str) -> str:
-    # Beside the attempts, not in one: an attempt's folder is the launcher's, and holds what it was really given.
-    return f"{campaign_id}/{trial_id}/planned.json"
-
-
 def keep(store: ResultStore, trial: Trial) -> None:
     """Store what is planned, once; PlanError if the campaign holds a trial of that name that was asked for differently."""
-    path = _planned_path(trial.campaign_id, trial.trial_id)
+    path = stores.planned_path(trial.campaign_id, trial.trial_id)
     if not store.exists(path):
         store.put(path, trial.model_dump_json(indent=1).encode())
         return
-    held = planned(store, {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id})
+    held = stores.planned(store, {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id})
     if (held.series_key, held.spec_hash, held.criteria_hash) != (trial.series_key, trial.spec_hash, trial.criteria_hash):
         raise _changed(trial)
 
@@ -164,14 +138,3 @@ def _missing(store: ResultStore, trial: Trial) -> Row:
     store.put_trial(trial)
     store.put_collected(document)
     return {"attempt": trial.attempt, "action": "accept", "reasons": []}
-
-
-def _teller(file: Path) -> Callable[[ProgressLine], None]:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(".progress.part")
-
-    def tell(line: ProgressLine) -> None:
-        draft.write_text(json.dumps(line.__dict__))
-        draft.replace(file)  # a reader sees the old line or the new one, never half of one
-
-    return tell

@@ -14,7 +14,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +28,8 @@ T = TypeVar("T")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
 _ATTEMPT = re.compile(r"attempt-(\d+)$")
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError, AttributeError, ImportError)
-_TRIES, _FIRST_WAIT_S = 6, 0.5
+PATIENCE_S = 15.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
 
 
 class BadResult(ValueError):
@@ -38,9 +39,14 @@ class BadResult(ValueError):
 class ResultStore:
     """One store. Every write is atomic: a reader sees the whole object or none."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None, *, patience_s: float = PATIENCE_S) -> None:
+        """`options`: fsspec's storage options, such as credentials; the environment's if left out.
+
+        `patience_s`: for about how long a store that fails is tried again.
+        """
         self.url = url.rstrip("/")
-        self._fs, self._root = fsspec.core.url_to_fs(self.url)
+        self._patience_s = patience_s
+        self._fs, self._root = fsspec.core.url_to_fs(self.url, **(options or {}))
         protocols = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
         self._local = "file" in protocols
         # Object stores have no folders to make, and asking for one would create a bucket whose name was misspelt.
@@ -51,8 +57,8 @@ class ResultStore:
         return f"{trial.campaign_id}/{trial.trial_id}/attempt-{trial.attempt}"
 
     def put(self, path: str, data: bytes) -> None:
-        """Write one object atomically; transient errors are retried after waits of a quarter of a minute in all, then raised as OSError."""
-        _retried(lambda: self._put(path, data))
+        """Write one object atomically; transient errors are retried for as long as the store is patient, then raised as OSError."""
+        self._retried(lambda: self._put(path, data))
 
     def _put(self, path: str, data: bytes) -> None:
         target = f"{self._root}/{path}"
@@ -73,11 +79,11 @@ class ResultStore:
 
     def get(self, path: str) -> bytes:
         """The bytes of one object; FileNotFoundError if there is none."""
-        return _retried(lambda: bytes(self._fs.cat_file(f"{self._root}/{path}")))
+        return self._retried(lambda: bytes(self._fs.cat_file(f"{self._root}/{path}")))
 
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
-        return _retried(lambda: bool(self._seen_now().exists(f"{self._root}/{path}")))
+        return self._retried(lambda: bool(self._seen_now().exists(f"{self._root}/{path}")))
 
     def _seen_now(self) -> Any:
         """The file system without what it remembers of earlier listings: other processes write here too."""
@@ -166,28 +172,29 @@ class ResultStore:
                 broken.append(f"{self.uri(path)} has SHA-256 {found}; the document says {item.sha256}")
         return broken
 
+    def _retried(self, action: Callable[[], T]) -> T:
+        wait, waited = _FIRST_WAIT_S, 0.0
+        while True:
+            try:
+                return action()
+            except _LASTING:
+                raise
+            except Exception as error:  # each client has its own exceptions for a lost connection, most of them no OSError
+                if waited >= self._patience_s:
+                    raise error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}") from error
+                time.sleep(wait)
+                waited += wait
+                wait = min(2 * wait, _LONGEST_WAIT_S)
+
     def attempts(self, campaign_id: str, trial_id: str) -> list[str]:
         """Folders of a trial's attempts, oldest first."""
         base = f"{self._root}/{campaign_id}/{trial_id}"
         try:
-            names = _retried(lambda: self._seen_now().ls(base, detail=False))
+            names = self._retried(lambda: self._seen_now().ls(base, detail=False))
         except FileNotFoundError:
             return []
         numbers = sorted(int(m[1]) for m in (_ATTEMPT.search(str(n).rstrip("/")) for n in names) if m)
         return [f"{campaign_id}/{trial_id}/attempt-{n}" for n in numbers]
-
-
-def _retried(action: Callable[[], T]) -> T:
-    for attempt in range(_TRIES):
-        try:
-            return action()
-        except _LASTING:
-            raise
-        except Exception as error:  # each client has its own exceptions for a lost connection, most of them no OSError
-            if attempt == _TRIES - 1:
-                raise error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}") from error
-            time.sleep(_FIRST_WAIT_S * 2**attempt)
-    raise AssertionError("unreachable")
 
 
 def _first(error: ValidationError) -> str:

@@ -10,8 +10,7 @@ import pytest
 from tests.fakes.trials import CONFIG
 
 from plumbline.declarations import places
-from plumbline.harness.progress import ProgressLine
-from plumbline.launch import PlanError
+from plumbline.launch import PlanError, stores
 from plumbline.launch.failures import Interrupted
 from plumbline.orchestration import steps
 from plumbline.orchestration.asked import Asked
@@ -37,15 +36,15 @@ def test_plan_stores_every_specification_and_hands_over_ids_only() -> None:
     assert [s["title"] for s in specs] == ["gpt-tiny-cpu 02:00 r1", "gpt-tiny-cpu 02:00 r2"]
     for spec in specs:
         assert set(spec) == {"campaign_id", "trial_id", "title"}
-        assert steps.planned(store(), spec).trial_id == spec["trial_id"]
+        assert stores.planned(store(), spec).trial_id == spec["trial_id"]
         assert store().attempts(spec["campaign_id"], spec["trial_id"]) == [], "an attempt is the launcher's to begin"
 
 
 def test_planning_again_keeps_what_was_planned() -> None:
     first = steps.plan("local-1core", "training", ASKED)
-    before = [steps.planned(store(), spec) for spec in first]
+    before = [stores.planned(store(), spec) for spec in first]
     assert steps.plan("local-1core", "training", Asked("2026-11", "another reason", repeats=2)) == first
-    assert [steps.planned(store(), spec) for spec in first] == before
+    assert [stores.planned(store(), spec) for spec in first] == before
 
 
 def test_a_campaign_never_holds_two_specifications_of_one_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,14 +70,6 @@ def test_what_never_ran_is_recorded_as_missing() -> None:
         assert steps.record(checked)["recorded"] == ["unchanged"], "a task that is cleared writes nothing twice"
     with open_archive() as archive:
         assert [(t.status, t.reasons[0].code) for t in archive.trials("2026-11")] == [("missing", "never_launched")] * 2
-
-
-def test_progress_is_seen_while_a_trial_runs_and_not_after() -> None:
-    assert steps.read_progress("t") is None
-    tell = steps._teller(steps.progress_file("t"))
-    line = ProgressLine("t", "steady", 0.5, "halfway")
-    tell(line)
-    assert steps.read_progress("t") == line
 
 
 def test_sigterm_lets_a_task_clean_up() -> None:

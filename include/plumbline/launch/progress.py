@@ -1,0 +1,37 @@
+"""The newest progress of each running trial, in a small file: for whoever watches on the machine where it is launched from."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from plumbline.declarations import places
+from plumbline.harness.progress import ProgressLine
+
+
+def progress_file(trial_id: str) -> Path:
+    """Where a running trial's newest progress stands."""
+    return places().work / f"{trial_id}.progress"
+
+
+def tell(line: ProgressLine) -> None:
+    """Keep the line as its trial's newest. A reader sees the old line or the new one, never half of one."""
+    file = progress_file(line.trial_id)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(f".progress.{os.getpid()}")
+    draft.write_text(json.dumps(line.__dict__))
+    draft.replace(file)
+
+
+def read(trial_id: str) -> ProgressLine | None:
+    """The newest progress of a running trial; None if it does not run here."""
+    try:
+        return ProgressLine(**json.loads(progress_file(trial_id).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+def forget(trial_id: str) -> None:
+    """The trial does not run any more."""
+    progress_file(trial_id).unlink(missing_ok=True)

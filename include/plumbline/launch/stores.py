@@ -1,0 +1,114 @@
+"""The two result stores of a trial: home, where everything is kept, and the one that its provider's pods write to.
+
+For a provider on this machine both are the same. A cluster's pods write to a bucket near them, with credentials of their own; `collect`
+brings what they wrote home, so that whoever reads results afterwards needs one store and one set of credentials.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from plumbline.declarations import KubernetesLauncher, Provider, Trial, places
+from plumbline.results import BadResult, ResultDocument, ResultStore
+
+PLANNED = "planned.json"
+
+
+def home() -> ResultStore:
+    """The installation's own store."""
+    return ResultStore(places().results_url)
+
+
+def of(provider: Provider) -> ResultStore:
+    """The store that the provider's trials write to, opened from here.
+
+    Credentials come from the Airflow connection `results_connection`, or from the environment if none is declared.
+    Raises ValueError naming the connection if it does not suit the store's URL.
+    """
+    launcher = provider.launcher
+    if not isinstance(launcher, KubernetesLauncher):
+        return home()
+    if launcher.results_connection is None:
+        return ResultStore(launcher.results_url)
+    return ResultStore(launcher.results_url, _options(launcher.results_url, launcher.results_connection))
+
+
+def planned(store: ResultStore, spec: Mapping[str, str]) -> Trial:
+    """The stored specification of a planned trial. FileNotFoundError if it was never planned."""
+    return Trial.model_validate_json(store.get(planned_path(spec["campaign_id"], spec["trial_id"])))
+
+
+def planned_path(campaign_id: str, trial_id: str) -> str:
+    """Where the specification stands: beside the attempts, not in one. An attempt's folder is the launcher's, and holds what it was given."""
+    return f"{campaign_id}/{trial_id}/{PLANNED}"
+
+
+def next_attempt(trial: Trial, store: ResultStore) -> Trial:
+    """The trial as an attempt that the store does not hold yet: nothing that was measured is ever overwritten."""
+    held = [int(folder.rpartition("-")[2]) for folder in store.attempts(trial.campaign_id, trial.trial_id)]
+    return trial.model_copy(update={"attempt": max([trial.attempt - 1, *held]) + 1})
+
+
+def bring_home(trial: Trial, away: ResultStore, kept: ResultStore) -> None:
+    """Copy an attempt's evidence and its document from the provider's store, the document last; nothing if there is none.
+
+    What cannot be believed is copied too: `collect` judges it at home. Copying again changes nothing.
+    """
+    folder = kept.folder(trial)
+    try:
+        raw = away.get(f"{folder}/result.json")
+    except FileNotFoundError:
+        return
+    if kept.exists(f"{folder}/result.json") and kept.get(f"{folder}/result.json") == raw:
+        return
+    for item in _evidence(away, folder):
+        path = f"{folder}/{item}"
+        if away.exists(path):
+            kept.put(path, away.get(path))
+    kept.put(f"{folder}/result.json", raw)
+
+
+def _evidence(store: ResultStore, folder: str) -> list[str]:
+    try:
+        document: ResultDocument = store.document(folder)
+    except BadResult:
+        return []  # its list of files cannot be believed either
+    return [item.uri for item in document.evidence]
+
+
+def _options(url: str, connection_id: str) -> dict[str, Any]:
+    """fsspec's storage options for the URL, from an Airflow connection of the type that Airflow itself uses for such stores."""
+    from airflow.sdk import Connection
+
+    connection = Connection.get(connection_id)
+    extra: dict[str, Any] = connection.extra_dejson
+    scheme = url.partition("://")[0]
+    if scheme == "s3":
+        found = {
+            "key": connection.login or extra.get("aws_access_key_id"),
+            "secret": connection.password or extra.get("aws_secret_access_key"),
+            "token": extra.get("aws_session_token"),
+            "endpoint_url": extra.get("endpoint_url"),
+            "client_kwargs": {"region_name": extra["region_name"]} if extra.get("region_name") else None,
+        }
+    elif scheme in ("gs", "gcs"):
+        key = extra.get("keyfile_dict")
+        found = {"token": (json.loads(key) if isinstance(key, str) else key) or extra.get("key_path"), "project": extra.get("project")}
+    elif scheme in ("az", "abfs", "abfss"):
+        found = {
+            "account_name": connection.login,
+            "account_key": connection.password,
+            "connection_string": extra.get("connection_string"),
+            "sas_token": extra.get("sas_token"),
+        }
+    else:
+        raise ValueError(f"connection {connection_id} was declared for {url}, which takes no credentials; leave results_connection out")
+    options = {name: value for name, value in found.items() if value}
+    if not options:
+        raise ValueError(
+            f"connection {connection_id} has no credentials for {url}; expected login and password, or the extras of an "
+            "aws, google_cloud_platform or wasb connection"
+        )
+    return options
