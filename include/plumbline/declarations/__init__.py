@@ -8,7 +8,7 @@ from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load, misfit
 from plumbline.declarations.metrics import METRICS, Metric, metric
 from plumbline.declarations.places import Places, places
-from plumbline.declarations.provider import KubernetesLauncher, LocalLauncher, Price, Provider
+from plumbline.declarations.provider import EndpointLauncher, KubernetesLauncher, LocalLauncher, Price, Provider
 from plumbline.declarations.team import Preference, Team
 from plumbline.declarations.thresholds import DriftRules, Thresholds, ValidityLimits
 from plumbline.declarations.training import TrainingWorkload
@@ -22,6 +22,7 @@ __all__ = [
     "DeclarationError",
     "Declarations",
     "DriftRules",
+    "EndpointLauncher",
     "InferenceWorkload",
     "KubernetesLauncher",
     "LocalLauncher",

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.places import REPOSITORY, places
-from plumbline.declarations.provider import KubernetesLauncher, Provider
+from plumbline.declarations.provider import EndpointLauncher, KubernetesLauncher, Provider
 from plumbline.declarations.shapes import at, expected, pointed
 from plumbline.declarations.team import Team
 from plumbline.declarations.thresholds import Thresholds
@@ -79,6 +79,8 @@ def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
     if needs.accelerator != has.kind or needs.count > has.count:
         return f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
     launcher = provider.launcher
+    if isinstance(launcher, EndpointLauncher) and workload.kind != "inference":
+        return f"it is {workload.kind}, and an endpoint only answers inference requests"
     if not isinstance(launcher, KubernetesLauncher):
         nodes = workload.nodes
         return f"it needs {nodes} nodes, which a {launcher.kind} provider does not have" if nodes > 1 else None

@@ -133,7 +133,41 @@ class KubernetesLauncher(Declared):
         return self.images.training if kind == "training" else self.images.inference
 
 
-Launcher = Annotated[LocalLauncher | KubernetesLauncher, Field(discriminator="kind")]
+class EndpointLauncher(Declared):
+    """A model that somebody else hosts behind a URL, for inference: only the client runs, on a machine of ours."""
+
+    kind: Literal["endpoint"]
+    url: str = Field(
+        pattern=r"^(https?|grpcs?)://[^\s/@?#]+(/[^\s?#]*)?$",
+        description="where the model answers, such as https://api.example.com/v1; no user, password or query: it is written into every result",
+    )
+    protocol: Literal["kserve_grpc", "kserve_http", "openai"]
+    connection: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
+        description="Airflow connection whose password is the API key; none: the endpoint asks for no key",
+    )
+    machine: Name = Field(
+        "this-machine", description="where the client runs; its trials never overlap with others that name the machine, which would slow it"
+    )
+    timeout: Duration = Field(3600.0, description="a trial that is not done by then is ended")
+
+    @model_validator(mode="after")
+    def _speaks(self) -> EndpointLauncher:
+        scheme = self.url.partition("://")[0]
+        if (self.protocol == "kserve_grpc") != scheme.startswith("grpc"):
+            raise ValueError(
+                f'url has the scheme "{scheme}", which does not carry {self.protocol}; expected '
+                + ("grpc:// or grpcs://" if self.protocol == "kserve_grpc" else "http:// or https://")
+            )
+        if self.connection is not None and scheme in ("http", "grpc"):
+            raise ValueError(
+                f'url has the scheme "{scheme}", which would send the key of {self.connection} in clear; expected {scheme}s://'
+            )
+        return self
+
+
+Launcher = Annotated[LocalLauncher | KubernetesLauncher | EndpointLauncher, Field(discriminator="kind")]
 
 
 class Price(Declared):
@@ -202,7 +236,9 @@ class Provider(Declared):
     @property
     def pool(self) -> str:
         """The Airflow pool that keeps this provider's trials apart from each other."""
-        return f"plumbline_{self.launcher.machine}" if isinstance(self.launcher, LocalLauncher) else f"plumbline_{self.name}"
+        if isinstance(self.launcher, KubernetesLauncher):
+            return f"plumbline_{self.name}"
+        return f"plumbline_{self.launcher.machine}"
 
     @property
     def dag_id(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
-from plumbline.declarations import LocalLauncher, Provider
+from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.launch.failures import EXCEPTIONS, RETRIED
 
 OWNER = "plumbline"
@@ -46,12 +46,12 @@ def launch_settings(provider: Provider) -> dict[str, Any]:
     The launcher's own timeout ends a trial in order and says so in its record; Airflow's comes after it, for a launcher that hangs.
     """
     launcher = provider.launcher
-    waits = _WAIT_FOR_MACHINE if isinstance(launcher, LocalLauncher) else timedelta(seconds=launcher.startup_timeout)
+    waits = timedelta(seconds=launcher.startup_timeout) if isinstance(launcher, KubernetesLauncher) else _WAIT_FOR_MACHINE
     return {
         "pool": provider.pool,
         "execution_timeout": waits + timedelta(seconds=launcher.timeout) + _LAUNCH_MARGIN,
         "retries": _RETRIES,
-        "retry_delay": timedelta(seconds=5) if isinstance(launcher, LocalLauncher) else timedelta(minutes=5),
+        "retry_delay": timedelta(minutes=5) if isinstance(launcher, KubernetesLauncher) else timedelta(seconds=5),
         "retry_policy": ExceptionRetryPolicy(
             rules=[RetryRule(kind, _action(name), reason=f"{name}: {_why(name)}") for name, kind in sorted(EXCEPTIONS.items())],
             # Not a failure of the trial but of ours: the same code would meet it again.
