@@ -1,0 +1,24 @@
+# Both kinds of workload on processors alone: PyTorch's CPU build and the server of nvidia-pytriton. No NVIDIA base.
+#   BASE   a Python 3.10 to 3.13 with its venv module and libpython, by digest: docker.io/library/python:3.11-slim-bookworm@sha256:...
+ARG BASE
+FROM ${BASE} AS build
+COPY requirements/image-tools.txt /locks/
+COPY k8s/images/install.sh pyproject.toml README.md LICENSE /src/
+COPY include/plumbline /src/include/plumbline
+RUN cp /src/install.sh / && /install.sh wheel
+
+FROM ${BASE}
+ARG BASE
+COPY k8s/images/install.sh /
+COPY requirements/image.txt requirements/image-cpu.txt requirements/torch.txt requirements/triton.txt /locks/
+RUN /install.sh packages image-cpu.txt torch.txt
+# Only for the server's binary: what the wheel wants beside it would replace our packages.
+RUN /opt/plumbline/bin/pip install --no-cache-dir --no-compile --require-hashes --no-deps --target /opt/triton -r /locks/triton.txt
+COPY --from=build /wheel /wheel
+RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness
+ENV PLUMBLINE_TRITONSERVER=/opt/triton/pytriton/tritonserver/bin/tritonserver \
+    PATH=/opt/plumbline/bin:/usr/local/bin:/usr/bin:/bin \
+    PLUMBLINE_HOME=/work HOME=/work TMPDIR=/work/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /work
+ENTRYPOINT ["python", "-m", "plumbline.harness"]
