@@ -1,0 +1,264 @@
+"""The cluster's API for a worker: plain rows in and out, bounded patience, refusals typed.
+
+Answers are never turned into the client's model classes and back: what was seen is kept as it was said, also fields that the client's
+version does not know.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from plumbline.launch.cluster.base import Row
+from plumbline.launch.cluster.names import LAUNCH
+from plumbline.launch.failures import BadDeclaration, Unreachable
+
+_log = logging.getLogger(__name__)
+
+PATIENCE_S = 120.0
+_TIMEOUT_S = 20.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
+_LOOK_EVERY_S = 1.0
+# 408, 410 and 429 say "not now"; the others of these are the control plane's own trouble.
+_TRANSIENT = frozenset({408, 410, 425, 429, 500, 502, 503, 504})
+_COLLECTIONS = {
+    "Pod": "/api/v1/namespaces/{namespace}/pods",
+    "Service": "/api/v1/namespaces/{namespace}/services",
+    "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets",
+    "TrainJob": "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs",
+}
+"""Where each kind that a launch creates lives."""
+
+
+class Refused(Exception):
+    """The API understood and said no; asking again would not change it. `status` is the HTTP status, `detail` the API's own words."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"HTTP {status}: {detail}")
+        self.status, self.detail = status, detail
+
+
+class _NotNow(Exception):
+    """No answer, or one that asks for another try, after `wait_s` seconds if it says so."""
+
+    def __init__(self, why: str, wait_s: float = 0.0) -> None:
+        super().__init__(why)
+        self.wait_s = wait_s
+
+
+class ClusterApi:
+    """One namespace of the cluster behind an Airflow connection (of the type `kubernetes`).
+
+    Lost connections, slow answers, 429 and 5xx are tried again for `patience_s` seconds, then every method raises Unreachable.
+    401 makes it read the connection once more: tokens are rotated. Any other refusal raises Refused.
+    BadDeclaration if there is no such connection, or if it holds no usable kubeconfig.
+    """
+
+    def __init__(self, connection_id: str, namespace: str, *, patience_s: float = PATIENCE_S, timeout_s: float = _TIMEOUT_S) -> None:
+        self._connection_id, self._namespace = connection_id, namespace
+        self._patience_s, self._timeout_s = patience_s, timeout_s
+        self._client: Any = None
+
+    def patient(self, patience_s: float) -> ClusterApi:
+        """The same cluster with another patience."""
+        other = ClusterApi(self._connection_id, self._namespace, patience_s=patience_s, timeout_s=min(self._timeout_s, patience_s))
+        other._client = self._client
+        return other
+
+    def create(self, row: Row) -> Row:
+        """Create an object and return it as the API keeps it; one that exists already and carries our launch's label is adopted."""
+        kind, name = row["kind"], row["metadata"]["name"]
+        while True:
+            try:
+                made: Row = self._json("POST", self._path(kind), body=row)
+                return made
+            except Refused as refusal:
+                if refusal.status != 409:
+                    raise
+                found = self.get(kind, name)
+                if found is None:  # it ended between the two questions
+                    continue
+                if found["metadata"].get("labels", {}).get(LAUNCH) != row["metadata"]["labels"][LAUNCH]:
+                    raise Refused(
+                        409, f"{kind} {name} exists in {self._namespace} and is not of this launch; delete or rename it"
+                    ) from None
+                return found
+
+    def get(self, kind: str, name: str) -> Row | None:
+        """One object; None if there is none."""
+        return self._found("GET", f"{self._path(kind)}/{name}")
+
+    def pods(self, selector: str) -> list[Row]:
+        """Pods by label selector."""
+        return self._items(self._path("Pod"), labelSelector=selector)
+
+    def events(self, names: Iterable[str]) -> list[Row]:
+        """Core events about objects of these names, oldest first as far as the API says."""
+        path = f"/api/v1/namespaces/{self._namespace}/events"
+        return [item for name in names for item in self._items(path, fieldSelector=f"involvedObject.name={name}")]
+
+    def node(self, name: str) -> Row | None:
+        """A node; None if it is gone."""
+        return self._found("GET", f"/api/v1/nodes/{name}")
+
+    def log(self, pod: str, container: str, most_bytes: int) -> bytes:
+        """The end of a container's log, at most `most_bytes`; empty if the pod is gone."""
+        # The API's limitBytes keeps the beginning of a log; a crash is told at its end.
+        query = {"container": container, "tailLines": str(most_bytes // 64)}
+        try:
+            return self._asked("GET", f"{self._path('Pod')}/{pod}/log", query=query)[-most_bytes:]
+        except Refused as refusal:
+            if refusal.status in (400, 404):  # 400: its container never started
+                return b""
+            raise
+
+    def delete(self, kind: str, name: str, grace_s: int | None = None) -> None:
+        """Ask for an object's deletion, and of everything that it owns before it; nothing if it is gone."""
+        options: Row = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        self._found("DELETE", f"{self._path(kind)}/{name}", body=options)
+
+    def remove(self, owner: tuple[str, str] | None, selector: str, *, wait_s: float) -> list[str]:
+        """Delete the owner (kind, name) and every pod of the selector, and wait until all are gone.
+
+        Returns what is still there after `wait_s` seconds, such as "Pod pl-x-0 (deletion asked for at …)"; empty if nothing is.
+        """
+        if owner is not None:
+            self.delete(*owner)
+        for pod in self.pods(selector):
+            self.delete("Pod", pod["metadata"]["name"])
+        deadline = time.monotonic() + wait_s
+        while True:
+            left = self.pods(selector)
+            kept = self.get(*owner) if owner is not None else None
+            left += [] if kept is None else [{"kind": owner[0] if owner else "", **kept}]
+            if not left or time.monotonic() > deadline:
+                return [_stuck(item) for item in left]
+            time.sleep(_LOOK_EVERY_S)
+
+    def _path(self, kind: str) -> str:
+        return _COLLECTIONS[kind].format(namespace=self._namespace)
+
+    def _items(self, path: str, **query: str) -> list[Row]:
+        items: list[Row] = self._json("GET", path, query=query).get("items") or []
+        return items
+
+    def _found(self, method: str, path: str, body: Row | None = None) -> Row | None:
+        try:
+            row: Row = self._json(method, path, body=body)
+        except Refused as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+        return row
+
+    def _json(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None) -> Any:
+        return json.loads(self._asked(method, path, query=query, body=body))
+
+    def _asked(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None) -> bytes:
+        import tenacity
+
+        def wait(state: tenacity.RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome else None
+            asked = error.wait_s if isinstance(error, _NotNow) else 0.0
+            return max(asked, grow(state))
+
+        grow = tenacity.wait_random_exponential(multiplier=_FIRST_WAIT_S, min=_FIRST_WAIT_S / 2, max=_LONGEST_WAIT_S)
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_NotNow), wait=wait, stop=tenacity.stop_before_delay(self._patience_s), reraise=True
+        )
+        target = f"{path}?{urlencode(query)}" if query else path
+        try:
+            return retrying(self._answer, method, target, body)
+        except _NotNow as error:
+            raise Unreachable(
+                f"the cluster of connection {self._connection_id} gave no usable answer to {method} {path} for {self._patience_s:g} s: "
+                f"{error}; `plumbline cluster doctor` tells which part of the way is broken"
+            ) from error
+
+    def _answer(self, method: str, target: str, body: Row | None) -> bytes:
+        """One answer, with fresh credentials if the old ones are not accepted any more."""
+        try:
+            return self._request(method, target, body)
+        except Refused as refusal:
+            if refusal.status != 401:
+                raise
+        _log.info("The cluster of connection %s did not accept its credentials; reading the connection again.", self._connection_id)
+        self._client = None
+        return self._request(method, target, body)
+
+    def _request(self, method: str, target: str, body: Row | None) -> bytes:
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        if self._client is None:
+            self._client = _client(self._connection_id)
+        headers = {"Accept": "application/json, */*", "Content-Type": "application/json"}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        timeout = (min(5.0, self._timeout_s), self._timeout_s)
+        url = f"{self._client.configuration.host}{target}"
+        try:
+            response = self._client.request(method, url, headers=headers, body=body, _preload_content=False, _request_timeout=timeout)
+            return bytes(response.data)
+        except ApiException as error:
+            raise _typed(error) from None
+        except (HTTPError, OSError) as error:
+            raise _NotNow(f"{type(error).__name__}: {error}") from error
+
+
+def _typed(error: Any) -> Refused | _NotNow:
+    """What an HTTP error means: another try, or no."""
+    said = _words(error.body)
+    status = int(error.status or 0)
+    # A quota that two requests change at once makes the second one a conflict: the same request will do.
+    contended = status == 409 and said.get("reason") == "Conflict"
+    if status == 0 or status in _TRANSIENT or contended:
+        return _NotNow(f"HTTP {status}: {said['message'] or error.reason}", _seconds((error.headers or {}).get("Retry-After")))
+    return Refused(status, said["message"] or str(error.reason))
+
+
+def _words(body: bytes | str | None) -> Row:
+    """The Status object of a refusal; proxies in between answer with pages of their own."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return {"message": text[:300].strip()}
+    return {"message": "", **said} if isinstance(said, dict) else {"message": text[:300]}
+
+
+def _seconds(retry_after: str | None) -> float:
+    return float(retry_after) if retry_after and retry_after.isdigit() else 0.0
+
+
+def _stuck(item: Row) -> str:
+    metadata = item["metadata"]
+    asked = metadata.get("deletionTimestamp")
+    holds = f", held by finalizers {', '.join(metadata['finalizers'])}" if metadata.get("finalizers") else ""
+    return f"{item.get('kind') or 'Pod'} {metadata['name']} (deletion {f'asked for at {asked}' if asked else 'not accepted'}{holds})"
+
+
+def _client(connection_id: str) -> Any:
+    """A client with the connection's credentials, as Airflow's own hook reads them."""
+    import yaml
+    from airflow.exceptions import AirflowException
+    from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
+    from kubernetes.client import ApiClient
+    from kubernetes.config import ConfigException
+
+    remedy = "make one with `plumbline cluster kubeconfig PROVIDER`"
+    try:
+        configuration = KubernetesHook(conn_id=connection_id).api_client.configuration
+    except (yaml.YAMLError, ValueError):
+        # Their messages quote the text, and with it perhaps a token.
+        raise BadDeclaration(f"Airflow connection {connection_id}: its kubeconfig is not valid YAML or JSON; {remedy}") from None
+    except (AirflowException, ConfigException, OSError) as error:
+        raise BadDeclaration(f"Airflow connection {connection_id} gives no access to a cluster: {error}; {remedy}") from error
+    # Patience is bounded here and nowhere else: urllib3 by itself would sleep as long as a Retry-After says.
+    configuration.retries = False
+    return ApiClient(configuration)
