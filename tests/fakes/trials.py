@@ -37,6 +37,30 @@ def local_provider(**launcher: Any) -> Provider:
     return Provider.model_validate_json(json.dumps(data))
 
 
+def cluster_provider(name: str = "cluster-a", **launcher: Any) -> Provider:
+    """A CPU provider on a Kubernetes cluster, with other launcher settings where a test needs them."""
+    settings = {
+        "kind": "kubernetes",
+        "connection": "k8s_a",
+        "namespace": "plumbline",
+        "images": {"training": "localhost/plumbline/cpu:test", "inference": "localhost/plumbline/cpu:test"},
+        "resources": {"cpu": 1, "memory": "2GiB", "shared_memory": "256MiB"},
+        "results_url": "s3://plumbline-results/a",
+    }
+    return Provider.model_validate_json(
+        json.dumps(
+            {
+                "name": name,
+                "cloud": "test-cloud",
+                "region": "here",
+                "instance_type": "test-1",
+                "accelerator": {"kind": "cpu", "count": 1},
+                "launcher": settings | launcher,
+            }
+        )
+    )
+
+
 def a_trial(kind: str = "training", provider: Provider | None = None, **request: Any) -> Trial:
     """The first planned trial of a kind on a provider."""
     shipped = declared()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import boto3
 import fsspec
 import pytest
 from moto.server import ThreadedMotoServer
-from tests.fakes.trials import a_trial
+from tests.fakes.trials import a_trial, cluster_provider
 
+from plumbline.launch import stores
 from plumbline.launch.collect import collect
 from plumbline.results import BadResult, Environment, LaunchRecord, ResultDocument, ResultStore, Validity, row
 
@@ -89,7 +91,7 @@ def test_what_another_process_writes_is_seen_at_once(store: ResultStore) -> None
     assert not store.exists(f"{store.folder(TRIAL)}/result.json")
     pod = f"""
 from plumbline.results import ResultStore
-from tests.fakes.trials import a_trial
+from tests.fakes.trials import a_trial, cluster_provider
 store = ResultStore("{store.url}")
 store.put_trial(a_trial().model_copy(update={{"attempt": 2}}))
 store.put(store.folder(a_trial()) + "/result.json", b"{{}}")
@@ -116,3 +118,40 @@ def test_a_misspelt_bucket_is_an_error_and_is_not_created(s3: str) -> None:
         store.put_trial(TRIAL)
     assert store.attempts(TRIAL.campaign_id, TRIAL.trial_id) == []
     assert [bucket["Name"] for bucket in boto3.client("s3").list_buckets()["Buckets"]] == [BUCKET]
+
+
+def test_what_a_clusters_pods_wrote_is_brought_home(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pods' bucket has credentials of its own, which come from an Airflow connection."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(f"HELD_{name}", os.environ[name])
+        monkeypatch.delenv(name)
+    extra = {"endpoint_url": os.environ["HELD_AWS_ENDPOINT_URL"], "region_name": "us-east-1"}
+    connection = {"conn_type": "aws", "login": "test", "password": "test", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_BUCKET_A", json.dumps(connection))
+    provider = cluster_provider(results_url=f"{s3}/away", results_connection="bucket_a")
+    trial = a_trial(provider=provider)
+    home, away = ResultStore((tmp_path / "home").as_uri()), stores.of(provider)
+    for store in (home, away):
+        store.put_trial(trial)
+    file = tmp_path / "steps.parquet"
+    file.write_bytes(b"steps")
+    written = ResultDocument.sealed(
+        trial=trial,
+        harness_version="0.1.0",
+        environment=Environment.of({"cpu.model": "x"}),
+        validity=Validity(status="valid"),
+        evidence=(away.put_evidence(trial, "steps", file),),
+    )
+    away.put_document(written)
+    assert collect(home, trial.campaign_id, trial.trial_id) == [written]
+    assert home.damaged_evidence(written) == []
+    assert collect(home, trial.campaign_id, trial.trial_id) == [written], "collecting again changes nothing"
+
+
+def test_a_launch_without_a_container_needs_no_answer_of_its_pods_store(tmp_path: Path) -> None:
+    trial = a_trial(provider=cluster_provider(results_url="s3://nobody-is-there/away"))
+    home = ResultStore((tmp_path / "home").as_uri())
+    home.put_trial(trial)
+    home.put_launch(trial, LaunchRecord(launcher="kubernetes", events=(), failure_class="image_error", failure_detail="no such image"))
+    (document,) = collect(home, trial.campaign_id, trial.trial_id)
+    assert document.validity.failure_class == "image_error"

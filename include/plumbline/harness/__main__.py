@@ -1,7 +1,7 @@
 """`python -m plumbline.harness run --trial trial.json --out URL` runs a trial; `… probe` shows what it would see of this machine.
 
 Exit status of `run`: 0 a document was stored and the trial is valid, degraded or invalid; 3 a document was stored and the trial
-failed; 2 the input cannot be used and nothing was stored; 1 the result store failed at the end.
+failed; 2 the input cannot be used and nothing was stored; 1 the result store did not answer, for minutes, and holds no document.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plumbline.declarations.shapes import at, expected
 from plumbline.declarations.yaml_positions import dotted
 from plumbline.harness import environment, probes
 from plumbline.harness.environment.cpu import usable
-from plumbline.harness.run import UnusableStore, run
+from plumbline.harness.run import UnusableStore, opened, run
 from plumbline.results import Environment
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
@@ -29,16 +29,26 @@ class UnusableTrial(ValueError):
     """A trial's file cannot be used; the message names file, field and expected shape."""
 
 
-def read_trial(file: Path) -> Trial:
-    """The trial in a JSON file, checked down to its hashes; UnusableTrial otherwise."""
+def read_trial(source: str) -> Trial:
+    """The trial in a JSON file or at an fsspec URL, checked down to its hashes; UnusableTrial or UnusableStore otherwise.
+
+    OSError if the store behind a URL does not answer for minutes: a pod's network and its names may come up after the pod.
+    """
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnusableTrial(f"{file}: cannot be read ({error}); expected a trial as JSON") from error
+        text = _read(source).decode("utf-8")
+    except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, ImportError) as error:
+        raise UnusableTrial(f"{source}: cannot be read ({error}); expected a trial as JSON") from error
     try:
         return Trial.model_validate_json(text)
     except ValidationError as error:
-        raise UnusableTrial(f"{file}: {_sentence(text, error)}") from error
+        raise UnusableTrial(f"{source}: {_sentence(text, error)}") from error
+
+
+def _read(source: str) -> bytes:
+    if "://" not in source:
+        return Path(source).read_bytes()
+    folder, _, name = source.rpartition("/")
+    return opened(folder).get(name)
 
 
 def _sentence(text: str, error: ValidationError) -> str:
@@ -60,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m plumbline.harness", description="Measures one trial.")
     commands = parser.add_subparsers(dest="command", required=True)
     runs = commands.add_parser("run", help="run a trial and store its result document")
-    runs.add_argument("--trial", type=Path, required=True, help="the trial's specification, a JSON file")
+    runs.add_argument("--trial", required=True, help="the trial's specification, a JSON file or its URL")
     runs.add_argument("--out", required=True, help="the result store, such as file:///var/results or s3://bucket/results")
     commands.add_parser("probe", help="print the environment and the hardware probes of this machine as JSON")
     options = parser.parse_args(arguments)
@@ -68,8 +78,16 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write(json.dumps(_probe(), indent=1) + "\n")
         return MEASURED
     try:
-        document = run(read_trial(options.trial), options.out)
+        trial = read_trial(options.trial)
     except (UnusableTrial, UnusableStore) as error:
+        sys.stderr.write(f"{error}\n")
+        return UNUSABLE
+    except OSError as error:
+        sys.stderr.write(f"{options.trial}: the specification could not be read: {type(error).__name__}: {error}\n")
+        return STORE_FAILED
+    try:
+        document = run(trial, options.out)
+    except UnusableStore as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
     except OSError as error:

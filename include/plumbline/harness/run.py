@@ -36,6 +36,7 @@ from plumbline.results import (
 Measure = Callable[[Trial, Path, Progress, Watch], Measurement]
 Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"]], list[MetricRow]]
 
+_LOCAL_PATIENCE_S, _REMOTE_PATIENCE_S = 15.0, 300.0
 _BEFORE, _AFTER = 0.04, 0.98
 """The parts of the progress bar before and after the measurement itself."""
 
@@ -70,12 +71,15 @@ def run(trial: Trial, out_url: str, measures: Mapping[str, Measure] = MEASURES, 
     OSError if it fails at the end. No child process and no working folder is left behind.
     """
     with interruptible() as interruption:
-        return _Run(trial, interruption, measures, probe).to_the_end(_opened(out_url))
+        return _Run(trial, interruption, measures, probe).to_the_end(opened(out_url))
 
 
-def _opened(url: str) -> ResultStore:
+def opened(url: str) -> ResultStore:
+    """The store behind an fsspec URL; UnusableStore if the URL is none."""
+    # A store that is away for some minutes must not cost a measurement of hours; a disk that fails does not come back.
+    patience_s = _LOCAL_PATIENCE_S if url.startswith("file:") else _REMOTE_PATIENCE_S
     try:
-        return ResultStore(url)
+        return ResultStore(url, patience_s=patience_s)
     except (ValueError, ImportError) as error:
         raise UnusableStore(
             f"{url} is no result store: {error}; expected a URL such as file:///var/results or s3://bucket/results"

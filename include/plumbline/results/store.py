@@ -28,6 +28,8 @@ T = TypeVar("T")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
 _ATTEMPT = re.compile(r"attempt-(\d+)$")
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError, AttributeError, ImportError)
+# Of botocore, google-auth and azure-core: credentials do not appear by waiting, and a pod that waits costs money.
+_LASTING_NAMES = frozenset({"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ClientAuthenticationError"})
 PATIENCE_S = 15.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
 
@@ -180,7 +182,7 @@ class ResultStore:
             except _LASTING:
                 raise
             except Exception as error:  # each client has its own exceptions for a lost connection, most of them no OSError
-                if waited >= self._patience_s:
+                if waited >= self._patience_s or type(error).__name__ in _LASTING_NAMES:
                     raise error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}") from error
                 time.sleep(wait)
                 waited += wait

@@ -15,7 +15,7 @@ def refused(tmp_path, content):
     file = tmp_path / "trial.json"
     file.write_text(content if isinstance(content, str) else json.dumps(content))
     with pytest.raises(UnusableTrial) as error:
-        read_trial(file)
+        read_trial(str(file))
     message = str(error.value)
     assert message.startswith(f"{file}: ")
     assert "\n" not in message
@@ -24,12 +24,15 @@ def refused(tmp_path, content):
 
 def test_a_planned_trial_is_read_back_whole(tmp_path):
     (tmp_path / "trial.json").write_text(a_trial().model_dump_json())
-    assert read_trial(tmp_path / "trial.json") == a_trial()
+    assert read_trial(str(tmp_path / "trial.json")) == a_trial()
+    assert read_trial((tmp_path / "trial.json").as_uri()) == a_trial(), "a pod reads it from the result store"
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UnusableTrial, match=r"nowhere\.json: cannot be read"):
-        read_trial(tmp_path / "nowhere.json")
+        read_trial(str(tmp_path / "nowhere.json"))
+    with pytest.raises(UnusableTrial, match=r"nowhere\.json: cannot be read"):
+        read_trial((tmp_path / "nowhere.json").as_uri())
 
 
 def test_text_that_is_no_json(tmp_path):

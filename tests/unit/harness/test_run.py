@@ -244,7 +244,7 @@ def stuck(trial, workdir, progress, watch):
         while True:
             time.sleep(60)
 
-document = run(read_trial(Path(sys.argv[1])), sys.argv[2], {"training": stuck}, lambda cpus, workdir, device: disk.rows(workdir))
+document = run(read_trial(sys.argv[1]), sys.argv[2], {"training": stuck}, lambda cpus, workdir, device: disk.rows(workdir))
 sys.exit(3 if document.validity.failure_class == "interrupted" else 1)
 """
 
