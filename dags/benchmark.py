@@ -1,7 +1,7 @@
 """Benchmark one provider, training and inference apart.
 
-What     plan the trials, then for each: run it, collect its result. Validate the results of a kind as one table, record every trial
-         in the archive, and publish `plumbline_results`, which starts the drift review.
+What     plan the trials, then for each: run it, collect its result. Validate the results of a lane as one table, record every trial
+         in the archive, and publish `plumbline_results`, which starts the drift review. Trials of several nodes have a lane of their own.
 When     the provider's monthly slots (the first of the month, UTC); or on demand: choose workloads, say why.
 Triage   A red `run` is data about the provider: its exception names the failure class, the trial is recorded all the same, and the
          DAG run can still succeed. Retries follow the class; each try is an attempt of its own in the archive.
@@ -16,8 +16,9 @@ from airflow.sdk import TaskGroup, dag, task_group
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.orchestration.defaults import defaults
 from plumbline.orchestration.form import on_demand_form
+from plumbline.orchestration.lanes import lanes_of
 from plumbline.orchestration.schedules import schedule_of
-from plumbline.orchestration.tasks import collect, conclude, launch, plan, publish, record, validate
+from plumbline.orchestration.tasks import conclude, plan, publish, record, trial, validate
 
 
 def benchmark(declared: Declarations, provider: Provider) -> None:
@@ -31,16 +32,16 @@ def benchmark(declared: Declarations, provider: Provider) -> None:
     def build() -> None:
         end = conclude()
         recorded = []
-        for kind in ("training", "inference"):
-            with TaskGroup(kind):
-                specs = plan(provider.name, kind)
+        for lane in lanes_of(declared, provider):
+            with TaskGroup(lane.name):
+                specs = plan(provider.name, lane.name)
 
                 @task_group(group_id="trial")
-                def trial(spec):
-                    launch(provider, spec) >> collect(spec=spec)
+                def one(spec, lane=lane):
+                    trial(provider, lane, spec)
 
-                trials = trial.expand(spec=specs)
-                checked = validate(provider.name, kind, specs)
+                trials = one.expand(spec=specs)
+                checked = validate(provider.name, lane.name, specs)
                 trials >> checked
                 recorded.append(record.expand(checked=checked))
                 [specs, trials, recorded[-1]] >> end

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from tests.fakes.trials import cluster_provider
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "include" / "config"
@@ -104,6 +106,28 @@ def test_benchmarks_run_monthly_in_the_declared_slots(bundle: dict[str, Any], co
     changed = parse(tmp_path, config)
     assert changed["dags"]["benchmark_local_1core"]["crons"] == ["5 6 1 * *", "30 18 1 * *"]
     assert changed["dags"]["benchmark_local_2core"]["crons"] == ["0 2 1 * *"]
+
+
+def test_a_cluster_runs_its_trials_by_the_house_operators_and_waits_for_its_bucket(config: Path, tmp_path: Path) -> None:
+    provider = json.loads(cluster_provider(parallel=3, retries=4).model_dump_json(exclude_none=True))
+    (config / "providers" / "cluster-a.yaml").write_text(yaml.safe_dump(provider))
+    gang = yaml.safe_load((config / "workloads" / "training" / "gpt-tiny-cpu.yaml").read_text())
+    gang |= {"name": "gpt-gang", "parallelism": {"nodes": 2}}
+    (config / "workloads" / "training" / "gpt-gang.yaml").write_text(yaml.safe_dump(gang))
+    found = parse(tmp_path, config)
+    assert found["errors"] == {}
+    tasks = found["dags"]["benchmark_cluster_a"]["tasks"]
+    operators = {lane: tasks[f"{lane}.trial.run"]["operator"] for lane in ("training", "inference", "training_gang")}
+    assert operators == {"training": "TrialPodOperator", "inference": "TrialPodOperator", "training_gang": "TrialGangOperator"}
+    for lane in operators:
+        run, collect = tasks[f"{lane}.trial.run"], tasks[f"{lane}.trial.collect"]
+        assert (run["pool"], run["retries"]) == ("plumbline_cluster-a", 4)
+        assert run["timeout_s"] > 14400 + 2 * 1800, "the pod's own deadline and the waits before it come first"
+        assert (collect["rule"], collect["upstream"]) == ("all_done", [f"{lane}.trial.run"])
+        assert collect["retries"] > 4
+    assert "training_gang.trial.run" not in found["dags"]["benchmark_local_2core"]["tasks"]
+    assert found["dags"]["benchmark_cluster_a"]["params"]["placement"]["schema"]["enum"] == ["any", "fresh_node"]
+    assert "placement" not in found["dags"]["benchmark_local_2core"]["params"]
 
 
 def test_a_broken_declaration_is_an_import_error_in_its_own_words(config: Path, tmp_path: Path) -> None:

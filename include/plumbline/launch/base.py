@@ -36,19 +36,27 @@ def _local() -> Launcher:
 
 # Only launchers that exist. A declared kind without one is refused when the campaign is planned, before anything runs.
 _LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": _local}
+# These wait in Airflow's triggerer instead (launch.cluster): a pod's hours must not hang on one process.
+_BY_AIRFLOW = frozenset({"kubernetes"})
 
 
 def require_launcher(provider: Provider) -> None:
     """PlanError if this version has no launcher for the provider."""
     kind = provider.launcher.kind
-    if kind not in _LAUNCHERS:
+    if kind not in _LAUNCHERS and kind not in _BY_AIRFLOW:
         raise PlanError(
             f'provider "{provider.name}" is reached by the launcher "{kind}", which this version cannot drive; '
-            f"it drives: {', '.join(sorted(_LAUNCHERS))}"
+            f"it drives: {', '.join(sorted([*_LAUNCHERS, *_BY_AIRFLOW]))}"
         )
 
 
 def launcher_for(provider: Provider) -> Launcher:
-    """The launcher that the provider's declaration asks for; PlanError if this version has none."""
+    """The launcher that runs a trial of the provider within this process; PlanError if there is none."""
     require_launcher(provider)
-    return _LAUNCHERS[provider.launcher.kind]()
+    kind = provider.launcher.kind
+    if kind in _BY_AIRFLOW:
+        raise PlanError(
+            f'trials on "{provider.name}" ({kind}) are launched and watched by Airflow: run `plumbline run --provider {provider.name}`, '
+            f"or trigger the DAG {provider.dag_id}"
+        )
+    return _LAUNCHERS[kind]()

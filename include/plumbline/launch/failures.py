@@ -66,7 +66,7 @@ _AGAIN: dict[FailureClass, tuple[bool, str]] = {
     "insufficient_capacity": (True, "capacity comes and goes within minutes"),
     "launch_timeout": (True, "a slow node, pull or queue: the next try often meets a faster one"),
     "unreachable": (True, "networks and API servers recover"),
-    "quota_exceeded": (False, "a quota is raised by a person, not by waiting"),
+    "quota_exceeded": (True, "others who share the quota give it back; if nobody does, a person must raise it"),
     "image_error": (False, "the same reference gives the same image"),
     "out_of_memory": (False, "the same workload needs the same memory, and the provider's memory is what is measured"),
     "wrong_hardware": (False, "the declaration or the provider must change first"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from plumbline.declarations import Declarations, Origin, Provider, Trial
 from plumbline.launch.plan import PlanError, Request, declared_slots, plan
 
 MONTHLY_REASON = "monthly rerun"
 SLOT_TOLERANCE = timedelta(hours=2)
+Placement = Literal["any", "fresh_node"]
 
 
 class SlotMissed(Exception):
@@ -32,7 +33,8 @@ class Asked:
     """`slot`: only this slot's repeats (a monthly run). None: all declared slots one after the other, each repeat under its slot's name,
     so that an on-demand campaign has the same blocks as the baseline that it is compared with.
 
-    `workloads` None: everything that the monthly rerun runs.
+    `workloads` None: everything that the monthly rerun runs. `placement` fresh_node: on nodes that the series was not measured on lately,
+    which tells a bad node from a changed provider.
     """
 
     campaign_id: str
@@ -41,6 +43,7 @@ class Asked:
     workloads: tuple[str, ...] | None = None
     kinds: tuple[str, ...] | None = None
     repeats: int | None = None
+    placement: Placement = "any"
     origin: Origin | None = None
 
 
@@ -72,6 +75,7 @@ def asked_of(run: Run, params: Mapping[str, Any], now: datetime, bundle_version:
         workloads=tuple(params.get("workloads") or ()) or None,
         kinds=tuple(params.get("kinds") or ()) or None,
         repeats=params.get("repeats"),
+        placement=params.get("placement") or "any",
         origin=origin,
     )
 

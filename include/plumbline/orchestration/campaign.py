@@ -18,6 +18,7 @@ from plumbline.orchestration.airflow_client import AirflowClient, AirflowError, 
 from plumbline.orchestration.airflow_server import AirflowServer
 from plumbline.orchestration.asked import Asked, trials_of
 from plumbline.orchestration.campaign_state import CampaignState, Stage, TrialState, observed, seconds_left
+from plumbline.orchestration.lanes import lanes_of
 from plumbline.orchestration.unpaused import end_active_runs, pause_again, unpause
 from plumbline.results import BadResult, ResultStore
 
@@ -70,7 +71,7 @@ def planned_trials(declared: Declarations, asked: Asked, providers: Sequence[str
     for name in sorted(set(providers)) if providers else known:
         fitting = {w.name for w in declared.workloads_for(known[name])}
         wanted = tuple(w for w in asked.workloads if w in fitting) if asked.workloads is not None else None
-        mine = Asked(asked.campaign_id, asked.reason, asked.slot, wanted, asked.kinds, asked.repeats)
+        mine = replace(asked, workloads=wanted)
         trials = [t for kind in KINDS for t in trials_of(mine, declared, known[name], kind, now)]
         if trials:
             found[name] = trials
@@ -132,6 +133,8 @@ class _Campaign:
                 "kinds": sorted({t.workload.kind for t in trials}),
                 "repeats": self.asked.repeats,
             }
+            if self.asked.placement != "any":
+                conf["placement"] = self.asked.placement
             self.runs[name] = self.client.trigger(dag_id, conf)
 
     @contextmanager
@@ -211,10 +214,10 @@ class _Campaign:
                 self._explain(name, run, found)
 
     def _by_trial(self, provider: str, tasks: Sequence[TaskInstance]) -> Iterator[tuple[Trial, TaskInstance]]:
-        for kind in KINDS:
-            planned = [t for t in self.planned[provider] if t.workload.kind == kind]
+        for lane in lanes_of(self.declared, self.declared.providers[provider]):
+            planned = lane.of(self.planned[provider])
             for task in tasks:
-                if task.task_id == f"{kind}.trial.run" and 0 <= task.map_index < len(planned):
+                if task.task_id == f"{lane.name}.trial.run" and 0 <= task.map_index < len(planned):
                     yield planned[task.map_index], task
 
     def _with_status(self, trial: TrialState) -> TrialState:

@@ -43,21 +43,33 @@ def defaults(doc: str | None, *tags: str) -> dict[str, Any]:
 def launch_settings(provider: Provider) -> dict[str, Any]:
     """Arguments of the task that runs a trial on the provider.
 
-    The launcher's own timeout ends a trial in order and says so in its record; Airflow's comes after it, for a launcher that hangs.
+    The launcher's own timeouts end a trial in order and say so in its record; Airflow's comes after them, for a launcher that hangs.
     """
     launcher = provider.launcher
-    waits = timedelta(seconds=launcher.startup_timeout) if isinstance(launcher, KubernetesLauncher) else _WAIT_FOR_MACHINE
+    if isinstance(launcher, KubernetesLauncher):
+        waits = timedelta(seconds=launcher.schedule_timeout + launcher.startup_timeout + launcher.unreachable_timeout)
+        # Capacity and quotas come back within minutes to hours: each wait is twice the last.
+        tries = {"retries": launcher.retries, "retry_delay": timedelta(seconds=launcher.retry_delay), "retry_exponential_backoff": True}
+    else:
+        waits = _WAIT_FOR_MACHINE
+        tries = {"retries": _RETRIES, "retry_delay": timedelta(seconds=5)}
     return {
         "pool": provider.pool,
         "execution_timeout": waits + timedelta(seconds=launcher.timeout) + _LAUNCH_MARGIN,
-        "retries": _RETRIES,
-        "retry_delay": timedelta(minutes=5) if isinstance(launcher, KubernetesLauncher) else timedelta(seconds=5),
+        **tries,
         "retry_policy": ExceptionRetryPolicy(
             rules=[RetryRule(kind, _action(name), reason=f"{name}: {_why(name)}") for name, kind in sorted(EXCEPTIONS.items())],
             # Not a failure of the trial but of ours: the same code would meet it again.
             default=RetryAction.FAIL,
         ),
     }
+
+
+def collect_settings(provider: Provider) -> dict[str, Any]:
+    """Arguments of the task that collects a trial: a bucket elsewhere may be away for minutes, and a result that was paid for must not be lost."""
+    if not isinstance(provider.launcher, KubernetesLauncher):
+        return {}
+    return {"retries": 6, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True, "max_retry_delay": timedelta(minutes=15)}
 
 
 def _action(name: str) -> RetryAction:

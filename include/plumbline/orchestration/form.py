@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from plumbline.declarations import Declarations, Provider
+from plumbline.declarations import Declarations, KubernetesLauncher, Provider
 
 _CAMPAIGN = r"^[a-z0-9][a-z0-9.-]{0,62}$"
 _KINDS = ["training", "inference"]
@@ -13,7 +13,7 @@ _KINDS = ["training", "inference"]
 def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Param]:
     """What an on-demand benchmark of the provider can be asked for. A monthly run leaves it as it is."""
     names = [w.name for w in declared.workloads_for(provider)]
-    return {
+    fields = {
         "reason": Param(
             None,
             type=["null", "string"],
@@ -40,6 +40,15 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
         ),
         "campaign": campaign_field("Empty: a campaign of its own, named by the time."),
     }
+    if isinstance(provider.launcher, KubernetesLauncher):
+        fields["placement"] = Param(
+            "any",
+            type="string",
+            enum=["any", "fresh_node"],
+            title="Placement",
+            description="fresh_node: on nodes that these series were not measured on lately, to tell a bad node from a changed provider.",
+        )
+    return fields
 
 
 def campaign_field(description: str) -> Param:

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plumbline.declarations import Provider
+from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.orchestration.airflow_client import AirflowClient
+
+DESCRIPTION = "trials that must not measure each other, or exceed a quota; made by Plumbline"
 
 
 def create_pools(client: AirflowClient, providers: Iterable[Provider]) -> list[str]:
     """Create the pools of these providers, or mend their size; returns their names. A task without its pool would never start."""
-    names = sorted({provider.pool for provider in providers})
-    for name in names:
-        # One slot: two trials on one machine measure each other.
-        client.put_pool(name, 1, "trials that must not overlap; made by Plumbline")
-    return names
+    slots = slots_of(providers)
+    for name, number in slots.items():
+        client.put_pool(name, number, DESCRIPTION)
+    return list(slots)
+
+
+def slots_of(providers: Iterable[Provider]) -> dict[str, int]:
+    """Pool to its number of slots, by name."""
+    slots: dict[str, int] = {}
+    for provider in providers:
+        slots[provider.pool] = max(slots.get(provider.pool, 1), _trials_at_a_time(provider))
+    return dict(sorted(slots.items()))
+
+
+def _trials_at_a_time(provider: Provider) -> int:
+    # On one machine two trials measure each other; on a cluster each has its own GPUs, as many as the quota allows.
+    return provider.launcher.parallel if isinstance(provider.launcher, KubernetesLauncher) else 1

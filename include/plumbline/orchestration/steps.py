@@ -10,23 +10,28 @@ from typing import TYPE_CHECKING, Any
 from plumbline.declarations import Trial, load, places
 from plumbline.launch import progress, stores
 from plumbline.orchestration.asked import Asked, trials_of
+from plumbline.orchestration.lanes import Lane
 from plumbline.results import Reason, ResultDocument, ResultStore, Validity
 
 if TYPE_CHECKING:
+    from plumbline.archive import Archive
     from plumbline.launch import PlanError
 
 Row = dict[str, Any]
+_CAMPAIGNS_AVOIDED = 3
 _log = logging.getLogger(__name__)
 
 
-def plan(provider: str, kind: str, asked: Asked) -> list[Row]:
-    """Plan the trials of one kind and store their specifications; one {campaign_id, trial_id, title} each.
+def plan(provider: str, lane: Lane, asked: Asked) -> list[Row]:
+    """Plan the trials of one lane and store their specifications; one {campaign_id, trial_id, title} each.
 
     Planning again gives the same trials: a specification that is stored already is kept. PlanError if the campaign holds a trial of
     that name that was asked for differently.
     """
     declared = load()
-    trials = trials_of(asked, declared, declared.providers[provider], kind, datetime.now(timezone.utc))
+    trials = lane.of(trials_of(asked, declared, declared.providers[provider], lane.kind, datetime.now(timezone.utc)))
+    if asked.placement == "fresh_node":
+        trials = _on_fresh_nodes(trials)
     store = stores.home()
     for trial in trials:
         keep(store, trial)
@@ -58,15 +63,15 @@ def collect(spec: Mapping[str, str]) -> Row:
     return {"trial_id": spec["trial_id"], "attempts": len(documents), "status": last.status, "failure_class": last.failure_class}
 
 
-def validate(provider: str, kind: str, specs: Iterable[Mapping[str, str]]) -> list[Row]:
-    """Check the campaign's results of one kind as one table; for each trial the verdict on each of its attempts."""
+def validate(provider: str, lane: str, specs: Iterable[Mapping[str, str]]) -> list[Row]:
+    """Check the campaign's results of one lane as one table; for each trial the verdict on each of its attempts."""
     from plumbline.quality import check
 
     store = stores.home()
     wanted = list(specs)
     trials = [stores.planned(store, spec) for spec in wanted]
     documents = [document for trial in trials for document in _collected(store, trial)]
-    report = check(documents, trials, places().data_docs, f"{trials[0].campaign_id}-{provider}-{kind}")
+    report = check(documents, trials, places().data_docs, f"{trials[0].campaign_id}-{provider}-{lane}")
     _log.info("%d documents checked, %s; Data Docs: %s", len(documents), "all pass" if report.success else "not all pass", report.data_docs)
     for problem in report.problems:
         _log.warning("%s: %s", problem.code, problem.detail)
@@ -102,6 +107,25 @@ def record(checked: Mapping[str, Any]) -> Row:
                 )
             )
     return {"campaign_id": checked["campaign_id"], "trial_id": checked["trial_id"], "recorded": done}
+
+
+def _on_fresh_nodes(trials: list[Trial]) -> list[Trial]:
+    from plumbline.archive import open_archive
+
+    with open_archive() as archive:
+        used = {key: recent_nodes(archive, key) for key in {trial.series_key for trial in trials}}
+    return [t.model_copy(update={"placement": "fresh_node", "avoid_nodes": used[t.series_key]}) for t in trials]
+
+
+def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
+    """The nodes that the series' newest campaigns were measured on."""
+    nodes = set()
+    for campaign in archive.campaigns(series_key, latest=_CAMPAIGNS_AVOIDED):
+        for attempt in archive.trials(campaign.campaign_id, series_key):
+            document = archive.document(attempt.trial_id, attempt.attempt)
+            if document is not None and document.launch is not None:
+                nodes |= {pod.node for pod in document.launch.pods if pod.node is not None}
+    return tuple(sorted(nodes))
 
 
 def keep(store: ResultStore, trial: Trial) -> None:

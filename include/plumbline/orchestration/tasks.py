@@ -13,33 +13,46 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from plumbline.declarations import Provider
+from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.orchestration import steps
 from plumbline.orchestration.asked import SlotMissed, asked_of
 from plumbline.orchestration.assets import RESULTS
-from plumbline.orchestration.defaults import PLAN_WEIGHT, launch_settings
+from plumbline.orchestration.defaults import PLAN_WEIGHT, collect_settings, launch_settings
 from plumbline.orchestration.interrupt import stopped_by_sigterm
+from plumbline.orchestration.lanes import LANES, Lane
 
 Row = dict[str, Any]
 _TITLE = "{{ task.op_kwargs['spec']['title'] }}"
 
 
 @task(priority_weight=PLAN_WEIGHT, weight_rule="absolute")
-def plan(provider: str, kind: str, *, dag_run: Any = None, params: Any = None, ti: Any = None) -> list[Row]:
-    """Plan the trials of one kind; skipped if this run asks for none."""
+def plan(provider: str, lane: str, *, dag_run: Any = None, params: Any = None, ti: Any = None) -> list[Row]:
+    """Plan the trials of one lane; skipped if this run asks for none."""
     try:
         asked = asked_of(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version)
     except SlotMissed as missed:
         raise AirflowSkipException(str(missed)) from None
-    rows = steps.plan(provider, kind, asked)
+    rows = steps.plan(provider, LANES[lane], asked)
     if not rows:
-        raise AirflowSkipException(f"nothing of {kind} is asked of {provider} in this run")
+        raise AirflowSkipException(f"nothing of {lane} is asked of {provider} in this run")
     return rows
 
 
-def launch(provider: Provider, spec: Any) -> Any:
-    """The trial itself, in the provider's pool, with the provider's limits; retried if its failure class is worth another try."""
-    return run.override(**launch_settings(provider))(spec=spec)
+def trial(provider: Provider, lane: Lane, spec: Any) -> None:
+    """One trial: run it in the provider's pool, with the provider's limits, again if its failure is worth it; then collect it."""
+    _launched(provider, lane, spec) >> collect.override(**collect_settings(provider))(spec=spec)
+
+
+def _launched(provider: Provider, lane: Lane, spec: Any) -> Any:
+    settings = launch_settings(provider)
+    if not isinstance(provider.launcher, KubernetesLauncher):
+        return run.override(**settings)(spec=spec)
+    # The cluster's client takes seconds to import: only where a cluster is declared.
+    if lane.gang:
+        from plumbline.launch.cluster.gang_operator import TrialGangOperator as Operator
+    else:
+        from plumbline.launch.cluster.pod_operator import TrialPodOperator as Operator
+    return Operator(task_id="run", provider=provider, spec=spec, map_index_template="{{ task.spec['title'] }}", **settings)
 
 
 @task(map_index_template=_TITLE)
@@ -56,9 +69,9 @@ def collect(spec: Row) -> Row:
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS)
-def validate(provider: str, kind: str, specs: list[Row]) -> list[Row]:
-    """Verdicts on one kind's results as one table: only there can anyone see that one is missing."""
-    return steps.validate(provider, kind, specs)
+def validate(provider: str, lane: str, specs: list[Row]) -> list[Row]:
+    """Verdicts on one lane's results as one table: only there can anyone see that one is missing."""
+    return steps.validate(provider, lane, specs)
 
 
 @task(map_index_template="{{ task.op_kwargs['checked']['title'] }}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fakes.trials import PLANNED_AT, declared
+from tests.fakes.trials import PLANNED_AT, cluster_provider, declared
 
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, TrainingWorkload, criteria_hash, series_key, spec_hash
 from plumbline.harness.inference.arrivals import schedule_of
@@ -140,12 +140,28 @@ def test_what_cannot_be_run_is_said_in_a_sentence(request_: dict[str, Any], said
 
 
 def test_a_provider_without_a_launcher_in_this_version() -> None:
-    cluster = changed(SHIPPED.providers["example-eks-p5"], enabled=True)
-    for request in (ask(), ask(providers=["example-eks-p5"])):
-        with pytest.raises(PlanError, match='launcher "kubernetes", which this version cannot drive; it drives: local'):
-            plan(world([cluster, SHIPPED.providers["local-1core"]]), request, PLANNED_AT)
-    with pytest.raises(PlanError, match="kubernetes"):
+    hosted = changed(SHIPPED.providers["local-1core"], name="hosted", launcher={"kind": "endpoint", "url": "https://x/v1", "protocol": "openai"})
+    for request in (ask(), ask(providers=["hosted"])):
+        with pytest.raises(PlanError, match='launcher "endpoint", which this version cannot drive; it drives: kubernetes, local'):
+            plan(world([hosted, SHIPPED.providers["local-1core"]]), request, PLANNED_AT)
+
+
+def test_a_cluster_is_planned_for_and_left_to_airflow() -> None:
+    cluster = cluster_provider()
+    assert {t.provider.name for t in plan(world([cluster]), ask(), PLANNED_AT)} == {"cluster-a"}
+    with pytest.raises(PlanError, match="trigger the DAG benchmark_cluster_a"):
         launcher_for(cluster)
+
+
+def test_several_nodes_and_images_are_a_clusters_matter() -> None:
+    gpt = SHIPPED.workloads["gpt-tiny-cpu"]
+    gang = changed(gpt, parallelism={"nodes": 2})
+    with pytest.raises(PlanError, match="it needs 2 nodes, which a local provider does not have"):
+        plan(world(workloads=[gang]), ask(providers=["local-1core"], workloads=["gpt-tiny-cpu"]), PLANNED_AT)
+    assert plan(world([cluster_provider()], [gang]), ask(), PLANNED_AT)
+    only_inference = cluster_provider(images={"inference": "localhost/plumbline/cpu:test"})
+    with pytest.raises(PlanError, match=r"declares no image for training \(launcher.images.training\)"):
+        plan(world([only_inference], [gpt]), ask(providers=["cluster-a"], workloads=["gpt-tiny-cpu"]), PLANNED_AT)
 
 
 def test_a_workload_that_fits_no_provider() -> None:

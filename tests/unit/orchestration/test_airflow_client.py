@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
-from tests.fakes.trials import declared
+from tests.fakes.trials import cluster_provider, declared
 
 from plumbline.orchestration.airflow_client import AirflowClient, AirflowError
 from plumbline.orchestration.pools import create_pools
@@ -85,3 +85,8 @@ def test_pools_are_made_once_and_mended(airflow: FakeAirflow, client: AirflowCli
     pool = airflow.pools["plumbline_this-machine"]
     assert (pool["slots"], pool["include_deferred"]) == (1, True)
     assert [method for method, path, _, _ in airflow.seen if path.startswith("/api/v2/pools") and method != "GET"] == ["POST", "PATCH"]
+
+
+def test_a_clusters_pool_has_as_many_slots_as_its_quota_allows_trials(airflow: FakeAirflow, client: AirflowClient) -> None:
+    create_pools(client, [cluster_provider(parallel=4)])
+    assert airflow.pools["plumbline_cluster-a"]["slots"] == 4

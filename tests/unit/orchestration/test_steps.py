@@ -15,6 +15,7 @@ from plumbline.launch.failures import Interrupted
 from plumbline.orchestration import steps
 from plumbline.orchestration.asked import Asked
 from plumbline.orchestration.interrupt import stopped_by_sigterm
+from plumbline.orchestration.lanes import LANES
 from plumbline.results import ResultStore
 
 ASKED = Asked("2026-11", "a test", repeats=2)
@@ -32,7 +33,7 @@ def store() -> ResultStore:
 
 
 def test_plan_stores_every_specification_and_hands_over_ids_only() -> None:
-    specs = steps.plan("local-1core", "training", ASKED)
+    specs = steps.plan("local-1core", LANES["training"], ASKED)
     assert [s["title"] for s in specs] == ["gpt-tiny-cpu 02:00 r1", "gpt-tiny-cpu 02:00 r2"]
     for spec in specs:
         assert set(spec) == {"campaign_id", "trial_id", "title"}
@@ -41,29 +42,29 @@ def test_plan_stores_every_specification_and_hands_over_ids_only() -> None:
 
 
 def test_planning_again_keeps_what_was_planned() -> None:
-    first = steps.plan("local-1core", "training", ASKED)
+    first = steps.plan("local-1core", LANES["training"], ASKED)
     before = [stores.planned(store(), spec) for spec in first]
-    assert steps.plan("local-1core", "training", Asked("2026-11", "another reason", repeats=2)) == first
+    assert steps.plan("local-1core", LANES["training"], Asked("2026-11", "another reason", repeats=2)) == first
     assert [stores.planned(store(), spec) for spec in first] == before
 
 
 def test_a_campaign_never_holds_two_specifications_of_one_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
 
-    steps.plan("local-1core", "training", ASKED)
+    steps.plan("local-1core", LANES["training"], ASKED)
     config = Path(shutil.copytree(CONFIG, tmp_path / "changed"))
     file = config / "workloads" / "training" / "gpt-tiny-cpu.yaml"
     file.write_text(file.read_text().replace("precision: fp32", "precision: bf16"))
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
     with pytest.raises(PlanError, match=r"campaign 2026-11 already holds .* name another campaign"):
-        steps.plan("local-1core", "training", ASKED)
-    assert len(steps.plan("local-1core", "training", Asked("2026-12", "a test"))) == 2
+        steps.plan("local-1core", LANES["training"], ASKED)
+    assert len(steps.plan("local-1core", LANES["training"], Asked("2026-12", "a test"))) == 2
 
 
 def test_what_never_ran_is_recorded_as_missing() -> None:
     from plumbline.archive import open_archive
 
-    specs = steps.plan("local-1core", "training", ASKED)
+    specs = steps.plan("local-1core", LANES["training"], ASKED)
     for checked in steps.validate("local-1core", "training", specs):
         assert [v["action"] for v in checked["verdicts"]] == ["accept"]
         assert steps.record(checked)["recorded"] == ["inserted"]
