@@ -1,0 +1,102 @@
+"""What the JobSet and TrainJob controllers make of their objects: child objects and, in the end, pods."""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from typing import Any
+
+from tests.fakes.kubernetes_api.store import KINDS, Row, Store
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def expand(store: Store, plural: str, row: Row) -> None:
+    """Create the children of a JobSet or TrainJob; nothing for other objects."""
+    if plural == "jobsets":
+        _jobset(store, row)
+    elif plural == "trainjobs":
+        _trainjob(store, row)
+
+
+def _jobset(store: Store, row: Row) -> None:
+    """One Service for the host names, one Job for each replica, the pods of each Job with their completion index."""
+    meta, spec = row["metadata"], row["spec"]
+    name, space = meta["name"], meta["namespace"]
+    network = spec.get("network") or {}
+    subdomain = network.get("subdomain") or name
+    if network.get("enableDNSHostnames", True):
+        selector = {"jobset.sigs.k8s.io/jobset-name": name}
+        store.create("services", space, _child("jobsets", row, subdomain, {}, {"clusterIP": "None", "selector": selector}))
+    for group in spec["replicatedJobs"]:
+        for replica in range(group.get("replicas", 1)):
+            marks = {
+                "jobset.sigs.k8s.io/jobset-name": name,
+                "jobset.sigs.k8s.io/replicatedjob-name": group["name"],
+                "jobset.sigs.k8s.io/job-index": str(replica),
+            }
+            job_name = f"{name}-{group['name']}-{replica}"
+            job_labels = {**(group["template"].get("metadata") or {}).get("labels", {}), **marks}
+            job = store.create("jobs", space, _child("jobsets", row, job_name, job_labels, copy.deepcopy(group["template"]["spec"])))
+            _pods(store, job, marks, subdomain)
+
+
+def _pods(store: Store, job: Row, marks: Row, subdomain: str) -> None:
+    spec, name, space = job["spec"], job["metadata"]["name"], job["metadata"]["namespace"]
+    for index in range(spec.get("parallelism", 1)):
+        template = copy.deepcopy(spec["template"])
+        own = template.get("metadata") or {}
+        labels = {**own.get("labels", {}), **marks, "batch.kubernetes.io/job-name": name, INDEX: str(index)}
+        pod = _child("jobs", job, f"{name}-{index}-{uuid.uuid4().hex[:5]}", labels, template["spec"])
+        pod["metadata"]["annotations"] = {**own.get("annotations", {}), INDEX: str(index)}
+        pod["spec"].update(hostname=f"{name}-{index}", subdomain=subdomain)
+        for container in pod["spec"]["containers"]:
+            field = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
+            container.setdefault("env", []).append({"name": "JOB_COMPLETION_INDEX", "valueFrom": field})
+        store.create("pods", space, pod)
+
+
+def _trainjob(store: Store, row: Row) -> None:
+    """A TrainJob becomes a JobSet of its name with one replicated job `node` of `numNodes` pods."""
+    meta, spec = row["metadata"], row["spec"]
+    trainer = spec.get("trainer") or {}
+    kept = {key: trainer[key] for key in ("image", "command", "args", "env") if key in trainer}
+    container: Row = {"name": "node", "image": "runtime:1", **kept}
+    if "resourcesPerNode" in trainer:
+        container["resources"] = trainer["resourcesPerNode"]
+    marks = {"labels": dict(spec.get("labels") or {}), "annotations": dict(spec.get("annotations") or {})}
+    pod_spec: Row = {"restartPolicy": "Never", "containers": [container]}
+    for override in spec.get("podTemplateOverrides") or ():
+        _override(pod_spec, marks, override)
+    job = {"parallelism": trainer.get("numNodes", 1), "completionMode": "Indexed", "backoffLimit": 0}
+    job_spec: Row = {**job, "template": {"metadata": marks, "spec": pod_spec}}
+    group = {"name": "node", "replicas": 1, "template": {"metadata": {"labels": marks["labels"]}, "spec": job_spec}}
+    child = _child("trainjobs", row, meta["name"], marks["labels"], {"replicatedJobs": [group]})
+    store.create("jobsets", meta["namespace"], child)
+
+
+def _override(pod_spec: Row, marks: Row, override: Row) -> None:
+    own = override.get("metadata") or {}
+    for kind in ("labels", "annotations"):
+        marks[kind].update(own.get(kind) or {})
+    for key, value in (override.get("spec") or {}).items():
+        if key == "containers":
+            for changed in value:
+                held = next((each for each in pod_spec["containers"] if each["name"] == changed["name"]), None)
+                if held is not None:
+                    held.update(changed)
+        else:
+            pod_spec[key] = copy.deepcopy(value)
+
+
+def _child(plural: str, owner: Row, name: str, labels: Row, spec: Any) -> Row:
+    api_version, kind = KINDS[plural]
+    reference = {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {"metadata": {"name": name, "labels": dict(labels), "ownerReferences": [reference]}, "spec": spec}

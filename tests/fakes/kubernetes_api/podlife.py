@@ -1,0 +1,417 @@
+"""What becomes of a pod, step by step.
+
+    Script().scheduled("node-1").pulling().pulled(seconds=3.2, size=10**9).running().log("hello").after(0.2).succeeded()
+
+A script may stop anywhere: the pod then stays as it is until somebody deletes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Protocol
+
+from tests.fakes.kubernetes_api.store import Row, Store, seconds
+
+Step = Callable[["PodRun"], None]
+NO_GPUS = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+EVICTED = "The node was low on resource: memory. Container harness was using 9Gi, which exceeds its request of 8Gi."
+PULL_FAILED = 'failed to pull and unpack image "{image}": failed to resolve reference "{image}": not found'
+
+
+class Cluster(Protocol):
+    """What a pod's life needs of the cluster around it."""
+
+    store: Store
+    minor: int
+    termination_s: float
+
+    def event(self, about: Row, reason: str, message: str, *, kind: str = "Normal", by: str = "kubelet") -> None: ...
+
+
+class Gone(Exception):
+    """The pod does not live any more: the rest of its script does not happen."""
+
+
+class PodRun:
+    """One pod's life in a thread of its own. `stopping` is set when the pod is to end: callables should look at it."""
+
+    def __init__(self, cluster: Cluster, row: Row, script: Script) -> None:
+        self.cluster = cluster
+        self.row = row
+        self.stopping = threading.Event()
+        self.lines: list[tuple[datetime, str]] = []
+        self.stuck = False
+        self._script = script
+        self._generation = 0
+        self._mine = threading.local()
+        self._begin()
+
+    @property
+    def pod(self) -> Row:
+        """A copy of the pod as it is now."""
+        with self.cluster.store.lock:
+            return copy.deepcopy(self.row)
+
+    def say(self, *lines: str) -> None:
+        """Lines on the container's standard output."""
+        self.lines.extend((datetime.now(timezone.utc), line) for line in lines)
+
+    def become(self, script: Script) -> None:
+        """Live on by another script: something happened from the outside."""
+        self._generation += 1
+        self._script = script
+        self._begin()
+
+    def wait(self, duration_s: float) -> None:
+        """Time passes, unless the pod is to end."""
+        if self.stopping.wait(duration_s):
+            raise Gone
+
+    def status(self, **fields: Any) -> None:
+        """Change the status; Gone if the pod is no more or lives by another script."""
+        with self._alive():
+            self.row["status"].update(fields)
+            self.cluster.store.touch(self.row)
+
+    def condition(self, kind: str, status: str, reason: str = "", message: str = "") -> None:
+        said = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": seconds()}
+        said |= {"reason": reason} if reason else {}
+        said |= {"message": message} if message else {}
+        with self._alive():
+            others = [held for held in self.row["status"].get("conditions", []) if held["type"] != kind]
+            self.row["status"]["conditions"] = [*others, said]
+            self.cluster.store.touch(self.row)
+
+    def containers(self, state: Row, *, ready: bool = False) -> None:
+        """The same state for each container."""
+        found = [
+            {
+                "name": container["name"],
+                "image": container["image"],
+                "imageID": "" if "waiting" in state else f"{container['image'].partition('@')[0]}@sha256:{'1' * 64}",
+                "containerID": "" if "waiting" in state else f"containerd://{self.row['metadata']['uid'].replace('-', '')}",
+                "ready": ready,
+                "started": "running" in state,
+                "restartCount": 0,
+                "lastState": {},
+                "state": copy.deepcopy(state),
+            }
+            for container in self.row["spec"]["containers"]
+        ]
+        self.status(containerStatuses=found)
+
+    def started_at(self) -> str:
+        states = [held["state"] for held in self.row["status"].get("containerStatuses", [])]
+        return next((state["running"]["startedAt"] for state in states if "running" in state), seconds())
+
+    def event(self, reason: str, message: str, *, kind: str = "Normal", by: str = "kubelet") -> None:
+        self.cluster.event(self.row, reason, message, kind=kind, by=by)
+
+    def end(self, exit_code: int, told: str | None = None, *, phase: str | None = None, **status: Any) -> None:
+        """The containers end, and the pod with them; only once."""
+        if self.row["status"].get("phase") in ("Succeeded", "Failed"):
+            raise Gone
+        if phase is None:
+            phase = "Succeeded" if exit_code == 0 else "Failed"
+        told = told or ("Completed" if exit_code == 0 else "Error")
+        finished = {"exitCode": exit_code, "reason": told, "startedAt": self.started_at(), "finishedAt": seconds()}
+        self.containers({"terminated": finished})
+        done = "PodCompleted" if phase == "Succeeded" else "PodFailed"
+        self.condition("Ready", "False", done)
+        self.condition("ContainersReady", "False", done)
+        self.status(phase=phase, **status)
+
+    def delete(self, grace: int | None) -> None:
+        """Somebody deletes the pod: it is told to end, and is gone a little later. Called with the store's lock held."""
+        running = any("running" in held["state"] for held in self.row["status"].get("containerStatuses", []))
+        if grace == 0 or not (running or self.stuck):
+            self.stopping.set()
+            self.cluster.store.remove("pods", self.row)
+            return
+        if "deletionTimestamp" in self.row["metadata"]:
+            return
+        period = self.row["spec"].get("terminationGracePeriodSeconds", 30) if grace is None else grace
+        self.cluster.store.touch(self.row, deletionTimestamp=seconds(), deletionGracePeriodSeconds=period)
+        self.stopping.set()
+        if self.stuck:
+            return
+        self.event("Killing", "Stopping container harness")
+        threading.Thread(target=self._terminate, daemon=True).start()
+
+    def _terminate(self) -> None:
+        time.sleep(self.cluster.termination_s)
+        with contextlib.suppress(Gone):
+            self.end(143)
+        time.sleep(self.cluster.termination_s)
+        self.cluster.store.remove("pods", self.row)
+
+    def _begin(self) -> None:
+        threading.Thread(target=self._live, args=(self._script, self._generation), daemon=True).start()
+
+    def _live(self, script: Script, generation: int) -> None:
+        self._mine.generation = generation
+        for step in script.steps:
+            if self.stopping.is_set():
+                return
+            try:
+                step(self)
+            except Gone:
+                return
+
+    def _alive(self) -> Any:
+        store = self.cluster.store
+        with store.lock:
+            replaced = getattr(self._mine, "generation", self._generation) != self._generation
+            if replaced or store.rows.get(store.key("pods", self.row)) is not self.row:
+                raise Gone
+        return store.lock
+
+
+@dataclass(frozen=True)
+class Script:
+    """Steps of a pod's life. Each method gives a longer script; none changes the one that it is called on."""
+
+    steps: tuple[Step, ...] = ()
+
+    def then(self, step: Step) -> Script:
+        """Any step: it gets the PodRun."""
+        return Script((*self.steps, step))
+
+    def after(self, duration_s: float) -> Script:
+        return self.then(lambda run: run.wait(duration_s))
+
+    def call(self, function: Callable[[PodRun], None]) -> Script:
+        """Something happens beside the pod, for example in a result store. An exception ends the pod with exit code 1."""
+        return self.then(lambda run: _guarded(run, lambda: function(run)))
+
+    def runs(self, function: Callable[[PodRun], int]) -> Script:
+        """The container's process: it may take its time and print by `run.say`; what it returns is the exit code."""
+        return self.then(lambda run: _guarded(run, lambda: run.end(function(run))))
+
+    # What the scheduler does.
+
+    def gated(self, gate: str = "kueue.x-k8s.io/admission") -> Script:
+        """A scheduling gate holds the pod, as Kueue does it."""
+
+        def step(run: PodRun) -> None:
+            run.row["spec"]["schedulingGates"] = [{"name": gate}]
+            run.condition("PodScheduled", "False", "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
+
+        return self.then(step)
+
+    def admitted(self, queue: str = "gpus") -> Script:
+        def step(run: PodRun) -> None:
+            run.row["spec"].pop("schedulingGates", None)
+            run.event("Started", f"Admitted by clusterQueue {queue}", by="pod-kueue-controller")
+
+        return self.then(step)
+
+    def unschedulable(self, message: str = NO_GPUS) -> Script:
+        """No node for it; it waits."""
+
+        def step(run: PodRun) -> None:
+            run.condition("PodScheduled", "False", "Unschedulable", message)
+            run.event("FailedScheduling", message, kind="Warning", by="default-scheduler")
+
+        return self.then(step)
+
+    def scheduled(self, node: str = "node-1") -> Script:
+        def step(run: PodRun) -> None:
+            run.row["spec"]["nodeName"] = node
+            run.condition("PodScheduled", "True")
+            space, name = run.row["metadata"]["namespace"], run.row["metadata"]["name"]
+            run.event("Scheduled", f"Successfully assigned {space}/{name} to {node}", by="default-scheduler")
+            run.status(startTime=seconds(), hostIP="192.0.2.10")
+            run.condition("Initialized", "True")
+            run.condition("Ready", "False", "ContainersNotReady", "containers with unready status: [harness]")
+            run.containers({"waiting": {"reason": "ContainerCreating"}})
+
+        return self.then(step)
+
+    # What the kubelet does.
+
+    def pulling(self) -> Script:
+        return self.then(lambda run: run.event("Pulling", f'Pulling image "{_image(run)}"'))
+
+    def pulled(self, seconds: float = 0.0, size: int = 4_000_000_000, *, cached: bool = False) -> Script:
+        """The image is there; `seconds` is what the kubelet says it took, not what the fake takes."""
+
+        def step(run: PodRun) -> None:
+            if cached:
+                run.event("Pulled", f'Container image "{_image(run)}" already present on machine')
+                return
+            sized = f" ({seconds}s including waiting). Image size: {size} bytes." if run.cluster.minor >= 30 else ""
+            run.event("Pulled", f'Successfully pulled image "{_image(run)}" in {seconds}s{sized}')
+
+        return self.then(step)
+
+    def running(self) -> Script:
+        def step(run: PodRun) -> None:
+            for container in run.row["spec"]["containers"]:
+                run.event("Created", f"Created container {container['name']}")
+                run.event("Started", f"Started container {container['name']}")
+            run.containers({"running": {"startedAt": seconds()}})
+            run.status(phase="Running", podIP="10.0.0.7")
+
+        return self.then(step)
+
+    def ready(self) -> Script:
+        def step(run: PodRun) -> None:
+            run.containers({"running": {"startedAt": run.started_at()}}, ready=True)
+            run.condition("Ready", "True")
+            run.condition("ContainersReady", "True")
+
+        return self.then(step)
+
+    def started(self, node: str = "node-1", *, cached: bool = False) -> Script:
+        """All of it at once: scheduled, image pulled, running, ready."""
+        there = self.scheduled(node)
+        pulled = there.pulled(cached=True) if cached else there.pulling().pulled(seconds=1.5)
+        return pulled.running().ready()
+
+    def log(self, *lines: str) -> Script:
+        return self.then(lambda run: run.say(*lines))
+
+    def waiting(self, reason: str, message: str) -> Script:
+        """The containers wait for a reason, such as CreateContainerConfigError."""
+
+        def step(run: PodRun) -> None:
+            run.containers({"waiting": {"reason": reason, "message": message}})
+            run.event("Failed", f"Error: {message}", kind="Warning")
+
+        return self.then(step)
+
+    def image_pull_fails(self, back_off_after: float = 0.05) -> Script:
+        """ErrImagePull, a little later ImagePullBackOff, for ever."""
+
+        def fails(run: PodRun) -> None:
+            message = PULL_FAILED.format(image=_image(run))
+            run.event("Failed", f'Failed to pull image "{_image(run)}": rpc error: code = NotFound desc = {message}', kind="Warning")
+            run.event("Failed", "Error: ErrImagePull", kind="Warning")
+            run.containers({"waiting": {"reason": "ErrImagePull", "message": f"rpc error: code = NotFound desc = {message}"}})
+
+        def backs_off(run: PodRun) -> None:
+            run.event("BackOff", f'Back-off pulling image "{_image(run)}"')
+            run.event("Failed", "Error: ImagePullBackOff", kind="Warning")
+            run.containers({"waiting": {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{_image(run)}"'}})
+
+        return self.pulling().then(fails).after(back_off_after).then(backs_off)
+
+    def invalid_image_name(self) -> Script:
+        def step(run: PodRun) -> None:
+            message = f'couldn\'t parse image reference "{_image(run)}": invalid reference format'
+            run.event("InspectFailed", f'Failed to apply default image tag "{_image(run)}": {message}', kind="Warning")
+            run.event("Failed", "Error: InvalidImageName", kind="Warning")
+            run.containers({"waiting": {"reason": "InvalidImageName", "message": f"Failed to apply default image tag: {message}"}})
+
+        return self.then(step)
+
+    # How it ends.
+
+    def succeeded(self) -> Script:
+        return self.then(lambda run: run.end(0))
+
+    def failed(self, exit_code: int = 1) -> Script:
+        return self.then(lambda run: run.end(exit_code))
+
+    def oom_killed(self) -> Script:
+        return self.then(lambda run: run.end(137, "OOMKilled"))
+
+    def evicted(self, message: str = EVICTED) -> Script:
+        """By the kubelet, under pressure: the pod object stays."""
+
+        def step(run: PodRun) -> None:
+            run.event("Evicted", message, kind="Warning")
+            _disrupted(run, "TerminationByKubelet", message)
+            run.end(137, phase="Failed", reason="Evicted", message=message)
+
+        return self._killing(step)
+
+    def deadline_exceeded(self) -> Script:
+        message = "Pod was active on the node longer than the specified deadline"
+
+        def step(run: PodRun) -> None:
+            run.event("DeadlineExceeded", message)
+            run.end(143, phase="Failed", reason="DeadlineExceeded", message=message)
+
+        return self._killing(step)
+
+    def node_shutdown(self) -> Script:
+        message = "Pod was terminated in response to imminent node shutdown."
+
+        def step(run: PodRun) -> None:
+            _disrupted(run, "TerminationByKubelet", message)
+            run.end(143, phase="Failed", reason="Terminated", message=message)
+
+        return self._killing(step)
+
+    def preempted(self, by: str = "important") -> Script:
+        """By the scheduler, for a pod of higher priority: the pod object is deleted."""
+
+        def step(run: PodRun) -> None:
+            _disrupted(run, "PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod")
+            run.event("Preempted", f"Preempted by pod {by} on node {run.row['spec'].get('nodeName', '')}", by="default-scheduler")
+            _delete(run)
+
+        return self.then(step)
+
+    def tainted(self) -> Script:
+        """The node gets a NoExecute taint that the pod does not tolerate: the pod object is deleted."""
+
+        def step(run: PodRun) -> None:
+            _disrupted(run, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+            space, name = run.row["metadata"]["namespace"], run.row["metadata"]["name"]
+            run.event("TaintManagerEviction", f"Marking for deletion Pod {space}/{name}", by="taint-eviction-controller")
+            _delete(run)
+
+        return self.then(step)
+
+    def stuck(self) -> Script:
+        """From now on the pod does not end when it is deleted, unless by force (grace 0)."""
+
+        def step(run: PodRun) -> None:
+            run.stuck = True
+
+        return self.then(step)
+
+    def vanishes(self) -> Script:
+        """Somebody removes the object, without a trace."""
+        return self.then(lambda run: run.cluster.store.remove("pods", run.row))
+
+    def _killing(self, step: Step) -> Script:
+        def killed(run: PodRun) -> None:
+            step(run)
+            run.stopping.set()
+
+        return self.then(killed)
+
+
+def _image(run: PodRun) -> str:
+    return str(run.row["spec"]["containers"][0]["image"])
+
+
+def _disrupted(run: PodRun, reason: str, message: str) -> None:
+    if run.cluster.minor >= 26:
+        run.condition("DisruptionTarget", "True", reason, message)
+
+
+def _delete(run: PodRun) -> None:
+    meta = run.row["metadata"]
+    run.cluster.store.delete("pods", meta["namespace"], meta["name"])
+
+
+def _guarded(run: PodRun, function: Callable[[], None]) -> None:
+    try:
+        function()
+    except Gone:
+        raise
+    except Exception:  # noqa: BLE001  whatever a test's callable raises ends its pod, as it would a real process
+        run.say(*traceback.format_exc().splitlines())
+        run.end(1)
