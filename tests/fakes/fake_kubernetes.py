@@ -118,7 +118,7 @@ class FakeKubernetes:
         """A node; `images` are the bytes of the images that it holds, by reference."""
         capacity = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(gpus)}
         marks = {key: value.format(name=name) for key, value in GPU_LABELS.items()} if labels is None else labels
-        info = {
+        info = dict.fromkeys(("bootID", "machineID", "systemUUID", "kubeProxyVersion"), "fake") | {
             "kernelVersion": "6.8.0-1021",
             "osImage": "Ubuntu 24.04.1 LTS",
             "containerRuntimeVersion": "containerd://1.7.24",
