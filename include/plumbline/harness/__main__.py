@@ -1,4 +1,5 @@
-"""`python -m plumbline.harness run --trial trial.json --out URL` runs a trial; `… probe` shows what it would see of this machine.
+"""`python -m plumbline.harness run --trial trial.json --out URL` runs a trial; `… probe` shows what it would see of this machine,
+`… check --out URL` whether the result store can be used from here (exit status 0 or 1).
 
 Exit status of `run`: 0 a document was stored and the trial is valid, degraded or invalid; 3 a document was stored and the trial
 failed; 2 the input cannot be used and nothing was stored; 1 the result store did not answer, for minutes, and holds no document.
@@ -10,6 +11,8 @@ import argparse
 import json
 import sys
 import tempfile
+import time
+from importlib.metadata import version
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -20,9 +23,10 @@ from plumbline.declarations.yaml_positions import dotted
 from plumbline.harness import environment, probes
 from plumbline.harness.environment.cpu import usable
 from plumbline.harness.run import UnusableStore, opened, run
-from plumbline.results import Environment
+from plumbline.results import Environment, ResultStore, store_check
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
+_CHECK_PATIENCE_S = 5.0
 
 
 class UnusableTrial(ValueError):
@@ -73,10 +77,16 @@ def main(arguments: list[str] | None = None) -> int:
     runs.add_argument("--trial", required=True, help="the trial's specification, a JSON file or its URL")
     runs.add_argument("--out", required=True, help="the result store, such as file:///var/results or s3://bucket/results")
     commands.add_parser("probe", help="print the environment and the hardware probes of this machine as JSON")
+    checks = commands.add_parser("check", help="say as one line of JSON whether the result store can be used from here")
+    checks.add_argument("--out", required=True, help="the result store")
     options = parser.parse_args(arguments)
     if options.command == "probe":
         sys.stdout.write(json.dumps(_probe(), indent=1) + "\n")
         return MEASURED
+    if options.command == "check":
+        found = _check(options.out)
+        sys.stdout.write(json.dumps(found) + "\n")
+        return STORE_FAILED if found["fault"] else MEASURED
     try:
         trial = read_trial(options.trial)
     except (UnusableTrial, UnusableStore) as error:
@@ -96,6 +106,16 @@ def main(arguments: list[str] | None = None) -> int:
     for reason in document.validity.reasons:
         sys.stderr.write(f"{document.validity.status}: {reason.detail}\n")
     return FAILED if document.validity.status == "failed" else MEASURED
+
+
+def _check(out: str) -> dict[str, object]:
+    """`fault` is None if the store works; `time` is this machine's clock, for whoever compares it with theirs."""
+    seconds, fault = None, None
+    try:
+        seconds = store_check.check(ResultStore(out, patience_s=_CHECK_PATIENCE_S))
+    except (store_check.StoreFault, ValueError, ImportError) as error:
+        fault = str(error)
+    return {"store": out, "fault": fault, "seconds": seconds, "time": time.time(), "harness": version("plumbline")}
 
 
 def _probe() -> dict[str, object]:

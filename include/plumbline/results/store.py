@@ -87,6 +87,13 @@ class ResultStore:
         """Whether the object is there."""
         return self._retried(lambda: bool(self._seen_now().exists(f"{self._root}/{path}")))
 
+    def remove(self, path: str) -> None:
+        """Delete one object; nothing if it is gone."""
+        try:
+            self._retried(lambda: self._fs.rm_file(f"{self._root}/{path}"))
+        except FileNotFoundError:
+            return
+
     def _seen_now(self) -> Any:
         """The file system without what it remembers of earlier listings: other processes write here too."""
         self._fs.invalidate_cache()
