@@ -197,7 +197,7 @@ class ClusterApi:
         from urllib3.exceptions import HTTPError
 
         if self._client is None:
-            self._client = _client(self._connection_id)
+            self._client = open_client(self._connection_id)
         headers = {"Accept": "application/json, */*", "Content-Type": "application/json"}
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
         timeout = (min(5.0, self._timeout_s), self._timeout_s)
@@ -243,8 +243,8 @@ def _stuck(item: Row) -> str:
     return f"{item.get('kind') or 'Pod'} {metadata['name']} (deletion {f'asked for at {asked}' if asked else 'not accepted'}{holds})"
 
 
-def _client(connection_id: str) -> Any:
-    """A client with the connection's credentials, as Airflow's own hook reads them."""
+def open_client(connection_id: str) -> Any:
+    """A client with the connection's credentials, as Airflow's own hook reads them. BadDeclaration if it gives none."""
     import yaml
     from airflow.exceptions import AirflowException
     from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
