@@ -12,6 +12,7 @@ StopReason = Literal[
     "schedule_timeout",  # no node in time (`detail` says what the scheduler or Kueue said last)
     "startup_timeout",  # on a node, but its containers did not start in time
     "image_error",  # the kubelet says that the image cannot be had, and waiting would not change it
+    "config_error",  # the kubelet cannot make a container as declared, such as with a Secret that is not there
     "deadline",  # it ran past the trial's timeout and was stopped by us
     "unreachable",  # the API did not answer for longer than the provider's unreachable_timeout
     "refused",  # the API refused the objects; `status` and `detail` are its answer
