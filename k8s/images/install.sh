@@ -29,20 +29,21 @@ packages() {
   fi
   "$home/bin/pip" install --no-compile --require-hashes -r "$lock"
   for more in "$@"; do "$home/bin/pip" install --no-compile --no-deps -r "/locks/$more"; done
-  compiled
+  compiled "$home/lib"
 }
 
 harness() {
   "$home/bin/pip" install --no-compile --no-deps --no-index /wheel/*.whl
   "$home/bin/python" -m plumbline.harness run --help >/dev/null
   /tools/bin/cyclonedx-py environment --output-reproducible --of JSON -o "$home/sbom.cdx.json" "$home/bin/python"
-  compiled
+  rm "$home/bin/plumbline"  # the command line needs the rooms that are not here
+  compiled "$home"/lib/python3*/site-packages/plumbline
 }
 
 # The pods' root is read-only: without this they would compile all of torch at every start. By content, not by the time of the build.
 # Some packages carry test files that no Python compiles any more; they are reported and left.
 compiled() {
-  "$home/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$home/lib" || echo "some modules stay uncompiled"
+  "$home/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$1" || echo "some modules stay uncompiled"
   rm -rf /tmp/* /var/tmp/* /root/.cache
 }
 

@@ -1,0 +1,130 @@
+"""The declarations of the end-to-end tests: two providers on two namespaces, broken ones beside them, and small workloads."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+Row = dict[str, Any]
+
+ONE, TWO = "e2e-one", "e2e-two"
+PRODUCTS = {ONE: "NVIDIA-H100-80GB-HBM3", TWO: "NVIDIA-H200"}
+TRAIN, CHAT, LONG, GANG_2, GANG_4 = "e2e-train", "e2e-chat", "e2e-long", "e2e-gang-2", "e2e-gang-4"
+
+_PROVIDER: Row = {
+    "cloud": "e2e",
+    "region": "here",
+    "accelerator": {"kind": "cpu", "count": 1},
+    "prices": [{"purchase": "on_demand", "price": "1 USD/h", "since": "2025-01-01", "source": "a made-up price for the end-to-end tests"}],
+}
+_LAUNCHER: Row = {
+    "kind": "kubernetes",
+    "resources": {"cpu": 1, "memory": "3GiB", "shared_memory": "256MiB"},
+    "schedule_timeout": "3min",
+    "startup_timeout": "3min",
+    "timeout": "10min",
+    "unreachable_timeout": "4min",
+    "retries": 1,
+    "retry_delay": "5s",
+    "poll": "2s",
+    "results_secret": "plumbline-results",
+    "results_connection": "e2e_store",
+}
+_TRAIN: Row = {
+    "kind": "training",
+    "version": 1,
+    "needs": {"accelerator": "cpu", "count": 1},
+    "model": {"architecture": "gpt", "layers": 2, "width": 128, "heads": 4, "vocabulary": 2048, "context": 64, "seed": 7},
+    "data": {"source": "synthetic", "tokens": 262144, "seed": 11},
+    "batch": {"micro": 16, "accumulation": 1, "sequence": 64},
+    "precision": "fp32",
+    "optimizer": {"name": "adamw", "learning_rate": 0.001},
+    "steps": {"discard": 10, "measure": 60},
+    "checkpoint": {"every": 40, "keep": 1},
+    "loss": {"low": 0.1, "high": 20.0},
+    "repeats": {"per_slot": 1, "slots": ["02:00"]},
+}
+_CHAT: Row = {
+    "kind": "inference",
+    "name": CHAT,
+    "version": 1,
+    "providers": [ONE, TWO],
+    "needs": {"accelerator": "cpu", "count": 1},
+    "model": {"architecture": "gpt", "layers": 2, "width": 128, "heads": 4, "vocabulary": 2048, "context": 128, "seed": 7},
+    "server": {"backend": "python", "prefix_cache": "off", "client_placement": "same_node"},
+    "requests": {
+        "input_tokens": {"normal": {"mean": 24, "stddev": 6, "min": 8, "max": 48}},
+        "output_tokens": {"constant": 8},
+        "unique": True,
+        "seed": 20261101,
+    },
+    "phases": [
+        {"name": "warmup", "arrivals": {"poisson": {"rate": "4/s"}}, "duration": "2s"},
+        {"name": "steady", "arrivals": {"poisson": {"rate": "4/s"}}, "duration": "12s"},
+    ],
+    "request_timeout": "20s",
+    "slo": {"time_to_first_token": "5s", "inter_token_latency": "2s"},
+    "repeats": {"per_slot": 1, "slots": ["02:00"]},
+}
+# What is broken in each provider beside the two good ones, over the first's launcher; each is a row of the table of failures.
+OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE = "e2e-oom", "e2e-exit", "e2e-noimage", "e2e-nine", "e2e-deadline"
+
+
+def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image: str, results_url: str) -> Path:
+    """Write the declarations below `folder` and return it. `namespaces`: by provider, ONE and TWO."""
+    for name in (ONE, TWO):
+        _provider(folder, name, namespaces[name], image, results_url, node_selector={"nvidia.com/gpu.product": PRODUCTS[name]})
+    broken: dict[str, Row] = {
+        OUT_OF_MEMORY: {"resources": {"cpu": 1, "memory": "300MiB", "shared_memory": "64MiB"}},
+        EXIT_CODE: {"images": {"training": failing_image}},
+        NO_IMAGE: {"images": {"training": "localhost/plumbline/nowhere:1"}},
+        NINE_GPUS: {"resources": {**_LAUNCHER["resources"], "extended": {"nvidia.com/gpu": 9}}, "schedule_timeout": "20s", "retries": 0},
+        DEADLINE: {"timeout": "45s"},
+    }
+    for name, changes in broken.items():
+        _provider(folder, name, namespaces[ONE], image, results_url, **changes)
+    _write(folder / "workloads" / "training" / f"{TRAIN}.yaml", {**_TRAIN, "name": TRAIN})
+    long = {
+        **_TRAIN,
+        "name": LONG,
+        "on_demand_only": True,
+        "steps": {"discard": 10, "measure": 1200},
+        "checkpoint": {"every": 1200, "keep": 1},
+    }
+    _write(folder / "workloads" / "training" / f"{LONG}.yaml", long)
+    for name, nodes in ((GANG_2, 2), (GANG_4, 4)):
+        gang = {"providers": [ONE], "on_demand_only": True, "parallelism": {"strategy": "ddp", "nodes": nodes, "processes": 1}}
+        _write(folder / "workloads" / "training" / f"{name}.yaml", {**_TRAIN, **gang, "name": name})
+    _write(folder / "workloads" / "inference" / f"{CHAT}.yaml", _CHAT)
+    team = {
+        "name": "e2e",
+        "description": "the end-to-end tests",
+        "training": {"workloads": [TRAIN], "weights": {"tokens_per_second": 0.5, "cost_per_1m_trained_tokens": 0.5}},
+        "inference": {"workloads": [CHAT], "weights": {"time_to_first_token": 1.0}},
+    }
+    _write(folder / "teams" / "e2e.yaml", team)
+    # The machine below the cluster is shared: what is shown here is the path of a measurement, not its precision.
+    thresholds = yaml.safe_load((ROOT / "include" / "config" / "thresholds.yaml").read_text())
+    for key in thresholds["validity"]:
+        if key.endswith("_invalid") and isinstance(thresholds["validity"][key], str) and thresholds["validity"][key].endswith("%"):
+            thresholds["validity"][key] = {"achieved_rate_invalid": "20%"}.get(key, "100%")
+    _write(folder / "thresholds.yaml", thresholds)
+    return folder
+
+
+def _provider(folder: Path, name: str, namespace: str, image: str, results_url: str, **changes: Any) -> None:
+    row = copy.deepcopy(_PROVIDER) | {"name": name, "instance_type": f"{name}-node", "description": "a provider of the end-to-end tests"}
+    launcher = {**_LAUNCHER, "connection": f"k8s_{name.replace('-', '_')}", "namespace": namespace, "results_url": results_url}
+    launcher["images"] = {"training": image, "inference": image}
+    row["launcher"] = {**launcher, **changes}
+    _write(folder / "providers" / f"{name}.yaml", row)
+
+
+def _write(file: Path, row: Row) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(yaml.safe_dump(row, sort_keys=False))
