@@ -54,8 +54,9 @@ class ResultStore:
         # Object stores have no folders to make, and asking for one would create a bucket whose name was misspelt.
         self._has_folders = not protocols & _OBJECT_STORES
 
-    def folder(self, trial: Trial) -> str:
-        """The attempt's folder, relative to the store."""
+    @staticmethod
+    def folder(trial: Trial) -> str:
+        """The attempt's folder, relative to any store."""
         return f"{trial.campaign_id}/{trial.trial_id}/attempt-{trial.attempt}"
 
     def put(self, path: str, data: bytes) -> None:

@@ -3,7 +3,7 @@
 | module | what it does |
 |---|---|
 | `names` | the names and labels of everything that a launch creates |
-| `manifest`, `gang`, `jobset`, `trainjob` | pure: trial → manifests |
+| `manifest`, `placement`, `credentials`, `gang`, `jobset`, `trainjob` | pure: trial → manifests, from the templates in `k8s/workloads` |
 | `observation`, `classify` | pure: what the API showed → timeline, facts, failure class |
 | `watch`, `trigger` | waits for a launch's pods inside Airflow's triggerer, through outages |
 | `pod_operator`, `gang_operator`, `attempt`, `api` | create, adopt, observe, record, delete |

@@ -1,0 +1,133 @@
+"""A trial as a pod: a pure function of the trial and the time of the request. The template and its reasons: `k8s/workloads/pod.yaml`."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from plumbline.declarations import Trial
+from plumbline.launch.cluster import credentials, placement
+from plumbline.launch.cluster.base import Row
+from plumbline.launch.cluster.names import EXPIRES, TRIAL, labels, launch_name, pod_name
+from plumbline.launch.cluster.provider import image_of, launcher_of
+from plumbline.launch.cluster.templates import template
+from plumbline.results import ResultStore
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+SHARED_MEMORY = "shared-memory"
+"""The volume at /dev/shm."""
+RENDEZVOUS_PORT = 29400
+_AFTERWARDS_S = 3600.0
+"""How long a launch that is over may still be observed, stored and deleted before it counts as forgotten."""
+
+
+def pod(trial: Trial, rank: int = 0, *, requested_at: datetime) -> Row:
+    """The pod of a rank of the trial; of the trial itself, if it runs on one node.
+
+    BadDeclaration if the provider has no Kubernetes launcher or no image for the trial's kind.
+    """
+    filled = pod_template(trial, requested_at=requested_at)
+    metadata = {"name": pod_name(trial, rank), "namespace": launcher_of(trial.provider).namespace, **filled["metadata"]}
+    metadata["labels"] |= labels(trial, rank)
+    return {**template("pod"), "metadata": metadata, "spec": filled["spec"]}
+
+
+def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
+    """Metadata and spec that all pods of the trial share, whoever creates them."""
+    skeleton = template("pod")
+    launcher, metadata, spec = launcher_of(trial.provider), skeleton["metadata"], skeleton["spec"]
+    metadata["labels"] |= labels(trial) | queue_labels(trial) | credentials.identity_labels(launcher)
+    metadata["annotations"] |= launch_annotations(trial, requested_at)
+    spec["activeDeadlineSeconds"] = deadline_s(trial)
+    spec["serviceAccountName"] = launcher.service_account
+    spec |= {field: value for field, value in _declared(trial).items() if value}
+    container = spec["containers"][0]
+    container["image"] = image_of(trial)
+    container["args"] = arguments(trial)
+    container["env"] += variables(trial)
+    container["resources"] = resources(trial)
+    for volume in spec["volumes"]:
+        if volume["name"] == SHARED_MEMORY:
+            volume["emptyDir"]["sizeLimit"] = quantity(launcher.resources.shared_memory)
+    return {"metadata": metadata, "spec": spec}
+
+
+def _declared(trial: Trial) -> Row:
+    """Fields of the pod's specification that are there only if the declaration, or the trial, gives them a value."""
+    launcher = launcher_of(trial.provider)
+    return {
+        "nodeSelector": placement.node_selector(trial.provider),
+        "tolerations": placement.tolerations(trial.provider),
+        "affinity": placement.affinity(trial),
+        "imagePullSecrets": [{"name": name} for name in launcher.image_pull_secrets],
+        "priorityClassName": launcher.priority_class,
+        "runtimeClassName": launcher.runtime_class,
+        "hostIPC": launcher.host_ipc,
+    }
+
+
+def metadata_of_owner(trial: Trial, requested_at: datetime) -> Row:
+    """Metadata of the object that owns a gang: named like the launch."""
+    return {
+        "name": launch_name(trial),
+        "namespace": launcher_of(trial.provider).namespace,
+        "labels": labels(trial),
+        "annotations": launch_annotations(trial, requested_at),
+    }
+
+
+def rendezvous(trial: Trial, rank_0: str) -> Row:
+    """The environment entry by which the ranks find rank 0: its host name in the domain of the gang's Service, and a port."""
+    return {"name": "PLUMBLINE_RENDEZVOUS", "value": f"{rank_0}.{launch_name(trial)}:{RENDEZVOUS_PORT}"}
+
+
+def launch_annotations(trial: Trial, requested_at: datetime) -> dict[str, str]:
+    """Of every object of the launch: the trial's whole id, and until when it can be wanted (seconds since the epoch)."""
+    launcher = launcher_of(trial.provider)
+    longest = launcher.schedule_timeout + launcher.startup_timeout + launcher.timeout + launcher.unreachable_timeout
+    return {TRIAL: trial.trial_id, EXPIRES: str(int(requested_at.timestamp() + longest + _AFTERWARDS_S))}
+
+
+def queue_labels(trial: Trial) -> dict[str, str]:
+    """The Kueue queue that admits the launch, if one is declared."""
+    queue = launcher_of(trial.provider).queue
+    return {} if queue is None else {QUEUE: queue}
+
+
+def arguments(trial: Trial) -> list[str]:
+    """Of `python -m plumbline.harness run`: the trial's specification, and where its result goes."""
+    url = launcher_of(trial.provider).results_url.rstrip("/")
+    return ["--trial", f"{url}/{ResultStore.folder(trial)}/trial.json", "--out", url]
+
+
+def variables(trial: Trial) -> list[Row]:
+    """Environment entries that differ by trial and provider."""
+    return [{"name": "PLUMBLINE_IMAGE", "value": image_of(trial)}, *credentials.variables(launcher_of(trial.provider))]
+
+
+def resources(trial: Trial) -> Row:
+    """Requests = limits: the pod is of the class Guaranteed, so that no neighbour gets what it was promised and it gets no more."""
+    launcher = launcher_of(trial.provider)
+    declared = launcher.resources
+    amounts = {"cpu": str(declared.cpu), "memory": quantity(declared.memory)}
+    if declared.ephemeral_storage is not None:
+        amounts["ephemeral-storage"] = quantity(declared.ephemeral_storage)
+    if trial.provider.accelerator.kind != "cpu":
+        amounts[launcher.gpu_resource] = str(trial.workload.needs.count)
+    amounts |= {name: str(count) for name, count in sorted(declared.extended.items())}
+    return {"requests": amounts, "limits": dict(amounts)}
+
+
+def deadline_s(trial: Trial) -> int:
+    """After how many seconds on its node the cluster itself ends a pod, whatever became of Airflow."""
+    timeout: float = launcher_of(trial.provider).timeout
+    return math.ceil(timeout)
+
+
+def quantity(size: float) -> str:
+    """Bytes as Kubernetes writes them, exactly: 64Gi, 1500Mi, or plain bytes."""
+    whole = round(size)
+    for unit, factor in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+        if whole % factor == 0:
+            return f"{whole // factor}{unit}"
+    return str(whole)
