@@ -48,6 +48,7 @@ class FakeKubernetes:
 
     `token` is the only one that it takes: assign another to rotate it. `forbidden` holds (verb, resource) pairs as
     `kubectl auth can-i` names them, such as ("create", "pods"), ("get", "pods/log"), ("list", "jobsets.jobset.x-k8s.io").
+    `rules` are what a SelfSubjectRulesReview answers, `rules_incomplete` that an authorizer cannot list its own.
     `absent` holds API groups that it does not serve. `termination_s`: half of the time that a running pod takes to be gone.
     """
 
@@ -58,6 +59,8 @@ class FakeKubernetes:
         self.clock_skew_s = 0.0
         self.token = "fake-token"
         self.forbidden: set[tuple[str, str]] = set()
+        self.rules: list[Row] = []
+        self.rules_incomplete = False
         self.absent: set[str] = set()
         self.requests: list[Call] = []
         self.runs: dict[tuple[str, str], PodRun] = {}

@@ -235,6 +235,8 @@ def _answer(fake: FakeKubernetes, asked: Asked, authorization: str | None) -> An
     asked.group_version = found["core"] or f"{found['group']}/{found['version']}"
     if asked.plural == "selfsubjectaccessreviews":
         return _review(fake, asked)
+    if asked.plural == "selfsubjectrulesreviews":
+        return {**asked.body, "status": {"resourceRules": fake.rules, "nonResourceRules": [], "incomplete": fake.rules_incomplete}}
     served = KINDS.get(asked.plural, ("", ""))[0]
     if served != asked.group_version or not fake.serves(served):
         raise Refused(404, "the server could not find the requested resource")
@@ -264,7 +266,7 @@ def _object(fake: FakeKubernetes, asked: Asked) -> Any:
     if asked.verb == "list":
         return _listed(fake, asked, space)
     if asked.verb == "create":
-        return store.create(plural, space or "", asked.body)
+        return store.create(plural, space or "", asked.body, dry_run=query.get("dryRun") == "All")
     options = {**(asked.body or {}), **query} if asked.method == "DELETE" else {}
     grace = None if options.get("gracePeriodSeconds") is None else int(options["gracePeriodSeconds"])
     told = {"grace": grace, "propagation": options.get("propagationPolicy") or ""}

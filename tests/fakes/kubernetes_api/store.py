@@ -88,8 +88,8 @@ class Store:
             self.rows[self.key(plural, found)] = found
             return found
 
-    def create(self, plural: str, namespace: str, row: Row) -> Row:
-        """As POST does it. Refused: 404 for the namespace, 409, 422, 403 for a quota."""
+    def create(self, plural: str, namespace: str, row: Row, *, dry_run: bool = False) -> Row:
+        """As POST does it. Refused: 404 for the namespace, 409, 422, 403 for a quota. `dry_run`: nothing is kept."""
         with self.lock:
             self.require_namespace(namespace)
             _, kind = KINDS[plural]
@@ -111,6 +111,8 @@ class Store:
             if plural == "pods":
                 _check_pod(name, row)
                 self._check_quota(namespace, row)
+            if dry_run:
+                return row
             stored = self.put(plural, row)
             self.created(plural, stored)
             answer = copy.deepcopy(stored)
