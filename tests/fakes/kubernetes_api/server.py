@@ -145,7 +145,8 @@ def _handler(fake: FakeKubernetes) -> type[BaseHTTPRequestHandler]:
             if fault.retry_after is not None:
                 asked.answer_headers["Retry-After"] = str(fault.retry_after)
             said = fault.message or f"the server answers {fault.code} on demand ({REASONS.get(fault.code, 'Unknown')})"
-            self._send(asked, fault.code, Refused(fault.code, said).row)
+            # That a name is taken only the store says; on demand two writers meet.
+            self._send(asked, fault.code, Refused(fault.code, said, "Conflict" if fault.code == 409 else None).row)
 
         def _send(self, asked: Asked, code: int, answer: Any) -> None:
             fake.note(asked, code)

@@ -63,11 +63,10 @@ class ClusterApi:
         self._patience_s, self._timeout_s = patience_s, timeout_s
         self._client: Any = None
 
-    def patient(self, patience_s: float) -> ClusterApi:
-        """The same cluster with another patience."""
-        other = ClusterApi(self._connection_id, self._namespace, patience_s=patience_s, timeout_s=min(self._timeout_s, patience_s))
-        other._client = self._client
-        return other
+    def open(self) -> None:
+        """Read the connection, if it was not read yet."""
+        if self._client is None:
+            self._client = open_client(self._connection_id)
 
     def create(self, row: Row) -> Row:
         """Create an object and return it as the API keeps it; one that exists already and carries our launch's label is adopted."""
@@ -123,20 +122,20 @@ class ClusterApi:
             options["gracePeriodSeconds"] = grace_s
         self._found("DELETE", f"{self._path(kind)}/{name}", body=options)
 
-    def remove(self, owner: tuple[str, str] | None, selector: str, *, wait_s: float) -> list[str]:
-        """Delete the owner (kind, name) and every pod of the selector, and wait until all are gone.
+    def remove(self, owner: Row | None, selector: str, *, wait_s: float) -> list[str]:
+        """Delete the owner, if there is one, and every pod of the selector, and wait until all are gone.
 
         Returns what is still there after `wait_s` seconds, such as "Pod pl-x-0 (deletion asked for at …)"; empty if nothing is.
         """
-        if owner is not None:
-            self.delete(*owner)
+        kind, name = (owner["kind"], owner["metadata"]["name"]) if owner else ("Pod", "")
+        if owner:
+            self.delete(kind, name)
         for pod in self.pods(selector):
             self.delete("Pod", pod["metadata"]["name"])
         deadline = time.monotonic() + wait_s
         while True:
-            left = self.pods(selector)
-            kept = self.get(*owner) if owner is not None else None
-            left += [] if kept is None else [{"kind": owner[0] if owner else "", **kept}]
+            kept = self.get(kind, name) if owner else None
+            left = [*self.pods(selector), *([kept] if kept else [])]
             if not left or time.monotonic() > deadline:
                 return [_stuck(item) for item in left]
             time.sleep(_LOOK_EVERY_S)
@@ -196,8 +195,7 @@ class ClusterApi:
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
-        if self._client is None:
-            self._client = open_client(self._connection_id)
+        self.open()
         headers = {"Accept": "application/json, */*", "Content-Type": "application/json"}
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
         timeout = (min(5.0, self._timeout_s), self._timeout_s)
