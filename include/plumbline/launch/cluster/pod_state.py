@@ -9,6 +9,8 @@ from plumbline.launch.cluster.names import RANK
 
 CONTAINER = "harness"
 """The container that is the trial; a cluster may have injected others beside it, which may outlive it."""
+_TRAINER = "node"
+"""What it is called in the pods of a TrainJob: the trainer prescribes the name."""
 
 HOPELESS = frozenset({"InvalidImageName"})
 """The image's name can never be right: waiting changes nothing."""
@@ -60,10 +62,17 @@ def scheduled_at(pod: Row) -> float | None:
     return None
 
 
+def container_of(pod: Row) -> str:
+    """The name of the container that is the trial."""
+    named = {container.get("name") for container in (pod.get("spec") or {}).get("containers") or ()}
+    return _TRAINER if _TRAINER in named and CONTAINER not in named else CONTAINER
+
+
 def harness(pod: Row) -> Row:
     """The status of the harness container; empty if there is none yet."""
+    wanted = container_of(pod)
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
-        if status.get("name") == CONTAINER:
+        if status.get("name") == wanted:
             return dict(status)
     return {}
 

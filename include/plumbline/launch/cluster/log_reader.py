@@ -1,0 +1,63 @@
+"""Pure: a pod's log, read in overlapping pieces, as lines for the task's log and the newest progress."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from plumbline.harness.progress import ProgressLine, parse
+
+_STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?")
+_OVERLAP_S = 2.0
+_READ_BACK_S = 60
+"""What a watch that takes over from another one reads back: nothing is lost unless that took longer; some lines may come twice."""
+_LINES = 500
+"""Read at a time at most, the newest ones. The whole log is kept with the launch's record."""
+
+
+class LogReader:
+    """Remembers what was read. `from_start`: nobody read this log before."""
+
+    def __init__(self, *, from_start: bool) -> None:
+        self._from_start = from_start
+        self._read_at: float | None = None
+        self._last = ""
+        self._told: tuple[str, int] | None = None
+
+    def query(self, now: float) -> dict[str, str]:
+        """Parameters for the API that give all lines since the last look, and some before; seconds ago, so that no two clocks meet."""
+        asked = {"timestamps": "true", "limitBytes": str(2**20), "tailLines": str(_LINES)}
+        if self._read_at is not None:
+            asked["sinceSeconds"] = str(math.ceil(now - self._read_at + _OVERLAP_S))
+        elif not self._from_start:
+            asked["sinceSeconds"] = str(_READ_BACK_S)
+        return asked
+
+    def read(self, text: str, now: float) -> tuple[list[str], ProgressLine | None]:
+        """New lines for people, and the newest progress if there is any. A step of progress is a line when its phase or percent changed."""
+        lines, newest = [], None
+        for stamped in text.splitlines():
+            stamp, _, line = stamped.partition(" ")
+            moment = _comparable(stamp)
+            if moment is None:
+                lines.append(stamped)  # the kubelet's own words, such as that the log is not there any more
+                continue
+            if moment <= self._last:
+                continue
+            self._last = moment
+            if (progress := parse(line)) is None:
+                lines.append(line)
+                continue
+            newest = progress
+            step = (progress.phase, math.floor(progress.fraction * 100))
+            if step != self._told:
+                self._told = step
+                lines.append(f"{step[0]} {step[1]} %" + (f" · {progress.note}" if progress.note else ""))
+        self._read_at = now
+        return lines, newest
+
+
+def _comparable(stamp: str) -> str | None:
+    """A log's time, 2026-11-21T03:00:00.12Z, such that texts sort by time: some runtimes drop a fraction's trailing zeros. None if it is none."""
+    found = _STAMP.match(stamp)
+    return None if found is None else f"{found[1]}.{(found[2] or '').ljust(9, '0')}"
