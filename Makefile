@@ -12,7 +12,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift test lint lock clean
+.PHONY: help setup setup-dev run up demo-drift server-env test lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -52,6 +52,9 @@ up: setup ## keep Airflow running; prints its address and the login
 demo-drift: setup ## see a real drift found: the same provider with a core taken away behind its back
 	@$(BIN)/plumbline demo-drift $(ARGS)
 
+server-env: ## the team server's .env with new secrets (docs/team-server.md); refuses to replace one
+	@$(PYTHON) k8s/airflow/server_env.py $(ARGS)
+
 test: setup-dev ## all tests (starts the servers it needs)
 	@$(BIN)/python -m pytest $(ARGS)
 
@@ -60,6 +63,7 @@ lint: setup-dev ## format, lint, types, floors, schema
 
 lock: .venv/bin/uv ## resolve requirements/*.in again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/main.in -o requirements.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/server.in -o requirements/server.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/dev.in -o requirements/dev.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/triton.in -o requirements/triton.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) --all-extras --constraint requirements.txt pyproject.toml -o requirements/image.txt

