@@ -98,7 +98,16 @@ METRICS: dict[str, Metric] = {
         _m("model_load_time", "s", _LOW, "value", "start_up", "time the model itself took to load and initialise"),
         _m("first_inference_latency", "s", _LOW, "value", "start_up", "latency of the first request after readiness"),
         # training
-        _m("step_time", "s", _LOW, "median", "latency", "one optimizer step, all micro-batches, in the steady state", 0.02, 0.05),
+        _m(
+            "step_time",
+            "s",
+            _LOW,
+            "median",
+            "latency",
+            "one optimizer step, all micro-batches, in the steady state; of several ranks the slowest in each step",
+            0.02,
+            0.05,
+        ),
         _m(
             "tokens_per_second",
             "tokens/s",

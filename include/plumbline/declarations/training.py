@@ -87,7 +87,10 @@ class Parallelism(Declared):
 
 
 class RankKill(Declared):
-    """The training process is killed (SIGKILL) in the middle of step `at_step` and resumed from the newest valid checkpoint."""
+    """A training process is killed (SIGKILL) in the middle of step `at_step` and resumed from the newest valid checkpoint.
+
+    Of several ranks it is the last one of the first node; all of them start again, since no step can be done without it.
+    """
 
     inject: Literal["rank_kill"]
     at_step: int = Field(ge=1, description="counted from 0, warm-up included")
@@ -137,9 +140,14 @@ class TrainingWorkload(Workload):
             raise ValueError(
                 f"fault.at_step {self.fault.at_step} is outside {self.checkpoint.every}…{total - 1}; expected a step after the first checkpoint and before the end"
             )
-        needed = self.batch.micro * self.batch.accumulation * (self.batch.sequence + 1)
+        needed = self.batch.micro * self.batch.accumulation * (self.batch.sequence + 1) * self.parallelism.world
         if self.data.tokens < needed:
             raise ValueError(f"data.tokens {self.data.tokens} is less than one step's batch; expected at least {needed}")
+        if self.parallelism.processes > self.needs.count:
+            raise ValueError(
+                f"parallelism.processes {self.parallelism.processes} is more than the {self.needs.count} {self.needs.accelerator} that needs.count asks for; "
+                f"expected needs.count: {self.parallelism.processes} or more, one for each process of a node"
+            )
         return self
 
     @property

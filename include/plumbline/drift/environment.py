@@ -63,6 +63,8 @@ RULES: tuple[Rule, ...] = (
     Rule(r"(cuda|rocm)\..*", "runtime libraries", True, 0.7, ("compute", "software")),
     Rule(r"(nccl|rccl)\..*", "runtime libraries", True, 0.7, ("network", "software")),
     Rule(r"cudnn\..*", "runtime libraries", True, 0.6, ("compute", "software")),
+    Rule(r"training\.(world_size|nodes|processes)", "limits and clocks", True, 1.0, ("compute", "network")),
+    Rule(r"training\.backend", "runtime libraries", True, 0.8, ("network", "software"), "collective backend"),
     Rule(r"torch\.threads.*", "limits and clocks", True, 0.8, ("compute",), "torch threads"),
     Rule(r"(torch|triton|tritonserver|vllm|tensorrt.*)\..*", "runtime libraries", True, 0.7, ("software",)),
     Rule(r"(python|numpy|blas|pyarrow|tritonclient)\..*", "runtime libraries", True, 0.3, ("software",)),

@@ -95,23 +95,31 @@ def _pieces(vocabulary: int, tokens: int, seed: int) -> Iterator[npt.NDArray[np.
 
 
 class Batches:
-    """Batches by step number: the same step gives the same batch in every process, whatever came before it."""
+    """Batches by step number: the same step gives the same batch in every process of that rank, whatever came before it."""
 
-    def __init__(self, path: Path, dtype: str, tokens: int, *, sequences: int, sequence: int, seed: int) -> None:
-        """`sequences` windows of `sequence` + 1 tokens a step. DamagedData if the file has another size."""
+    def __init__(
+        self, path: Path, dtype: str, tokens: int, *, sequences: int, sequence: int, seed: int, rank: int = 0, world: int = 1
+    ) -> None:
+        """`sequences` windows of `sequence` + 1 tokens a step, out of this rank's stretch of the file: one of `world` that share nothing.
+
+        DamagedData if the file has another size.
+        """
         expected = tokens * np.dtype(dtype).itemsize
         if path.stat().st_size != expected:
             raise DamagedData(f"{path.name} has {path.stat().st_size} bytes; expected {expected} for {tokens} tokens")
         self._tokens: npt.NDArray[Any] = np.memmap(path, dtype=dtype, mode="r", shape=(tokens,))
         self._sequences = sequences
         self._window = np.arange(sequence + 1)
-        self._last_start = tokens - sequence - 1
+        stretch = tokens // world
+        self._first_start = rank * stretch
+        self._last_start = self._first_start + stretch - sequence - 1
         self._seed = seed
+        self._rank = rank
 
     def of(self, step: int) -> npt.NDArray[np.int64]:
         """Token ids (sequences, sequence + 1) of one step: inputs are all but the last column, targets all but the first."""
-        random = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 0, step]))
-        starts = random.integers(0, self._last_start, size=self._sequences, endpoint=True)
+        random = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, self._rank, step]))
+        starts = random.integers(self._first_start, self._last_start, size=self._sequences, endpoint=True)
         windows: npt.NDArray[np.int64] = self._tokens[starts[:, None] + self._window].astype(np.int64)
         return windows
 

@@ -1,6 +1,6 @@
 """What a worker process is told, and which steps each run of a trial does. Standard library only: the worker's start-up is measured.
 
-A trial consists of runs, each a process of its own:
+A trial consists of runs, each a process of its own (or one for each rank, see `place`):
 
     run       every step from scratch, undisturbed: cold start, warm-up, steady state; then the closing checks
     fault     resumes from the newest checkpoint before the fault and is killed in the middle of the declared step
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from plumbline.declarations.training import TrainingWorkload
     from plumbline.harness.training.data import TokenFile
+    from plumbline.harness.training.place import Address, Place
 
 RunName = Literal["run", "fault", "recovery"]
 
@@ -28,12 +29,33 @@ EXIT_DISK_FULL = 65
 EXIT_NO_DEVICE = 66
 EXIT_NOTHING_TO_RESUME = 67
 EXIT_DAMAGED_DATA = 68
+EXIT_LOST_A_PEER = 69
 """A worker's own exit codes: they tell the cause even where no file can be written any more."""
 
 
 @dataclass(frozen=True)
+class Group:
+    """One rank's place among the `world` ranks of a run, which find each other through the store at `host`:`port`.
+
+    `local`: which of its node's ranks it is. `run` keeps the runs of a trial apart in the store.
+    """
+
+    rank: int
+    world: int
+    local: int
+    nodes: int
+    backend: str
+    host: str
+    port: int
+    run: RunName
+
+
+@dataclass(frozen=True)
 class WorkerSpec:
-    """One worker's orders, as JSON in a file. Steps are counted from 0; `until` is the first one not to do."""
+    """One worker's orders, as JSON in a file. Steps are counted from 0; `until` is the first one not to do.
+
+    `group` is None where one process trains alone.
+    """
 
     model: dict[str, int]
     tokens_path: str
@@ -57,6 +79,7 @@ class WorkerSpec:
     hold_in_step: int | None
     closing: bool
     log: str
+    group: Group | None = None
 
     def write(self, path: Path) -> None:
         """Write it where a worker will read it."""
@@ -66,7 +89,8 @@ class WorkerSpec:
     def read(cls, path: Path) -> WorkerSpec:
         """The orders in a file."""
         data: dict[str, Any] = json.loads(path.read_text())
-        return cls(**{**data, "checkpoint_retain": tuple(data["checkpoint_retain"])})
+        group = Group(**data["group"]) if data["group"] else None
+        return cls(**{**data, "checkpoint_retain": tuple(data["checkpoint_retain"]), "group": group})
 
 
 @dataclass(frozen=True)
@@ -88,8 +112,8 @@ def fault_plan(workload: TrainingWorkload) -> FaultPlan | None:
     return FaultPlan(resume_from, at, min(resume_from + every, total))
 
 
-def undisturbed(workload: TrainingWorkload, data: TokenFile, folder: Path, *, device: str, threads: int) -> WorkerSpec:
-    """The orders of the first run."""
+def undisturbed(workload: TrainingWorkload, data: TokenFile, folder: Path, *, device: str) -> WorkerSpec:
+    """The orders of the first run: of all its ranks, before `for_rank` gives each its own."""
     fault = fault_plan(workload)
     return WorkerSpec(
         model=workload.model.model_dump(include={"layers", "width", "heads", "vocabulary", "context", "seed"}),
@@ -104,7 +128,7 @@ def undisturbed(workload: TrainingWorkload, data: TokenFile, folder: Path, *, de
         weight_decay=workload.optimizer.weight_decay,
         seed=workload.seed,
         device=device,
-        threads=threads,
+        threads=1,
         until=workload.steps.discard + workload.steps.measure,
         resume=False,
         checkpoint_folder=str(folder / "checkpoints"),
@@ -128,4 +152,29 @@ def resumed(first: WorkerSpec, plan: FaultPlan, folder: Path, name: Literal["fau
         hold_in_step=plan.kill_in if name == "fault" else None,
         closing=False,
         log=str(folder / f"{name}.steps.jsonl"),
+    )
+
+
+def orders(name: RunName, workload: TrainingWorkload, data: TokenFile, folder: Path, *, device: str) -> WorkerSpec:
+    """The orders of a run by its name: every node of a job derives the same from the same trial."""
+    first = undisturbed(workload, data, folder, device=device)
+    fault = fault_plan(workload)
+    if name == "run" or fault is None:
+        return first
+    return resumed(first, fault, folder, name)
+
+
+def for_rank(spec: WorkerSpec, place: Place, rank: int, threads: int, store: Address | None, name: RunName) -> WorkerSpec:
+    """The orders of one rank. Rank 0 alone writes checkpoints and closes; the last rank of node 0 is the one that a fault kills."""
+    if store is None:
+        return replace(spec, threads=threads)
+    local = rank - place.ranks[0]
+    backend = "nccl" if spec.device == "cuda" else "gloo"
+    return replace(
+        spec,
+        threads=threads,
+        log=spec.log if rank == 0 else str(Path(spec.log).with_name(f"{name}.rank{rank}.steps.jsonl")),
+        hold_in_step=spec.hold_in_step if rank == place.processes - 1 else None,
+        closing=spec.closing and rank == 0,
+        group=Group(rank, place.world, local, place.nodes, backend, store.host, store.port, name),
     )

@@ -56,7 +56,10 @@ class Tail:
 
 @dataclass(frozen=True)
 class Step:
-    """One step that was done. Times in seconds; `start_s` and `end_s` on the shared monotonic clock. The parts leave out bookkeeping."""
+    """One step that was done. Times in seconds; `start_s` and `end_s` on the shared monotonic clock. The parts leave out bookkeeping.
+
+    `gradient_sync_s`: what the step waited for other ranks once its own gradients were there; not part of `backward_s`.
+    """
 
     step: int
     start_s: float
@@ -66,6 +69,7 @@ class Step:
     backward_s: float
     optimizer_s: float
     loss: float
+    gradient_sync_s: float = 0.0
 
     @property
     def step_s(self) -> float:
@@ -86,11 +90,15 @@ class Save:
 
 @dataclass
 class RunRecord:
-    """What one worker left behind. `at` holds the moment (seconds) of each event that happens once."""
+    """What the worker of rank 0 left behind. `at` holds the moment (seconds) of each event that happens once.
+
+    With several ranks, `by_rank` holds each one's steps once the run is over, and `steps` what they make together (see `merge`).
+    """
 
     launched_s: float
     at: dict[str, float] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
+    by_rank: dict[int, list[Step]] = field(default_factory=dict)
     saves: list[Save] = field(default_factory=list)
     verified_loads_s: list[float] = field(default_factory=list)
     restored_exactly: bool | None = None
@@ -104,7 +112,8 @@ class RunRecord:
         name, at = str(line["event"]), line["ns"] / 1e9
         if name == "step":
             start, data, forward, backward, optimizer = (line[key] / 1e9 for key in ("start", "data", "forward", "backward", "optimizer"))
-            self.steps.append(Step(line["step"], start, at, data, forward, backward, optimizer, line["loss"]))
+            sync = line.get("gradient_sync", 0) / 1e9
+            self.steps.append(Step(line["step"], start, at, data, forward, backward, optimizer, line["loss"], sync))
         elif name == "checkpoint":
             seconds = line["blocking"] / 1e9
             self.saves.append(Save(line["step"], at, line["save_s"], seconds, line["bytes"], line["closing"]))

@@ -69,7 +69,9 @@ def _steady(workload: TrainingWorkload, records: Records) -> list[MetricRow]:
         row("data_wait_time", float(np.mean([step.data_wait_s for step in steps])), n),
         row("final_loss", steps[-1].loss, 1),
     ]
-    tokens, sequences = workload.tokens_per_step, workload.batch.micro * workload.batch.accumulation
+    # The step is the job's, and so is what it did: all ranks' batches, on all ranks' devices.
+    world = workload.parallelism.world
+    tokens, sequences = workload.tokens_per_step * world, workload.batch.micro * workload.batch.accumulation * world
     operations = tokens * flops_per_token(workload.model, workload.batch.sequence)
 
     def rate(name: str, amount: float) -> MetricRow:
@@ -78,7 +80,7 @@ def _steady(workload: TrainingWorkload, records: Records) -> list[MetricRow]:
 
     rows += [rate("tokens_per_second", tokens), rate("samples_per_second", sequences), rate("model_flops", operations)]
     if run.matmul_flops:
-        rows.append(rate("model_flops_utilization", operations / run.matmul_flops))
+        rows.append(rate("model_flops_utilization", operations / (run.matmul_flops * world)))
     wall = run.steps[-1].end_s - run.steps[0].start_s
     rows.append(row("effective_tokens_per_second", tokens * len(run.steps) / wall, len(run.steps)))
     saves = [save for save in run.saves if not save.closing and save.step > workload.steps.discard]
@@ -124,6 +126,8 @@ def _stages(workload: TrainingWorkload, records: Records) -> list[Stage]:
         "backward": sum(step.backward_s for step in steps),
         "optimizer": sum(step.optimizer_s for step in steps),
     }
+    if run.by_rank:
+        totals["gradient_sync"] = sum(step.gradient_sync_s for step in steps)
     stages = [Stage(phase="steady", stage=name, total_s=total, n=len(steps)) for name, total in totals.items()]
     saves = [save for save in run.saves if not save.closing and save.step > workload.steps.discard]
     return [*stages, Stage(phase="steady", stage="checkpoint", total_s=sum(save.blocking_s for save in saves), n=len(saves))]
@@ -164,41 +168,45 @@ def _evidence(workload: TrainingWorkload, records: Records, folder: Path) -> lis
         pq.write_table(pa.Table.from_pylist(flat, schema=_SCHEMA), path, compression="zstd")
         found.append(EvidenceFile("steps", path, len(flat)))
     for name in records.runs:
-        log = folder / f"{name}.worker.log"
-        if log.is_file() and log.stat().st_size:
-            found.append(EvidenceFile("log", log))
+        logs = [folder / f"{name}.worker.log", *sorted(folder.glob(f"{name}.rank*.worker.log"))]
+        found += [EvidenceFile("log", log) for log in logs if log.is_file() and log.stat().st_size]
     return found
 
 
+_TIMES = ("start_s", "step_s", "data_wait_s", "forward_s", "backward_s", "gradient_sync_s", "optimizer_s", "checkpoint_s")
 _SCHEMA = pa.schema(
     [
         ("run", pa.string()),
         ("phase", pa.string()),
         ("step", pa.int64()),
-        *((name, pa.float64()) for name in ("start_s", "step_s", "data_wait_s", "forward_s", "backward_s", "optimizer_s", "checkpoint_s")),
+        ("rank", pa.int64()),
+        *((name, pa.float64()) for name in _TIMES),
         ("loss", pa.float64()),
     ]
 )
 
 
 def _steps_of(name: str, run: RunRecord, workload: TrainingWorkload) -> list[dict[str, object]]:
-    """Rows of steps.parquet: `start_s` on the harness's monotonic clock, `checkpoint_s` null where none followed the step."""
+    """Rows of steps.parquet, one a step and rank: `start_s` on the monotonic clock of the rank's node, `checkpoint_s` null where none followed."""
     after = {save.step - 1: save.blocking_s for save in run.saves if not save.closing}
     return [
         {
             "run": name,
             "phase": _phase_of(name, step.step, workload),
             "step": step.step,
+            "rank": rank,
             "start_s": step.start_s,
             "step_s": step.step_s,
             "data_wait_s": step.data_wait_s,
             "forward_s": step.forward_s,
             "backward_s": step.backward_s,
+            "gradient_sync_s": step.gradient_sync_s,
             "optimizer_s": step.optimizer_s,
-            "checkpoint_s": after.get(step.step),
+            "checkpoint_s": after.get(step.step) if rank == 0 else None,
             "loss": step.loss,
         }
-        for step in run.steps
+        for rank, steps in (run.by_rank or {0: run.steps}).items()
+        for step in steps
     ]
 
 

@@ -1,79 +1,110 @@
-"""Starts, follows, kills and ends a worker process.
+"""Starts, follows and ends the worker processes of one node.
 
-The worker stays in the process group of the harness, so that whatever ends the harness's group ends it too; and it ends by itself
+Workers stay in the process group of the harness, so that whatever ends the harness's group ends them too; and they end by themselves
 when the harness does (see `worker.end_with_parent`).
 """
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training import plan
+from plumbline.harness.training.place import Address, Place, Share
 from plumbline.harness.training.plan import RunName, WorkerSpec
 from plumbline.harness.training.steplog import Line, RunRecord, Tail
 from plumbline.results import FailureClass
 
-_POLL_S = 0.1
-_POLL_BEFORE_KILL_S = 0.002
-_DEATH_TIMEOUT_S = 60.0
+DEATH_TIMEOUT_S = 60.0
+_EXPLANATION_S = 5.0
+_POLL_WITHOUT_HANDLE_S = 0.02
 _SHOWN_LINES = 12
 _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 _STEADY = {
-    # Unbound, the kernel now and then puts two OpenMP threads on one core while another has a moment's work: steps take three times as long.
-    "OMP_PROC_BIND": "true",
     # glibc gives each large tensor back to the kernel and maps it anew in the next step: thousands of page faults a step, which made
     # steps 15 % slower and, beside an idle Airflow, their coefficient of variation 40 % instead of 24 %. Freed memory stays ours instead.
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**34),
     "MALLOC_TOP_PAD_": str(2**26),
 }
+# Unbound, the kernel now and then puts two OpenMP threads on one core while another has a moment's work: steps take three times as long.
+_BOUND = {"OMP_PROC_BIND": "true"}
 _MEMORY_WORDS = ("MemoryError", "OutOfMemoryError", "can't allocate memory")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a run broke off. `certain`: it began here; otherwise it may be no more than what another rank's end looks like from here."""
+
+    failure_class: FailureClass
+    detail: str
+    certain: bool
 
 
 class Worker:
     """One worker process, as a context: it never outlives the block."""
 
-    def __init__(self, name: RunName, spec: WorkerSpec, folder: Path) -> None:
-        self.name = name
+    def __init__(self, name: RunName, spec: WorkerSpec, share: Share, folder: Path, variables: Mapping[str, str]) -> None:
         self.spec = spec
-        self.stderr_path = folder / f"{name}.worker.log"
-        self._spec_path = folder / f"{name}.spec.json"
+        self.rank = spec.group.rank if spec.group else 0
+        self.title = f"{name}, rank {self.rank} of {spec.group.world}" if spec.group else name
+        stem = f"{name}.rank{self.rank}" if self.rank else name
+        self.stderr_path = folder / f"{stem}.worker.log"
+        self._spec_path = folder / f"{stem}.spec.json"
+        self._share = share
+        self._variables = variables
         self._tail = Tail(Path(spec.log))
         self._process: subprocess.Popen[bytes] | None = None
+        self._handle: int | None = None
         self.record = RunRecord(launched_s=0.0)
+        self.lines: list[Line] = []
 
     def __enter__(self) -> Worker:
         self.spec.write(self._spec_path)
         command = [sys.executable, "-m", "plumbline.harness.training.worker", str(self._spec_path), str(os.getpid())]
         paths = [str(_PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        bound = _BOUND if self._share.bind else {}
+        mine = os.sched_getaffinity(0) if self._share.cores else None
         with self.stderr_path.open("wb") as stderr:
             self.record.launched_s = time.monotonic_ns() / 1e9
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,  # its end tells the worker that the harness is gone
-                stdout=stderr,
-                stderr=stderr,
-                env={**os.environ, **_STEADY, "PYTHONPATH": os.pathsep.join(paths)},
-            )
+            try:
+                if self._share.cores:  # of this thread, and so of what it starts
+                    os.sched_setaffinity(0, self._share.cores)
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,  # its end tells the worker that the harness is gone
+                    stdout=stderr,
+                    stderr=stderr,
+                    env={**os.environ, **_STEADY, **bound, **self._variables, "PYTHONPATH": os.pathsep.join(paths)},
+                )
+            finally:
+                if mine is not None:
+                    os.sched_setaffinity(0, mine)
+        try:
+            self._handle = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):  # no such call on this system or in this sandbox
+            self._handle = None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         process = self.process
         if process.poll() is None:
             process.kill()
-        process.wait(_DEATH_TIMEOUT_S)
+        process.wait(DEATH_TIMEOUT_S)
         if process.stdin is not None:
             process.stdin.close()
-        self._take()
+        if self._handle is not None:
+            os.close(self._handle)
+        self.take()
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -82,69 +113,89 @@ class Worker:
             raise RuntimeError("the worker has not been started")
         return self._process
 
-    def lines(self) -> Iterator[Line | None]:
-        """The worker's log lines as they come, and None whenever there was nothing new for a moment, until it has ended well.
+    @property
+    def handle(self) -> int | None:
+        """What becomes readable when the process ends; None where the system has nothing of the kind."""
+        return self._handle
 
-        TrialFailed if it ended otherwise.
-        """
-        interval = _POLL_BEFORE_KILL_S if self.spec.hold_in_step is not None else _POLL_S
-        while True:
-            ended = self._wait(interval)
-            yield from self._take()
-            if ended:
-                if self.process.returncode != 0:
-                    raise self.failure()
-                return
-            yield None
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended, however it did."""
+        return self.process.poll() is not None
 
-    def kill(self, while_waiting: Callable[[], None]) -> tuple[float, float]:
-        """SIGKILL; (moment of the kill, moment its death was seen) in monotonic seconds. TrialFailed if it will not die."""
+    def kill(self) -> float:
+        """SIGKILL; the moment of it, in monotonic seconds."""
         killed = time.monotonic_ns() / 1e9
         self.process.send_signal(signal.SIGKILL)
-        while not self._wait(0.5):
-            while_waiting()
-            if time.monotonic_ns() / 1e9 - killed > _DEATH_TIMEOUT_S:
-                raise TrialFailed("harness_error", f"the {self.name} worker was still there {_DEATH_TIMEOUT_S:.0f} s after SIGKILL")
-        seen = time.monotonic_ns() / 1e9
-        self._take()
-        return killed, seen
+        return killed
 
-    def failure(self) -> TrialFailed:
-        """Why a worker ended that nobody ended: the failure class and the last lines it wrote."""
-        code = self.process.returncode
-        said = self.stderr_path.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
-        last = "\n".join(said) or "it wrote nothing"
-        done = f"after step {self.record.steps[-1].step}" if self.record.steps else "before its first step"
-        failure_class, cause = _cause(code, last)
-        return TrialFailed(failure_class, f"the training process ({self.name}) {cause} {done}: {last}")
-
-    def _wait(self, seconds: float) -> bool:
-        """Whether the process has ended; returns as soon as it does."""
-        process = self.process
-        if process.poll() is not None:
-            return True
-        try:
-            handle = os.pidfd_open(process.pid)
-        except (AttributeError, OSError):  # no such call on this system or in this sandbox
-            try:
-                process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                return False
-            return True
-        try:
-            select.select([handle], [], [], seconds)
-        finally:
-            os.close(handle)
-        return process.poll() is not None
-
-    def _take(self) -> list[Line]:
+    def take(self) -> list[Line]:
+        """The log lines that were written since the last call; they are in the record and in `lines` then."""
         lines = self._tail.new()
+        self.lines += lines
         for line in lines:
             self.record.add(line)
         return lines
 
+    def cause(self) -> Cause | None:
+        """Why a worker ended that nobody ended: the failure class and the last lines it wrote. None if it runs, or ended well."""
+        code = self.process.poll()
+        if not code:
+            return None
+        said = self.stderr_path.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
+        last = "\n".join(said) or "it wrote nothing"
+        done = f"after step {self.record.steps[-1].step}" if self.record.steps else "before its first step"
+        failure_class, what = _what(code, last)
+        return Cause(failure_class, f"the training process ({self.title}) {what} {done}: {last}", certain=code != plan.EXIT_LOST_A_PEER)
 
-def _cause(code: int, said: str) -> tuple[FailureClass, str]:
+
+def workers_of(
+    name: RunName,
+    spec: WorkerSpec,
+    folder: Path,
+    place: Place,
+    shares: Sequence[Share],
+    store: Address | None,
+    variables: Mapping[str, str],
+) -> tuple[Worker, ...]:
+    """The workers of this node's ranks in a run, not yet started. `store`: where ranks find each other, if there are several."""
+    return tuple(
+        Worker(name, plan.for_rank(spec, place, rank, share.threads, store, name), share, folder, variables)
+        for rank, share in zip(place.ranks, shares, strict=True)
+    )
+
+
+def causes_of(workers: Sequence[Worker]) -> list[Cause]:
+    """Why those of them broke off that did."""
+    return [cause for worker in workers if (cause := worker.cause()) is not None]
+
+
+class Explanation:
+    """Finds the one cause of many: a rank that breaks off makes the others lose it, and any of them may be seen before it is."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+
+    def of(self, causes: Sequence[Cause]) -> Cause | None:
+        """The cause, once it is known: at once if it is certain, else when nothing better has turned up for some seconds."""
+        certain = next((cause for cause in causes if cause.certain), None)
+        if certain is not None or not causes:
+            return certain
+        now = time.monotonic()
+        self._since_s = self._since_s or now
+        return causes[0] if now - self._since_s > _EXPLANATION_S else None
+
+
+def wait_for_any(workers: Sequence[Worker], others: Sequence[Any], seconds: float) -> None:
+    """Return as soon as a running worker ends or one of `others` (things with a `fileno`) can be read, else after `seconds`."""
+    running = [worker for worker in workers if not worker.ended]
+    handles = [worker.handle for worker in running if worker.handle is not None]
+    if len(handles) < len(running):
+        seconds = min(seconds, _POLL_WITHOUT_HANDLE_S)
+    wait([*handles, *others], seconds)
+
+
+def _what(code: int, said: str) -> tuple[FailureClass, str]:
     if code == -signal.SIGKILL:
         return "out_of_memory", "was killed, and not by the harness (the kernel does so when memory runs out)"
     if code == plan.EXIT_OUT_OF_MEMORY or any(word in said for word in _MEMORY_WORDS):
@@ -157,6 +208,8 @@ def _cause(code: int, said: str) -> tuple[FailureClass, str]:
         return "harness_error", "found no checkpoint to resume from"
     if code == plan.EXIT_DAMAGED_DATA:
         return "harness_error", "found its token file changed"
+    if code == plan.EXIT_LOST_A_PEER:
+        return "harness_error", "lost another rank of the job"
     if code < 0:
         return "harness_error", f"was ended by signal {-code}"
     return "harness_error", f"ended with code {code}"

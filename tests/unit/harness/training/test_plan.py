@@ -29,16 +29,16 @@ def test_the_last_interval_ends_with_the_trial(tiny: Tiny) -> None:
 
 def test_no_fault_no_stretch(tiny: Tiny) -> None:
     assert fault_plan(tiny(fault=None)) is None
-    assert undisturbed(tiny(fault=None), DATA, Path("/w"), device="cpu", threads=2).checkpoint_retain == ()
+    assert undisturbed(tiny(fault=None), DATA, Path("/w"), device="cpu").checkpoint_retain == ()
 
 
 def test_the_first_run_does_everything_and_keeps_what_the_fault_needs(tiny: Tiny) -> None:
-    spec = undisturbed(tiny(), DATA, Path("/w"), device="cpu", threads=2)
+    spec = undisturbed(tiny(), DATA, Path("/w"), device="cpu")
     assert (spec.until, spec.resume, spec.closing, spec.hold_in_step, spec.checkpoint_retain) == (12, False, True, None, (4,))
 
 
 def test_the_faulted_runs_resume_apart_and_only_the_first_is_held(tiny: Tiny) -> None:
-    first = undisturbed(tiny(), DATA, Path("/w"), device="cpu", threads=2)
+    first = undisturbed(tiny(), DATA, Path("/w"), device="cpu")
     stretch = fault_plan(tiny())
     assert stretch is not None
     fault, recovery = (resumed(first, stretch, Path("/w"), name) for name in ("fault", "recovery"))
@@ -49,6 +49,6 @@ def test_the_faulted_runs_resume_apart_and_only_the_first_is_held(tiny: Tiny) ->
 
 
 def test_orders_survive_the_file(tiny: Tiny, tmp_path: Path) -> None:
-    spec = undisturbed(tiny(), DATA, tmp_path, device="cpu", threads=2)
+    spec = undisturbed(tiny(), DATA, tmp_path, device="cpu")
     spec.write(tmp_path / "spec.json")
     assert WorkerSpec.read(tmp_path / "spec.json") == spec

@@ -1,0 +1,144 @@
+"""What the harness of any node but the first does: it joins node 0, runs its own ranks when told to, and ends when the job does.
+
+It stores no document and probes nothing while others measure; node 0 speaks for the whole job.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from plumbline.declarations import Trial, places
+from plumbline.declarations.training import TrainingWorkload
+from plumbline.harness import environment, hardware
+from plumbline.harness.environment.cpu import usable
+from plumbline.harness.interruption import Interrupted, interruptible
+from plumbline.harness.training import data, plan
+from plumbline.harness.training.data import TokenFile
+from plumbline.harness.training.link import Gone, Link, Message, connect
+from plumbline.harness.training.network import gloo_interface
+from plumbline.harness.training.place import Address, Place, cpu_limit, patience_s, shares
+from plumbline.harness.training.steplog import Line
+from plumbline.harness.training.supervisor import Explanation, Worker, causes_of, wait_for_any, workers_of
+from plumbline.harness.training.team import identity
+
+_TURN_S = 0.5
+
+
+def follow(trial: Trial, place: Place) -> str | None:
+    """Take part in the trial as node `place.node` until node 0 says that it is over.
+
+    None if the job is done; else why it failed, in a sentence. No process and no working folder is left behind.
+    """
+    try:
+        with interruptible():
+            return _follow(trial, place)
+    except Interrupted as stop:
+        return f"node {place.node} was asked to stop by {stop.signal}"
+
+
+def _follow(trial: Trial, place: Place) -> str | None:
+    assert place.rendezvous is not None
+    try:
+        link = connect(place.rendezvous, patience_s(trial.provider), _say)
+    except Gone as gone:
+        return f"node {place.node} never reached node 0: {gone}"
+    with ExitStack() as stack:
+        stack.callback(link.close)
+        scratch = places().work
+        scratch.mkdir(parents=True, exist_ok=True)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="node-", dir=scratch, ignore_cleanup_errors=True))
+        node = _Node(trial, place, link, Path(folder))
+        stack.callback(node.end_ranks)
+        try:
+            return node.serve()
+        except Gone as gone:
+            return f"node 0 is gone without a word, and the job with it ({gone})"
+        except Interrupted as stop:
+            node.fail("interrupted", f"its harness was asked to stop by {stop.signal}")
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, node 0 writes it down
+            traceback.print_exc()
+            detail = f"{type(error).__name__}: {error}"
+            node.fail("harness_error", detail)
+            return detail
+
+
+class _Node:
+    """This node's part in the job."""
+
+    def __init__(self, trial: Trial, place: Place, link: Link, folder: Path) -> None:
+        workload = trial.workload
+        assert isinstance(workload, TrainingWorkload)
+        self._trial, self._workload, self._place, self._link, self._folder = trial, workload, place, link, folder
+        self._device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
+        self._running = ExitStack()
+        self._workers: tuple[Worker, ...] = ()
+        self._tokens: TokenFile | None = None
+
+    def serve(self) -> str | None:
+        """From the first word to the last; Gone if node 0 is."""
+        name = os.environ.get("PLUMBLINE_POD_NAME") or os.uname().nodename
+        self._link.send("hello", node=self._place.node, name=name, trial=identity(self._trial))
+        wrong = hardware.mismatch(self._trial.provider, environment.probe())
+        if wrong is not None:
+            self.fail("wrong_hardware", wrong)
+            return wrong
+        model, stored = self._workload.model, self._workload.data
+        self._tokens = data.prepare(places().cache, vocabulary=model.vocabulary, tokens=stored.tokens, seed=stored.seed)
+        self._link.send("joined", data=self._tokens.sha256)
+        explanation = Explanation()
+        while True:
+            wait_for_any(self._workers, [self._link], _TURN_S)
+            for message in self._link.news():
+                if message["kind"] == "start":
+                    self._start(message)
+                elif message["kind"] == "stop":
+                    self._report_end()
+                elif message["kind"] == "end":
+                    because: str | None = message["because"]
+                    return because
+            if self._workers and all(worker.ended and worker.cause() is None for worker in self._workers):
+                self._report_end()
+            cause = explanation.of(causes_of(self._workers))
+            if cause is not None:
+                self.fail(cause.failure_class, cause.detail, certain=cause.certain)
+                return cause.detail
+
+    def fail(self, failure_class: str, detail: str, *, certain: bool = True) -> None:
+        """Tell node 0 why this node cannot go on, if it is still there to be told."""
+        with suppress(Gone):
+            self._link.send("failed", failure_class=failure_class, detail=detail, certain=certain)
+
+    def end_ranks(self) -> None:
+        """End this node's ranks, if any run."""
+        self._running.close()
+
+    def _start(self, message: Message) -> None:
+        assert self._tokens is not None and self._place.rendezvous is not None
+        run: plan.RunName = message["run"]
+        spec = plan.orders(run, self._workload, self._tokens, self._folder, device=self._device)
+        store = Address(self._place.rendezvous.host, int(message["port"]))
+        parts = shares(usable(), cpu_limit(os.environ), self._place.processes, self._device)
+        variables = gloo_interface(self._link.local_host)
+        self._workers = workers_of(run, spec, self._folder, self._place, parts, store, variables)
+        for worker in self._workers:
+            self._running.enter_context(worker)
+        _say(f"{run}: started rank{'s' if len(self._workers) > 1 else ''} {', '.join(str(worker.rank) for worker in self._workers)}")
+
+    def _report_end(self) -> None:
+        """The ranks of the run have ended, or are ended now: hand over what they wrote down."""
+        self._running.close()
+        logs: dict[str, list[Line]] = {str(worker.rank): worker.lines for worker in self._workers}
+        self._workers = ()
+        self._link.send("ended", logs=logs)
+
+
+def _say(note: str) -> None:
+    # Not a progress line: the fraction of the trial is node 0's to tell.
+    sys.stderr.write(f"{note}\n")
+    sys.stderr.flush()

@@ -1,0 +1,140 @@
+"""One run of a trial over all its ranks, as node 0 sees it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+
+from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.training import merge
+from plumbline.harness.training.network import gloo_interface
+from plumbline.harness.training.place import Address, Place, Share
+from plumbline.harness.training.plan import RunName, WorkerSpec
+from plumbline.harness.training.steplog import Line, RunRecord, Step
+from plumbline.harness.training.supervisor import DEATH_TIMEOUT_S, Cause, Explanation, causes_of, wait_for_any, workers_of
+from plumbline.harness.training.team import Team
+
+_HERE = "127.0.0.1"
+_POLL_S = 0.1
+_POLL_BEFORE_KILL_S = 0.002
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the runs of a trial have in common. `store`: where ranks find each other, if there are several; `team`: the other nodes, if any."""
+
+    folder: Path
+    place: Place
+    shares: tuple[Share, ...]
+    store: Address | None = None
+    team: Team | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def meeting(setting: Setting) -> Iterator[Setting]:
+    """The setting with a store for its ranks, for as long as the block runs; as it is if there is only one."""
+    if setting.place.world == 1:
+        yield setting
+        return
+    from plumbline.harness.training.distributed import serve  # the one thing here that needs torch
+
+    host = setting.place.rendezvous.host if setting.place.rendezvous else _HERE
+    address = setting.team.interface_address if setting.team else None
+    store, port = serve(host)
+    try:
+        yield replace(setting, store=Address(_HERE, port), variables=gloo_interface(address or _HERE))
+    finally:
+        del store  # and with it ends its server
+
+
+class Job:
+    """All ranks of one run, as a context: none of this node's outlives the block, and the others end theirs when they are told how it went."""
+
+    def __init__(self, name: RunName, spec: WorkerSpec, setting: Setting) -> None:
+        self.name, self.spec = name, spec
+        self._team, self._store = setting.team, setting.store
+        self._workers = workers_of(name, spec, setting.folder, setting.place, setting.shares, setting.store, setting.variables)
+        self._stack = ExitStack()
+        self._explanation = Explanation()
+
+    def __enter__(self) -> Job:
+        with ExitStack() as stack:
+            if self._team is not None and self._store is not None:
+                self._team.start(self.name, self._store)
+            for worker in self._workers:
+                stack.enter_context(worker)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+        if len(self._workers) > 1 or self._team is not None:
+            self.record.by_rank = self._steps_by_rank()
+            self.record.steps = merge.of_the_job(self.record.by_rank)
+
+    @property
+    def record(self) -> RunRecord:
+        """What rank 0 left behind so far; once the block is over, its steps are those of the whole job."""
+        return self._workers[0].record
+
+    def lines(self) -> Iterator[Line | None]:
+        """Rank 0's log lines as they come, whichever rank's line that it holds, and None whenever there was nothing new for a moment.
+
+        Ends when all ranks have ended well. TrialFailed if one ended otherwise, or a node is gone.
+        """
+        interval = _POLL_BEFORE_KILL_S if self.spec.hold_in_step is not None else _POLL_S
+        while True:
+            self._wait(interval)
+            ended = self._all_ended()  # before the lines are read: those of the last moment must not be missed
+            for worker in self._workers:
+                yield from (line for line in worker.take() if worker.rank == 0 or line["event"] == "holding")
+            if (cause := self._cause()) is not None:
+                raise TrialFailed(cause.failure_class, cause.detail)
+            if ended:
+                return
+            yield None
+
+    def kill(self, meanwhile: Callable[[], None]) -> tuple[float, float]:
+        """SIGKILL the rank that holds, then end all others, as nothing can go on without it.
+
+        (moment of the kill, moment its death was seen) in monotonic seconds. TrialFailed if it, or another, will not die.
+        """
+        victim = next(worker for worker in self._workers if worker.spec.hold_in_step is not None)
+        killed = victim.kill()
+        while not victim.ended:
+            wait_for_any([victim], (), 0.5)
+            meanwhile()
+            if time.monotonic_ns() / 1e9 - killed > DEATH_TIMEOUT_S:
+                raise TrialFailed("harness_error", f"the worker ({victim.title}) was still there {DEATH_TIMEOUT_S:.0f} s after SIGKILL")
+        seen = time.monotonic_ns() / 1e9
+        self._stack.close()
+        if self._team is not None:
+            self._team.stop(DEATH_TIMEOUT_S, meanwhile)
+        return killed, seen
+
+    def _wait(self, seconds: float) -> None:
+        wait_for_any(self._workers, self._team.sources if self._team else (), seconds)
+        if self._team is not None:
+            self._team.hear()
+
+    def _all_ended(self) -> bool:
+        return all(worker.ended for worker in self._workers) and (self._team is None or self._team.all_ended)
+
+    def _cause(self) -> Cause | None:
+        others = list(self._team.causes.values()) if self._team else []
+        return self._explanation.of([*others, *causes_of(self._workers)])
+
+    def _steps_by_rank(self) -> dict[int, list[Step]]:
+        found = {worker.rank: worker.record.steps for worker in self._workers}
+        for logs in self._team.logs.values() if self._team else ():
+            for rank, lines in logs.items():
+                record = RunRecord(launched_s=0.0)
+                for line in lines:
+                    record.add(line)
+                found[int(rank)] = record.steps
+        return dict(sorted(found.items()))
