@@ -58,6 +58,13 @@ server-env: ## the team server's .env with new secrets (docs/team-server.md); re
 test: setup-dev ## all tests (starts the servers it needs)
 	@$(BIN)/python -m pytest $(ARGS)
 
+e2e: setup-dev ## the whole path on a real cluster: KUBECONFIG=… make e2e (about 10 minutes; k8s/images/README.md: what it builds with)
+	@$(BIN)/python -m pytest tests/cluster -m "not full" $(ARGS)
+
+e2e-full: setup-dev ## every fault on a real cluster, larger gangs, pod-time efficiency
+	@$(BIN)/python -m pytest tests/cluster $(ARGS)
+	@$(BIN)/python perf/pod_time.py
+
 lint: setup-dev ## format, lint, types, floors, schema
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/plumbline check
 

@@ -1,6 +1,7 @@
 """Builds a harness image from this repository and loads it into a cluster: `python -m tests.cluster.images` prints its name.
 
 E2E_BASE     the base: a reference to pull (default below), or a docker archive where nothing can be pulled
+E2E_IMAGE    an image that the cluster can pull or has already; nothing is built then
 E2E_IMPORT   command that loads {archive} onto the cluster's nodes; known by itself for kind, k3d and minikube
 """
 
@@ -109,6 +110,8 @@ def load_image(archive: Path, context: str) -> None:
 
 def built(kind: str, context: str, present: frozenset[str]) -> str:
     """The image's name, after it was built and loaded unless the cluster's nodes have it already (`present`)."""
+    if given := os.environ.get("E2E_IMAGE"):
+        return given
     base = os.environ.get("E2E_BASE") or DEFAULT_BASE
     tag = tag_of(kind, base)
     if tag in present:

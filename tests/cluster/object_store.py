@@ -54,7 +54,7 @@ class ObjectStore:
             "AWS_DEFAULT_REGION": "us-east-1",
         }
 
-    def keys(self) -> list[str]:
+    def objects(self) -> list[str]:
         """Every object's key."""
         listed = self._client().list_objects_v2(Bucket=self.bucket).get("Contents", [])
         return [item["Key"] for item in listed]

@@ -1,0 +1,163 @@
+"""Everything that the end-to-end tests stand on, put up in order and taken down in the reverse order whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster import declared, images
+from tests.cluster.admin import PRODUCT, Cluster
+from tests.cluster.airflow_parts import AirflowParts
+from tests.cluster.object_store import ObjectStore
+
+from plumbline.declarations import load, places
+from plumbline.launch.cluster import access
+from plumbline.orchestration.airflow_client import AirflowClient, DagRun, TaskInstance
+from plumbline.results import ResultDocument, ResultStore
+
+_OVERLAYS = "../../base"
+_FAILING = r"""RUN printf '#!/bin/sh\necho this image is broken\nexit 7\n' >/usr/local/bin/python && chmod 755 /usr/local/bin/python
+USER 10001:10001"""
+FAILING_EXIT_CODE = 7
+
+
+@dataclass
+class World:
+    """The cluster, the store, Airflow, and what was planted. `secrets`: what must be found nowhere."""
+
+    cluster: Cluster
+    store: ObjectStore
+    airflow: AirflowParts
+    client: AirflowClient
+    home: Path
+    namespaces: Mapping[str, str]
+    image: str
+    secrets: tuple[str, ...]
+
+    def namespace(self, provider: str) -> str:
+        """The namespace of a provider; the broken ones live in the first's."""
+        return self.namespaces.get(provider, self.namespaces[declared.ONE])
+
+    def shown_as(self, provider: str) -> None:
+        """The nodes carry the provider's GPU product: one node can be of one product at a time."""
+        for node in self.cluster.nodes():
+            self.cluster.label(node["metadata"]["name"], {PRODUCT: declared.PRODUCTS.get(provider, declared.PRODUCTS[declared.ONE])})
+
+    def start(self, provider: str, workloads: list[str], campaign: str) -> DagRun:
+        """Trigger a provider's benchmark for a campaign."""
+        dag_id = load().providers[provider].dag_id
+        self.client.set_paused(dag_id, False)
+        return self.client.trigger(dag_id, {"campaign": campaign, "reason": "end to end", "workloads": workloads})
+
+    def ended(self, run: DagRun, seconds: float = 600.0) -> DagRun:
+        """Wait for the end of a run."""
+
+        def look() -> DagRun | None:
+            seen = self.client.run(run.dag_id, run.run_id)
+            return seen if seen.ended else None
+
+        try:
+            found: DagRun = self.cluster.eventually(look, seconds)
+        except TimeoutError as error:
+            states = [f"{t.task_id}[{t.map_index}] {t.state}" for t in self.client.tasks(run.dag_id, run.run_id)]
+            raise TimeoutError(f"{run.dag_id} {run.run_id} did not end in {seconds:g} s: {', '.join(states)}") from error
+        return found
+
+    def task(self, run: DagRun, suffix: str) -> TaskInstance:
+        """The one task instance whose id ends so."""
+        (found,) = [t for t in self.client.tasks(run.dag_id, run.run_id) if t.task_id.endswith(suffix) and t.map_index >= 0]
+        return found
+
+    def wait_for_state(self, run: DagRun, suffix: str, state: str, seconds: float = 180.0) -> TaskInstance:
+        """Wait until that task is in a state, such as deferred."""
+        found: TaskInstance = self.cluster.eventually(lambda: (t := self.task(run, suffix)).state == state and t, seconds)
+        return found
+
+    def documents(self, campaign: str) -> dict[str, list[ResultDocument]]:
+        """What collect stored at home for a campaign: attempts by trial id, in order."""
+        store = ResultStore(places().results_url)
+        base = Path(places().results_url.removeprefix("file://")) / campaign
+        trials = sorted(p.name for p in base.iterdir()) if base.exists() else []
+        return {t: [store.collected(folder) for folder in store.attempts(campaign, t)] for t in trials}
+
+    def explain(self, run: DagRun) -> str:
+        """The logs of a run's failed tasks: for the message of a failed test."""
+        failed = [t for t in self.client.tasks(run.dag_id, run.run_id) if t.state in ("failed", "up_for_retry")]
+        return "\n\n".join(f"{t.task_id}[{t.map_index}]:\n{self.client.task_log(run.dag_id, run.run_id, t)[-4000:]}" for t in failed)
+
+
+@contextmanager
+def world(kubeconfig: Path) -> Iterator[World]:
+    """Put it all up. Pods find the store at this machine's address; nothing of it is left afterwards."""
+    cluster = Cluster(kubeconfig)
+    mark = secrets.token_hex(3)
+    planted, key = f"planted-{secrets.token_hex(16)}", f"planted-key-{mark}"
+    namespaces = {declared.ONE: f"e2e-{mark}-one", declared.TWO: f"e2e-{mark}-two"}
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plumbline-e2e-")))
+        if keep := os.environ.get("E2E_KEEP"):
+            stack.callback(lambda: shutil.copytree(home, keep, dirs_exist_ok=True))
+        present = cluster.images()
+        image = images.built("cpu", cluster.context, present)
+        failing = images.derived("exit-7", _FAILING, cluster.context, present)
+        store = stack.enter_context(ObjectStore(cluster.address_of_this_machine(), f"plumbline-{mark}", key, planted))
+        stack.enter_context(cluster.fake_gpus(8))
+        tokens = []
+        connections = {"AIRFLOW_CONN_E2E_STORE": _store_connection(store)}
+        for provider, namespace in namespaces.items():
+            stack.enter_context(cluster.namespace(namespace, _overlay(namespace, store)))
+            cluster.secret(namespace, "plumbline-results", store.pod_secret())
+            granted = access.grant(access.administrator(kubeconfig), namespace, lifetime_s=4 * 3600.0)
+            tokens.append(str(granted.kubeconfig["users"][0]["user"]["token"]))
+            connections[f"AIRFLOW_CONN_K8S_{provider.replace('-', '_').upper()}"] = json.dumps(granted.as_connection())
+        for name in (declared.OUT_OF_MEMORY, declared.EXIT_CODE, declared.NO_IMAGE, declared.NINE_GPUS, declared.DEADLINE):
+            connections[f"AIRFLOW_CONN_K8S_{name.replace('-', '_').upper()}"] = connections["AIRFLOW_CONN_K8S_E2E_ONE"]
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("PLUMBLINE_HOME", str(home))
+        patch.setenv("PLUMBLINE_CONFIG", str(declared.write(home / "config", namespaces, image, failing, store.url)))
+        for name in ("PLUMBLINE_RESULTS_URL", "PLUMBLINE_ARCHIVE_URL"):
+            patch.delenv(name, raising=False)
+        stack.callback(_unlabel, cluster)
+        airflow = stack.enter_context(AirflowParts(home / "airflow", connections))
+        client = stack.enter_context(airflow.client())
+        made = World(cluster, store, airflow, client, home, namespaces, image, (planted, *tokens))
+        made.shown_as(declared.ONE)
+        yield made
+
+
+def _unlabel(cluster: Cluster) -> None:
+    for node in cluster.nodes():
+        cluster.label(node["metadata"]["name"], {PRODUCT: None})
+
+
+def _store_connection(store: ObjectStore) -> str:
+    extra = {"endpoint_url": store.endpoint, "region_name": "us-east-1"}
+    return json.dumps({"conn_type": "aws", "login": store.key, "password": store.secret, "extra": json.dumps(extra)})
+
+
+def _overlay(namespace: str, store: ObjectStore) -> dict[str, Any]:
+    """k8s/provider's example overlay for one more namespace; out to this machine's store, whose port is not 443."""
+    out = [{"op": "add", "path": "/spec/egress/-", "value": {"ports": [{"protocol": "TCP", "port": store.port}]}}]
+    binding = {"select": {"kind": "ClusterRoleBinding", "name": "plumbline-launcher"}, "fieldPaths": ["metadata.name"]}
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": namespace,
+        "resources": [_OVERLAYS],
+        "patches": [{"target": {"kind": "NetworkPolicy", "name": "plumbline-result-store"}, "patch": json.dumps(out)}],
+        "replacements": [
+            {
+                "source": {"kind": "Namespace", "fieldPath": "metadata.name"},
+                "targets": [{**binding, "options": {"delimiter": "-", "index": 2}}],
+            }
+        ],
+    }
