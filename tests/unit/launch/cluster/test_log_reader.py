@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+
+from plumbline.harness.progress import MARK
+from plumbline.launch.cluster.log_reader import LogReader
+
+
+def said(second: str, line: str) -> str:
+    return f"2026-11-21T03:00:{second}Z {line}\n"
+
+
+def step(second: str, fraction: float, note: str = "", phase: str = "steady") -> str:
+    return said(second, json.dumps({"event": MARK, "trial_id": "t", "phase": phase, "fraction": fraction, "note": note}))
+
+
+def test_overlapping_pieces_give_each_line_once() -> None:
+    reader = LogReader(from_start=True)
+    first = said("01.5", "one") + said("01.500000001", "two")
+    assert reader.read(first, 0)[0] == ["one", "two"]
+    assert reader.read(first + said("01.51", "three") + said("02.000000000", "four"), 1)[0] == ["three", "four"]
+
+
+def test_progress_is_a_line_when_phase_or_percent_changed() -> None:
+    reader = LogReader(from_start=True)
+    lines, newest = reader.read(step("01", 0.4, "120 of 300 steps") + step("02", 0.401) + said("03", "loss 3.2") + step("04", 0.409), 0)
+    assert lines == ["steady 40 % · 120 of 300 steps", "loss 3.2"]
+    assert newest is not None
+    assert newest.fraction == 0.409
+    assert reader.read(step("05", 0.41), 1)[0] == ["steady 41 %"]
+    assert reader.read(step("06", 0.41, phase="cooldown"), 2)[0] == ["cooldown 41 %"]
+    assert reader.read("", 3) == ([], None)
+
+
+def test_the_kubelets_own_words_are_passed_on_and_hide_nothing_after_them() -> None:
+    reader = LogReader(from_start=True)
+    assert reader.read("unable to retrieve container logs for containerd://1\n", 0)[0] == [
+        "unable to retrieve container logs for containerd://1"
+    ]
+    assert reader.read(said("01", "one"), 1)[0] == ["one"]
+
+
+def test_it_asks_for_what_came_since_and_a_little_more() -> None:
+    reader = LogReader(from_start=True)
+    assert "sinceSeconds" not in reader.query(100.0)
+    reader.read("", 100.0)
+    assert reader.query(130.5)["sinceSeconds"] == "33"
+
+
+def test_one_that_takes_over_reads_back_a_minute() -> None:
+    assert LogReader(from_start=False).query(100.0)["sinceSeconds"] == "60"
