@@ -68,8 +68,11 @@ class Cluster:
     @contextmanager
     def namespace(self, name: str, overlay: Mapping[str, Any]) -> Iterator[str]:
         """A namespace made from k8s/provider by a kustomize overlay; gone with all that is in it afterwards."""
-        with tempfile.TemporaryDirectory(prefix="e2e-overlay-", dir=Path(__file__).parents[2] / "k8s" / "provider" / "overlays") as folder:
-            (Path(folder) / "kustomization.yaml").write_text(yaml.safe_dump(dict(overlay)))
+        overlays = Path(__file__).parents[2] / "k8s" / "provider" / "overlays"
+        # What is cluster-wide is named after the namespace, as in the example that people copy: two of them must not share it.
+        apart = {"replacements": yaml.safe_load((overlays / "example" / "kustomization.yaml").read_text())["replacements"]}
+        with tempfile.TemporaryDirectory(prefix="e2e-overlay-", dir=overlays) as folder:
+            (Path(folder) / "kustomization.yaml").write_text(yaml.safe_dump({**apart, **overlay}))
             manifests = self.kubectl("kustomize", folder)
         try:
             self.kubectl("apply", "-f", "-", stdin=manifests)
