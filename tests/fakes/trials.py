@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,12 @@ def local_provider(**launcher: Any) -> Provider:
     return Provider.model_validate_json(json.dumps(data))
 
 
-def cluster_provider(name: str = "cluster-a", **launcher: Any) -> Provider:
-    """A CPU provider on a Kubernetes cluster, with other launcher settings where a test needs them."""
+H100 = {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3", "count": 8}
+CPU = {"kind": "cpu", "count": 1}
+
+
+def cluster_provider(name: str = "cluster-a", accelerator: dict[str, Any] = CPU, **launcher: Any) -> Provider:
+    """A provider on a Kubernetes cluster, with other launcher settings where a test needs them."""
     settings = {
         "kind": "kubernetes",
         "connection": "k8s_a",
@@ -54,17 +59,20 @@ def cluster_provider(name: str = "cluster-a", **launcher: Any) -> Provider:
                 "cloud": "test-cloud",
                 "region": "here",
                 "instance_type": "test-1",
-                "accelerator": {"kind": "cpu", "count": 1},
+                "accelerator": accelerator,
                 "launcher": settings | launcher,
             }
         )
     )
 
 
-def a_trial(kind: str = "training", provider: Provider | None = None, **request: Any) -> Trial:
-    """The first planned trial of a kind on a provider."""
+def a_trial(kind: str = "training", provider: Provider | None = None, declare: Mapping[str, Any] | None = None, **request: Any) -> Trial:
+    """The first planned trial of a kind on a provider; `declare` changes the workload's declaration."""
     shipped = declared()
     where = provider or shipped.providers["local-1core"]
-    world = Declarations({where.name: where}, shipped.workloads, shipped.teams, shipped.thresholds)
-    asked = {"campaign_id": "2026-11", "reason": "a test", "workloads": [WORKLOADS[kind]], **request}
+    workload = shipped.workloads[WORKLOADS[kind]]
+    if declare:
+        workload = type(workload).model_validate_json(json.dumps(json.loads(workload.model_dump_json()) | dict(declare)))
+    world = Declarations({where.name: where}, {workload.name: workload}, shipped.teams, shipped.thresholds)
+    asked = {"campaign_id": "2026-11", "reason": "a test", "workloads": [workload.name], **request}
     return plan(world, Request(**asked), PLANNED_AT)[0]

@@ -130,6 +130,17 @@ class KubernetesLauncher(Declared):
         description="Airflow connection with the store's credentials; the environment's if left out",
     )
 
+    @model_validator(mode="after")
+    def _carried(self) -> KubernetesLauncher:
+        given = {"host_ipc": self.host_ipc, "priority_class": self.priority_class, "runtime_class": self.runtime_class}
+        refused = [name for name, value in given.items() if value]
+        if self.gang == "trainjob" and refused:
+            raise ValueError(
+                f"gang is trainjob, and a TrainJob cannot set {' or '.join(refused)}; expected gang: jobset or pods, "
+                "or the value in the namespace's TrainingRuntime instead of here"
+            )
+        return self
+
     def image_for(self, kind: str) -> str | None:
         """The image that runs trials of a kind; None if the provider declares none."""
         return self.images.training if kind == "training" else self.images.inference

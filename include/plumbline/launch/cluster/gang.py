@@ -12,7 +12,6 @@ from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.jobset import jobset
 from plumbline.launch.cluster.names import LAUNCH, launch_name, pod_name
 from plumbline.launch.cluster.provider import launcher_of
-from plumbline.launch.cluster.templates import template
 from plumbline.launch.cluster.trainjob import trainjob
 
 _GROUP = "kueue.x-k8s.io/pod-group-name"
@@ -53,8 +52,7 @@ def owned(pods: Sequence[Row], owner: Row) -> tuple[Row, ...]:
 
 
 def _service(trial: Trial, requested_at: datetime) -> Row:
-    row = template("service")
-    row["metadata"] = manifest.metadata_of_owner(trial, requested_at)
+    row = manifest.owner("service", trial, requested_at)
     row["spec"]["selector"] = {LAUNCH: launch_name(trial)}
     return row
 

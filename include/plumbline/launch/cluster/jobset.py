@@ -8,13 +8,11 @@ from plumbline.declarations import Trial
 from plumbline.launch.cluster import manifest
 from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.names import launch_name
-from plumbline.launch.cluster.templates import template
 
 
 def jobset(trial: Trial, *, requested_at: datetime) -> Row:
     """The JobSet of a trial: one indexed Job with a pod for each node. BadDeclaration like `manifest.pod`."""
-    row = template("jobset")
-    row["metadata"] = manifest.metadata_of_owner(trial, requested_at)
+    row = manifest.owner("jobset", trial, requested_at)
     row["metadata"]["labels"] |= manifest.queue_labels(trial)
     (replicated,) = row["spec"]["replicatedJobs"]
     pods = manifest.pod_template(trial, requested_at=requested_at)

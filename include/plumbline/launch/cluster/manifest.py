@@ -66,14 +66,16 @@ def _declared(trial: Trial) -> Row:
     }
 
 
-def metadata_of_owner(trial: Trial, requested_at: datetime) -> Row:
-    """Metadata of the object that owns a gang: named like the launch."""
-    return {
+def owner(name: str, trial: Trial, requested_at: datetime) -> Row:
+    """The object that owns a gang, from the template of that name: called like the launch, its specification still to be filled in."""
+    row = template(name)
+    metadata = {
         "name": launch_name(trial),
         "namespace": launcher_of(trial.provider).namespace,
         "labels": labels(trial),
         "annotations": launch_annotations(trial, requested_at),
     }
+    return {"apiVersion": row["apiVersion"], "kind": row["kind"], "metadata": metadata, "spec": row["spec"]}
 
 
 def rendezvous(trial: Trial, rank_0: str) -> Row:

@@ -11,25 +11,20 @@ from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.names import launch_name
 from plumbline.launch.cluster.provider import launcher_of
 from plumbline.launch.cluster.templates import template
-from plumbline.launch.failures import BadDeclaration
 
 _MANAGER = "plumbline/launch"
 _PATCHED = ("serviceAccountName", "imagePullSecrets", "nodeSelector", "tolerations", "affinity")
 """Fields of a pod's specification that the trainer lets a TrainJob set, and that differ by trial or provider."""
-_NOT_PATCHED = {"priorityClassName": "priority_class", "runtimeClassName": "runtime_class", "hostIPC": "host_ipc"}
-"""Those that only the TrainingRuntime can set, by what the declaration calls them."""
 
 
 def trainjob(trial: Trial, *, requested_at: datetime) -> Row:
     """The TrainJob of a trial, for the namespace's TrainingRuntime (`k8s/workloads/training-runtime`).
 
-    BadDeclaration like `manifest.pod`, and if the provider declares what a TrainJob cannot carry.
+    BadDeclaration like `manifest.pod`. What a TrainJob cannot carry is refused where the provider is declared.
     """
-    row = template("trainjob")
-    row["metadata"] = manifest.metadata_of_owner(trial, requested_at)
+    row = manifest.owner("trainjob", trial, requested_at)
     row["metadata"]["labels"] |= manifest.queue_labels(trial)
     pods = manifest.pod_template(trial, requested_at=requested_at)
-    _check(trial, pods)
     pods["metadata"]["labels"].pop(manifest.QUEUE, None)  # Kueue admits the TrainJob as a whole
     (container,) = pods["spec"]["containers"]
     (job,) = template("training-runtime/training-runtime")["spec"]["template"]["spec"]["replicatedJobs"]
@@ -60,13 +55,3 @@ def _patch(job: str, pods: Row) -> Row:
     spec = {field: pods["spec"][field] for field in _PATCHED if field in pods["spec"]}
     spec["volumes"] = [volume for volume in pods["spec"]["volumes"] if volume["name"] == manifest.SHARED_MEMORY]
     return {"name": job, "template": {"spec": {"template": {"metadata": pods["metadata"], "spec": spec}}}}
-
-
-def _check(trial: Trial, pods: Row) -> None:
-    refused = [declared for field, declared in _NOT_PATCHED.items() if field in pods["spec"]]
-    if refused:
-        raise BadDeclaration(
-            f"{trial.provider.name}: launcher declares {', '.join(refused)} and gang: trainjob, but a TrainJob cannot set "
-            f"{'it' if len(refused) == 1 else 'them'}; expected gang: jobset or pods, or the value in the namespace's TrainingRuntime "
-            f"{launcher_of(trial.provider).namespace}/plumbline instead of the declaration"
-        )
