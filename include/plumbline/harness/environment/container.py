@@ -1,4 +1,8 @@
-"""The container and cluster around the trial. A pod learns its image's digest and its node from variables set in its manifest."""
+"""The container and the limits that a cluster put around the trial. A pod learns them from variables set in its manifest (downward API).
+
+Only what could explain a change is a fact. A pod's name, uid and node are its identity: they differ at every trial and would make every
+environment a new one; the launcher records them, with the node's labels and versions, which a pod cannot see.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,17 @@ from plumbline.results import Scalar
 
 
 def facts(root: Path = ROOT) -> dict[str, Scalar]:
-    """`container.*` and `kubernetes.version`; None outside of a container or where the manifest does not say."""
+    """`container.*` and `limits.pod_*`; None outside of a container or where the manifest does not say.
+
+    `limits.pod_cpu` is in cores, `limits.pod_memory_bytes` in bytes.
+    """
+    image = os.environ.get("PLUMBLINE_IMAGE") or None
     return {
         "container.kind": _kind(root),
-        "container.image": os.environ.get("PLUMBLINE_IMAGE") or None,
-        "container.image_digest": os.environ.get("PLUMBLINE_IMAGE_DIGEST") or None,
-        "kubernetes.version": os.environ.get("PLUMBLINE_KUBERNETES_VERSION") or None,
+        "container.image": image,
+        "container.image_digest": image.partition("@")[2] or None if image else None,
+        "limits.pod_cpu": _whole("PLUMBLINE_CPU_LIMIT"),
+        "limits.pod_memory_bytes": _whole("PLUMBLINE_MEMORY_LIMIT"),
     }
 
 
@@ -25,3 +34,8 @@ def _kind(root: Path) -> str:
     if (root / "run/.containerenv").exists():
         return "podman"
     return "docker" if (root / ".dockerenv").exists() else "none"
+
+
+def _whole(name: str) -> int | None:
+    value = os.environ.get(name)
+    return int(value) if value else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 
@@ -30,9 +29,6 @@ def facts(root: Path = cpu.ROOT) -> dict[str, Scalar]:
         "host.vendor": text(dmi / "sys_vendor"),
         "host.product": text(dmi / "product_name"),
         "host.firmware": text(dmi / "bios_version"),
-        "host.node": os.environ.get("PLUMBLINE_NODE_NAME") or None,
-        "host.instance_type": os.environ.get("PLUMBLINE_INSTANCE_TYPE") or None,
-        "host.zone": os.environ.get("PLUMBLINE_ZONE") or None,
     }
 
 

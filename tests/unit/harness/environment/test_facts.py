@@ -143,12 +143,30 @@ def test_virtual_machines_say_so(tmp_path):
     assert host.facts(tmp_path)["host.virtualization"] == "none"
 
 
-def test_a_pod_learns_its_image_and_node_from_its_manifest(monkeypatch, tmp_path):
-    monkeypatch.setenv("PLUMBLINE_IMAGE_DIGEST", "sha256:ab")
-    monkeypatch.setenv("PLUMBLINE_NODE_NAME", "gpu-17")
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    found = container.facts(tmp_path) | host.facts(tmp_path)
-    assert (found["container.image_digest"], found["host.node"], found["container.kind"]) == ("sha256:ab", "gpu-17", "kubernetes")
+def test_a_pod_learns_its_image_and_limits_from_its_manifest(monkeypatch, tmp_path):
+    for name, value in {
+        "PLUMBLINE_IMAGE": "registry.example.com/plumbline-training@sha256:ab",
+        "PLUMBLINE_CPU_LIMIT": "96",
+        "PLUMBLINE_MEMORY_LIMIT": "966367641600",
+        "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert container.facts(tmp_path) == {
+        "container.kind": "kubernetes",
+        "container.image": "registry.example.com/plumbline-training@sha256:ab",
+        "container.image_digest": "sha256:ab",
+        "limits.pod_cpu": 96,
+        "limits.pod_memory_bytes": 966367641600,
+    }
+    monkeypatch.setenv("PLUMBLINE_IMAGE", "localhost/plumbline/cpu:test")
+    assert container.facts(tmp_path)["container.image_digest"] is None
+
+
+def test_what_only_names_a_pod_is_no_environment(monkeypatch):
+    before = probe()
+    for name in ("POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME"):
+        monkeypatch.setenv(f"PLUMBLINE_{name}", "gpu-17")
+    assert probe() == before
 
 
 def test_thread_settings_are_facts_and_secrets_are_not(monkeypatch):
