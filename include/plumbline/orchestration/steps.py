@@ -22,14 +22,21 @@ _CAMPAIGNS_AVOIDED = 3
 _log = logging.getLogger(__name__)
 
 
-def plan(provider: str, lane: Lane, asked: Asked) -> list[Row]:
+def plan(provider: str, lane: Lane, asked: Asked, most: int | None = None) -> list[Row]:
     """Plan the trials of one lane and store their specifications; one {campaign_id, trial_id, title} each.
 
     Planning again gives the same trials: a specification that is stored already is kept. PlanError if the campaign holds a trial of
-    that name that was asked for differently.
+    that name that was asked for differently, or if there are more than `most`, which is how many tasks Airflow maps in one run.
     """
     declared = load()
     trials = lane.of(trials_of(asked, declared, declared.providers[provider], lane.kind, datetime.now(timezone.utc)))
+    if most is not None and len(trials) > most:
+        from plumbline.launch import PlanError
+
+        raise PlanError(
+            f"{len(trials)} trials of {lane.name} on {provider} in one run, but Airflow maps at most {most} tasks (core.max_map_length); "
+            "expected fewer repeats or workloads, or a higher setting in all of Airflow's components"
+        )
     if asked.placement == "fresh_node":
         trials = _on_fresh_nodes(trials)
     store = stores.home()

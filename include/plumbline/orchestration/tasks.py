@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import TriggerRule, task
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline.declarations import KubernetesLauncher, Provider
@@ -32,7 +33,7 @@ def plan(provider: str, lane: str, *, dag_run: Any = None, params: Any = None, t
         asked = asked_of(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version)
     except SlotMissed as missed:
         raise AirflowSkipException(str(missed)) from None
-    rows = steps.plan(provider, LANES[lane], asked)
+    rows = steps.plan(provider, LANES[lane], asked, most=conf.getint("core", "max_map_length"))
     if not rows:
         raise AirflowSkipException(f"nothing of {lane} is asked of {provider} in this run")
     return rows

@@ -41,6 +41,13 @@ def test_plan_stores_every_specification_and_hands_over_ids_only() -> None:
         assert store().attempts(spec["campaign_id"], spec["trial_id"]) == [], "an attempt is the launcher's to begin"
 
 
+def test_more_trials_than_airflow_maps_are_refused_before_anything_is_stored() -> None:
+    with pytest.raises(PlanError, match=r"2 trials of training on local-1core .* at most 1 tasks \(core.max_map_length\)"):
+        steps.plan("local-1core", LANES["training"], ASKED, most=1)
+    assert not list((places().home / "results").rglob("planned.json"))
+    assert len(steps.plan("local-1core", LANES["training"], ASKED, most=2)) == 2
+
+
 def test_planning_again_keeps_what_was_planned() -> None:
     first = steps.plan("local-1core", LANES["training"], ASKED)
     before = [stores.planned(store(), spec) for spec in first]
