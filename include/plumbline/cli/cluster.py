@@ -1,0 +1,135 @@
+"""`plumbline cluster …`: make the access to a provider's cluster, and see what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import redirect_stdout
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out
+from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
+from plumbline.declarations.units import SECONDS, parse
+
+cluster = typer.Typer(help="Connect a provider's Kubernetes cluster, and check it.", no_args_is_help=True)
+
+Which = Annotated[str, typer.Argument(metavar="PROVIDER", help="name of a declared provider on a Kubernetes cluster; it may be disabled")]
+_MARK = {"ok": "[green]✓[/]", "failed": "[red]✗[/]", "unknown": "[dim]–[/]"}
+_PRIVATE = 0o600
+
+
+@cluster.command()
+def kubeconfig(
+    provider: Which,
+    admin_kubeconfig: Annotated[
+        Path | None, typer.Option(help="an administrator's kubeconfig; KUBECONFIG or ~/.kube/config if left out")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="its context; the current one if left out")] = None,
+    lifetime: Annotated[str, typer.Option(help="how long the token is to live; clusters may grant less")] = "90d",
+    long_lived: Annotated[
+        bool, typer.Option("--long-lived", help="a token without an end, in a Secret that you delete to revoke it")
+    ] = False,
+    server: Annotated[str | None, typer.Option(help="the API's address as Airflow reaches it, if it differs from yours")] = None,
+    form: Annotated[
+        Literal["kubeconfig", "connection"], typer.Option("--as", help="the bare kubeconfig, or a file for `airflow connections import`")
+    ] = "kubeconfig",
+    target: Annotated[
+        Path | None, typer.Option("--out", help="write a new file that only you can read; standard output if left out")
+    ] = None,
+) -> None:
+    """Make the kubeconfig with which Airflow launches trials there: its own account, one namespace."""
+    from plumbline.launch.cluster.access import SHORTEST_S, AccessError, administrator, grant
+
+    _, launcher, _ = _chosen(provider)
+    with clear_errors(ValueError):
+        lifetime_s = parse(lifetime, SECONDS, "a duration", "90d")
+    if lifetime_s < SHORTEST_S:
+        fail(f"--lifetime {lifetime} is too short: clusters make no tokens that live less than {SHORTEST_S:g} s; expected one such as 90d")
+    with clear_errors(AccessError):
+        access = grant(
+            administrator(admin_kubeconfig, context), launcher.namespace, lifetime_s=None if long_lived else lifetime_s, server=server
+        )
+    data = access.kubeconfig if form == "kubeconfig" else {launcher.connection: access.as_connection()}
+    _write(json.dumps(data, indent=1) + "\n", target)
+    ends = f"until {access.expires:%Y-%m-%d %H:%M} UTC" if access.expires else "until you delete the Secret that holds its token"
+    err.print(f"access to {launcher.namespace} at {access.kubeconfig['clusters'][0]['cluster']['server']}, {ends}", highlight=False)
+    if access.shortened:
+        err.print(f"the cluster granted less than {lifetime}; --long-lived makes a token without an end", style="yellow", highlight=False)
+    if form == "connection" and target is not None:
+        err.print(f"next: airflow connections import {target} && rm {target}", highlight=False, soft_wrap=True)
+
+
+@cluster.command()
+def doctor(
+    provider: Which,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="check with this kubeconfig instead of the Airflow connection that the provider declares")
+    ] = None,
+    no_pod: Annotated[bool, typer.Option("--no-pod", help="start no pod: says nothing about images and the store as pods see it")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check a provider's cluster from Airflow's side, each line with its remedy. Leaves nothing behind."""
+    from plumbline.launch.cluster.doctor.examine import examine
+    from plumbline.launch.cluster.doctor.typical import typical
+
+    chosen, launcher, declared = _chosen(provider)
+    _provide_connections(launcher, kubeconfig)
+    lines = []
+    for line in examine(chosen, launcher, typical(declared, chosen, launcher, datetime.now(timezone.utc)), with_pods=not no_pod):
+        lines.append(line)
+        if not as_json:
+            out.print(f"{_MARK[line.status]} {line.check:<24} ", end="", highlight=False)
+            out.print(line.found, highlight=False, markup=False, soft_wrap=True)
+            if line.remedy:
+                out.print(f"  {'':<24} → {line.remedy}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    wrong = [line for line in lines if line.status == "failed"]
+    verdict = f"{len(wrong)} of {len(lines)} checks failed" if wrong else "all that was checked is right"
+    emit(as_json, {"provider": provider, "ok": not wrong, "checks": lines}, lambda: out.print(verdict, highlight=False))
+    raise typer.Exit(FAILED if wrong else OK)
+
+
+def _chosen(name: str) -> tuple[Provider, KubernetesLauncher, Declarations]:
+    with clear_errors(DeclarationError):
+        declared = load()
+    found = declared.providers.get(name)
+    if found is None:
+        fail(f'no provider is called "{name}"; declared: {", ".join(sorted(declared.providers))}')
+    if not isinstance(found.launcher, KubernetesLauncher):
+        fail(f'"{name}" is reached by the launcher "{found.launcher.kind}"; expected a provider of the launcher kubernetes')
+    return found, found.launcher, declared
+
+
+def _provide_connections(launcher: KubernetesLauncher, kubeconfig: Path | None) -> None:
+    """Whatever is missing is told by the check that needs it."""
+    from plumbline.orchestration.connections import adopt, variable
+
+    # Airflow sets up its log when it is first imported, on what is then standard output; that is for the findings alone.
+    with redirect_stdout(sys.stderr):
+        import airflow.providers.cncf.kubernetes.hooks.kubernetes  # noqa: F401
+    if kubeconfig is not None:
+        if not kubeconfig.is_file():
+            fail(f"{kubeconfig} is not a file; expected a kubeconfig")
+        extra = {"kube_config_path": str(kubeconfig.resolve()), "namespace": launcher.namespace}
+        os.environ[variable(launcher.connection)] = json.dumps({"conn_type": "kubernetes", "extra": extra})
+    with clear_errors(RuntimeError):
+        adopt(c for c in (launcher.connection, launcher.results_connection) if c is not None)
+
+
+def _write(text: str, target: Path | None) -> None:
+    if target is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        # Nobody else may read it, from its first byte on; and a file that is there is somebody's.
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
+    except FileExistsError:
+        fail(f"{target} exists; expected the name of a new file")
+    except OSError as error:
+        fail(f"{target} cannot be written: {error.strerror}")
+    with os.fdopen(handle, "w") as file:
+        file.write(text)

@@ -1,0 +1,202 @@
+"""A small pod on a trial's nodes: image, secrets and result store, tried by the harness itself. It is deleted whatever happens.
+
+It is a trial's pod with little to do: same image, node selection, tolerations, account, secrets and security, no accelerator.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from plumbline.declarations import KubernetesLauncher
+from plumbline.launch.cluster import names, pod_state
+from plumbline.launch.cluster.base import Row
+from plumbline.launch.cluster.doctor.cluster import Cluster, NoAnswer
+from plumbline.launch.cluster.doctor.line import Line, failed, ok
+
+SCHEDULE_S = 120.0
+PULL_S = 600.0
+_PERSISTS_S = 20.0
+"""A registry's hiccup is over by then; a wrong reference is not."""
+_GONE_S = 90.0
+_LOOK_EVERY_S = 1.0
+_KEPT_LABELS = (names.MANAGED_BY, names.PROVIDER, "kueue.x-k8s.io/queue-name")
+
+
+def probe_of(pod: Row, launcher: KubernetesLauncher, now: float) -> Row:
+    """The pod, from a trial's. It names its own end, for the sweep, should the doctor die before it deletes it."""
+    name = f"pl-doctor-{secrets.token_hex(4)}"
+    row = copy.deepcopy(pod)
+    labels = {k: v for k, v in row["metadata"].get("labels", {}).items() if k in _KEPT_LABELS} | {names.LAUNCH: name}
+    row["metadata"] = {"name": name, "labels": labels, "annotations": {names.EXPIRES: str(int(now + SCHEDULE_S + PULL_S))}}
+    spec = row["spec"]
+    for key in ("hostname", "subdomain", "affinity", "setHostnameAsFQDN"):
+        spec.pop(key, None)
+    spec["activeDeadlineSeconds"] = int(SCHEDULE_S + PULL_S)
+    spec["terminationGracePeriodSeconds"] = 1
+    container = next(c for c in spec["containers"] if c["name"] == pod_state.CONTAINER)
+    little = {"cpu": "500m", "memory": "512Mi"}
+    container |= {
+        "command": ["python", "-m", "plumbline.harness", "check"],
+        "args": ["--out", launcher.results_url],
+        "resources": {"requests": little, "limits": little},
+    }
+    if launcher.results_secret is not None:
+        # A trial's own references are optional key by key; here the Secret itself must be there.
+        container["envFrom"] = [{"prefix": "PLUMBLINE_CHECKED_", "secretRef": {"name": launcher.results_secret}}]
+    spec["containers"] = [container]
+    return row
+
+
+def run(cluster: Cluster, pod: Row, what: str) -> Iterator[Line]:
+    """Create the pod, tell what becomes of it, delete it, wait until it is gone. `what`: the kind of trial whose image it is."""
+    name = pod["metadata"]["name"]
+    made = cluster.ask("POST", cluster.inside("pods"), body=pod)
+    if made.status >= 300:
+        yield failed(f"pod ({what})", f"not admitted: {made.said}", "see the lines above; the namespace's policies refuse a trial's pod")
+        return
+    began = time.time()
+    try:
+        yield from _life(cluster, name, what, began)
+    finally:
+        gone = _delete(cluster, name)
+    if not gone:
+        yield failed(f"cleanup ({what})", f"pod {name} is still there", f"kubectl -n {cluster.namespace} delete pod {name} --force")
+
+
+def _life(cluster: Cluster, name: str, what: str, began: float) -> Iterator[Line]:
+    image, troubled = f"image ({what})", None
+    while True:
+        pod = _look(cluster, name)
+        if pod is None:
+            yield failed(image, f"pod {name} was deleted by somebody", "try again; does a policy or an autoscaler delete pods here?")
+            return
+        if pod_state.phase(pod) in ("Succeeded", "Failed"):
+            break
+        age = time.time() - began
+        reason, message = _waiting(pod)
+        if reason in pod_state.TROUBLE:
+            troubled = troubled or time.time()
+            if reason in pod_state.HOPELESS or time.time() - troubled > _PERSISTS_S:
+                yield _trouble(image, reason, message, pod)
+                return
+        elif not pod_state.on_node(pod) and age > SCHEDULE_S:
+            yield failed(
+                f"pod ({what})", f"no node within {SCHEDULE_S:g} s: {_unscheduled(pod)}", "see the lines about nodes, taints and queue"
+            )
+            return
+        elif age > SCHEDULE_S + PULL_S:
+            yield failed(
+                image,
+                f"not started within {PULL_S:g} s ({reason or 'no reason given'})",
+                "is the registry slow from there, or the image huge?",
+            )
+            return
+        time.sleep(_LOOK_EVERY_S)
+    yield from _told(cluster, pod, what, began)
+
+
+def _told(cluster: Cluster, pod: Row, what: str, began: float) -> Iterator[Line]:
+    """What the harness in the pod said."""
+    state = _terminated(pod)
+    node = pod["spec"].get("nodeName")
+    text = cluster.ask("GET", f"{cluster.inside('pods')}/{pod['metadata']['name']}/log", query={"container": pod_state.CONTAINER}).text
+    said = _last_object(text)
+    if said is None:
+        tail = " / ".join(text.strip().splitlines()[-3:]) or state.get("message") or pod["status"].get("message") or "no log"
+        yield failed(
+            f"image ({what})",
+            f"its harness did not run on {node}: {state.get('reason') or pod['status'].get('reason') or 'failed'}, exit code {state.get('exitCode')}: {tail}",
+            "build the image from this repository (k8s/images) and declare its digest",
+        )
+        return
+    started, scheduled = pod_state.time_of(state.get("startedAt")), pod_state.scheduled_at(pod)
+    took = f" {max(0.0, started - scheduled):.0f} s after it got its node" if started is not None and scheduled is not None else ""
+    yield ok(f"image ({what})", f"runs on {node}{took}; harness {said.get('harness')}")
+    if said.get("fault"):
+        yield failed(
+            f"store from a pod ({what})",
+            str(said["fault"]),
+            "check launcher.results_secret (or the account's workload identity), the bucket's policy, and the NetworkPolicy",
+        )
+    else:
+        yield ok(f"store from a pod ({what})", f"written, read back and deleted in {float(said['seconds']):.2f} s")
+    yield _clock(float(said["time"]), began, time.time(), str(node))
+
+
+def _clock(there: float, began: float, now: float, node: str, most_s: float = 2.0) -> Line:
+    """The pod read its clock between its creation and now: anything else is the difference of the clocks."""
+    off = there - now if there > now else there - began if there < began else 0.0
+    if abs(off) > most_s:
+        return failed(
+            "node clock", f"{node} is {abs(off):.0f} s {'ahead' if off > 0 else 'behind'}", "mend the node's time service (chrony)"
+        )
+    return ok("node clock", f"{node} agrees with this machine")
+
+
+def _trouble(image: str, reason: str, message: str, pod: Row) -> Line:
+    reference = pod["spec"]["containers"][0]["image"]
+    if reason in pod_state.CONFIG_TROUBLE:
+        return failed("secrets", f"{reason}: {message}", "make the Secret that launcher.results_secret names, in the trial's namespace")
+    return failed(
+        image,
+        f"{reason}: {message or reference}",
+        f"is {reference} right, may the nodes pull it (image_pull_secrets, k8s/provider/components/pull-secret)?",
+    )
+
+
+def _look(cluster: Cluster, name: str) -> Row | None:
+    answer = cluster.ask("GET", f"{cluster.inside('pods')}/{name}")
+    if answer.status == 404:
+        return None
+    if answer.status >= 300:
+        raise NoAnswer(f"pod {name} cannot be looked at: {answer.said}", "see the lines about permissions")
+    return answer.row
+
+
+def _delete(cluster: Cluster, name: str) -> bool:
+    path = f"{cluster.inside('pods')}/{name}"
+    cluster.ask("DELETE", path, body={"kind": "DeleteOptions", "apiVersion": "v1"})
+    until = time.monotonic() + _GONE_S
+    while time.monotonic() < until:
+        if cluster.ask("GET", path).status == 404:
+            return True
+        time.sleep(_LOOK_EVERY_S)
+    return False
+
+
+def _waiting(pod: Row) -> tuple[str, str]:
+    for status in pod["status"].get("containerStatuses") or []:
+        waiting = (status.get("state") or {}).get("waiting") or {}
+        if waiting:
+            return str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+    return "", ""
+
+
+def _unscheduled(pod: Row) -> str:
+    for condition in pod["status"].get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] != "True":
+            return str(condition.get("message") or condition.get("reason") or "no reason given")
+    return "the scheduler has not said why"
+
+
+def _terminated(pod: Row) -> Row:
+    for status in pod["status"].get("containerStatuses") or []:
+        if status["name"] == pod_state.CONTAINER:
+            return dict((status.get("state") or {}).get("terminated") or {})
+    return {}
+
+
+def _last_object(text: str) -> dict[str, Any] | None:
+    for line in reversed(text.splitlines()):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict) and "fault" in found:
+            return found
+    return None

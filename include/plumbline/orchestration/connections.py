@@ -1,0 +1,63 @@
+"""Airflow's connections for commands that run beside Airflow.
+
+Only Airflow's own processes and tasks may ask it for a connection; any other process sees what its environment variables AIRFLOW_CONN_…
+hold. So a command asks once by Airflow's command line, which knows every place where connections are kept (variables, the metadata
+database, a secrets backend), and hands the answer to itself as such a variable.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+
+from plumbline.declarations import places
+from plumbline.orchestration.airflow_settings import environment
+
+_LIMIT_S = 120
+
+
+def adopt(connection_ids: Iterable[str]) -> list[str]:
+    """Make these connections readable in this process and its children; returns those that Airflow does not have.
+
+    RuntimeError with Airflow's own words if it cannot be asked.
+    """
+    missing = []
+    for connection_id in connection_ids:
+        if variable(connection_id) in os.environ:
+            continue
+        uri = _asked(connection_id)
+        if uri is None:
+            missing.append(connection_id)
+        else:
+            os.environ[variable(connection_id)] = uri
+    return missing
+
+
+def variable(connection_id: str) -> str:
+    """The environment variable that Airflow reads the connection from."""
+    return f"AIRFLOW_CONN_{connection_id.upper()}"
+
+
+def airflow_environment(base: Mapping[str, str]) -> dict[str, str]:
+    """The environment that reaches this installation's Airflow: the embedded one if it was ever started, else whichever `base` names."""
+    home = places().airflow_home
+    return environment(home, base) if (home / "airflow.cfg").exists() else dict(base)
+
+
+def _asked(connection_id: str) -> str | None:
+    line = [sys.executable, "-m", "airflow", "connections", "get", connection_id, "--output", "json"]
+    try:
+        done = subprocess.run(line, env=airflow_environment(os.environ), capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"Airflow did not say within {_LIMIT_S} s whether it has the connection {connection_id}") from None
+    if done.returncode == 0:
+        return str(json.loads(done.stdout[done.stdout.index("[") :])[0]["get_uri"])
+    if "not found" in done.stderr:
+        return None
+    last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+    raise RuntimeError(
+        f"Airflow could not be asked for the connection {connection_id}: {' '.join(last) or f'exit status {done.returncode}'}"
+    )
