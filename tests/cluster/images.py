@@ -1,4 +1,4 @@
-"""Builds a harness image from this repository and loads it into a cluster: `python -m tests.cluster.images` prints its name.
+"""Builds a harness image from this repository and loads it into a cluster: `python -m tests.cluster.images cpu` prints its name.
 
 E2E_BASE     the base: a reference to pull (default below), or a docker archive where nothing can be pulled
 E2E_IMAGE    an image that the cluster can pull or has already; nothing is built then
@@ -188,3 +188,10 @@ def _run(*command: str) -> str:
     if done.returncode != 0:
         raise CannotBuild(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
     return done.stdout
+
+
+if __name__ == "__main__":
+    from tests.cluster.admin import Cluster
+
+    cluster = Cluster(Path(os.environ["KUBECONFIG"]))
+    sys.stdout.write(built(sys.argv[1] if len(sys.argv) > 1 else "cpu", cluster.context, cluster.images()) + "\n")

@@ -1,0 +1,26 @@
+# Training on GPUs: a base that brings PyTorch and NCCL for the accelerator, and the harness beside it.
+#   BASE   NVIDIA's nvcr.io/nvidia/pytorch:YY.MM-py3@sha256:... or docker.io/pytorch/pytorch:...-cudaXX-cudnnY-runtime@sha256:...
+ARG BASE
+FROM ${BASE} AS build
+COPY requirements/image-tools.txt /locks/
+COPY k8s/images/install.sh pyproject.toml README.md LICENSE /src/
+# The rooms that run in a pod, and no others: the image changes when what measures changes.
+COPY include/plumbline/__init__.py include/plumbline/py.typed /src/include/plumbline/
+COPY include/plumbline/declarations /src/include/plumbline/declarations
+COPY include/plumbline/results /src/include/plumbline/results
+COPY include/plumbline/harness /src/include/plumbline/harness
+RUN cp /src/install.sh / && /install.sh wheel
+
+FROM ${BASE}
+ARG BASE
+COPY k8s/images/install.sh /
+COPY requirements/image.txt /locks/
+RUN python3 -c 'import torch; print("torch of the base:", torch.__version__)' && /install.sh packages
+COPY --from=build /wheel /wheel
+RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness
+ENV PATH=/opt/plumbline/bin:${PATH} \
+    PLUMBLINE_HOME=/work HOME=/work TMPDIR=/work/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /work
+# Replaces the base's entry point, which prints and probes before it starts anything.
+ENTRYPOINT ["python", "-m", "plumbline.harness"]
