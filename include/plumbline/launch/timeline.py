@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from plumbline.results import Event, LaunchRecord, MetricRow, row
+from collections.abc import Sequence
+from datetime import datetime
+
+from plumbline.results import Event, LaunchRecord, MetricRow, PodRecord, row
+
+_ROUNDING_S = 1.0
+"""A cluster's times are cut to whole seconds: a difference of two may come out one second too short, also below zero."""
 
 
 def outside_metrics(record: LaunchRecord) -> tuple[MetricRow, ...]:
-    """Phase `cold_start`: provisioning_lead_time in seconds, from the request to the harness's first sign of life.
+    """What the launch itself took, in seconds, phase `cold_start`; a value that could not be seen is None, never zero.
 
-    The value is None when the harness never gave one, or when the two moments are not on one clock.
+    provisioning_lead_time: from the request to the harness's first sign of life; on a cluster, to the start of the last pod's container.
+    On a cluster also pod_scheduling_time (from a pod's creation to its node, queue included; the slowest pod) and image_pull_time (the
+    slowest pull; None if every node held the image already); `n` is the number of pods behind the value.
     """
-    lead = _between(record.events, "requested", "harness_ready")
-    return (row("provisioning_lead_time", lead, 0 if lead is None else 1, phase="cold_start"),)
+    if record.launcher == "kubernetes":
+        return (
+            _metric("provisioning_lead_time", _cluster_lead(record), 1),
+            _scheduling(record.pods),
+            _pulling(record.pods),
+        )
+    return (_metric("provisioning_lead_time", _between(record.events, "requested", "harness_ready"), 1),)
+
+
+def _metric(name: str, value: float | None, n: int) -> MetricRow:
+    return row(name, value, 0 if value is None else n, phase="cold_start")
 
 
 def _between(events: tuple[Event, ...], first: str, last: str) -> float | None:
@@ -19,3 +36,49 @@ def _between(events: tuple[Event, ...], first: str, last: str) -> float | None:
     at = {event.name: event.monotonic_s for event in events if event.clock == "launcher"}
     begin, end = at.get(first), at.get(last)
     return None if begin is None or end is None else end - begin
+
+
+def _cluster_lead(record: LaunchRecord) -> float | None:
+    """From the creation of the first pod, which follows the request at once, so that both ends are on the cluster's clock.
+
+    Where a controller creates the pods, as for a JobSet that waits in a queue, the time until it did is added, across two clocks.
+    """
+    cluster = {event.name: event.utc for event in record.events if event.clock == "cluster"}
+    lead = _elapsed(cluster.get("created"), cluster.get("started"))
+    if lead is None or not any("kubernetes.job" in pod.facts for pod in record.pods):
+        return lead
+    requested = next((event.utc for event in record.events if event.name == "requested"), None)
+    waited = _elapsed(requested, cluster.get("created"))
+    return None if waited is None else waited + lead
+
+
+def _scheduling(pods: Sequence[PodRecord]) -> MetricRow:
+    took = [_elapsed(*(_at(pod, name) for name in ("requested", "scheduled"))) for pod in pods]
+    known = [seconds for seconds in took if seconds is not None]
+    # The slowest pod is known only if every pod is.
+    return _metric("pod_scheduling_time", max(known) if known and len(known) == len(took) else None, len(known))
+
+
+def _pulling(pods: Sequence[PodRecord]) -> MetricRow:
+    pulls = [pod for pod in pods if pod.facts.get("image_cached") is False]
+    took = [_pull_seconds(pod) for pod in pulls]
+    known = [seconds for seconds in took if seconds is not None]
+    return _metric("image_pull_time", max(known, default=None), len(known))
+
+
+def _pull_seconds(pod: PodRecord) -> float | None:
+    """As the kubelet measured it; else, in whole seconds, from its events."""
+    said = pod.facts.get("image_pull_s")
+    return float(said) if isinstance(said, int | float) else _elapsed(_at(pod, "image_pulling"), _at(pod, "image_pulled"))
+
+
+def _at(pod: PodRecord, name: str) -> datetime | None:
+    return next((event.utc for event in pod.events if event.name == name), None)
+
+
+def _elapsed(begin: datetime | None, end: datetime | None) -> float | None:
+    """Seconds; None if one of both is unknown, or if the clocks behind them differ so much that the end comes first."""
+    if begin is None or end is None:
+        return None
+    seconds = (end - begin).total_seconds()
+    return None if seconds < -_ROUNDING_S else max(0.0, seconds)
