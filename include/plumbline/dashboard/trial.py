@@ -8,7 +8,7 @@ from itertools import groupby
 from plumbline.archive import TrialView
 from plumbline.declarations.phases import PHASES
 from plumbline.reports.figures import scale, words
-from plumbline.results import Event, ResultDocument
+from plumbline.results import Event, PodRecord, ResultDocument
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,25 @@ class Moment:
 
 
 @dataclass(frozen=True)
+class PodPart:
+    """One pod of a launch on a cluster: where it ran, how it came up and ended, and what the cluster said meanwhile."""
+
+    name: str
+    node: str
+    ended: str
+    facts: tuple[tuple[str, str], ...]
+    moments: tuple[Moment, ...]
+    notices: tuple[tuple[str, str, str, str], ...]
+
+
+@dataclass(frozen=True)
 class TrialPage:
     document: ResultDocument
     view: TrialView
     attempts: tuple[TrialView, ...]
     metrics: tuple[tuple[str, tuple[MetricLine, ...]], ...]
     moments: tuple[Moment, ...]
+    pods: tuple[PodPart, ...] = ()
 
 
 def trial_page(document: ResultDocument, attempts: tuple[TrialView, ...]) -> TrialPage:
@@ -52,7 +65,20 @@ def trial_page(document: ResultDocument, attempts: tuple[TrialView, ...]) -> Tri
             lines.append(MetricLine(words(m.metric), "" if m.statistic == "value" else m.statistic, shown.text(m.value), interval, m.n))
         metrics.append((words(phase), tuple(lines)))
     events = (*(document.launch.events if document.launch else ()), *document.timeline)
-    return TrialPage(document, view, attempts, tuple(metrics), tuple(_moments(events)))
+    pods = tuple(_pod(pod) for pod in document.launch.pods) if document.launch else ()
+    return TrialPage(document, view, attempts, tuple(metrics), tuple(_moments(events)), pods)
+
+
+def _pod(pod: PodRecord) -> PodPart:
+    exit_status = f"exit status {pod.exit_code}" if pod.exit_code is not None else ""
+    return PodPart(
+        name=pod.name,
+        node=pod.node or "never had a node",
+        ended=", ".join(part for part in (pod.reason, exit_status) if part) or "nothing was seen of its end",
+        facts=tuple((key, "–" if value is None else str(value)) for key, value in sorted(pod.facts.items())),
+        moments=tuple(_moments(pod.events)),
+        notices=tuple((n.utc.strftime("%H:%M:%S"), n.reason, f"{n.count}×" if n.count > 1 else "", n.message) for n in pod.notices),
+    )
 
 
 def _moments(events: tuple[Event, ...]) -> list[Moment]:

@@ -54,11 +54,13 @@ def costs_of(
     *,
     held_s: float | None = None,
     epoch_tokens: int | None = None,
+    nodes: int = 1,
 ) -> tuple[Cost, ...]:
     """Every cost metric of one trial of `kind` ("training" or "inference").
 
     `measured(metric, statistic)` gives the trial's own number in the steady phase, in the catalogue's unit (per second), or None.
-    `held_s`: seconds that the trial held the provider, idle time included. `epoch_tokens`: tokens of one pass over the data.
+    `held_s`: seconds that the trial held the provider, idle time included, summed over its nodes. `epoch_tokens`: tokens of one pass
+    over the data. `nodes`: instances that together delivered what was measured, each at the quoted price.
     """
     found = [cost_per_run(quote, held_s)]
     for outcome in COSTS:
@@ -68,12 +70,12 @@ def costs_of(
         if amount is None:
             found.append(Cost(outcome.metric, None, quote.basis, reason="the size of one epoch is not known"))
         else:
-            found.append(cost_of_outcome(outcome, quote, amount, measured(outcome.rate, outcome.statistic)))
+            found.append(cost_of_outcome(outcome, quote, amount, measured(outcome.rate, outcome.statistic), nodes))
     return tuple(found)
 
 
 def cost_per_run(quote: Quote, held_s: float | None) -> Cost:
-    """Price × the time that one trial held the provider, from request to release."""
+    """Price × the time that one trial held its nodes, from request (on a cluster: from the node's assignment) to release."""
     if quote.basis is None:
         return Cost("cost_per_run", None, None, reason=quote.reason)
     if held_s is None or not math.isfinite(held_s) or held_s <= 0:
@@ -82,8 +84,8 @@ def cost_per_run(quote: Quote, held_s: float | None) -> Cost:
     return Cost("cost_per_run", price * held_s / HOUR_S, quote.basis, f"{price:.10g} USD/h × {held_s:.4g} s")
 
 
-def cost_of_outcome(outcome: Outcome, quote: Quote, amount: float, per_second: float | None) -> Cost:
-    """Price × the time that `amount` outcomes take at the measured rate `per_second`."""
+def cost_of_outcome(outcome: Outcome, quote: Quote, amount: float, per_second: float | None, nodes: int = 1) -> Cost:
+    """Price × the time that `amount` outcomes take at the measured rate `per_second` of all `nodes`."""
     if quote.basis is None:
         return Cost(outcome.metric, None, None, reason=quote.reason)
     if per_second is None or not math.isfinite(per_second):
@@ -91,5 +93,6 @@ def cost_of_outcome(outcome: Outcome, quote: Quote, amount: float, per_second: f
     if per_second <= 0:
         return Cost(outcome.metric, None, quote.basis, reason=f"{outcome.rate} was {per_second:g}: nothing was delivered for the price")
     price = quote.basis.usd_per_hour
-    value = price / HOUR_S * amount / per_second
-    return Cost(outcome.metric, value, quote.basis, f"{price:.10g} USD/h × {amount:.10g} {outcome.what} ÷ {per_second:.6g}/s")
+    value = nodes * price / HOUR_S * amount / per_second
+    several = f"{nodes} nodes × " if nodes > 1 else ""
+    return Cost(outcome.metric, value, quote.basis, f"{several}{price:.10g} USD/h × {amount:.10g} {outcome.what} ÷ {per_second:.6g}/s")

@@ -36,6 +36,7 @@ def numbers_of(document: ResultDocument, quality: Quality | None = None) -> Tria
         failure_class=document.validity.failure_class,
         reasons=reasons,
         held_s=held_s(document),
+        nodes=trial.workload.nodes,
     )
 
 
@@ -72,14 +73,22 @@ def epoch_tokens(campaign: CampaignData) -> dict[str, int]:
 def held_s(document: ResultDocument) -> float | None:
     """Seconds that the trial held its provider: from the launcher's first event to its last; the harness's own timeline without it.
 
-    Waiting in the queue for a place to be free holds nothing and is left out. None when neither saw two moments: a duration is then
-    unknown, not zero.
+    On a cluster each pod holds its node from the moment it has one: the sum over the pods. Waiting in the queue for a place to be free
+    holds nothing and is left out. None when nobody saw two moments: a duration is then unknown, not zero.
     """
+    if document.launch is not None and document.launch.pods:
+        spans = [_span(_on_node(pod.events)) for pod in document.launch.pods]
+        return sum(span for span in spans if span is not None) or None
     for events in (document.launch.events if document.launch else (), document.timeline):
         span = _span(tuple(e for e in events if e.name != "queued"))
         if span is not None:
             return span
     return None
+
+
+def _on_node(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    scheduled = next((e.utc for e in events if e.name == "scheduled"), None)
+    return tuple(e for e in events if e.utc >= scheduled) if scheduled is not None else ()
 
 
 def _span(events: tuple[Event, ...]) -> float | None:

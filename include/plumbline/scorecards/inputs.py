@@ -48,7 +48,10 @@ class TrialNumbers:
     attempt: int = 1
     failure_class: str | None = None
     reasons: tuple[str, ...] = ()
-    held_s: float | None = field(default=None, metadata={"unit": "s", "meaning": "request to release, idle time included"})
+    held_s: float | None = field(
+        default=None, metadata={"unit": "s", "meaning": "request to release, idle time included, summed over nodes"}
+    )
+    nodes: int = 1
 
     @property
     def usable(self) -> bool:
@@ -93,6 +96,7 @@ def priced(
             lambda metric, statistic, trial=trial: trial.value(metric, statistic, "steady"),  # type: ignore[misc]
             held_s=trial.held_s,
             epoch_tokens=(epoch_tokens or {}).get(trial.workload),
+            nodes=trial.nodes,
         )
         costs = tuple(Number("steady", c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in found)
         names = {c.metric for c in costs}

@@ -20,6 +20,7 @@ from plumbline.dashboard.overview import age
 from plumbline.dashboard.reading import NoArchive, Reader
 from plumbline.declarations import load
 from plumbline.reports import write
+from plumbline.results import Event, LaunchRecord, Notice, PodRecord
 
 HOSTILE = '<script>alert("x")</script>'
 
@@ -83,6 +84,31 @@ def test_attempts_are_told_apart(client: TestClient) -> None:
     assert '<span class="chip valid">valid</span>' in best
     assert "<b>Failed:</b> launch timeout" in failed
     assert f"{name}?attempt=2" in best
+
+
+def test_the_pods_of_a_launch_say_where_they_ran_and_what_the_cluster_said(tmp_path: Path) -> None:
+    data = campaign(tmp_path / "results")
+    at = data.documents[0].timeline[0].utc
+    pod = PodRecord(
+        name="pl-gpt-r1a1-0",
+        rank=0,
+        node="gpu-node-7",
+        facts={"gpu.product": "NVIDIA-H100-80GB-HBM3", "image_cached": False},
+        events=(Event(name="scheduled", utc=at, clock="cluster"), Event(name="started", utc=at + timedelta(seconds=12), clock="cluster")),
+        notices=(Notice(utc=at, kind="Warning", reason="FailedMount", message=f"secret {HOSTILE} not found", count=3),),
+        exit_code=137,
+        reason="OOMKilled",
+    )
+    document = data.documents[0].with_launch(LaunchRecord(launcher="kubernetes", events=(), pods=(pod,)))
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(document, uri="s3://x")
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        text = client.get(f"/trials/{document.trial.trial_id}").text
+    assert "On <code>gpu-node-7</code>, ended with OOMKilled, exit status 137." in text
+    assert "12.00 s" in text
+    assert "NVIDIA-H100-80GB-HBM3" in text
+    assert "FailedMount 3×" in text
+    assert HOSTILE not in text
 
 
 def test_findings_by_state_with_their_explanation_and_as_text(client: TestClient) -> None:

@@ -63,3 +63,11 @@ def test_nothing_delivered_is_not_free() -> None:
 
 def test_an_unknown_epoch_has_no_cost() -> None:
     assert costs("training", at(1.0), {"tokens_per_second": 10.0})["cost_per_epoch"].reason == "the size of one epoch is not known"
+
+
+def test_every_node_of_a_gang_is_paid_for() -> None:
+    rate = {"tokens_per_second": 1000.0}
+    one, four = ({c.metric: c for c in costs_of("training", at(3.6), lambda metric, _: rate.get(metric), nodes=nodes)} for nodes in (1, 4))
+    assert one["cost_per_1m_trained_tokens"].value == pytest.approx(1.0)
+    assert four["cost_per_1m_trained_tokens"].value == pytest.approx(4.0)
+    assert four["cost_per_1m_trained_tokens"].formula.startswith("4 nodes × 3.6 USD/h × ")

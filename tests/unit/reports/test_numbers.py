@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from tests.browser.sample import campaign
 
 from plumbline.reports import CampaignData, Quality, campaign_numbers, numbers_of
 from plumbline.reports.numbers import epoch_tokens, held_s
+from plumbline.results import Event, LaunchRecord, PodRecord
+
+BEGAN = datetime(2026, 11, 1, 2, 0, tzinfo=timezone.utc)
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +77,21 @@ def test_epochs_are_those_of_the_declared_data(sample: CampaignData) -> None:
 def test_the_sample_itself_is_sound(sample: CampaignData, tmp_path: Path) -> None:
     assert sample.store is not None
     assert [problem for d in sample.documents for problem in sample.store.damaged_evidence(d)] == []
+
+
+def test_a_pod_holds_its_node_from_the_moment_it_has_one(sample: CampaignData) -> None:
+    def at(second: float, name: str) -> Event:
+        return Event(name=name, utc=BEGAN + timedelta(seconds=second), clock="cluster")
+
+    waited = (at(0, "requested"), at(600, "scheduled"), at(620, "started"), at(700, "finished"), at(705, "deleted"))
+    late = (at(0, "requested"), at(610, "scheduled"), at(705, "deleted"))
+    nowhere = (at(0, "requested"), at(705, "deleted"))
+
+    def held(*timelines: tuple[Event, ...]) -> float | None:
+        pods = tuple(PodRecord(name=f"p-{rank}", rank=rank, events=events) for rank, events in enumerate(timelines))
+        return held_s(sample.documents[0].with_launch(LaunchRecord(launcher="kubernetes", events=waited, pods=pods)))
+
+    assert held(waited) == 105.0
+    assert held(waited, late) == 200.0, "two nodes are paid for"
+    assert held(waited, nowhere) == 105.0
+    assert held(nowhere) is None, "a queue holds nothing"
