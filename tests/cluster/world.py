@@ -147,17 +147,10 @@ def _store_connection(store: ObjectStore) -> str:
 def _overlay(namespace: str, store: ObjectStore) -> dict[str, Any]:
     """k8s/provider's example overlay for one more namespace; out to this machine's store, whose port is not 443."""
     out = [{"op": "add", "path": "/spec/egress/-", "value": {"ports": [{"protocol": "TCP", "port": store.port}]}}]
-    binding = {"select": {"kind": "ClusterRoleBinding", "name": "plumbline-launcher"}, "fieldPaths": ["metadata.name"]}
     return {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "namespace": namespace,
         "resources": [_OVERLAYS],
         "patches": [{"target": {"kind": "NetworkPolicy", "name": "plumbline-result-store"}, "patch": json.dumps(out)}],
-        "replacements": [
-            {
-                "source": {"kind": "Namespace", "fieldPath": "metadata.name"},
-                "targets": [{**binding, "options": {"delimiter": "-", "index": 2}}],
-            }
-        ],
     }

@@ -13,6 +13,7 @@ What it does not do: watches end at once, patches are merge patches, nothing is 
 
 from __future__ import annotations
 
+import base64
 import copy
 import itertools
 import json
@@ -49,7 +50,7 @@ class FakeKubernetes:
     `token` is the only one that it takes: assign another to rotate it. `forbidden` holds (verb, resource) pairs as
     `kubectl auth can-i` names them, such as ("create", "pods"), ("get", "pods/log"), ("list", "jobsets.jobset.x-k8s.io").
     `rules` are what a SelfSubjectRulesReview answers, `rules_incomplete` that an authorizer cannot list its own.
-    `absent` holds API groups that it does not serve. `termination_s`: half of the time that a running pod takes to be gone.
+    `absent` holds API groups that it does not serve. A service account's token lives `longest_token_s` at most. `termination_s`: half of the time that a running pod takes to be gone.
     """
 
     def __init__(self, namespaces: Iterable[str] = ("default", "plumbline"), *, minor: int = 31, termination_s: float = 0.02) -> None:
@@ -61,6 +62,7 @@ class FakeKubernetes:
         self.forbidden: set[tuple[str, str]] = set()
         self.rules: list[Row] = []
         self.rules_incomplete = False
+        self.longest_token_s = 366 * 86400.0
         self.absent: set[str] = set()
         self.requests: list[Call] = []
         self.runs: dict[tuple[str, str], PodRun] = {}
@@ -293,6 +295,8 @@ class FakeKubernetes:
             chosen = (choice(shown) for choice in reversed(self._scripts))
             script = next((found for found in chosen if found is not None), self.default)
             self.runs[row["metadata"]["namespace"], row["metadata"]["name"]] = PodRun(self, row, script)
+        elif plural == "secrets" and row.get("type") == "kubernetes.io/service-account-token":
+            row["data"] = {"token": base64.b64encode(self.token.encode()).decode()}
         else:
             expand(self.store, plural, row)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.fakes.kubernetes_api.refusals import REASONS, Refused, not_found
-from tests.fakes.kubernetes_api.store import CLUSTER_SCOPED, KINDS
+from tests.fakes.kubernetes_api.store import CLUSTER_SCOPED, KINDS, seconds
 
 if TYPE_CHECKING:
     from tests.fakes.fake_kubernetes import FakeKubernetes
@@ -314,6 +314,11 @@ def _quota(fake: FakeKubernetes, row: Any) -> Any:
 
 
 def _sub(fake: FakeKubernetes, asked: Asked) -> Any:
+    if (asked.plural, asked.sub, asked.method) == ("serviceaccounts", "token", "POST"):
+        fake.store.get(asked.plural, asked.namespace or "", asked.name)
+        granted = min(asked.body["spec"]["expirationSeconds"], fake.longest_token_s)
+        ends = datetime.now(timezone.utc) + timedelta(seconds=granted)
+        return {**asked.body, "metadata": {}, "status": {"token": fake.token, "expirationTimestamp": seconds(ends)}}
     pod = fake.store.get(asked.plural, asked.namespace or "", asked.name)
     if asked.plural == "pods" and asked.sub == "log":
         return _log(fake, asked, pod)
