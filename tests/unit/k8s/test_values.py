@@ -1,0 +1,84 @@
+"""The Helm values say what docker-compose.yaml says, and hold no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "k8s" / "airflow"
+# What the chart sets itself, or takes from Secrets, or what is another thing on a cluster.
+CHARTS_OWN = {
+    "core.executor",
+    "core.execution_api_server_url",
+    "core.parallelism",
+    "core.fernet_key",
+    "database.sql_alchemy_conn",
+    "api.host",
+    "api.port",
+    "api.base_url",
+    "api.secret_key",
+    "api_auth.jwt_secret",
+    "scheduler.enable_health_check",
+    "scheduler.scheduler_health_check_server_host",
+    "scheduler.scheduler_health_check_server_port",
+    "logging.base_log_folder",
+    "logging.dag_processor_child_process_log_directory",
+}
+
+
+@pytest.fixture(scope="module")
+def values() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((FOLDER / "values.yaml").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["x-environment"]
+    return found
+
+
+def test_the_chart_gets_the_settings_of_the_compose_file(values: dict[str, Any], environment: dict[str, Any]) -> None:
+    parts = [(name.removeprefix("AIRFLOW__").lower().split("__"), v) for name, v in environment.items() if name.startswith("AIRFLOW__")]
+    declared = {".".join(part): str(v) for part, v in parts}
+    shared = {name: value for name, value in declared.items() if name not in CHARTS_OWN}
+    assert len(shared) >= 8
+    in_chart = {f"{section}.{key}": str(value) for section, keys in values["config"].items() for key, value in keys.items()}
+    assert {name: in_chart.get(name) for name in shared} == shared
+    assert set(declared) >= CHARTS_OWN, "an exception that excuses nothing"
+    assert set(in_chart) - set(shared) <= CHARTS_OWN | {"celery.worker_concurrency"}
+
+
+def test_parallelism_is_what_the_workers_can_run(values: dict[str, Any]) -> None:
+    config = values["config"]
+    assert config["core"]["parallelism"] == values["workers"]["celery"]["replicas"] * config["celery"]["worker_concurrency"]
+
+
+@pytest.mark.parametrize("file", ["values.yaml", "values-kubernetes-executor.yaml"])
+def test_no_secret_stands_in_the_values(file: str) -> None:
+    found: Any = yaml.safe_load((FOLDER / file).read_text())
+    words = ("password", "fernetkey", "jwtsecret", "apisecretkey", "pass")
+    assert [path for path, _ in leaves(found) if path.rsplit(".", 1)[-1].lower() in words] == []
+    assert [(path, value) for path, value in leaves(found) if "://" in str(value) and "@" in str(value)] == []
+
+
+def test_trials_are_not_launched_with_the_servers_own_account(values: dict[str, Any]) -> None:
+    assert values["allowPodLaunching"] is False
+    for part in (values["apiServer"], values["scheduler"], values["dagProcessor"], values["triggerer"], values["workers"]["celery"]):
+        assert part["serviceAccount"] == {"automountServiceAccountToken": False}
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from leaves(inner, f"{path}[{number}]")
+    else:
+        yield path, value
