@@ -117,11 +117,11 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                 try:
                     decision = await self._look(cluster, state)
                 except NotAnswered as problem:
-                    decision, pause = self._not_answered(problem, state, outage)
+                    decision, pause = self._not_answered(problem, outage)
                 except Exception as error:
                     # A trigger that fails takes the task with it past its operator, and so past the deletion of its pods.
                     self.log.exception("The watch of %s failed, trying again", self.launch)
-                    decision, pause = self._not_answered(NotAnswered(f"the watch itself failed: {error!r}"), state, outage)
+                    decision, pause = self._not_answered(NotAnswered(f"the watch itself failed: {error!r}"), outage)
                 else:
                     if (lasted := outage.answered(time.time())) is not None:
                         self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, lasted)
@@ -129,9 +129,9 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                     pause = min(self.poll_s, _SETTLE_S) if state.settling else self.poll_s * random.uniform(0.9, 1.1)
                 if decision is None:
                     await asyncio.sleep(pause)
-        if decision.seen.stop is not None:
-            self.log.error("%s is given up, %s: %s", self.launch, decision.seen.stop.reason, decision.seen.stop.detail)
-        yield TriggerEvent({"status": decision.status, **watch.encode(decision.seen)})
+        if decision.stop is not None:
+            self.log.error("%s is given up, %s: %s", self.launch, decision.stop.reason, decision.stop.detail)
+        yield TriggerEvent({"status": decision.status, **watch.encode(state.seen(decision.stop))})
 
     async def on_kill(self) -> None:
         """Somebody ended the task (failed, succeeded, cleared): delete what the launch has on the cluster, as far as 25 s go.
@@ -165,11 +165,11 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             pods, cluster_now = await cluster.pods(self.selector, cached=False)
         return state.look(pods, time.time(), cluster_now)
 
-    def _not_answered(self, problem: NotAnswered, state: watch.Watch, outage: Outage) -> tuple[watch.Decision | None, float]:
+    def _not_answered(self, problem: NotAnswered, outage: Outage) -> tuple[watch.Decision | None, float]:
         stop = outage.failed(problem, time.time())
         if outage.is_new():
             self.log.warning("The API of namespace %s gives no usable answer, trying again: %s", self.namespace, problem)
-        return (None if stop is None else state.stop(stop)), outage.wait_s(problem)
+        return (None if stop is None else watch.Decision("stopped", stop)), outage.wait_s(problem)
 
     async def _tell(self, cluster: AsyncCluster, state: watch.Watch, log: LogReader, decision: watch.Decision | None) -> None:
         """What there is to read goes to the task's log and to the progress file. No failure here is worth more than a line of debugging."""

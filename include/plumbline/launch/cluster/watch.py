@@ -39,10 +39,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the task must know: all pods run; the launch is over; or `seen.stop` says why it must be ended."""
+    """What the task must know: all pods run; the launch is over; or `stop` says why it must be ended."""
 
     status: Literal["started", "finished", "stopped"]
-    seen: Seen
+    stop: Stop | None = None
 
 
 class Watch:
@@ -77,21 +77,21 @@ class Watch:
         self._describe()
         rows = list(self._pods.values())
         if self._all_over(rows) or self._rank_0_is_done(rows, now):
-            return Decision("finished", self.seen())
+            return Decision("finished")
         if self._broken(rows):
             if self.settling:
-                return Decision("finished", self.seen())
+                return Decision("finished")
             self.settling = True
             return None
         if now >= self.limits.deadline:
-            return self.stop(Stop("deadline", f"still {self._where(rows)} when its time was over, and was ended"))
+            return Decision("stopped", Stop("deadline", f"still {self._where(rows)} when its time was over, and was ended"))
         if self.started:
             return None
         if (stop := self._cannot_start(rows, now, cluster_now)) is not None:
-            return self.stop(stop)
+            return Decision("stopped", stop)
         if len(rows) >= self.limits.expected and all(map(pod_state.started, rows)):
             self.started = True
-            return Decision("started", self.seen())
+            return Decision("started")
         return None
 
     def hear(self, events: Iterable[Row]) -> None:
@@ -106,12 +106,8 @@ class Watch:
         for key in sorted(self._events, key=lambda key: event_time(self._events[key]))[:-_EVENTS_KEPT]:
             del self._events[key]
 
-    def stop(self, stop: Stop) -> Decision:
-        """The launch must be ended for this reason."""
-        return Decision("stopped", self.seen(stop))
-
     def seen(self, stop: Stop | None = None) -> Seen:
-        """Everything that this watch knows."""
+        """Everything that this watch knows, and why it ended if it was stopped."""
         pods = sorted(self._pods.values(), key=lambda pod: (pod_state.rank_of(pod), pod_state.name_of(pod)))
         return Seen(self.limits.expected, tuple(pods), self._gone, tuple(sorted(self._events.values(), key=event_time)), stop=stop)
 

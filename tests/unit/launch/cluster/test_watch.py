@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plumbline.launch.cluster.base import Row, Seen, Stop
+from plumbline.launch.cluster.base import Row, Stop
 from plumbline.launch.cluster.names import RANK
 from plumbline.launch.cluster.watch import Decision, Limits, Watch
 
@@ -71,8 +71,8 @@ def look(watch: Watch, *pods: Row, after: float = 1.0, skew: float = 0.0) -> Dec
 def stopped(decision: Decision | None) -> Stop:
     assert decision is not None
     assert decision.status == "stopped"
-    assert decision.seen.stop is not None
-    return decision.seen.stop
+    assert decision.stop is not None
+    return decision.stop
 
 
 def status(decision: Decision | None) -> str | None:
@@ -105,10 +105,8 @@ def test_a_gang_starts_when_all_of_it_runs_and_ends_when_all_of_it_has_ended() -
     assert look(watch, runs(0), waits("ContainerCreating", rank=1)) is None
     assert status(look(watch, runs(1), runs(0))) == "started"
     assert look(watch, runs(0), ended(1)) is None
-    decision = look(watch, ended(1), ended(0))
-    assert status(decision) == "finished"
-    assert decision is not None
-    assert [row["metadata"]["name"] for row in decision.seen.pods] == ["pl-a-0", "pl-a-1"]
+    assert status(look(watch, ended(1), ended(0))) == "finished"
+    assert [row["metadata"]["name"] for row in watch.seen().pods] == ["pl-a-0", "pl-a-1"]
 
 
 def test_one_pods_failure_ends_the_gang_after_one_more_look_that_shows_the_others() -> None:
@@ -142,18 +140,15 @@ def test_a_pod_that_vanished_is_gone_and_its_last_state_is_kept() -> None:
     watch = Watch(LIMITS, started=True)
     assert look(watch, runs()) is None
     assert watch.lacks([])
-    decision = look(watch)
-    assert status(decision) == "finished"
-    assert decision is not None
-    assert decision.seen.gone == {"pl-a-0"}
-    assert decision.seen.pods[0]["spec"]["nodeName"] == "node-1"
+    assert status(look(watch)) == "finished"
+    assert watch.seen().gone == {"pl-a-0"}
+    assert watch.seen().pods[0]["spec"]["nodeName"] == "node-1"
 
 
 def test_a_pod_that_was_known_to_exist_and_is_never_seen_is_gone() -> None:
-    decision = look(Watch(LIMITS, known=["pl-a-0"]))
-    assert status(decision) == "finished"
-    assert decision is not None
-    assert decision.seen.gone == {"pl-a-0"}
+    watch = Watch(LIMITS, known=["pl-a-0"])
+    assert status(look(watch)) == "finished"
+    assert watch.seen().gone == {"pl-a-0"}
     assert look(Watch(LIMITS)) is None, "one that nobody created yet may still come"
 
 
@@ -161,10 +156,8 @@ def test_a_pod_that_had_ended_and_was_tidied_away_is_not_gone() -> None:
     watch = Watch(GANG, started=True)
     assert look(watch, runs(0), ended(1)) is None
     assert look(watch, runs(0)) is None
-    decision = look(watch, ended(0))
-    assert status(decision) == "finished"
-    assert decision is not None
-    assert decision.seen.gone == frozenset()
+    assert status(look(watch, ended(0))) == "finished"
+    assert watch.seen().gone == frozenset()
 
 
 def test_of_a_gang_that_ran_a_missing_pod_without_a_name_ends_it() -> None:
@@ -179,10 +172,8 @@ def test_a_pod_whose_node_does_not_answer_its_deletion_is_gone_after_the_grace()
     row["metadata"]["deletionTimestamp"] = stamp(T0 + 100)
     watch = Watch(LIMITS, started=True)
     assert look(watch, row, after=159) is None
-    decision = look(watch, row, after=160)
-    assert status(decision) == "finished"
-    assert decision is not None
-    assert decision.seen.gone == {"pl-a-0"}
+    assert status(look(watch, row, after=160)) == "finished"
+    assert watch.seen().gone == {"pl-a-0"}
 
 
 def test_no_node_in_time_stops_with_the_schedulers_last_words() -> None:
@@ -299,8 +290,11 @@ def test_the_progress_is_rank_0s() -> None:
     assert found["metadata"]["name"] == "pl-a-0"
 
 
-def test_a_stop_carries_what_was_seen() -> None:
+def test_what_was_seen_is_told_with_the_reason_of_a_stop() -> None:
     watch = Watch(LIMITS)
     look(watch, runs())
-    decision = watch.stop(Stop("unreachable", "no answer", 503))
-    assert decision.seen == Seen(1, (decision.seen.pods[0],), stop=Stop("unreachable", "no answer", 503))
+    watch.hear([event("no GPU")])
+    stop = Stop("unreachable", "no answer", 503)
+    seen = watch.seen(stop)
+    assert (seen.expected, len(seen.pods), len(seen.events), seen.stop) == (1, 1, 1, stop)
+    assert watch.seen().stop is None

@@ -1,0 +1,432 @@
+"""The trigger against a Kubernetes API on loopback that fails as real ones do, driven as Airflow's triggerer drives it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from airflow.jobs.triggerer_job_runner import TriggerRunner
+from airflow.sdk.execution_time import task_runner
+from tests.fakes.fake_kubernetes import FakeKubernetes, Script
+
+from plumbline.harness.progress import MARK
+from plumbline.launch import progress
+from plumbline.launch.cluster.base import Seen
+from plumbline.launch.cluster.names import LAUNCH, RANK
+from plumbline.launch.cluster.trigger import LaunchTrigger
+from plumbline.launch.cluster.watch import decode
+
+SPACE = "plumbline"
+LISTS = f"GET /api/v1/namespaces/{SPACE}/pods[?]*"
+
+
+@pytest.fixture
+def kube(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeKubernetes]:
+    with FakeKubernetes() as kube:
+        monkeypatch.setenv("AIRFLOW_CONN_K8S_FAKE", kube.connection_json(SPACE))
+        monkeypatch.delenv("KUBECONFIG", raising=False)
+        monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+        yield kube
+
+
+def create(kube: FakeKubernetes, *ranks: int, owner: dict[str, Any] | None = None) -> None:
+    for rank in ranks:
+        metadata: dict[str, Any] = {"name": f"pl-a-{rank}", "namespace": SPACE, "labels": {LAUNCH: "pl-a", RANK: str(rank)}}
+        if owner is not None:
+            metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Service", "name": "pl-a", "uid": owner["metadata"]["uid"]}]
+        kube.store.create("pods", SPACE, {"metadata": metadata, "spec": {"containers": [{"name": "harness", "image": "i:1"}]}})
+
+
+def trigger(**changed: Any) -> LaunchTrigger:
+    now = time.time()
+    arguments: dict[str, Any] = {
+        "connection": "k8s_fake",
+        "namespace": SPACE,
+        "selector": f"{LAUNCH}=pl-a",
+        "launch": "pl-a",
+        "trial_id": "t-1",
+        "expected": 1,
+        "owner": None,
+        "requested_at": now,
+        "schedule_timeout_s": 60,
+        "startup_timeout_s": 60,
+        "deadline": now + 120,
+        "unreachable_timeout_s": 30,
+        "poll_s": 0.05,
+        "log_every_s": 0.05,
+        "patience_s": 60,
+        "grace_s": 60,
+        "request_timeout_s": 5,
+    }
+    return LaunchTrigger(**{**arguments, **changed})
+
+
+async def fired(watching: LaunchTrigger) -> tuple[str, Seen]:
+    """What the trigger fires, through JSON and from a trigger made anew from its row, as Airflow does both."""
+    path, arguments = watching.serialize()
+    assert path == "plumbline.launch.cluster.trigger.LaunchTrigger"
+    events = [event async for event in LaunchTrigger(**json.loads(json.dumps(arguments))).run()]
+    assert len(events) == 1
+    row = json.loads(json.dumps(events[0].payload))
+    return row["status"], decode(row)
+
+
+def lists(kube: FakeKubernetes) -> int:
+    return len(kube.called(LISTS))
+
+
+async def stopped(watching: LaunchTrigger) -> tuple[str, str, int | None]:
+    status, seen = await fired(watching)
+    assert status == "stopped"
+    assert seen.stop is not None
+    return seen.stop.reason, seen.stop.detail, seen.stop.status
+
+
+# How launches go.
+
+
+async def test_a_launch_starts_and_ends(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().after(0.2).started())
+    create(kube, 0)
+    status, seen = await fired(trigger(known=["pl-a-0"]))
+    assert status == "started"
+    assert seen.pods[0]["spec"]["nodeName"] == "node-1"
+    assert {"Scheduled", "Pulled"} <= {event["reason"] for event in seen.events}
+    kube.become("pl-a-0", Script().after(0.2).failed(3))
+    status, seen = await fired(trigger(started=True, known=["pl-a-0"]))
+    assert (status, seen.stop, seen.gone) == ("finished", None, frozenset())
+    assert seen.pods[0]["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+
+
+async def test_looks_are_served_from_the_api_servers_memory_unless_a_pod_is_missing(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    await fired(trigger())
+    assert {call.query.get("resourceVersion") for call in kube.called(LISTS)} == {"0"}
+    kube.script("pl-a-*", Script().started())
+    status, seen = await fired(trigger(known=["pl-a-0", "pl-a-1"], expected=2))
+    assert (status, seen.gone) == ("finished", {"pl-a-1"})
+    assert None in {call.query.get("resourceVersion") for call in kube.called(LISTS)}
+
+
+async def test_a_pod_that_vanishes_is_gone(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().started().after(0.3).vanishes())
+    create(kube, 0)
+    status, seen = await fired(trigger(started=True, known=["pl-a-0"]))
+    assert (status, seen.gone) == ("finished", {"pl-a-0"})
+
+
+async def test_one_pods_failure_ends_a_gang(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0, 1)
+    assert (await fired(trigger(expected=2)))[0] == "started"
+    kube.become("pl-a-1", Script().oom_killed())
+    status, seen = await fired(trigger(expected=2, started=True))
+    assert status == "finished"
+    assert [pod["status"]["phase"] for pod in seen.pods] == ["Running", "Failed"]
+
+
+async def test_a_gang_that_is_created_in_part_is_waited_for_and_then_stopped(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    reason, detail, _ = await stopped(trigger(expected=2, schedule_timeout_s=0.5))
+    assert reason == "schedule_timeout"
+    assert "1 of 2 pods were there" in detail
+    waiting = asyncio.create_task(fired(trigger(expected=2)))
+    await asyncio.sleep(0.2)
+    create(kube, 1)
+    assert (await waiting)[0] == "started"
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "reason", "says"),
+    [
+        (Script().unschedulable(), {"schedule_timeout_s": 0.5}, "schedule_timeout", "Insufficient nvidia.com/gpu"),
+        (Script().gated(), {"schedule_timeout_s": 0.5}, "schedule_timeout", "Scheduling is blocked"),
+        (Script().scheduled().pulling(), {"startup_timeout_s": 1}, "startup_timeout", "is on node-1 and starts"),
+        (Script().scheduled().image_pull_fails(), {"patience_s": 0.3}, "image_error", "ImagePullBackOff: Back-off pulling"),
+        (Script().scheduled().invalid_image_name(), {}, "image_error", "InvalidImageName"),
+        (
+            Script().scheduled().waiting("CreateContainerConfigError", 'secret "results" not found'),
+            {"patience_s": 0.3},
+            "config_error",
+            'secret "results" not found',
+        ),
+        (Script().started(), {"started": True, "deadline": 1.0}, "deadline", "runs on node-1"),
+    ],
+)
+async def test_a_launch_that_goes_nowhere_is_stopped(
+    kube: FakeKubernetes, script: Script, limits: dict[str, Any], reason: str, says: str
+) -> None:
+    kube.script("pl-a-*", script)
+    create(kube, 0)
+    kube.wait_for(lambda: kube.pods()["pl-a-0"]["status"].get("conditions"), "the script has begun")
+    found, detail, status = await stopped(trigger(**limits))
+    assert (found, status) == (reason, None)
+    assert says in detail
+
+
+# What the API does.
+
+
+async def survives(kube: FakeKubernetes, watching: LaunchTrigger, looks: int = 2) -> None:
+    """After trouble the launch's end is still found out."""
+    task = asyncio.create_task(fired(watching))
+    before = lists(kube)
+    for _ in range(200):
+        if sum(1 for call in kube.called(LISTS)[before:] if call.code == 200) >= looks:
+            break
+        await asyncio.sleep(0.05)
+    kube.become("pl-a-0", Script().succeeded())
+    assert (await task)[0] == "finished"
+
+
+@pytest.mark.parametrize("code", [410, 500, 503])
+async def test_answers_that_mean_not_now_are_asked_for_again(kube: FakeKubernetes, code: int) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    kube.answer_next(code, times=2, match=LISTS)
+    await survives(kube, trigger(started=True))
+
+
+async def test_the_api_says_when_to_come_back(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    kube.answer_next(429, match=LISTS, retry_after=2)
+    began = time.monotonic()
+    await survives(kube, trigger(started=True), looks=1)
+    assert time.monotonic() - began >= 2
+    assert [call.code for call in kube.called(LISTS)][:2] == [429, 200]
+
+
+async def test_a_cut_connection_and_a_slow_api_are_outlived(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    kube.answer_next(cut=True, match=LISTS)
+    kube.slow(3, match=LISTS)
+    task = asyncio.create_task(survives(kube, trigger(started=True, request_timeout_s=0.4)))
+    await asyncio.sleep(1.5)
+    kube.heal()
+    await task
+
+
+async def test_a_restart_of_the_api_server_is_two_lines_in_the_log(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    task = asyncio.create_task(fired(trigger(started=True)))
+    await until(lambda: lists(kube) > 1)
+    with structlog.testing.capture_logs() as told:
+        kube.down()
+        await asyncio.sleep(2.5)
+        kube.up()
+        before = lists(kube)
+        await until(lambda: lists(kube) > before)
+        kube.become("pl-a-0", Script().succeeded())
+        assert (await task)[0] == "finished"
+    lines = [line["event"] for line in told if "API of namespace" in line["event"]]
+    assert len(lines) == 2
+    assert "gives no usable answer, trying again" in lines[0]
+    assert "answers again, after" in lines[1]
+
+
+async def test_an_api_that_is_down_for_ever_is_unreachable(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    kube.down()
+    reason, detail, status = await stopped(trigger(unreachable_timeout_s=1.5))
+    assert (reason, status) == ("unreachable", None)
+    assert "gave no usable answer for 2 s (unreachable_timeout: 2 s), last: GET /api/v1" in detail
+
+
+async def test_a_rotated_token_is_read_again_without_a_word(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    task = asyncio.create_task(fired(trigger(started=True)))
+    await until(lambda: lists(kube) > 1)
+    kube.token = "rotated"
+    monkeypatch.setenv("AIRFLOW_CONN_K8S_FAKE", kube.connection_json(SPACE))
+    with structlog.testing.capture_logs() as told:
+        kube.become("pl-a-0", Script().after(0.5).succeeded())
+        assert (await task)[0] == "finished"
+    assert not [line for line in told if line["log_level"] in ("warning", "error")]
+
+
+@pytest.mark.parametrize("code", [401, 403])
+async def test_a_refusal_that_lasts_is_unreachable_with_its_status(kube: FakeKubernetes, code: int) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    kube.answer_next(code, times=10_000)
+    reason, detail, status = await stopped(trigger(unreachable_timeout_s=1.2))
+    assert (reason, status) == ("unreachable", code)
+    assert f"HTTP {code}" in detail
+
+
+async def test_a_connection_that_is_not_there_or_wrong_is_told_without_its_content(
+    kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason, detail, _ = await stopped(trigger(connection="nobody", unreachable_timeout_s=0.5))
+    assert reason == "unreachable"
+    assert 'the Airflow connection "nobody" gives no access' in detail
+    broken = {"conn_type": "kubernetes", "extra": {"kube_config": "users: [{token: planted-secret"}}
+    monkeypatch.setenv("AIRFLOW_CONN_BROKEN", json.dumps(broken))
+    _, detail, _ = await stopped(trigger(connection="broken", unreachable_timeout_s=0.5))
+    assert "planted-secret" not in detail
+
+
+async def test_an_answer_that_is_no_list_is_asked_for_again(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = {
+        "kube_config": json.dumps({**kube.kubeconfig(SPACE), "clusters": [{"name": "fake", "cluster": {"server": kube.url + "/livez?"}}]})
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_PORTAL", json.dumps({"conn_type": "kubernetes", "extra": elsewhere}))
+    reason, detail, _ = await stopped(trigger(connection="portal", unreachable_timeout_s=0.5))
+    assert reason == "unreachable"
+    assert "is not a list of objects but 'ok'" in detail
+
+
+# What people read.
+
+
+async def test_the_log_and_the_progress_of_rank_0_are_told(kube: FakeKubernetes) -> None:
+    step = json.dumps({"event": MARK, "trial_id": "../../elsewhere", "phase": "steady", "fraction": 0.4, "note": "120 of 300 steps"})
+    kube.script("pl-a-*", Script().started().log("hello", step, step).after(0.5).log("last words").failed(1))
+    create(kube, 0)
+    with structlog.testing.capture_logs() as told:
+        await fired(trigger(started=True))
+    lines = [line["event"] for line in told]
+    assert [line for line in lines if line in ("hello", "steady 40 % · 120 of 300 steps", "last words")] == [
+        "hello",
+        "steady 40 % · 120 of 300 steps",
+        "last words",
+    ]
+    newest = progress.read("t-1")
+    assert newest is not None
+    assert (newest.trial_id, newest.fraction) == ("t-1", 0.4), "a pod's output chooses no file here"
+
+
+async def test_a_log_and_events_that_cannot_be_read_end_nothing(kube: FakeKubernetes) -> None:
+    kube.forbidden |= {("get", "pods/log"), ("list", "events")}
+    kube.script("pl-a-*", Script().started().log("hello").after(0.3).succeeded())
+    create(kube, 0)
+    assert (await fired(trigger(started=True)))[0] == "finished"
+
+
+async def test_no_secret_is_in_the_row_or_in_what_it_fires(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    watching = trigger()
+    events = [event async for event in watching.run()]
+    assert kube.token not in json.dumps([watching.serialize(), events[0].payload])
+    assert kube.token not in repr(watching)
+
+
+# How it is killed, by the part of Airflow that does it.
+
+
+@dataclass
+class Task:
+    """What Airflow tells a trigger of its task."""
+
+    id: str = "1"
+    dag_id: str = "benchmark"
+    task_id: str = "training.run"
+    run_id: str = "r"
+    try_number: int = 1
+    map_index: int = 2
+    context_carrier: dict[str, str] | None = None
+
+
+class Supervisor:
+    """Answers what a trigger asks of Airflow: the task's state, or nothing at all."""
+
+    def __init__(self, state: str | None) -> None:
+        self.state = state
+
+    def send(self, _: Any) -> Any:
+        if self.state == "away":
+            raise RuntimeError("the API server is away")
+        return task_runner.TaskStatesResult(task_states={"r": {"training.run_2": self.state}})
+
+
+@asynccontextmanager
+async def triggerer(watching: LaunchTrigger, state: str | None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TriggerRunner]:
+    """Airflow's own runner with this trigger on it; after the body the trigger has ended."""
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Supervisor(state), raising=False)
+    monkeypatch.setenv("AIRFLOW_DISABLE_GREENBACK_PORTAL", "true")  # this trigger needs none, and it disturbs pytest's own tracebacks
+    watching.__dict__["_task_instance"] = Task()
+    runner = TriggerRunner()
+    task = asyncio.create_task(runner.run_trigger(1, watching, None))
+    runner.triggers[1] = {"task": task, "is_watcher": False, "name": "pl-a", "events": 0}
+    yield runner
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def until(holds: Any) -> None:
+    for _ in range(400):
+        if holds():
+            return
+        await asyncio.sleep(0.025)
+    raise AssertionError("not in time")
+
+
+@pytest.mark.parametrize("state", ["failed", "success", None, "scheduled", "away"])
+async def test_when_somebody_ends_the_task_its_pods_are_deleted(
+    kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch, state: str | None
+) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    async with triggerer(trigger(started=True), state, monkeypatch) as runner:
+        await until(lambda: lists(kube) > 1)
+        runner.to_cancel.append(1)
+        await runner.cancel_triggers()
+    await until(lambda: kube.leftovers(SPACE) == [])
+
+
+async def test_a_gang_is_deleted_by_its_owner_through_an_outage(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = kube.store.create("services", SPACE, {"metadata": {"name": "pl-a", "namespace": SPACE}, "spec": {"clusterIP": "None"}})
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0, 1, owner=service)
+    owner = {"apiVersion": "v1", "kind": "Service", "name": "pl-a"}
+    async with triggerer(trigger(started=True, expected=2, owner=owner), "failed", monkeypatch) as runner:
+        await until(lambda: lists(kube) > 1)
+        kube.answer_next(503, times=2, match="DELETE *")
+        runner.to_cancel.append(1)
+        await runner.cancel_triggers()
+    (first, *_) = (call for call in kube.called("DELETE */services/pl-a") if call.code == 200)
+    assert first.body["propagationPolicy"] == "Foreground"
+    await until(lambda: kube.leftovers(SPACE) == [])
+
+
+async def test_a_triggerer_that_shuts_down_or_lost_the_task_to_another_deletes_nothing(
+    kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    async with triggerer(trigger(started=True), "deferred", monkeypatch) as runner:
+        await until(lambda: lists(kube) > 1)
+        runner.triggers[1]["task"].cancel("EOF - shutting down")
+    async with triggerer(trigger(started=True), "deferred", monkeypatch) as runner:
+        before = lists(kube)
+        await until(lambda: lists(kube) > before)
+        runner.to_cancel.append(1)  # as it does when the trigger's row names another triggerer
+        await runner.cancel_triggers()
+    assert kube.leftovers(SPACE) == ["pods/pl-a-0"]
+    assert not kube.called("DELETE *")
+
+
+async def test_many_watches_share_one_loop(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    await fired(trigger())  # loads the client, once
+    watches = [asyncio.create_task(fired(trigger(started=True, poll_s=0.2))) for _ in range(20)]
+    await until(lambda: lists(kube) > 60)
+    kube.become("pl-a-0", Script().succeeded())
+    assert {(await each)[0] for each in watches} == {"finished"}
