@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class World:
     home: Path
     namespaces: Mapping[str, str]
     image: str
-    secrets: tuple[str, ...]
+    secrets: tuple[str, ...] = field(repr=False)
 
     def namespace(self, provider: str) -> str:
         """The namespace of a provider; the broken ones live in the first's."""
@@ -129,9 +129,17 @@ def world(kubeconfig: Path) -> Iterator[World]:
         stack.callback(_unlabel, cluster)
         airflow = stack.enter_context(AirflowParts(home / "airflow", connections))
         client = stack.enter_context(airflow.client())
+        cluster.eventually(lambda: _parsed(client), 120)
         made = World(cluster, store, airflow, client, home, namespaces, image, (planted, *tokens))
         made.shown_as(declared.ONE)
         yield made
+
+
+def _parsed(client: AirflowClient) -> bool:
+    """Whether every provider's DAG is there; an AssertionError with the reason if a file cannot be imported."""
+    errors = client.import_errors()
+    assert not errors, "\n".join(f"{file}: {text}" for file, text in errors.items())
+    return {p.dag_id for p in load().enabled_providers()} <= client.dags().keys()
 
 
 def _unlabel(cluster: Cluster) -> None:
