@@ -1,0 +1,195 @@
+"""One attempt of a trial on a cluster, from its announcement to its record; without Airflow.
+
+Beside trial.json and launch.json the attempt's folder in the home store holds cluster.json: what the cluster showed so far, as it showed
+it. Clusters forget events within an hour and pods when they are deleted, and an attempt may be taken up by another process at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from plumbline.declarations import KubernetesLauncher, Trial
+from plumbline.launch import stores
+from plumbline.launch.cluster import gang, names, observation
+from plumbline.launch.cluster.api import PATIENCE_S, ClusterApi
+from plumbline.launch.cluster.base import Row, Seen
+from plumbline.launch.cluster.look import look, seen_of, seen_row, together
+from plumbline.launch.cluster.pod_state import name_of
+from plumbline.launch.cluster.provider import launcher_of
+from plumbline.launch.failures import BadDeclaration, TrialFailure, Unreachable
+from plumbline.results import BadResult, Event, FailureClass, LaunchRecord, PodRecord, ResultStore, Scalar, Validity
+
+_log = logging.getLogger(__name__)
+
+UNFINISHED = "the launch was ended from outside before it was over, and nobody came back to record how it ended"
+"""Detail of a preliminary record: whatever dies when, this is what it says until somebody knows better."""
+GRACE_S = 30
+"""Between SIGTERM and SIGKILL of a pod."""
+_LOOKING_S, _KILLING_S = 30.0, 2.0
+_STATE = "cluster.json"
+
+
+@dataclass
+class Attempt:
+    """An announced attempt. `started_at` is None until all its pods ran; `seen` is everything that was seen of it so far."""
+
+    trial: Trial
+    home: ResultStore
+    requested_at: datetime
+    seen: Seen
+    started_at: datetime | None = None
+
+    @classmethod
+    def newest(cls, spec: Mapping[str, str]) -> Attempt | None:
+        """The attempt that was announced last; None if there was none yet."""
+        home = stores.home()
+        folders = home.attempts(spec["campaign_id"], spec["trial_id"])
+        if not folders:
+            return None
+        trial = home.trial(folders[-1])
+        state = _state(home, folders[-1])
+        return cls(
+            trial=trial,
+            home=home,
+            requested_at=_moment(state.get("requested_at")) or datetime.now(timezone.utc),
+            # A reason to stop is of the try that stopped.
+            seen=replace(seen_of(state["seen"]), stop=None) if "seen" in state else Seen(expected=trial.workload.nodes),
+            started_at=_moment(state.get("started_at")),
+        )
+
+    @classmethod
+    def next(cls, spec: Mapping[str, str]) -> Attempt:
+        """Announce the next attempt of a planned trial, at home and where the pods read it, before anything of it exists.
+
+        OSError if the home store cannot be written. If the other one cannot, the attempt is recorded as failed, and that is raised.
+        """
+        home = stores.home()
+        trial = stores.next_attempt(stores.planned(home, spec), home)
+        attempt = cls(trial, home, datetime.now(timezone.utc), Seen(expected=trial.workload.nodes))
+        home.put_trial(trial)
+        attempt.keep()
+        try:
+            stores.of(trial.provider).put_trial(trial)
+        except (OSError, ValueError) as error:
+            # What is forbidden or declared wrongly stays so; anything else may be over in a minute.
+            kind: type[TrialFailure] = BadDeclaration if isinstance(error, PermissionError | ValueError) else Unreachable
+            why = f"nothing was launched: the store that its pods would read it from, {attempt.launcher.results_url}, refused: {error}"
+            attempt.refuse(kind(why))
+            raise kind(why) from error
+        return attempt
+
+    @property
+    def launcher(self) -> KubernetesLauncher:
+        """How the provider is reached."""
+        return launcher_of(self.trial.provider)
+
+    @property
+    def owner(self) -> Row | None:
+        """The object that owns a gang's pods, as it is asked for; None for a pod on its own."""
+        return gang.gang(self.trial, requested_at=self.requested_at).owner if self.seen.expected > 1 else None
+
+    @property
+    def pod_names(self) -> tuple[str, ...]:
+        """Names of its pods, as far as they are known before somebody saw them: a controller gives its pods names of its own."""
+        if self.seen.expected > 1 and self.launcher.gang != "pods":
+            return tuple(map(name_of, self.seen.pods))
+        return tuple(names.pod_name(self.trial, rank) for rank in range(self.seen.expected))
+
+    @property
+    def looking_s(self) -> float:
+        """Patience with a look: what it shows is wanted, but the pods cost money while it is tried."""
+        return min(_LOOKING_S, float(self.launcher.unreachable_timeout))
+
+    def api(self, patience_s: float = PATIENCE_S) -> ClusterApi:
+        """The provider's cluster."""
+        return ClusterApi(self.launcher.connection, self.launcher.namespace, patience_s=patience_s)
+
+    def lives(self) -> bool:
+        """Whether something of it is on the cluster that nobody is deleting."""
+        api, owner = self.api(), self.owner
+        held = [*api.pods(names.selector(self.trial)), *([api.get(owner["kind"], owner["metadata"]["name"])] if owner else [])]
+        return any(item is not None and "deletionTimestamp" not in item["metadata"] for item in held)
+
+    def refuse(self, failure: TrialFailure) -> None:
+        """Record that nothing of it was ever asked of the cluster, and why."""
+        self.record(failure.failure_class, str(failure))
+
+    def started(self, seen: Seen) -> None:
+        """All its pods run: keep what the cluster still remembers of how they got there."""
+        self.started_at = datetime.now(timezone.utc)
+        self.seen = look(self.api(self.looking_s), names.selector(self.trial), together(self.seen, seen))
+        self.keep()
+
+    def kill(self) -> None:
+        """Ask for the deletion of what there is, at once, without waiting and without a record: the caller has seconds to live."""
+        api = ClusterApi(self.launcher.connection, self.launcher.namespace, patience_s=_KILLING_S, timeout_s=_KILLING_S)
+        if (owner := self.owner) is not None:
+            api.delete(owner["kind"], owner["metadata"]["name"])
+        for name in self.pod_names:
+            api.delete("Pod", name)
+
+    def validity(self) -> Validity | None:
+        """What the pods' document says; None if there is none that can be believed."""
+        try:
+            return stores.of(self.trial.provider).document(self.home.folder(self.trial)).validity
+        except FileNotFoundError:
+            return None
+        except BadResult as error:
+            _log.warning("%s", error)
+            return None
+
+    def keep(self) -> None:
+        """What is known so far, and that nobody knows the end yet."""
+        self.keep_state()
+        self.record("interrupted", UNFINISHED)
+
+    def keep_state(self) -> None:
+        """Store what was seen, as it was seen."""
+        state = {
+            "requested_at": self.requested_at.isoformat(),
+            "started_at": self.started_at.isoformat() if self.started_at else None,
+            "seen": seen_row(self.seen),
+        }
+        self.home.put(f"{self.home.folder(self.trial)}/{_STATE}", json.dumps(state, indent=1).encode())
+
+    def record(
+        self, failure: FailureClass | None, detail: str | None, log_tail: str = "", removed_at: datetime | None = None
+    ) -> LaunchRecord:
+        """Store launch.json: what became of it, as far as is known. `removed_at`: when the last of it was gone."""
+        pods = observation.pod_records(self.seen)
+        events = observation.launch_events(self.seen, self.requested_at)
+        if removed_at is not None:
+            events = (*events, Event(name="deleted", utc=removed_at, clock="launcher"))
+        record = LaunchRecord(
+            launcher="kubernetes",
+            events=events,
+            exit_code=pods[0].exit_code if pods else None,
+            failure_class=failure,
+            failure_detail=detail,
+            node={"kubernetes.launch": names.launch_name(self.trial), "kubernetes.namespace": self.launcher.namespace, **_node(pods)},
+            log_tail=log_tail,
+            pods=pods,
+        )
+        self.home.put_launch(self.trial, record)
+        return record
+
+
+def _state(home: ResultStore, folder: str) -> Row:
+    """What was kept of an attempt; empty if whoever announced it died before it was."""
+    try:
+        state: Row = json.loads(home.get(f"{folder}/{_STATE}"))
+    except FileNotFoundError:
+        return {}
+    return state
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _node(pods: Sequence[PodRecord]) -> dict[str, Scalar]:
+    return {"host.name": pods[0].node} if pods and pods[0].node else {}

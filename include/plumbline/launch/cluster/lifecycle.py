@@ -1,0 +1,107 @@
+"""How an attempt is taken up and how it is closed; without Airflow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+from functools import partial
+
+from plumbline.launch import progress
+from plumbline.launch.cluster import names
+from plumbline.launch.cluster.api import Refused
+from plumbline.launch.cluster.attempt import GRACE_S, UNFINISHED, Attempt
+from plumbline.launch.cluster.base import Seen, Stop
+from plumbline.launch.cluster.classify import classify
+from plumbline.launch.cluster.look import logs, look, together, tolerated
+from plumbline.launch.failures import TrialFailure
+from plumbline.launch.outcome import Outcome
+from plumbline.results import FailureClass, LaunchRecord
+
+_log = logging.getLogger(__name__)
+
+_GONE_S = GRACE_S + 90.0
+
+
+def take_up(spec: Mapping[str, str]) -> tuple[Attempt, LaunchRecord | None]:
+    """The attempt that a try of the task is about, and its record if it turns out to be over already.
+
+    What an earlier try left running is adopted. What it left over is recorded, and if it was measured after all, that is the result.
+    Else the next attempt is announced. OSError if a store cannot be reached, Unreachable if the cluster cannot.
+    """
+    held = Attempt.newest(spec)
+    if held is not None and _unsettled(held):
+        if held.lives():
+            _log.info("Launch %s is on the cluster already: it is taken up again.", names.launch_name(held.trial))
+            return held, None
+        record = _settle(held)
+        if record is not None and record.failure_class is None:
+            return held, record
+    return Attempt.next(spec), None
+
+
+def close(attempt: Attempt, seen: Seen | None = None, stop: Stop | None = None) -> LaunchRecord:
+    """Look once more, delete everything, wait until it is gone, and record what became of it; the record.
+
+    Deletion is tried whatever else fails, and its own failure becomes the record's: somebody must know that pods may still run.
+    OSError if the home store cannot be written; then the preliminary record stands.
+    """
+    known = together(attempt.seen, seen) if seen else attempt.seen
+    looking, selector = attempt.api(attempt.looking_s), names.selector(attempt.trial)
+    attempt.seen = look(looking, selector, replace(known, stop=stop or known.stop))
+    text, tail = logs(looking, attempt.seen)
+    failure, detail = _removed(attempt, selector)
+    removed_at = datetime.now(timezone.utc)
+    if failure is None:
+        failure, detail = _verdict(attempt)
+    if text:
+        tolerated("store the log", partial(attempt.home.put, f"{attempt.home.folder(attempt.trial)}/launch.log", text), None)
+    attempt.keep_state()
+    record = attempt.record(failure, detail, tail, removed_at)
+    progress.forget(attempt.trial.trial_id)
+    return record
+
+
+def _unsettled(attempt: Attempt) -> bool:
+    """Whether its record says that nobody knows how it ended; then what is left of it, here or there, decides."""
+    record = attempt.home.launch(attempt.home.folder(attempt.trial))
+    if record is None or record.failure_class == "unreachable":
+        return True
+    return (record.failure_class, record.failure_detail) == ("interrupted", UNFINISHED)
+
+
+def _settle(attempt: Attempt) -> LaunchRecord | None:
+    """Record how it ended, of which nothing lives any more; None if that is recorded and nothing new is known.
+
+    OSError if the pods' store cannot be read: whether the trial must run again cannot be decided then.
+    """
+    record = attempt.home.launch(attempt.home.folder(attempt.trial))
+    if record is not None and record.failure_class == "unreachable" and attempt.validity() is None:
+        return None
+    return close(attempt)
+
+
+def _removed(attempt: Attempt, selector: str) -> Outcome:
+    """Delete what the launch created; a failure if that could not even be asked for."""
+    stop = attempt.seen.stop
+    # A cluster that was given up already is asked once more, but not for as long again.
+    patience_s = attempt.looking_s if stop is not None and stop.reason == "unreachable" else attempt.launcher.unreachable_timeout
+    try:
+        stuck = attempt.api(patience_s).remove(attempt.owner, selector, wait_s=_GONE_S)
+    except (TrialFailure, Refused) as error:
+        failure: FailureClass = error.failure_class if isinstance(error, TrialFailure) else "bad_declaration"
+        before = f"before that, {stop.reason}: {stop.detail}" if stop else "its pods end at their own deadline at the latest"
+        return failure, f"what the launch created may still be on the cluster, because deleting it failed: {error}; {before}"
+    if stuck:
+        _log.warning("Deletion was accepted, but still there after %g s: %s. The hourly upkeep tries again.", _GONE_S, "; ".join(stuck))
+    return None, None
+
+
+def _verdict(attempt: Attempt) -> Outcome:
+    try:
+        validity = attempt.validity()
+    except OSError as error:
+        store = attempt.launcher.results_url
+        return "unreachable", f"the pods are gone, but whether their result reached {store} cannot be seen from here: {error}"
+    return classify(attempt.seen, validity)

@@ -1,0 +1,239 @@
+"""An attempt is announced before anything exists, taken up by whoever comes, and closed so that nothing is left and the record says why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.fakes.fake_kubernetes import FakeKubernetes, Script
+from tests.fakes.pod_harness import harness
+from tests.fakes.trials import a_trial, cluster_provider
+
+from plumbline.launch import stores
+from plumbline.launch.cluster import manifest, names
+from plumbline.launch.cluster.attempt import UNFINISHED, Attempt
+from plumbline.launch.cluster.base import Seen, Stop
+from plumbline.launch.cluster.lifecycle import close, take_up
+from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.results import LaunchRecord, ResultStore
+
+NS = "plumbline"
+
+
+class World:
+    """A planned trial, its two stores, its cluster."""
+
+    def __init__(self, kube: FakeKubernetes, folder: Path, **launcher: object) -> None:
+        self.kube = kube
+        self.away = ResultStore((folder / "away").as_uri())
+        self.provider = cluster_provider(results_url=self.away.url, unreachable_timeout="1s", **launcher)
+        self.trial = a_trial(provider=self.provider)
+        self.spec = {"campaign_id": self.trial.campaign_id, "trial_id": self.trial.trial_id, "title": "a trial"}
+        self.home = stores.home()
+        self.home.put(stores.planned_path(self.trial.campaign_id, self.trial.trial_id), self.trial.model_dump_json().encode())
+
+    def begin(self) -> Attempt:
+        """The next attempt, its pod created."""
+        attempt, record = take_up(self.spec)
+        assert record is None
+        attempt.api().create(manifest.pod(attempt.trial, requested_at=attempt.requested_at))
+        return attempt
+
+    def pod_is(self, phase: str) -> None:
+        self.kube.wait_for(lambda: [p["status"]["phase"] for p in self.kube.pods().values()] == [phase], f"the pod is {phase}")
+
+    def record(self, attempt: int = 1) -> LaunchRecord:
+        found = self.home.launch(self.home.folder(self.trial.model_copy(update={"attempt": attempt})))
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def kube(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKubernetes]:
+    with FakeKubernetes() as running:
+        monkeypatch.setenv("AIRFLOW_CONN_K8S_A", running.connection_json(NS))
+        yield running
+
+
+@pytest.fixture
+def world(kube: FakeKubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PLUMBLINE_RESULTS_URL", raising=False)
+    return World(kube, tmp_path)
+
+
+def test_an_attempt_is_announced_in_both_stores_before_anything_exists(world: World) -> None:
+    attempt, record = take_up(world.spec)
+    assert record is None and attempt.trial.attempt == 1
+    folder = world.home.folder(attempt.trial)
+    assert world.home.trial(folder) == world.away.trial(folder) == attempt.trial
+    assert (world.record().failure_class, world.record().failure_detail) == ("interrupted", UNFINISHED)
+    assert [event.name for event in world.record().events] == ["requested"]
+    assert world.kube.requests == []
+
+
+def test_a_measured_trial_leaves_nothing_but_its_record(world: World) -> None:
+    world.kube.script("*", Script().started().runs(harness()))
+    attempt = world.begin()
+    world.pod_is("Succeeded")
+    record = close(attempt)
+    assert world.kube.leftovers() == []
+    assert record == world.record()
+    assert (record.failure_class, record.exit_code, record.launcher) == (None, 0, "kubernetes")
+    assert [pod.node for pod in record.pods] == ["node-1"]
+    assert record.events[-1].name == "deleted"
+    assert record.log_tail == "measuring\nmeasured", "progress is for machines"
+    log = world.home.get(f"{world.home.folder(attempt.trial)}/launch.log").decode()
+    assert log.startswith(f"== {names.pod_name(attempt.trial, 0)}\n") and "plumbline-progress" in log
+
+
+def test_what_the_cluster_forgets_is_kept_from_the_start_on(world: World) -> None:
+    world.kube.script("*", Script().started().runs(harness(lasts_s=0.5)))
+    attempt = world.begin()
+    world.pod_is("Running")
+    attempt.started(Seen(expected=1))
+    kept = Attempt.newest(world.spec)
+    assert kept is not None and kept.started_at == attempt.started_at and kept.requested_at == attempt.requested_at
+    assert world.record().failure_detail == UNFINISHED and world.record().pods[0].node == "node-1"
+    for key in [key for key in world.kube.store.rows if key[0] == "events"]:
+        del world.kube.store.rows[key]
+    world.pod_is("Succeeded")
+    record = close(kept)
+    assert "Scheduled" in [notice.reason for notice in record.pods[0].notices]
+    assert record.failure_class is None
+
+
+def test_a_running_attempt_is_taken_up_again(world: World) -> None:
+    world.kube.script("*", Script().started().runs(harness(lasts_s=0.3)))
+    first = world.begin()
+    again, record = take_up(world.spec)
+    assert record is None and again.trial == first.trial
+    again.api().create(manifest.pod(again.trial, requested_at=again.requested_at))
+    assert len(world.kube.pods()) == 1
+    world.pod_is("Succeeded")
+    assert take_up(world.spec)[0].trial == first.trial, "a finished pod is adopted too: its result lies in the store"
+
+
+def test_a_measured_attempt_that_nobody_recorded_is_the_result(world: World) -> None:
+    """The worker died between the deletion of the pod and the record."""
+    world.kube.script("*", Script().started().runs(harness()))
+    attempt = world.begin()
+    world.pod_is("Succeeded")
+    attempt.api().remove(None, names.selector(attempt.trial), wait_s=5.0)
+    again, record = take_up(world.spec)
+    assert again.trial == attempt.trial
+    assert record is not None and record.failure_class is None
+    assert world.record() == record
+
+
+def test_an_attempt_of_which_nothing_is_left_is_recorded_and_followed_by_the_next(world: World) -> None:
+    take_up(world.spec)
+    following, record = take_up(world.spec)
+    assert record is None and following.trial.attempt == 2
+    assert world.record(1).failure_class == "interrupted" and world.record(1).failure_detail != UNFINISHED
+    assert world.record(2).failure_detail == UNFINISHED
+
+
+def test_pods_that_are_being_deleted_are_not_taken_up(world: World) -> None:
+    world.kube.termination_s = 0.3
+    world.kube.script("*", Script().started())
+    attempt = world.begin()
+    world.pod_is("Running")
+    attempt.kill()
+    following, _ = take_up(world.spec)
+    assert following.trial.attempt == 2
+    assert world.kube.leftovers() == []
+    assert world.record(1).failure_class == "interrupted"
+
+
+def test_a_closed_attempt_is_not_taken_up(world: World) -> None:
+    world.kube.script("*", Script().started().oom_killed())
+    attempt = world.begin()
+    world.pod_is("Failed")
+    assert close(attempt).failure_class == "out_of_memory"
+    following, record = take_up(world.spec)
+    assert record is None and following.trial.attempt == 2
+    assert world.record(1).failure_class == "out_of_memory"
+
+
+def test_an_attempt_that_was_given_up_is_taken_up_if_it_still_lives(world: World) -> None:
+    world.kube.script("*", Script().started().runs(harness(lasts_s=0.2)))
+    attempt = world.begin()
+    world.kube.down()
+    record = close(attempt, stop=Stop("unreachable", "no answer for 900 s"))
+    assert record.failure_class == "unreachable" and "may still be on the cluster" in str(record.failure_detail)
+    assert "no answer for 900 s" in str(record.failure_detail)
+    world.kube.up()
+    again, over = take_up(world.spec)
+    assert over is None and again.trial == attempt.trial
+    world.pod_is("Succeeded")
+    assert close(again).failure_class is None
+    assert world.kube.leftovers() == []
+
+
+def test_an_attempt_that_was_given_up_and_is_gone_stays_as_it_was_recorded(world: World) -> None:
+    attempt = world.begin()
+    close(attempt, stop=Stop("unreachable", "no answer for 900 s"))
+    before = world.record(1)
+    assert before.failure_class == "unreachable"
+    assert take_up(world.spec)[0].trial.attempt == 2
+    assert world.record(1) == before
+
+
+def test_deletion_is_tried_whatever_else_fails(world: World) -> None:
+    world.kube.script("*", Script().started().runs(harness()))
+    attempt = world.begin()
+    world.pod_is("Succeeded")
+    world.kube.forbidden |= {("get", "pods/log"), ("list", "events"), ("get", "nodes")}
+    record = close(attempt)
+    assert world.kube.leftovers() == []
+    assert record.failure_class is None and record.log_tail == ""
+
+
+def test_a_deletion_that_is_forbidden_is_the_records_failure(world: World) -> None:
+    world.kube.script("*", Script().started().runs(harness()))
+    attempt = world.begin()
+    world.pod_is("Succeeded")
+    world.kube.forbidden.add(("delete", "pods"))
+    record = close(attempt)
+    assert record.failure_class == "bad_declaration"
+    assert "may still be on the cluster" in str(record.failure_detail) and "cannot delete" in str(record.failure_detail)
+
+
+def test_a_result_store_that_cannot_be_written_is_recorded_and_nothing_is_created(world: World, tmp_path: Path) -> None:
+    (tmp_path / "away").write_text("a file where the store should be")
+    with pytest.raises((Unreachable, BadDeclaration), match="nothing was launched"):
+        take_up(world.spec)
+    assert world.kube.requests == []
+    assert str(world.record().failure_detail).startswith("nothing was launched: the store that its pods would read it from, file://")
+
+
+def test_a_store_whose_credentials_do_not_suit_it_is_a_bad_declaration(
+    kube: FakeKubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps({"conn_type": "aws"}))
+    world = World(kube, tmp_path, results_connection="store")
+    with pytest.raises(BadDeclaration, match="connection store was declared for file"):
+        take_up(world.spec)
+    assert world.record().failure_class == "bad_declaration"
+
+
+def test_killing_asks_for_the_deletion_and_touches_no_record(world: World) -> None:
+    world.kube.script("*", Script().started())
+    attempt = world.begin()
+    world.pod_is("Running")
+    attempt.kill()
+    world.kube.wait_for(lambda: world.kube.leftovers() == [], "nothing is left")
+    assert world.record().failure_detail == UNFINISHED
+
+
+def test_the_state_holds_nothing_of_what_the_pods_were_given(world: World) -> None:
+    world.kube.script("*", Script().started().runs(harness()))
+    attempt = world.begin()
+    world.pod_is("Succeeded")
+    close(attempt)
+    state = world.home.get(f"{world.home.folder(attempt.trial)}/cluster.json").decode()
+    assert '"env"' not in state and '"args"' not in state and "PLUMBLINE_" not in state
