@@ -75,12 +75,15 @@ def doctor(
 ) -> None:
     """Check a provider's cluster from Airflow's side, each line with its remedy. Leaves nothing behind."""
     from plumbline.launch.cluster.doctor.examine import examine
+    from plumbline.launch.cluster.doctor.probe_pod import Patience
     from plumbline.launch.cluster.doctor.typical import typical
 
     chosen, launcher, declared = _chosen(provider)
     _provide_connections(launcher, kubeconfig)
     lines = []
-    for line in examine(chosen, launcher, typical(declared, chosen, launcher, datetime.now(timezone.utc)), with_pods=not no_pod):
+    for line in examine(
+        chosen, launcher, typical(declared, chosen, launcher, datetime.now(timezone.utc)), patience=None if no_pod else Patience()
+    ):
         lines.append(line)
         if not as_json:
             out.print(f"{_MARK[line.status]} {line.check:<24} ", end="", highlight=False)

@@ -14,6 +14,7 @@ from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.doctor import credentials, permissions, probe_pod, room
 from plumbline.launch.cluster.doctor.cluster import Answer, Cluster, NoAnswer
 from plumbline.launch.cluster.doctor.line import Line, failed, ok, unknown
+from plumbline.launch.cluster.doctor.probe_pod import Patience
 from plumbline.launch.failures import BadDeclaration
 from plumbline.results.store_check import StoreFault, check
 
@@ -21,10 +22,10 @@ CLOCKS_APART_S = 2.0
 """More than this, and the parts of a timeline that the cluster tells do not fit those that are measured here."""
 
 
-def examine(provider: Provider, launcher: KubernetesLauncher, trials: Sequence[Trial], *, with_pods: bool) -> Iterator[Line]:
+def examine(provider: Provider, launcher: KubernetesLauncher, trials: Sequence[Trial], *, patience: Patience | None) -> Iterator[Line]:
     """Look at the cluster that `launcher`, the provider's, describes.
 
-    `trials`: what is to fit, at least one (`typical`). `with_pods`: start small pods too.
+    `trials`: what is to fit, at least one (`typical`). `patience`: with the small pods that are started; None starts none.
     Nothing is left behind.
     """
     try:
@@ -34,13 +35,13 @@ def examine(provider: Provider, launcher: KubernetesLauncher, trials: Sequence[T
         yield _store_from_here(provider, launcher)
         return
     try:
-        yield from _with_the_api(cluster, launcher, trials, with_pods)
+        yield from _with_the_api(cluster, launcher, trials, patience)
     except NoAnswer as error:
         yield failed("reachable", str(error), error.remedy)
     yield _store_from_here(provider, launcher)
 
 
-def _with_the_api(cluster: Cluster, launcher: KubernetesLauncher, trials: Sequence[Trial], with_pods: bool) -> Iterator[Line]:
+def _with_the_api(cluster: Cluster, launcher: KubernetesLauncher, trials: Sequence[Trial], patience: Patience | None) -> Iterator[Line]:
     version = cluster.ask("GET", "/version")
     named = f"Kubernetes {version.row['gitVersion']} at" if "gitVersion" in version.row else "the API at"
     yield ok("reachable", f"{named} {cluster.configuration.host} answers in {version.seconds * 1000:.0f} ms")
@@ -63,7 +64,7 @@ def _with_the_api(cluster: Cluster, launcher: KubernetesLauncher, trials: Sequen
     most = max(pods.values(), key=len)
     nodes = yield from _room(cluster, launcher, largest, most)
     admitted = yield from _admission(cluster, largest)
-    if not with_pods:
+    if patience is None:
         return
     if not nodes or not admitted:
         yield unknown("pods", "none started: a trial's pod would not get a node")
@@ -73,7 +74,7 @@ def _with_the_api(cluster: Cluster, launcher: KubernetesLauncher, trials: Sequen
         image = launcher.image_for(kind)
         if image is not None and image not in seen:
             seen.add(image)
-            yield from probe_pod.run(cluster, probe_pod.probe_of(several[0], launcher, time.time()), kind)
+            yield from probe_pod.run(cluster, probe_pod.probe_of(several[0], launcher, time.time(), patience), kind, patience)
 
 
 def _clock(answer: Answer, now: datetime) -> Line:

@@ -10,6 +10,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from plumbline.declarations import KubernetesLauncher
@@ -18,25 +19,36 @@ from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.doctor.cluster import Cluster, NoAnswer
 from plumbline.launch.cluster.doctor.line import Line, failed, ok
 
-SCHEDULE_S = 120.0
-PULL_S = 600.0
-_PERSISTS_S = 20.0
-"""A registry's hiccup is over by then; a wrong reference is not."""
-_GONE_S = 90.0
-_LOOK_EVERY_S = 1.0
 _KEPT_LABELS = (names.MANAGED_BY, names.PROVIDER, "kueue.x-k8s.io/queue-name")
 
 
-def probe_of(pod: Row, launcher: KubernetesLauncher, now: float) -> Row:
+@dataclass(frozen=True)
+class Patience:
+    """How long the doctor waits, in seconds: for a node, for the start on it, for trouble to pass, for the pod's end; and between looks."""
+
+    node_s: float = 120.0
+    start_s: float = 600.0
+    # A registry's hiccup is over by then; a wrong reference is not.
+    trouble_s: float = 20.0
+    gone_s: float = 90.0
+    look_s: float = 1.0
+
+    @property
+    def whole_s(self) -> int:
+        """When the pod must have ended by itself."""
+        return int(self.node_s + self.start_s)
+
+
+def probe_of(pod: Row, launcher: KubernetesLauncher, now: float, patience: Patience) -> Row:
     """The pod, from a trial's. It names its own end, for the sweep, should the doctor die before it deletes it."""
     name = f"pl-doctor-{secrets.token_hex(4)}"
     row = copy.deepcopy(pod)
     labels = {k: v for k, v in row["metadata"].get("labels", {}).items() if k in _KEPT_LABELS} | {names.LAUNCH: name}
-    row["metadata"] = {"name": name, "labels": labels, "annotations": {names.EXPIRES: str(int(now + SCHEDULE_S + PULL_S))}}
+    row["metadata"] = {"name": name, "labels": labels, "annotations": {names.EXPIRES: str(int(now) + patience.whole_s)}}
     spec = row["spec"]
     for key in ("hostname", "subdomain", "affinity", "setHostnameAsFQDN"):
         spec.pop(key, None)
-    spec["activeDeadlineSeconds"] = int(SCHEDULE_S + PULL_S)
+    spec["activeDeadlineSeconds"] = patience.whole_s
     spec["terminationGracePeriodSeconds"] = 1
     container = next(c for c in spec["containers"] if c["name"] == pod_state.CONTAINER)
     little = {"cpu": "500m", "memory": "512Mi"}
@@ -52,7 +64,7 @@ def probe_of(pod: Row, launcher: KubernetesLauncher, now: float) -> Row:
     return row
 
 
-def run(cluster: Cluster, pod: Row, what: str) -> Iterator[Line]:
+def run(cluster: Cluster, pod: Row, what: str, patience: Patience) -> Iterator[Line]:
     """Create the pod, tell what becomes of it, delete it, wait until it is gone. `what`: the kind of trial whose image it is."""
     name = pod["metadata"]["name"]
     made = cluster.ask("POST", cluster.inside("pods"), body=pod)
@@ -61,14 +73,14 @@ def run(cluster: Cluster, pod: Row, what: str) -> Iterator[Line]:
         return
     began = time.time()
     try:
-        yield from _life(cluster, name, what, began)
+        yield from _life(cluster, name, what, began, patience)
     finally:
-        gone = _delete(cluster, name)
+        gone = _delete(cluster, name, patience)
     if not gone:
         yield failed(f"cleanup ({what})", f"pod {name} is still there", f"kubectl -n {cluster.namespace} delete pod {name} --force")
 
 
-def _life(cluster: Cluster, name: str, what: str, began: float) -> Iterator[Line]:
+def _life(cluster: Cluster, name: str, what: str, began: float, patience: Patience) -> Iterator[Line]:
     image, troubled = f"image ({what})", None
     while True:
         pod = _look(cluster, name)
@@ -81,22 +93,22 @@ def _life(cluster: Cluster, name: str, what: str, began: float) -> Iterator[Line
         reason, message = _waiting(pod)
         if reason in pod_state.TROUBLE:
             troubled = troubled or time.time()
-            if reason in pod_state.HOPELESS or time.time() - troubled > _PERSISTS_S:
+            if reason in pod_state.HOPELESS or time.time() - troubled > patience.trouble_s:
                 yield _trouble(image, reason, message, pod)
                 return
-        elif not pod_state.on_node(pod) and age > SCHEDULE_S:
+        elif not pod_state.on_node(pod) and age > patience.node_s:
             yield failed(
-                f"pod ({what})", f"no node within {SCHEDULE_S:g} s: {_unscheduled(pod)}", "see the lines about nodes, taints and queue"
+                f"pod ({what})", f"no node within {patience.node_s:g} s: {_unscheduled(pod)}", "see the lines about nodes, taints and queue"
             )
             return
-        elif age > SCHEDULE_S + PULL_S:
+        elif age > patience.whole_s:
             yield failed(
                 image,
-                f"not started within {PULL_S:g} s ({reason or 'no reason given'})",
+                f"not started within {patience.start_s:g} s ({reason or 'no reason given'})",
                 "is the registry slow from there, or the image huge?",
             )
             return
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(patience.look_s)
     yield from _told(cluster, pod, what, began)
 
 
@@ -158,14 +170,14 @@ def _look(cluster: Cluster, name: str) -> Row | None:
     return answer.row
 
 
-def _delete(cluster: Cluster, name: str) -> bool:
+def _delete(cluster: Cluster, name: str, patience: Patience) -> bool:
     path = f"{cluster.inside('pods')}/{name}"
     cluster.ask("DELETE", path, body={"kind": "DeleteOptions", "apiVersion": "v1"})
-    until = time.monotonic() + _GONE_S
+    until = time.monotonic() + patience.gone_s
     while time.monotonic() < until:
         if cluster.ask("GET", path).status == 404:
             return True
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(patience.look_s)
     return False
 
 

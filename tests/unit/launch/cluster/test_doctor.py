@@ -1,0 +1,234 @@
+"""The doctor's pure parts: each check in a case in which it fires, and in one in which it does not."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.client import Configuration
+from tests.fakes.trials import cluster_provider
+
+from plumbline.declarations import KubernetesLauncher
+from plumbline.declarations.places import REPOSITORY
+from plumbline.launch.cluster.doctor import credentials, permissions, room
+from plumbline.launch.cluster.doctor.line import Line
+
+NOW = datetime(2026, 11, 1, tzinfo=timezone.utc)
+K8S = REPOSITORY / "k8s" / "provider"
+Row = dict[str, Any]
+
+
+def launcher(**settings: Any) -> KubernetesLauncher:
+    found = cluster_provider(**settings).launcher
+    assert isinstance(found, KubernetesLauncher)
+    return found
+
+
+def statuses(lines: list[Line]) -> list[str]:
+    return [line.status for line in lines]
+
+
+# Permissions.
+
+
+def rules(file: Path) -> list[Row]:
+    documents = [d for d in yaml.safe_load_all(file.read_text()) if d["kind"] in ("Role", "ClusterRole")]
+    return [rule for document in documents for rule in document["rules"]]
+
+
+def component(name: str) -> list[Row]:
+    patches = yaml.safe_load((K8S / "components" / name / "kustomization.yaml").read_text())["patches"]
+    return [op["value"] for patch in patches for op in yaml.safe_load(patch["patch"])]
+
+
+BASE = rules(K8S / "base" / "launcher-role.yaml") + rules(K8S / "base" / "launcher-cluster-role.yaml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "components"),
+    [({}, []), ({"queue": "plumbline"}, ["kueue"]), ({"gang": "jobset"}, ["jobset"]), ({"gang": "trainjob"}, ["trainjob"])],
+)
+def test_the_shipped_roles_grant_what_is_needed_and_nothing_more(settings: Row, components: list[str]) -> None:
+    granted = permissions.granted(BASE + [rule for name in components for rule in component(name)])
+    assert granted == permissions.needed(launcher(**settings))
+
+
+def test_a_missing_verb_and_a_verb_too_many_are_both_told() -> None:
+    needed = permissions.needed(launcher())
+    has = (needed - {permissions.Permission("", "pods/log", "get")}) | {permissions.Permission("", "secrets", "list")}
+    missing, surplus = permissions.compare(has, needed, "plumbline")
+    assert missing.status == "failed" and missing.found == "missing in plumbline: get pods/log" and "k8s/provider" in missing.remedy
+    assert surplus.status == "failed" and "list secrets" in surplus.found and "kubeconfig" in surplus.remedy
+    assert statuses(permissions.compare(needed, needed, "plumbline")) == ["ok", "ok"]
+
+
+def test_an_administrator_lacks_nothing_and_has_too_much() -> None:
+    has = permissions.granted([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
+    assert statuses(permissions.compare(has, permissions.needed(launcher()), "plumbline")) == ["ok", "failed"]
+
+
+def test_a_rule_for_single_names_does_not_grant_the_verb() -> None:
+    one = {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"], "resourceNames": ["mine"]}
+    assert permissions.granted([one]) == frozenset()
+
+
+def test_what_everybody_may_ask_is_no_verb_too_many() -> None:
+    everybody = {"apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectrulesreviews"], "verbs": ["create"]}
+    assert statuses(permissions.compare(permissions.granted([*BASE, everybody]), permissions.needed(launcher()), "x")) == ["ok", "ok"]
+
+
+# Credentials.
+
+
+def token(**claims: Any) -> Configuration:
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    made = Configuration()
+    made.api_key = {"BearerToken": f"Bearer e30.{payload}.c2ln"}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("configuration", "renewed", "status", "told"),
+    [
+        (token(sub="me", exp=(NOW + timedelta(days=60)).timestamp()), False, "ok", "as me until 2026-12-31, 60 days from now"),
+        (token(exp=(NOW + timedelta(days=3)).timestamp()), False, "failed", "they end in 3 days"),
+        (token(exp=(NOW + timedelta(hours=5)).timestamp()), False, "failed", "they end in 5 h"),
+        (token(exp=(NOW + timedelta(hours=5)).timestamp()), True, "ok", "renewed"),
+        (token(sub="me"), False, "ok", "accepted as me; the token has no end"),
+        (Configuration(), False, "unknown", "their end is not known"),
+    ],
+)
+def test_how_long_credentials_will_do(configuration: Configuration, renewed: bool, status: str, told: str) -> None:
+    line = credentials.lifetime(configuration, NOW, renewed=renewed)
+    assert line.status == status and told in line.found
+    assert bool(line.remedy) == (status == "failed")
+
+
+def test_a_token_that_is_no_jwt_is_not_taken_apart() -> None:
+    opaque = Configuration()
+    opaque.api_key = {"BearerToken": "Bearer k3s.opaque.%%%"}
+    assert credentials.lifetime(opaque, NOW, renewed=False).status == "ok"
+
+
+# Nodes.
+
+
+def node(name: str = "node-1", *, gpus: int = 8, taints: list[Row] | None = None, ready: bool = True, **labels: str) -> Row:
+    allocatable = {"cpu": "95", "memory": "1000Gi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    return {
+        "metadata": {"name": name, "labels": {"product": "H100", **labels}},
+        "spec": {"taints": taints} if taints else {},
+        "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]},
+    }
+
+
+def pod(
+    cpu: str = "90", gpus: int = 8, selector: dict[str, str] | None = None, tolerations: list[Row] | None = None, on: str | None = None
+) -> Row:
+    asked = {"cpu": cpu, "memory": "900Gi", "nvidia.com/gpu": str(gpus)}
+    spec = {"containers": [{"name": "harness", "resources": {"requests": asked, "limits": asked}}], "tolerations": tolerations or []}
+    return {
+        "metadata": {"name": "p"},
+        "spec": spec | {"nodeSelector": {"product": "H100"} if selector is None else selector} | ({"nodeName": on} if on else {}),
+        "status": {"phase": "Running"},
+    }
+
+
+def looked(nodes: list[Row], asked: Row, running: list[Row] | None = None) -> list[Line]:
+    return room.nodes(nodes, asked, running or [], "nvidia.com/gpu")
+
+
+TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+
+
+def test_a_node_that_a_trial_can_use() -> None:
+    lines = looked([node(), node("cpu", gpus=0, product="none")], pod())
+    assert statuses(lines) == ["ok", "ok", "ok"] and "1 node with product=H100" in lines[0].found
+
+
+def test_a_misspelt_label_is_told_from_nodes_that_come_on_demand() -> None:
+    wrong = looked([node(), node("b")], pod(selector={"product": "H-100"}))
+    assert statuses(wrong) == ["failed"] and "product is H100 (2)" in wrong[0].found and "node_selector" in wrong[0].remedy
+    absent = looked([node("cpu", gpus=0, product="none")], pod())
+    assert statuses(absent) == ["unknown"] and "autoscaler" in absent[0].found
+
+
+def test_labels_that_no_node_has_together() -> None:
+    found = looked([node(zone="a"), node("b", product="A100", zone="b")], pod(selector={"product": "H100", "zone": "b"}))
+    assert "none has all of these labels at once" in found[0].found
+
+
+@pytest.mark.parametrize(
+    ("toleration", "status"),
+    [
+        ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}, "ok"),
+        ({"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}, "ok"),
+        ({"operator": "Exists"}, "ok"),
+        ({"key": "nvidia.com/gpu", "operator": "Equal", "value": "other", "effect": "NoSchedule"}, "failed"),
+        ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoExecute"}, "failed"),
+        ({"key": "sku", "operator": "Exists"}, "failed"),
+    ],
+)
+def test_taints_that_a_trial_bears_or_does_not(toleration: Row, status: str) -> None:
+    taints = looked([node(taints=[TAINT])], pod(tolerations=[toleration]))[1]
+    assert taints.status == status
+    if status == "failed":
+        assert "nvidia.com/gpu=present:NoSchedule" in taints.found and "launcher.tolerations" in taints.remedy
+
+
+def test_a_taint_that_only_asks_politely_keeps_nobody_out() -> None:
+    assert looked([node(taints=[{**TAINT, "effect": "PreferNoSchedule"}])], pod())[1].status == "ok"
+
+
+def test_nodes_that_are_not_ready_or_closed() -> None:
+    closed = node()
+    closed["spec"]["unschedulable"] = True
+    assert statuses(looked([node(ready=False), closed], pod())) == ["ok", "failed"]
+
+
+def test_a_pod_that_fits_no_node_names_what_is_short() -> None:
+    (_, _, line) = looked([node()], pod(cpu="96", gpus=9))
+    assert line.status == "failed"
+    assert "cpu 96 asked, 95 allocatable" in line.found and "nvidia.com/gpu 9 asked, 8 allocatable" in line.found
+
+
+def test_what_runs_in_the_namespace_counts_as_taken() -> None:
+    (_, _, line) = looked([node(), node("node-2")], pod(), [pod(on="node-1"), {**pod(on="node-2"), "status": {"phase": "Succeeded"}}])
+    assert line.status == "ok" and "2 nodes can hold a trial's pod, 1 of them beside" in line.found
+
+
+# Quota.
+
+
+def quota(used: dict[str, str] | None = None, **hard: str) -> Row:
+    return {"status": {"hard": hard, "used": used or {}}}
+
+
+GPU = "requests.nvidia.com/gpu"
+
+
+def test_room_for_some_trials() -> None:
+    line = room.quota([quota(**{GPU: "16", "requests.cpu": "400", "pods": "20", "services": "10"})], [pod()])
+    assert line.status == "ok" and line.found == "room for 2 trials"
+
+
+def test_a_quota_that_is_used_up_for_now_or_too_small_for_ever() -> None:
+    now = room.quota([quota({GPU: "8"}, **{GPU: "8"})], [pod()])
+    assert now.status == "failed" and f"{GPU}: 8 asked, 0 of 8 left" in now.found and now.remedy.startswith("wait for what runs now")
+    never = room.quota([quota(**{GPU: "8"})], [pod(), pod()])
+    assert (
+        never.status == "failed" and f"{GPU}: 16 asked, 8 of 8 left" in never.found and never.remedy.startswith("raise the ResourceQuota")
+    )
+
+
+def test_memory_is_told_in_units_that_people_use() -> None:
+    assert "limits.memory: 900 GiB asked, 512 GiB of 512 GiB left" in room.quota([quota(**{"limits.memory": "512Gi"})], [pod()]).found
+
+
+def test_a_namespace_without_a_quota_is_no_failure_but_told() -> None:
+    assert room.quota([], [pod()]).status == "unknown"
