@@ -17,6 +17,7 @@ from plumbline.launch.cluster.api import ClusterApi, Refused
 from plumbline.launch.cluster.base import Row, Seen
 from plumbline.launch.cluster.payload import decode, encode, trimmed_event
 from plumbline.launch.cluster.pod_state import CONTAINER, name_of, over, rank_of
+from plumbline.launch.cluster.pod_timeline import remembered
 from plumbline.launch.failures import TrialFailure
 from plumbline.launch.process import Output
 
@@ -38,7 +39,10 @@ def tolerated(what: str, action: Callable[[], T], instead: T) -> T:
 
 def together(before: Seen, now: Seen) -> Seen:
     """Both: of each pod and event the newer copy; of each node the older one, since it is wanted as it was when the pod started."""
-    pods = {name_of(pod): pod for pod in (*before.pods, *now.pods)}
+    pods: dict[str, Row] = {}
+    for pod in (*before.pods, *now.pods):
+        name = name_of(pod)
+        pods[name] = remembered(pods[name], pod) if name in pods else pod
     events = {_identity(event): event for event in (*before.events, *now.events)}
     return Seen(
         expected=now.expected,

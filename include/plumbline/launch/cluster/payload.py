@@ -65,7 +65,11 @@ def trimmed_event(event: Row) -> Row:
 def trimmed_node(node: Row, pods: Iterable[Row]) -> Row:
     """The parts of a node that say what it is; of the images that it holds, those that `pods` run (nodes list dozens)."""
     status = node.get("status") or {}
-    containers = [container for pod in pods for container in (pod.get("status") or {}).get("containerStatuses") or ()]
+    containers = [
+        container
+        for pod in pods  # asked for and, unless it was rejected or evicted, running
+        for container in (*(pod["spec"].get("containers") or ()), *((pod.get("status") or {}).get("containerStatuses") or ()))
+    ]
     run = {str(container.get(key) or "").removeprefix("docker-pullable://") for container in containers for key in ("image", "imageID")}
     row: Row = {
         "metadata": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -10,7 +11,9 @@ import pytest
 from tests.data.cluster_scenes import NAMES, requested_at, scene
 
 from plumbline.launch.cluster.base import Row, Seen
+from plumbline.launch.cluster.classify import classify
 from plumbline.launch.cluster.observation import launch_events, pod_records
+from plumbline.launch.cluster.payload import decode, encode
 from plumbline.launch.cluster.pod_timeline import POINTS, pull, remembered, timeline
 from plumbline.launch.timeline import outside_metrics
 from plumbline.results import Event, LaunchRecord, PodRecord
@@ -46,6 +49,15 @@ def test_every_scene_has_records_in_order(name: str) -> None:
         assert all(event.utc.microsecond == 0 and event.clock == "cluster" and event.monotonic_s is None for event in record.events)
         assert record.notices == tuple(sorted(record.notices, key=lambda notice: notice.utc))
     assert all(value is None or value >= 0 for value, _ in metrics(name).values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_trigger_hands_on_is_enough(name: str) -> None:
+    seen = scene(name)
+    handed = decode(json.loads(json.dumps(encode(seen))))
+    assert pod_records(handed) == pod_records(seen)
+    assert launch_events(handed, requested_at(name)) == launch_events(seen, requested_at(name))
+    assert classify(handed, None) == classify(seen, None)
 
 
 def test_a_pod_whose_image_was_there() -> None:
