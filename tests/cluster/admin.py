@@ -127,10 +127,10 @@ class Cluster:
         return self.core.read_namespaced_pod_log(pod, namespace, _preload_content=False).data.decode(errors="replace")
 
     def measuring(self, namespace: str, workload: str, count: int = 1) -> list[Row]:
-        """Wait until that many pods of a workload run and the first reports progress: the middle of a run."""
+        """Wait until that many pods of a workload run and the first is in its steady phase: the middle of a trial."""
         pods = self.running(namespace, workload, count)
         first = min(p["metadata"]["name"] for p in pods)
-        self.eventually(lambda: '"fraction"' in self.log(namespace, first) or "plumbline" in self.log(namespace, first), 120)
+        self.eventually(lambda: '"phase": "steady"' in self.log(namespace, first), 180)
         return pods
 
     def leftovers(self, namespace: str) -> list[str]:

@@ -62,6 +62,14 @@ class AirflowParts:
         """A client that is logged in."""
         return AirflowClient(f"http://127.0.0.1:{self._port}", USERNAME, password(self.home))
 
+    def http(self) -> httpx.Client:
+        """A logged-in client for what AirflowClient has no method for."""
+        address = f"http://127.0.0.1:{self._port}"
+        login = httpx.post(f"{address}/auth/token", json={"username": USERNAME, "password": password(self.home)}, trust_env=False)
+        return httpx.Client(
+            base_url=address, headers={"Authorization": f"Bearer {login.json()['access_token']}"}, timeout=30, trust_env=False
+        )
+
     def start(self, names: Iterable[str] = tuple(COMPONENTS)) -> None:
         """Start components and wait until each answers or beats."""
         since = datetime.now(timezone.utc)

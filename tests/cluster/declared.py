@@ -83,7 +83,7 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
         OUT_OF_MEMORY: {"resources": {"cpu": 1, "memory": "300MiB", "shared_memory": "64MiB"}},
         EXIT_CODE: {"images": {"training": failing_image}},
         NO_IMAGE: {"images": {"training": "localhost/plumbline/nowhere:1"}},
-        NINE_GPUS: {"resources": {**_LAUNCHER["resources"], "extended": {"nvidia.com/gpu": 9}}, "schedule_timeout": "20s", "retries": 0},
+        NINE_GPUS: {"resources": {**_LAUNCHER["resources"], "extended": {"nvidia.com/gpu": 9}}, "schedule_timeout": "20s"},
         DEADLINE: {"timeout": "45s"},
     }
     for name, changes in broken.items():
@@ -98,7 +98,12 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     }
     _write(folder / "workloads" / "training" / f"{LONG}.yaml", long)
     for name, nodes in ((GANG_2, 2), (GANG_4, 4)):
-        gang = {"providers": [ONE], "on_demand_only": True, "parallelism": {"strategy": "ddp", "nodes": nodes, "processes": 1}}
+        gang = {
+            "providers": [ONE],
+            "on_demand_only": True,
+            "parallelism": {"strategy": "ddp", "nodes": nodes, "processes": 1},
+            "steps": {"discard": 10, "measure": 200},
+        }
         _write(folder / "workloads" / "training" / f"{name}.yaml", {**_TRAIN, **gang, "name": name})
     _write(folder / "workloads" / "inference" / f"{CHAT}.yaml", _CHAT)
     team = {

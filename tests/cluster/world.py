@@ -19,10 +19,9 @@ from tests.cluster.admin import PRODUCT, Cluster
 from tests.cluster.airflow_parts import AirflowParts
 from tests.cluster.object_store import ObjectStore
 
-from plumbline.declarations import load, places
+from plumbline.declarations import load
 from plumbline.launch.cluster import access
 from plumbline.orchestration.airflow_client import AirflowClient, DagRun, TaskInstance
-from plumbline.results import ResultDocument, ResultStore
 
 _OVERLAYS = "../../base"
 _FAILING = r"""RUN printf '#!/bin/sh\necho this image is broken\nexit 7\n' >/usr/local/bin/python && chmod 755 /usr/local/bin/python
@@ -82,12 +81,21 @@ class World:
         found: TaskInstance = self.cluster.eventually(lambda: (t := self.task(run, suffix)).state == state and t, seconds)
         return found
 
-    def documents(self, campaign: str) -> dict[str, list[ResultDocument]]:
-        """What collect stored at home for a campaign: attempts by trial id, in order."""
-        store = ResultStore(places().results_url)
-        base = Path(places().results_url.removeprefix("file://")) / campaign
-        trials = sorted(p.name for p in base.iterdir()) if base.exists() else []
-        return {t: [store.collected(folder) for folder in store.attempts(campaign, t)] for t in trials}
+    def set_task_state(self, run: DagRun, suffix: str, state: str) -> None:
+        """Mark a task's state, as a person does in Airflow's pages."""
+        task = self.task(run, suffix)
+        self._rest("PATCH", f"/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task.task_id}/{task.map_index}", {"new_state": state})
+
+    def clear(self, run: DagRun, suffix: str) -> None:
+        """Clear a task, as a person does in Airflow's pages."""
+        task = self.task(run, suffix)
+        body = {"dag_run_id": run.run_id, "task_ids": [[task.task_id, task.map_index]], "dry_run": False, "only_failed": False}
+        self._rest("POST", f"/dags/{run.dag_id}/clearTaskInstances", body)
+
+    def _rest(self, method: str, path: str, body: Mapping[str, Any]) -> None:
+        with self.airflow.http() as http:
+            answer = http.request(method, f"/api/v2{path}", json=body)
+        assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
 
     def explain(self, run: DagRun) -> str:
         """The logs of a run's failed tasks: for the message of a failed test."""
