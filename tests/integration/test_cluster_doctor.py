@@ -1,0 +1,304 @@
+"""`plumbline cluster …` as a process would run it, against an API that answers over HTTP: what it finds, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
+from tests.fakes.trials import CONFIG, cluster_provider
+from typer.testing import CliRunner
+
+from plumbline.cli.app import app
+from plumbline.declarations import KubernetesLauncher, Provider, load
+from plumbline.launch.cluster.access import ACCOUNT
+from plumbline.launch.cluster.doctor import permissions
+from plumbline.launch.cluster.doctor.examine import examine
+from plumbline.launch.cluster.doctor.line import Line
+from plumbline.launch.cluster.doctor.probe_pod import Patience
+from plumbline.launch.cluster.doctor.typical import typical
+from plumbline.results.store_check import check
+
+pytestmark = pytest.mark.integration
+
+QUICK = Patience(node_s=0.3, start_s=1.0, trouble_s=0.1, gone_s=2.0, look_s=0.02)
+Told = dict[str, Line]
+
+
+def rules(launcher: KubernetesLauncher) -> list[dict[str, Any]]:
+    return [{"apiGroups": [p.group], "resources": [p.resource], "verbs": [p.verb]} for p in permissions.needed(launcher)]
+
+
+@pytest.fixture
+def kube(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKubernetes]:
+    with FakeKubernetes() as running:
+        running.rules = rules(launcher_of(cluster_provider()))
+        running.quota("plumbline", pods="8")
+        monkeypatch.setenv("AIRFLOW_CONN_K8S_A", running.connection_json())
+        yield running
+
+
+def launcher_of(provider: Provider) -> KubernetesLauncher:
+    assert isinstance(provider.launcher, KubernetesLauncher)
+    return provider.launcher
+
+
+def provider_at(store: Path, **settings: Any) -> Provider:
+    store.mkdir(exist_ok=True)
+    return cluster_provider(results_url=store.as_uri(), **settings)
+
+
+def said(url: str, fault: str | None = None, clock: float = 0.0) -> Script:
+    """A pod in which the harness looks at the store, as `python -m plumbline.harness check` does."""
+
+    def harness(run: PodRun) -> int:
+        from plumbline.results import ResultStore
+
+        took = check(ResultStore(url)) if fault is None else None
+        run.say(
+            "a banner of the image",
+            json.dumps({"store": url, "fault": fault, "seconds": took, "time": time.time() + clock, "harness": "9.9"}),
+        )
+        return 0 if fault is None else 1
+
+    return Script().started().runs(harness)
+
+
+def examined(provider: Provider, patience: Patience | None = QUICK) -> Told:
+    now = datetime.now(timezone.utc)
+    launcher = launcher_of(provider)
+    return {line.check: line for line in examine(provider, launcher, typical(load(CONFIG), provider, launcher, now), patience=patience)}
+
+
+def wrong(told: Told) -> list[str]:
+    return sorted(name for name, line in told.items() if line.status == "failed")
+
+
+def test_a_cluster_on_which_all_is_right(kube: FakeKubernetes, tmp_path: Path) -> None:
+    provider = provider_at(tmp_path / "store", results_secret="plumbline-results")
+    kube.script("pl-doctor-*", said((tmp_path / "store").as_uri()))
+    told = examined(provider)
+    assert wrong(told) == [], told
+    assert "v1.31.0" in told["reachable"].found and "harness 9.9" in told["image (training)"].found
+    assert told["quota"].found == "room for 8 trials"
+    assert {"store from a pod (training)", "node clock", "store from here"} <= set(told)
+    assert kube.leftovers() == [] and list((tmp_path / "store").iterdir()) == []
+    # One image for both kinds: one pod, small, with a trial's own security, and its end written on it.
+    (made,) = [c for c in kube.called("POST */pods") if not c.query]
+    container = made.body["spec"]["containers"][0]
+    assert container["resources"]["limits"] == {"cpu": "500m", "memory": "512Mi"}
+    assert container["args"] == ["--out", (tmp_path / "store").as_uri()]
+    assert container["securityContext"]["readOnlyRootFilesystem"] and made.body["spec"]["automountServiceAccountToken"] is False
+    assert container["envFrom"][0]["secretRef"]["name"] == "plumbline-results"
+    assert int(made.body["metadata"]["annotations"]["plumbline/expires"]) > time.time()
+
+
+def test_it_asks_for_nothing_that_the_shipped_role_does_not_grant(kube: FakeKubernetes, tmp_path: Path) -> None:
+    kube.script("pl-doctor-*", said((tmp_path / "store").as_uri()))
+    examined(provider_at(tmp_path / "store"))
+    verbs = {"POST": "create", "DELETE": "delete"}
+    for call in kube.requests:
+        if "/api/v1" not in call.path:
+            continue
+        rest = call.path.removeprefix("/api/v1/").removeprefix("namespaces/plumbline/").split("/")
+        resource = rest[0] if len(rest) < 3 else f"{rest[0]}/{rest[2]}"
+        verb = verbs.get(call.method) or ("get" if len(rest) > 1 else "list")
+        assert permissions.Permission("", resource, verb) in permissions.needed(launcher_of(cluster_provider())), call
+
+
+def test_no_pod_means_none(kube: FakeKubernetes, tmp_path: Path) -> None:
+    told = examined(provider_at(tmp_path / "store"), patience=None)
+    assert wrong(told) == [] and "image (training)" not in told
+    assert [c.query for c in kube.called("POST */pods")] == [{"dryRun": "All"}]
+
+
+@pytest.mark.parametrize(
+    ("script", "failing", "told_of"),
+    [
+        (Script().scheduled().image_pull_fails(), "image (training)", "may the nodes pull it"),
+        (Script().scheduled().invalid_image_name(), "image (training)", "is localhost/plumbline/cpu:test right"),
+        (Script().scheduled().waiting("CreateContainerConfigError", 'secret "x" not found'), "secrets", "results_secret"),
+        (Script().started().log("no such module").failed(1), "image (training)", "k8s/images"),
+        (Script().unschedulable(), "pod (training)", "nodes, taints and queue"),
+        (Script().scheduled().pulling(), "image (training)", "is the registry slow"),
+        (said("s3://x", fault="s3://x/y could not be written: Access Denied"), "store from a pod (training)", "results_secret"),
+        (said("file:///tmp", clock=3600), "node clock", "chrony"),
+    ],
+)
+def test_what_a_pod_meets_is_told_with_its_remedy(kube: FakeKubernetes, tmp_path: Path, script: Script, failing: str, told_of: str) -> None:
+    kube.script("pl-doctor-*", script)
+    told = examined(provider_at(tmp_path / "store"))
+    assert failing in wrong(told), told
+    assert told_of in told[failing].remedy
+    assert kube.leftovers() == []
+
+
+def test_a_doctor_that_fails_on_the_way_takes_its_pod_along(kube: FakeKubernetes, tmp_path: Path) -> None:
+    kube.script("pl-doctor-*", Script().started().after(30).succeeded())
+    kube.answer_next(500, match="GET */pods/pl-doctor-*")
+    told = examined(provider_at(tmp_path / "store"))
+    assert wrong(told) == ["reachable"] and "cannot be looked at" in told["reachable"].found
+    assert kube.called("DELETE */pods/pl-doctor-*") and kube.leftovers() == []
+
+
+@pytest.mark.parametrize(
+    ("prepare", "settings", "failing"),
+    [
+        (lambda kube: setattr(kube, "clock_skew_s", 90.0), {}, ["clock"]),
+        (lambda kube: setattr(kube, "clock_skew_s", -90.0), {}, ["clock"]),
+        (lambda kube: setattr(kube, "rules", kube.rules[:-1]), {}, ["permissions"]),
+        (lambda kube: kube.rules.append({"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}), {}, ["least privilege"]),
+        (lambda kube: kube.quota("plumbline", pods="0"), {}, ["admission", "quota"]),
+        (lambda kube: kube.node("node-1", labels={"a": "c"}, gpus=8), {"node_selector": {"a": "b"}}, ["nodes"]),
+        (lambda kube: None, {"resources": {"cpu": 512, "memory": "2GiB"}}, ["room on a node"]),
+        (lambda kube: None, {"namespace": "elsewhere"}, ["admission"]),
+        (lambda kube: None, {"queue": "gpus"}, ["permissions", "queue"]),
+    ],
+)
+def test_what_the_api_tells(
+    kube: FakeKubernetes, tmp_path: Path, prepare: Callable[[FakeKubernetes], None], settings: dict[str, Any], failing: list[str]
+) -> None:
+    prepare(kube)
+    told = examined(provider_at(tmp_path / "store", **settings), patience=None)
+    assert wrong(told) == failing, told
+    assert all(told[name].remedy for name in failing)
+
+
+def test_a_queue_that_admits_and_one_that_is_stopped(kube: FakeKubernetes, tmp_path: Path) -> None:
+    provider = provider_at(tmp_path / "store", queue="gpus")
+    kube.rules = rules(launcher_of(provider))
+    queue = {"metadata": {"name": "gpus"}, "spec": {"clusterQueue": "all"}}
+    kube.put("localqueues", "plumbline", queue)
+    assert examined(provider, patience=None)["queue"].found == "LocalQueue gpus admits to all"
+    stopped = {"conditions": [{"type": "Active", "status": "False", "message": "ClusterQueue all does not exist"}]}
+    kube.put("localqueues", "plumbline", {**queue, "status": stopped})
+    line = examined(provider, patience=None)["queue"]
+    assert line.status == "failed" and "ClusterQueue all does not exist" in line.found
+
+
+def test_an_authorizer_that_cannot_list_is_asked_verb_by_verb(kube: FakeKubernetes, tmp_path: Path) -> None:
+    kube.rules, kube.rules_incomplete = [], True
+    told = examined(provider_at(tmp_path / "store"), patience=None)
+    assert told["permissions"].status == "ok" and told["least privilege"].status == "unknown"
+    kube.forbidden.add(("get", "pods/log"))
+    line = examined(provider_at(tmp_path / "store"), patience=None)["permissions"]
+    assert line.status == "failed" and line.found == "missing in plumbline: get pods/log"
+
+
+def test_credentials_that_are_not_accepted_any_more(kube: FakeKubernetes, tmp_path: Path) -> None:
+    kube.token = "rotated"
+    told = examined(provider_at(tmp_path / "store"))
+    assert wrong(told) == ["credentials"] and "HTTP 401" in told["credentials"].found
+    assert told["store from here"].status == "ok"
+
+
+def test_a_cluster_that_is_away(kube: FakeKubernetes, tmp_path: Path) -> None:
+    kube.down()
+    told = examined(provider_at(tmp_path / "store"))
+    assert wrong(told) == ["reachable"] and told["reachable"].remedy
+
+
+def test_a_store_that_is_away(kube: FakeKubernetes, tmp_path: Path) -> None:
+    provider = provider_at(tmp_path / "store")
+    (tmp_path / "store").rmdir()
+    (tmp_path / "store").write_text("a file in its place")
+    line = examined(provider, patience=None)["store from here"]
+    assert line.status == "failed" and "could not be written" in line.found and provider.launcher.results_url in line.remedy  # type: ignore[union-attr]
+
+
+# The commands.
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installation whose provider cluster-a is the fake's."""
+    shutil.copytree(CONFIG, tmp_path / "config")
+    data = json.loads(provider_at(tmp_path / "store").model_dump_json(exclude_none=True))
+    (tmp_path / "config" / "providers" / "cluster-a.yaml").write_text(yaml.safe_dump(data))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def test_the_doctor_by_json(kube: FakeKubernetes, config: Path) -> None:
+    result = CliRunner().invoke(app, ["cluster", "doctor", "cluster-a", "--no-pod", "--json"])
+    found = json.loads(result.stdout)
+    assert result.exit_code == 0 and found["ok"] and {c["status"] for c in found["checks"]} == {"ok"}
+
+
+def test_the_doctor_for_people(kube: FakeKubernetes, config: Path) -> None:
+    kube.rules = []
+    result = CliRunner().invoke(app, ["cluster", "doctor", "cluster-a", "--no-pod"])
+    assert result.exit_code == 1
+    assert "✗ permissions" in result.stdout and "→ apply k8s/provider again" in result.stdout and "✓ reachable" in result.stdout
+    assert "1 of 11 checks failed" in result.stdout
+
+
+def test_a_kubeconfig_is_written_for_its_owner_alone_and_never_over_another_file(kube: FakeKubernetes, config: Path) -> None:
+    kube.put("serviceaccounts", "plumbline", {"metadata": {"name": ACCOUNT}})
+    (config / "admin").write_text(json.dumps(kube.kubeconfig()))
+    words = [
+        "cluster",
+        "kubeconfig",
+        "cluster-a",
+        "--admin-kubeconfig",
+        str(config / "admin"),
+        "--as",
+        "connection",
+        "--out",
+        str(config / "c.json"),
+    ]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.stderr
+    assert (config / "c.json").stat().st_mode & 0o777 == 0o600
+    assert kube.token not in result.stdout + result.stderr and "airflow connections import" in result.stderr
+    (connection_id,) = json.loads((config / "c.json").read_text())
+    assert connection_id == "k8s_a"
+    again = CliRunner().invoke(app, words)
+    assert again.exit_code == 2 and "expected the name of a new file" in again.stderr
+
+
+def test_what_was_made_can_be_used(kube: FakeKubernetes, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_K8S_A", "")
+    monkeypatch.delenv("AIRFLOW_CONN_K8S_A")
+    kube.put("serviceaccounts", "plumbline", {"metadata": {"name": ACCOUNT}})
+    (config / "admin").write_text(json.dumps(kube.kubeconfig()))
+    words = [
+        "cluster",
+        "kubeconfig",
+        "cluster-a",
+        "--admin-kubeconfig",
+        str(config / "admin"),
+        "--long-lived",
+        "--out",
+        str(config / "kubeconfig"),
+    ]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    result = CliRunner().invoke(app, ["cluster", "doctor", "cluster-a", "--no-pod", "--kubeconfig", str(config / "kubeconfig"), "--json"])
+    assert result.exit_code == 0, result.stdout
+    os.environ.pop("AIRFLOW_CONN_K8S_A", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["doctor", "nobody"], 'no provider is called "nobody"; declared: cluster-a'),
+        (["doctor", "local-1core"], "expected a provider of the launcher kubernetes"),
+        (["doctor", "cluster-a", "--kubeconfig", "nowhere.yaml"], "nowhere.yaml is not a file"),
+        (["kubeconfig", "cluster-a", "--lifetime", "90"], "has no unit; expected a duration such as 90d"),
+        (["kubeconfig", "cluster-a", "--lifetime", "5min"], "live less than 600 s"),
+        (["kubeconfig", "cluster-a", "--admin-kubeconfig", "nowhere.yaml"], "no administrator's access"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_runs(kube: FakeKubernetes, config: Path, words: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, ["cluster", *words])
+    assert result.exit_code == 2 and told in result.stderr
+    assert kube.requests == []
