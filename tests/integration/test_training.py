@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.fakes.trials import declared
 
-from plumbline.declarations import Trial, criteria_hash, series_key, spec_hash, trial_id
+from plumbline.declarations import Provider, Trial, criteria_hash, series_key, spec_hash, trial_id
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.training import measure
@@ -47,10 +47,10 @@ TINY: dict[str, Any] = {
 ENDLESS = {"steps": {"discard": 3, "measure": 1_000_000}}
 
 
-def trial(**changed: Any) -> Trial:
-    """A trial of the tiny workload, some keys replaced."""
+def trial(where: Provider | None = None, **changed: Any) -> Trial:
+    """A trial of the tiny workload, some keys replaced, on the one-core provider or another."""
     world = declared()
-    provider, validity = world.providers["local-1core"], world.thresholds.validity
+    provider, validity = where or world.providers["local-1core"], world.thresholds.validity
     workload = TrainingWorkload.model_validate_json(json.dumps(TINY | changed))
     return Trial(
         trial_id=trial_id("test", provider, workload, "02:00", 1),

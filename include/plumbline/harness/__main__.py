@@ -3,12 +3,14 @@
 
 Exit status of `run`: 0 a document was stored and the trial is valid, degraded or invalid; 3 a document was stored and the trial
 failed; 2 the input cannot be used and nothing was stored; 1 the result store did not answer, for minutes, and holds no document.
+On any node but the first of a training job (see `training.place`) no document is stored: 0 says that the job is done, 3 that it failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -23,6 +25,7 @@ from plumbline.declarations.yaml_positions import dotted
 from plumbline.harness import environment, probes
 from plumbline.harness.environment.cpu import usable
 from plumbline.harness.run import UnusableStore, opened, run
+from plumbline.harness.training.place import BadPlace, Place, place_of
 from plumbline.results import Environment, ResultStore, store_check
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
@@ -96,6 +99,13 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{options.trial}: the specification could not be read: {type(error).__name__}: {error}\n")
         return STORE_FAILED
     try:
+        place = place_of(trial, os.environ)
+    except BadPlace as error:
+        sys.stderr.write(f"{error}\n")
+        return UNUSABLE
+    if place.node > 0:
+        return _follow(trial, place)
+    try:
         document = run(trial, options.out)
     except UnusableStore as error:
         sys.stderr.write(f"{error}\n")
@@ -106,6 +116,15 @@ def main(arguments: list[str] | None = None) -> int:
     for reason in document.validity.reasons:
         sys.stderr.write(f"{document.validity.status}: {reason.detail}\n")
     return FAILED if document.validity.status == "failed" else MEASURED
+
+
+def _follow(trial: Trial, place: Place) -> int:
+    from plumbline.harness.training.follower import follow  # only nodes of a training job need it
+
+    because = follow(trial, place)
+    if because is not None:
+        sys.stderr.write(f"failed: {because}\n")
+    return MEASURED if because is None else FAILED
 
 
 def _check(out: str) -> dict[str, object]:

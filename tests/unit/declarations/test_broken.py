@@ -174,6 +174,14 @@ def only_problem(config: Path) -> str:
         ),
         pytest.param(CHAT, '["02:00"]', '["02:00", "02:00"]', "15  repeats.slots", "names a time twice", id="slot twice"),
         pytest.param(GPT, "at_step: 100", "at_step: 10", "13  fault.at_step", "10 is outside 40…129", id="fault before a checkpoint"),
+        pytest.param(
+            GPT,
+            "precision: fp32",
+            "precision: fp32\nparallelism: {processes: 2}",
+            "10  parallelism.processes",
+            "2 is more than the 1 cpu that needs.count asks for; expected needs.count: 2 or more",
+            id="processes",
+        ),
         pytest.param(GPT, "heads: 4", "heads: 5", "6  model.width", "128 is not a multiple of heads 5", id="heads"),
         pytest.param(HERE, "count: 1", "count: 2", "5  accelerator.count", "is 2 but launcher.cpus lists 1", id="cores and count"),
         pytest.param(

@@ -20,6 +20,8 @@ def test_nothing_changed_nothing_reported() -> None:
         ("gpu.0.product", "H100", "H200", "hardware", "GPU 0 H100 → H200 (2 of 2 trials)"),
         ("os.kernel", "6.1.0", "6.8.0", "kernel and OS", "kernel 6.1.0 → 6.8.0 (2 of 2 trials)"),
         ("nccl.version", "2.21", "2.26", "runtime libraries", "nccl 2.21 → 2.26 (2 of 2 trials)"),
+        ("training.world_size", 8, 16, "limits and clocks", "training world size 8 → 16 (2 of 2 trials)"),
+        ("training.backend", "nccl", "gloo", "runtime libraries", "collective backend nccl → gloo (2 of 2 trials)"),
         ("container.image_digest", "sha256:a", "sha256:b", "image", "container image digest sha256:a → sha256:b (2 of 2 trials)"),
         ("limits.cpu_quota", 2.0, None, "limits and clocks", "limits cpu quota 2.0 → absent (2 of 2 trials)"),
     ],

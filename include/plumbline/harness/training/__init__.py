@@ -1,4 +1,4 @@
-"""Measures a training workload: real PyTorch training of a small transformer in a process of its own.
+"""Measures a training workload: real PyTorch training of a small transformer in a process of its own, or in several that train together.
 
 The room in the order of a trial:
 
@@ -7,8 +7,17 @@ The room in the order of a trial:
     model, flops  the transformer and its arithmetic
     checkpoint    durable, verified, resumable state
     steplog       the worker's append-only record; survives a SIGKILL
-    worker        the process that trains (`python -m plumbline.harness.training.worker spec.json`)
-    supervisor    starts, follows, kills and ends a worker
+    place         which node and ranks of a job this harness is, and which cores each rank gets
+    device        when the device is done, and how fast it multiplies
+    distributed   one rank's part in the job: process group, averaged gradients, shared state
+    trainer       the training loop of one rank
+    worker        its process (`python -m plumbline.harness.training.worker spec.json`)
+    supervisor    starts, follows and ends the workers of one node
+    link, network messages between the harnesses of two nodes; the interface their ranks use
+    team          the other nodes, as node 0 sees them
+    follower      what the harness of any other node does
+    job           one run over all its ranks, as node 0 sees it
+    merge         the steps of all ranks as the steps of the job
     trial         the runs of one trial in their order
     summary       records → metric rows, stages, evidence
     verdicts      whether the numbers may be believed

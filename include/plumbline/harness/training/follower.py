@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 import traceback
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ from plumbline.harness.training.supervisor import Explanation, Worker, causes_of
 from plumbline.harness.training.team import identity
 
 _TURN_S = 0.5
+_REPEAT_S = 15.0
 
 
 def follow(trial: Trial, place: Place) -> str | None:
@@ -44,7 +46,7 @@ def follow(trial: Trial, place: Place) -> str | None:
 def _follow(trial: Trial, place: Place) -> str | None:
     assert place.rendezvous is not None
     try:
-        link = connect(place.rendezvous, patience_s(trial.provider), _say)
+        link = connect(place.rendezvous, patience_s(trial.provider), _Waiting())
     except Gone as gone:
         return f"node {place.node} never reached node 0: {gone}"
     with ExitStack() as stack:
@@ -136,6 +138,19 @@ class _Node:
         logs: dict[str, list[Line]] = {str(worker.rank): worker.lines for worker in self._workers}
         self._workers = ()
         self._link.send("ended", logs=logs)
+
+
+class _Waiting:
+    """Says why there is no connection yet: when the reason is new, and now and then while it is not."""
+
+    def __init__(self) -> None:
+        self._said, self._at_s = "", 0.0
+
+    def __call__(self, why: str) -> None:
+        now = time.monotonic()
+        if why != self._said or now - self._at_s >= _REPEAT_S:
+            self._said, self._at_s = why, now
+            _say(f"waiting for node 0: {why}")
 
 
 def _say(note: str) -> None:

@@ -112,7 +112,7 @@ class RunRecord:
         name, at = str(line["event"]), line["ns"] / 1e9
         if name == "step":
             start, data, forward, backward, optimizer = (line[key] / 1e9 for key in ("start", "data", "forward", "backward", "optimizer"))
-            sync = line.get("gradient_sync", 0) / 1e9
+            sync = line["gradient_sync"] / 1e9
             self.steps.append(Step(line["step"], start, at, data, forward, backward, optimizer, line["loss"], sync))
         elif name == "checkpoint":
             seconds = line["blocking"] / 1e9

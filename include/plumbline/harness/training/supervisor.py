@@ -25,7 +25,6 @@ from plumbline.harness.training.steplog import Line, RunRecord, Tail
 from plumbline.results import FailureClass
 
 DEATH_TIMEOUT_S = 60.0
-_EXPLANATION_S = 5.0
 _POLL_WITHOUT_HANDLE_S = 0.02
 _SHOWN_LINES = 12
 _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
@@ -173,7 +172,8 @@ def causes_of(workers: Sequence[Worker]) -> list[Cause]:
 class Explanation:
     """Finds the one cause of many: a rank that breaks off makes the others lose it, and any of them may be seen before it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = 5.0) -> None:
+        self._patience_s = patience_s
         self._since_s: float | None = None
 
     def of(self, causes: Sequence[Cause]) -> Cause | None:
@@ -183,7 +183,7 @@ class Explanation:
             return certain
         now = time.monotonic()
         self._since_s = self._since_s or now
-        return causes[0] if now - self._since_s > _EXPLANATION_S else None
+        return causes[0] if now - self._since_s > self._patience_s else None
 
 
 def wait_for_any(workers: Sequence[Worker], others: Sequence[Any], seconds: float) -> None:

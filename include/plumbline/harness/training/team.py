@@ -48,7 +48,7 @@ class Team:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.tell("end", because=None if error is None else str(error) or type(error).__name__)
+        self.tell("end", because=None if error is None else _sentence(error))
         deadline = time.monotonic() + _FAREWELL_S
         while self._links and (left := deadline - time.monotonic()) > 0:  # they hang up once they have heard
             wait_for_any((), self.sources, left)
@@ -176,6 +176,10 @@ class Team:
 def identity(trial: Trial) -> list[str | int]:
     """What the harnesses of one gang share and those of another do not."""
     return [trial.trial_id, trial.attempt, trial.spec_hash]
+
+
+def _sentence(error: BaseException) -> str:
+    return error.detail if isinstance(error, TrialFailed) else f"node 0 ended with {type(error).__name__}: {error}"
 
 
 def _listed(nodes: list[int]) -> str:

@@ -92,3 +92,19 @@ def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     file = small(tmp_path, tokens=2000)
     with pytest.raises(DamagedData, match="4000 bytes; expected 6000 for 3000 tokens"):
         Batches(file.path, file.dtype, 3000, sequences=6, sequence=16, seed=1)
+
+
+def test_ranks_read_stretches_that_share_nothing(tmp_path: Path) -> None:
+    file = small(tmp_path, tokens=3000)
+    ids = np.arange(3000, dtype=file.dtype)
+    file.path.write_bytes(ids.tobytes())  # each token says where it stands
+
+    def read_by(rank: int) -> Batches:
+        return Batches(file.path, file.dtype, 3000, sequences=6, sequence=16, seed=1, rank=rank, world=3)
+
+    for rank in range(3):
+        seen = np.concatenate([read_by(rank).of(step) for step in range(200)])
+        assert seen.min() >= rank * 1000 and seen.max() < (rank + 1) * 1000
+        assert seen.max() - seen.min() > 900
+    starts = [read_by(rank).of(0)[:, 0] - rank * 1000 for rank in range(3)]
+    assert not np.array_equal(starts[0], starts[1])

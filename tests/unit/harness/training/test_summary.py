@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ import pytest
 
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.training.flops import flops_per_token
+from plumbline.harness.training.merge import of_the_job
 from plumbline.harness.training.records import Records
 from plumbline.harness.training.summary import measurement
 
@@ -101,3 +103,27 @@ def test_guarantees_are_only_what_was_checked(tiny: Tiny, records: Records, tmp_
 def test_a_trial_that_never_began_has_no_numbers(tiny: Tiny, tmp_path: Path) -> None:
     measured = measurement(tiny(), Records(None), tmp_path)
     assert (measured.metrics, measured.stages, measured.events, measured.evidence) == ([], [], [], [])
+
+
+def test_of_several_ranks_rates_are_the_jobs_and_every_rank_has_its_rows(tiny: Tiny, records: Records, tmp_path: Path) -> None:
+    run = records.runs["run"]
+    run.by_rank = {0: run.steps, 1: [replace(step, gradient_sync_s=0.03, backward_s=0.02) for step in run.steps]}
+    run.steps = of_the_job(run.by_rank)
+    workload = tiny(needs={"accelerator": "cpu", "count": 2}, parallelism={"processes": 2})
+    (tmp_path / "run.worker.log").write_text("a warning\n")
+    (tmp_path / "run.rank1.worker.log").write_text("another\n")
+    measured = measurement(workload, records, tmp_path)
+    value = {(row.phase, row.metric, row.statistic): row.value for row in measured.metrics}
+    assert value["steady", "tokens_per_second", "median"] == pytest.approx(2 * 640)
+    assert value["steady", "samples_per_second", "median"] == pytest.approx(2 * 40)
+    assert value["steady", "effective_tokens_per_second", "value"] == pytest.approx(2 * 640)
+    flops = 640 * flops_per_token(workload.model, 16)
+    assert value["steady", "model_flops", "median"] == pytest.approx(2 * flops)
+    assert value["steady", "model_flops_utilization", "median"] == pytest.approx(flops / 1e12), "of two devices"
+    steps, *logs = measured.evidence
+    assert [log.path.name for log in logs] == ["run.worker.log", "run.rank1.worker.log"]
+    rows = [row for row in pq.read_table(steps.path).to_pylist() if row["run"] == "run"]
+    assert [row["rank"] for row in rows] == [0] * 12 + [1] * 12
+    assert [row["step"] for row in rows if row["checkpoint_s"] is not None] == [3, 7, 11], "rank 0 alone writes them"
+    assert {row["gradient_sync_s"] for row in rows} == {0.0, 0.03}
+    assert "gradient_sync" in {stage.stage for stage in measured.stages}

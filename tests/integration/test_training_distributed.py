@@ -1,0 +1,264 @@
+"""Training over several ranks and nodes: real processes, gloo, loopback; each node is a harness of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from tests.fakes.trials import cluster_provider
+from tests.integration.test_training import ENDLESS, ROOT, TINY, codes, run, trial, workers
+
+from plumbline.harness.measurement import Measurement, TrialFailed
+from plumbline.results import ResultStore
+
+pytestmark = pytest.mark.integration
+
+FAULT = {"inject": "rank_kill", "at_step": 10}
+WIDE = TINY["model"] | {"width": 128, "vocabulary": 2048}
+"""More than one bucket of gradients."""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A home of its own; and no test leaves a process behind."""
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    yield
+    assert workers() == []
+
+
+@pytest.fixture
+def rendezvous(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A free address for node 0, also in the environment."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    monkeypatch.setenv("PLUMBLINE_RENDEZVOUS", address)
+    return address
+
+
+class Node:
+    """A harness as a pod of a gang would start it."""
+
+    def __init__(self, folder: Path, rank: int, **changed: Any) -> None:
+        (folder / "trial.json").write_text(trial(**changed).model_dump_json())
+        self.results = (folder / "results").as_uri()
+        self.errors = folder / f"node{rank}.err"
+        with self.errors.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "plumbline.harness", "run", "--trial", str(folder / "trial.json"), "--out", self.results],
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT / "include"),
+                    "PLUMBLINE_HOME": str(folder / f"node{rank}"),
+                    "PLUMBLINE_NODE_RANK": str(rank),
+                    "PLUMBLINE_POD_NAME": f"gang-{rank}",
+                },
+                cwd=ROOT,
+            )
+
+    def end(self) -> tuple[int, str]:
+        """Its exit code and what it said."""
+        return self.process.wait(60), self.errors.read_text()
+
+    def ranks(self) -> list[psutil.Process]:
+        """The training processes it runs."""
+        try:
+            found = psutil.Process(self.process.pid).children(recursive=True)
+            return [p for p in found if "plumbline.harness.training.worker" in " ".join(p.cmdline())]
+        except psutil.Error:
+            return []
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
+    """Starts harnesses; whatever is left of them is ended."""
+    started: list[Node] = []
+
+    def start(rank: int, **changed: Any) -> Node:
+        started.append(Node(tmp_path, rank, **changed))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+
+
+def once(condition: Callable[[], Any], action: Callable[[], object]) -> None:
+    """Do something, in another thread, as soon as something is so."""
+
+    def wait() -> None:
+        while True:
+            with suppress(psutil.Error):  # a process that ended between being listed and being looked at
+                if condition():
+                    break
+            time.sleep(0.05)
+        action()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def stepping(work: Path) -> bool:
+    """Whether rank 0 of a harness that works somewhere in this folder has done a step."""
+    return any(b'"step"' in log.read_bytes() for log in work.rglob("run.steps.jsonl"))
+
+
+def steps_of(measured: Measurement) -> list[dict[str, Any]]:
+    return pq.read_table(measured.evidence[0].path).to_pylist()  # type: ignore[no-any-return]
+
+
+def values(measured: Measurement) -> dict[tuple[str, str, str], float | None]:
+    return {(row.phase, row.metric, row.statistic): row.value for row in measured.metrics}
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Measurement:
+    """Three ranks on one node, one of them killed. Three: the first number whose sums depend on the order of adding."""
+    folder = tmp_path_factory.mktemp("together")
+    os.environ["PLUMBLINE_HOME"] = str(folder / "home")
+    return run(folder, needs={"accelerator": "cpu", "count": 3}, parallelism={"processes": 3}, model=WIDE, fault=FAULT)
+
+
+def test_a_killed_rank_restarts_all_of_them_and_the_losses_continue_to_the_bit(together: Measurement) -> None:
+    assert set(together.guarantees) == {"checkpoint_restored_exactly", "losses_continue_exactly"}
+    assert not codes(together) & {"losses_diverge_after_resume", "checkpoint_not_restored", "checkpoint_damaged"}
+    value = values(together)
+    parts = [value["recovery", f"restart_{name}_time", "value"] for name in ("detect", "launch", "recompute")]
+    whole = sum(part for part in parts if part) + (value["recovery", "checkpoint_load_time", "median"] or 0)
+    assert value["recovery", "restart_penalty", "value"] == pytest.approx(whole)
+
+
+def test_every_rank_does_every_step_on_data_of_its_own(together: Measurement) -> None:
+    rows = [row for row in steps_of(together) if row["run"] == "run"]
+    losses = {rank: [row["loss"] for row in rows if row["rank"] == rank] for rank in range(3)}
+    assert [len(found) for found in losses.values()] == [20, 20, 20]
+    assert len(set(map(tuple, losses.values()))) == 3
+    last = sum(losses[rank][-1] for rank in range(3)) / 3
+    assert values(together)["steady", "final_loss", "value"] == pytest.approx(last)
+
+
+def test_rates_count_all_ranks_and_a_step_takes_as_long_as_its_slowest(together: Measurement) -> None:
+    value = values(together)
+    steady = [row for row in steps_of(together) if row["phase"] == "steady"]
+    slowest = sorted(max(row["step_s"] for row in steady if row["step"] == step) for step in range(3, 20))
+    assert value["steady", "step_time", "median"] == pytest.approx(slowest[8])
+    assert value["steady", "tokens_per_second", "median"] == pytest.approx(3 * 4 * 2 * 16 / slowest[8])
+    sync = next(stage for stage in together.stages if stage.stage == "gradient_sync")
+    assert 0 < sync.total_s < sum(slowest)
+    assert all(
+        row["data_wait_s"] + row["forward_s"] + row["backward_s"] + row["gradient_sync_s"] + row["optimizer_s"] <= row["step_s"] * 1.0001
+        for row in steady
+    )
+
+
+def test_the_environment_says_how_many_trained_together(together: Measurement) -> None:
+    facts = {key: value for key, value in together.facts.items() if key.startswith("training.")}
+    assert facts == {"training.world_size": 3, "training.nodes": 1, "training.processes": 3, "training.backend": "gloo"}
+    cores = len(os.sched_getaffinity(0))
+    assert together.facts["torch.threads"] == max(cores // 3, 1)
+
+
+def test_ranks_of_one_node_divide_its_cores(tmp_path: Path) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("needs two cores")
+    seen: list[tuple[int, ...]] = []
+    once(
+        lambda: len(workers()) == 2 and all(p.cpu_times().user > 0.5 for p in workers()),
+        lambda: (seen.extend(tuple(p.cpu_affinity()) for p in workers()), [p.kill() for p in workers()]),
+    )
+    with pytest.raises(TrialFailed):
+        run(tmp_path, needs={"accelerator": "cpu", "count": 2}, parallelism={"processes": 2}, **ENDLESS)
+    half = len(cores) // 2
+    assert sorted(seen) == [tuple(cores[:half]), tuple(cores[half : 2 * half])]
+
+
+def test_two_nodes_make_one_document_and_both_end_well(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
+    job = {"parallelism": {"nodes": 2}, "fault": FAULT}
+    other, first = node(1, **job), node(0, **job)
+    assert first.end()[0] == 0
+    code, said = other.end()
+    assert code == 0, said
+    assert "waiting for node 0: " in said and "recovery: started rank 1" in said
+    store = ResultStore(first.results)
+    folder = store.folder(trial(**job))
+    document = store.document(folder)
+    assert document.validity.status != "failed"
+    assert document.environment is not None and document.environment.facts["training.nodes"] == 2
+    assert "losses_continue_exactly" in document.reproducibility.guarantees
+    (steps,) = [item for item in document.evidence if item.kind == "steps"]
+    ranks = pq.read_table(tmp_path / "results" / folder / steps.uri)["rank"].to_pylist()
+    assert ranks.count(0) == ranks.count(1) > 20
+    assert list((tmp_path / "node1" / "work").iterdir()) == []
+
+
+def failing(folder: Path, **changed: Any) -> TrialFailed:
+    """Node 0 of two, in this process; the other node must be there, and the trial must fail."""
+    with pytest.raises(TrialFailed) as caught:
+        run(folder, parallelism={"nodes": 2}, **changed)
+    return caught.value
+
+
+def test_a_killed_node_interrupts_the_trial_and_says_which_one(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
+    other = node(1, parallelism={"nodes": 2}, **ENDLESS)
+    once(lambda: stepping(tmp_path / "work"), lambda: other.process.kill())
+    failure = failing(tmp_path, **ENDLESS)
+    assert failure.failure_class == "interrupted"
+    assert "node 1 (gang-1) is gone without a word" in failure.detail
+
+
+def test_a_node_that_is_asked_to_stop_says_so(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
+    other = node(1, parallelism={"nodes": 2}, **ENDLESS)
+    once(lambda: stepping(tmp_path / "work"), lambda: other.process.send_signal(signal.SIGTERM))
+    failure = failing(tmp_path, **ENDLESS)
+    assert (failure.failure_class, failure.detail) == ("interrupted", "node 1 (gang-1): its harness was asked to stop by SIGTERM")
+    code, said = other.end()
+    assert code == 3 and "failed: node 1 was asked to stop by SIGTERM" in said
+
+
+def test_a_rank_killed_on_another_node_is_out_of_memory_there(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
+    other = node(1, parallelism={"nodes": 2}, **ENDLESS)
+    once(lambda: stepping(tmp_path / "work"), lambda: other.ranks()[0].kill())
+    failure = failing(tmp_path, **ENDLESS)
+    assert failure.failure_class == "out_of_memory"
+    assert failure.detail.startswith("node 1 (gang-1): the training process (run, rank 1 of 2) was killed, and not by the harness")
+    assert other.end()[0] == 3
+
+
+def test_a_node_ends_with_node_0(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
+    job = {"parallelism": {"nodes": 2}, **ENDLESS}
+    first, other = node(0, **job), node(1, **job)
+    while not stepping(tmp_path / "node0" / "work"):
+        assert first.process.poll() is None and other.process.poll() is None
+        time.sleep(0.05)
+    left = other.ranks()
+    first.process.kill()
+    code, said = other.end()
+    assert code == 3 and "failed: node 0 is gone without a word, and the job with it" in said
+    assert psutil.wait_procs(left, timeout=10)[1] == []
+
+
+def test_a_node_that_never_joins_is_a_launch_that_timed_out(tmp_path: Path, rendezvous: str) -> None:
+    failure = failing(tmp_path, where=cluster_provider(startup_timeout="1s"))
+    assert failure.failure_class == "launch_timeout"
+    assert failure.detail == f"node 1 did not join at {rendezvous} within 1 s"
+
+
+def test_a_node_without_a_rendezvous_is_unusable(node: Callable[..., Node], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PLUMBLINE_RENDEZVOUS", raising=False)
+    code, said = node(1, parallelism={"nodes": 2}).end()
+    assert code == 2
+    assert said == "PLUMBLINE_RENDEZVOUS is not set; expected where the 2 nodes meet node 0, such as trial-0.trial:29400\n"

@@ -1,0 +1,36 @@
+"""Steps of all ranks as steps of the job."""
+
+from __future__ import annotations
+
+import pytest
+
+from plumbline.harness.training.merge import of_the_job
+from plumbline.harness.training.steplog import Step
+
+
+def a_step(number: int, end_s: float, step_s: float, loss: float = 4.0, sync: float = 0.0) -> Step:
+    return Step(number, end_s - step_s, end_s, 0.1 * step_s, 0.2 * step_s, 0.6 * step_s - sync, 0.1 * step_s, loss, sync)
+
+
+def test_a_step_takes_as_long_as_its_slowest_rank_and_ends_when_the_first_ends() -> None:
+    # The clock of rank 1's node is 1000 s ahead.
+    ours = [a_step(0, 10.0, 0.5, loss=4.0), a_step(1, 10.4, 0.4, loss=3.0)]
+    theirs = [a_step(0, 1010.0, 0.3, loss=5.0), a_step(1, 1010.5, 0.45, loss=3.5, sync=0.1)]
+    first, second = of_the_job({1: theirs, 0: ours})
+    assert (first.step_s, first.end_s, first.loss) == pytest.approx((0.5, 10.0, 4.5))
+    assert (second.step_s, second.end_s, second.loss) == pytest.approx((0.45, 10.4, 3.25))
+    parts = second.data_wait_s + second.forward_s + second.backward_s + second.gradient_sync_s + second.optimizer_s
+    assert parts == pytest.approx(0.45), "the parts are those of the slowest rank"
+    assert second.gradient_sync_s == 0.1
+
+
+def test_a_step_that_one_rank_had_not_written_down_is_not_done() -> None:
+    ours = [a_step(i, 10.0 + i, 0.5) for i in range(4, 7)]
+    assert [step.step for step in of_the_job({0: ours, 1: ours[:2]})] == [4, 5]
+    assert of_the_job({0: ours, 1: []}) == []
+
+
+def test_the_mean_does_not_depend_on_who_reported_first() -> None:
+    losses = (0.1, 0.2, 0.3, 1e17, -1e17)
+    ranks = {rank: [a_step(0, 1.0, 0.1, loss=loss)] for rank, loss in enumerate(losses)}
+    assert of_the_job(ranks)[0].loss == of_the_job(dict(reversed(ranks.items())))[0].loss
