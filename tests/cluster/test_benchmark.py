@@ -48,10 +48,9 @@ def test_every_trial_is_recorded_with_what_only_the_outside_saw(e2e: World, runs
         assert document.environment.facts["container.image"] == e2e.image
         assert document.launch is not None
         (pod,) = document.launch.pods
-        names = [event.name for event in pod.events]
-        assert [n for n in ("requested", "scheduled", "started", "finished", "deleted") if n not in names] == []
-        at = [event.utc for event in pod.events]
-        assert at == sorted(at)
+        for events, wanted in ((document.launch.events, {"requested", "deleted"}), (pod.events, {"requested"})):
+            assert wanted | {"scheduled", "started", "finished"} <= {event.name for event in events}
+            assert [event.utc for event in events] == sorted(event.utc for event in events)
         assert PRODUCTS[document.trial.provider.name] in map(str, pod.facts.values()), pod.facts
         measured = {row.metric for row in document.metrics}
         assert {"provisioning_lead_time", "pod_scheduling_time"} <= measured
@@ -64,9 +63,8 @@ def test_results_came_by_the_bucket(e2e: World, runs: dict[str, DagRun]) -> None
 def test_the_tasks_were_deferred_while_their_pods_ran(e2e: World, runs: dict[str, DagRun]) -> None:
     for run in runs.values():
         log = e2e.client.task_log(run.dag_id, run.run_id, e2e.task(run, "training.trial.run"))
+        assert "DEFERRED" in log, "no worker is kept while a pod runs"
         assert "steady" in log, "progress of the harness stands in the task's log"
-    triggerer = (e2e.airflow.logs / "triggerer.log").read_text(errors="replace")
-    assert triggerer.count("LaunchTrigger") >= 2 or "starting" in triggerer
 
 
 def test_two_providers_stand_in_one_scorecard(runs: dict[str, DagRun]) -> None:
