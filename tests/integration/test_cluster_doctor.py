@@ -206,12 +206,11 @@ def test_a_cluster_that_is_away(kube: FakeKubernetes, tmp_path: Path) -> None:
     assert wrong(told) == ["reachable"] and told["reachable"].remedy
 
 
-def test_a_store_that_is_away(kube: FakeKubernetes, tmp_path: Path) -> None:
-    provider = provider_at(tmp_path / "store")
-    (tmp_path / "store").rmdir()
-    (tmp_path / "store").write_text("a file in its place")
-    line = examined(provider, patience=None)["store from here"]
-    assert line.status == "failed" and "could not be written" in line.found and provider.launcher.results_url in line.remedy  # type: ignore[union-attr]
+def test_a_store_that_cannot_be_used_from_here(kube: FakeKubernetes, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    url = (tmp_path / "file" / "below").as_uri()
+    line = examined(cluster_provider(results_url=url), patience=None)["store from here"]
+    assert line.status == "failed" and "could not be written" in line.found and url in line.remedy
 
 
 # The commands.
