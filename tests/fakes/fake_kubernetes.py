@@ -23,25 +23,17 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
+from tests.fakes.kubernetes_api.asked import Asked, Call, Fault, matches
 from tests.fakes.kubernetes_api.controllers import expand
-from tests.fakes.kubernetes_api.podlife import PodRun, Script
-from tests.fakes.kubernetes_api.server import Asked, Call, Fault, Listener, matches
-from tests.fakes.kubernetes_api.store import CLUSTER_SCOPED, Row, Store, micros, seconds
+from tests.fakes.kubernetes_api.podrun import PodRun
+from tests.fakes.kubernetes_api.rows import event_row, node_row, quality
+from tests.fakes.kubernetes_api.script import Script
+from tests.fakes.kubernetes_api.server import Listener
+from tests.fakes.kubernetes_api.store import CLUSTER_SCOPED, Row, Store, seconds
 
 __all__ = ["Call", "FakeKubernetes", "PodRun", "Script"]
 
 Choice = Callable[[Row], Script | None]
-GPU_LABELS = {
-    "kubernetes.io/hostname": "{name}",
-    "node.kubernetes.io/instance-type": "gpu-8",
-    "topology.kubernetes.io/region": "region-1",
-    "topology.kubernetes.io/zone": "region-1a",
-    "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
-    "nvidia.com/gpu.count": "8",
-    "nvidia.com/gpu.memory": "81559",
-    "nvidia.com/cuda.driver-version.full": "570.86.15",
-    "nvidia.com/cuda.runtime-version.full": "12.8",
-}
 
 
 class FakeKubernetes:
@@ -121,25 +113,7 @@ class FakeKubernetes:
 
     def node(self, name: str, *, labels: dict[str, str] | None = None, gpus: int = 8, images: dict[str, int] | None = None) -> Row:
         """A node; `images` are the bytes of the images that it holds, by reference."""
-        capacity = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(gpus)}
-        marks = {key: value.format(name=name) for key, value in GPU_LABELS.items()} if labels is None else labels
-        info = dict.fromkeys(("bootID", "machineID", "systemUUID", "kubeProxyVersion"), "fake") | {
-            "kernelVersion": "6.8.0-1021",
-            "osImage": "Ubuntu 24.04.1 LTS",
-            "containerRuntimeVersion": "containerd://1.7.24",
-            "kubeletVersion": f"v1.{self.minor}.0",
-            "architecture": "amd64",
-            "operatingSystem": "linux",
-        }
-        held = [{"names": [reference], "sizeBytes": size} for reference, size in (images or {}).items()]
-        status = {
-            "capacity": capacity,
-            "allocatable": capacity,
-            "nodeInfo": info,
-            "images": held,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }
-        return self.put("nodes", "", {"metadata": {"name": name, "labels": marks}, "spec": {}, "status": status})
+        return self.put("nodes", "", node_row(name, self.minor, labels, gpus, images))
 
     def quota(self, namespace: str, **hard: str) -> None:
         """A ResourceQuota that holds: `kube.quota("plumbline", **{"requests.nvidia.com/gpu": "8"})`."""
@@ -170,23 +144,7 @@ class FakeKubernetes:
                     row["count"] = (row["count"] or 1) + 1
                     row["lastTimestamp"] = now
                     return
-            micro = by == "default-scheduler"  # writes events of the newer kind: with a MicroTime and without the old fields
-            row = {
-                "metadata": {"name": f"{meta['name']}.{next(self._events):x}", "namespace": meta["namespace"]},
-                "involvedObject": {key: about.get(key) for key in ("kind", "apiVersion")}
-                | {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
-                "reason": reason,
-                "message": message,
-                "type": kind,
-                "source": {} if micro else {"component": by},
-                "firstTimestamp": None if micro else now,
-                "lastTimestamp": None if micro else now,
-                "count": None if micro else 1,
-                "eventTime": micros() if micro else None,
-                "reportingComponent": by,
-                "reportingInstance": "",
-            }
-            self.store.put("events", row)
+            self.store.put("events", event_row(about, reason, message, kind, by, next(self._events)))
 
     # How it is reached, and how it fails.
 
@@ -288,7 +246,7 @@ class FakeKubernetes:
 
     def _created(self, plural: str, row: Row) -> None:
         if plural == "pods":
-            row["status"] = {"phase": "Pending", "qosClass": _quality(row)}
+            row["status"] = {"phase": "Pending", "qosClass": quality(row)}
             row["spec"].setdefault("terminationGracePeriodSeconds", 30)
             row["spec"].setdefault("restartPolicy", "Always")
             shown = copy.deepcopy(row)
@@ -302,15 +260,3 @@ class FakeKubernetes:
 
     def _run_of(self, row: Row) -> PodRun:
         return self.runs[row["metadata"]["namespace"], row["metadata"]["name"]]
-
-
-def _quality(pod: Row) -> str:
-    """The pod's QoS class."""
-    resources = [container.get("resources") or {} for container in pod["spec"]["containers"]]
-    if not any(held.get("requests") or held.get("limits") for held in resources):
-        return "BestEffort"
-    for held in resources:
-        limits, requests = held.get("limits") or {}, {**(held.get("limits") or {}), **(held.get("requests") or {})}
-        if any(key not in limits or limits[key] != requests[key] for key in ("cpu", "memory")):
-            return "Burstable"
-    return "Guaranteed"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -273,3 +274,18 @@ def test_version_nodes_and_namespaces(kube: FakeKubernetes) -> None:
     assert api.list_node(label_selector="nvidia.com/gpu.product").items[0].metadata.name == "node-1"
     assert api.read_namespace(NS).status.phase == "Active"
     assert refused(lambda: api.read_namespace("nowhere"))[0] == 404
+
+
+def test_an_unchanged_operator_of_airflow_runs_on_it(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("AIRFLOW_CONN_K8S_FAKE", kube.connection_json())
+    kube.script("*", Script().started().log("hello").after(0.1).succeeded())
+    operator = KubernetesPodOperator(
+        task_id="t", name="unchanged", namespace=NS, image="x:1", kubernetes_conn_id="k8s_fake", random_name_suffix=False
+    )
+    task = SimpleNamespace(dag_id="d", task_id="t", run_id="r", try_number=1, map_index=-1, dag_run=None)
+    operator.execute({"ti": task, "task_instance": task, "run_id": "r", "dag": SimpleNamespace(dag_id="d", parent_dag=None)})
+    assert [call.code for call in kube.called("DELETE */pods/unchanged")] == [200]
+    assert kube.leftovers() == []

@@ -4,8 +4,8 @@
 |---|---|
 | `refusals` | error answers, as `Status` objects |
 | `selectors` | label and field selectors |
-| `store` | the objects: create, list, patch, delete with owners and finalizers, quota |
-| `podlife` | what becomes of a pod, step by step, from a script |
-| `controllers` | what JobSet and TrainJob controllers make of their objects |
-| `server` | HTTP: routing, tokens, faults on demand, logs |
+| `store`, `quota` | the objects: create, list, patch, delete with owners and finalizers; what a quota refuses |
+| `podrun`, `script` | what becomes of a pod, step by step |
+| `controllers`, `rows` | what controllers make of JobSets and TrainJobs; nodes and events |
+| `asked`, `answers`, `logs`, `server` | requests, what is answered to them, logs; connections and faults on demand |
 """

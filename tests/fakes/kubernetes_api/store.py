@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
+from tests.fakes.kubernetes_api import quota
 from tests.fakes.kubernetes_api.refusals import Refused, invalid, not_found
 from tests.fakes.kubernetes_api.selectors import fields_match, labels_match
 
@@ -36,7 +37,6 @@ KINDS: dict[str, tuple[str, str]] = {
 }
 CLUSTER_SCOPED = frozenset({"nodes", "namespaces", "priorityclasses", "runtimeclasses"})
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
-_SUFFIXES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
 def seconds(at: datetime | None = None) -> str:
@@ -47,14 +47,6 @@ def seconds(at: datetime | None = None) -> str:
 def micros(at: datetime | None = None) -> str:
     """A moment as the API gives a MicroTime."""
     return (at or datetime.now(timezone.utc)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def amount(text: Any) -> float:
-    """A quantity such as 8, 500m or 64Gi as a number."""
-    found = re.match(r"^([0-9.]+)([a-zA-Z]*)$", str(text))
-    if found is None or found[2] not in _SUFFIXES:
-        raise Refused(400, f"quantities must match the regular expression, got {text!r}")
-    return float(found[1]) * _SUFFIXES[found[2]]
 
 
 class Store:
@@ -110,7 +102,8 @@ class Store:
                 meta.pop(field, None)
             if plural == "pods":
                 _check_pod(name, row)
-                self._check_quota(namespace, row)
+                for held in self.list("resourcequotas", namespace):
+                    quota.check(row, held, self.list("pods", namespace))
             if dry_run:
                 return row
             stored = self.put(plural, row)
@@ -201,43 +194,9 @@ class Store:
             if "foregroundDeletion" in (row["metadata"].get("finalizers") or ()) and not any(self._dependents(row)):
                 self.remove(plural, row)
 
-    def quota_used(self, namespace: str, hard: Row) -> Row:
+    def quota_used(self, namespace: str, hard: Row) -> dict[str, float]:
         """What the namespace's live pods use of a quota."""
-        pods = [pod for pod in self.list("pods", namespace) if pod["status"].get("phase") not in ("Succeeded", "Failed")]
-        return {key: sum(_asks(pod, key) for pod in pods) for key in hard}
-
-    def _check_quota(self, namespace: str, pod: Row) -> None:
-        for quota in self.list("resourcequotas", namespace):
-            hard = quota["spec"]["hard"]
-            used = self.quota_used(namespace, hard)
-            over = [key for key in hard if _asks(pod, key) and used[key] + _asks(pod, key) > amount(hard[key])]
-            if over:
-                said = ((word, ",".join(f"{key}={of(key)}" for key in over)) for word, of in _words(pod, used, hard))
-                listed = ", ".join(f"{word}: {values}" for word, values in said)
-                name, held = pod["metadata"]["name"], quota["metadata"]["name"]
-                raise Refused(403, f'pods "{name}" is forbidden: exceeded quota: {held}, {listed}', name=name, kind="pods")
-
-
-def _words(pod: Row, used: Row, hard: Row) -> list[tuple[str, Callable[[str], str]]]:
-    return [
-        ("requested", lambda key: f"{_asks(pod, key):g}"),
-        ("used", lambda key: f"{used[key]:g}"),
-        ("limited", lambda key: str(hard[key])),
-    ]
-
-
-def _asks(pod: Row, key: str) -> float:
-    """What a pod counts for against a key of a quota: pods, requests.cpu, limits.memory, requests.nvidia.com/gpu…"""
-    if key in ("pods", "count/pods"):
-        return 1.0
-    kind, _, resource = key.partition(".")
-    if kind not in ("requests", "limits"):
-        kind, resource = "requests", key
-    total = 0.0
-    for container in pod["spec"]["containers"]:
-        asked = container.get("resources") or {}
-        total += amount((asked.get(kind) or {}).get(resource) or (asked.get("limits") or {}).get(resource) or 0)
-    return total
+        return quota.used(self.list("pods", namespace), hard)
 
 
 def _check_pod(name: str, row: Row) -> None:
