@@ -24,6 +24,8 @@ from plumbline.launch.cluster.names import LAUNCH, RANK
 from plumbline.launch.cluster.trigger import LaunchTrigger
 from plumbline.launch.cluster.watch import decode
 
+pytestmark = pytest.mark.integration
+
 SPACE = "plumbline"
 LISTS = f"GET /api/v1/namespaces/{SPACE}/pods[?]*"
 
@@ -243,7 +245,7 @@ async def test_an_api_that_is_down_for_ever_is_unreachable(kube: FakeKubernetes)
     kube.down()
     reason, detail, status = await stopped(trigger(unreachable_timeout_s=1.5))
     assert (reason, status) == ("unreachable", None)
-    assert "gave no usable answer for 2 s (unreachable_timeout: 2 s), last: GET /api/v1" in detail
+    assert "(unreachable_timeout: 2 s), last: GET /api/v1" in detail
 
 
 async def test_a_rotated_token_is_read_again_without_a_word(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,11 +313,15 @@ async def test_the_log_and_the_progress_of_rank_0_are_told(kube: FakeKubernetes)
     assert (newest.trial_id, newest.fraction) == ("t-1", 0.4), "a pod's output chooses no file here"
 
 
-async def test_a_log_and_events_that_cannot_be_read_end_nothing(kube: FakeKubernetes) -> None:
-    kube.forbidden |= {("get", "pods/log"), ("list", "events")}
-    kube.script("pl-a-*", Script().started().log("hello").after(0.3).succeeded())
+@pytest.mark.parametrize("forbidden", [("get", "pods/log"), ("list", "events")])
+async def test_a_log_or_events_that_cannot_be_read_end_nothing_and_are_told_once(kube: FakeKubernetes, forbidden: tuple[str, str]) -> None:
+    kube.forbidden.add(forbidden)
+    kube.script("pl-a-*", Script().started().log("hello").after(0.5).succeeded())
     create(kube, 0)
-    assert (await fired(trigger(started=True)))[0] == "finished"
+    with structlog.testing.capture_logs() as told:
+        assert (await fired(trigger(started=True)))[0] == "finished"
+    assert len([line for line in told if "could not be read, said once" in line["event"]]) == 1
+    assert ("hello" in [line["event"] for line in told]) == (forbidden == ("list", "events"))
 
 
 async def test_no_secret_is_in_the_row_or_in_what_it_fires(kube: FakeKubernetes) -> None:

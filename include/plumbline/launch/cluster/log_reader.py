@@ -21,7 +21,7 @@ class LogReader:
     def __init__(self, *, from_start: bool) -> None:
         self._from_start = from_start
         self._read_at: float | None = None
-        self._last = ""
+        self._last, self._told_at_last = "", 0  # the newest time, and how many lines had it: a burst may share one
         self._told: tuple[str, int] | None = None
 
     def query(self, now: float) -> dict[str, str]:
@@ -36,15 +36,19 @@ class LogReader:
     def read(self, text: str, now: float) -> tuple[list[str], ProgressLine | None]:
         """New lines for people, and the newest progress if there is any. A step of progress is a line when its phase or percent changed."""
         lines, newest = [], None
+        known, told_at_known = self._last, self._told_at_last
         for stamped in text.splitlines():
             stamp, _, line = stamped.partition(" ")
             moment = _comparable(stamp)
             if moment is None:
                 lines.append(stamped)  # the kubelet's own words, such as that the log is not there any more
                 continue
-            if moment <= self._last:
+            if moment < known or (moment == known and told_at_known > 0):
+                told_at_known -= moment == known
                 continue
-            self._last = moment
+            if moment >= self._last:
+                self._told_at_last = self._told_at_last + 1 if moment == self._last else 1
+                self._last = moment
             if (progress := parse(line)) is None:
                 lines.append(line)
                 continue

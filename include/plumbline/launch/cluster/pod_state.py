@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timezone
 
 from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.names import RANK
@@ -42,6 +42,11 @@ def rank_of(pod: Row) -> int:
 def time_of(text: str | None) -> float | None:
     """A time of the API (RFC 3339, with or without a fraction) in seconds since the epoch; None if there is none."""
     return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def text_of(time_s: float) -> str:
+    """Seconds since the epoch as the API writes them, to the second."""
+    return datetime.fromtimestamp(time_s, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def phase(pod: Row) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -64,6 +64,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     def __post_init__(self) -> None:
         super().__init__()
         self._events_at = self._log_at = 0.0
+        self._unread: set[str] = set()
 
     @classmethod
     def of(
@@ -172,20 +173,30 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         return (None if stop is None else watch.Decision("stopped", stop)), outage.wait_s(problem)
 
     async def _tell(self, cluster: AsyncCluster, state: watch.Watch, log: LogReader, decision: watch.Decision | None) -> None:
-        """What there is to read goes to the task's log and to the progress file. No failure here is worth more than a line of debugging."""
+        """What there is to read goes to the task's log and to the progress file, at a slower pace and at the end."""
         now = time.time()
+        if self._events_at + _EVENTS_EVERY * self.poll_s <= now or decision is not None:
+            self._events_at = now
+            await self._tolerated("events", self._hear(cluster, state))
+        for line in state.news():
+            self.log.info("%s", line)
+        started = decision is not None and decision.status == "started"  # the watch that follows reads the log from its beginning
+        if not started and (self._log_at + self.log_every_s <= now or decision is not None):
+            self._log_at = now
+            await self._tolerated("log", self._tell_log(cluster, state, log, now))
+
+    async def _tolerated(self, what: str, reading: Awaitable[None]) -> None:
+        """No failure here is worth more than one line: the trial goes on unseen."""
         try:
-            if self._events_at + _EVENTS_EVERY * self.poll_s <= now or decision is not None:
-                self._events_at = now
-                for pod in state.awaited()[:_EVENTS_OF]:
-                    state.hear(await cluster.events(pod))
-            for line in state.news():
-                self.log.info("%s", line)
-            if self._log_at + self.log_every_s <= now or (decision is not None and decision.status != "started"):
-                self._log_at = now
-                await self._tell_log(cluster, state, log, now)
+            await reading
         except (NotAnswered, OSError) as problem:
-            self.log.debug("Nothing to tell of %s: %s", self.launch, problem)
+            if what not in self._unread:
+                self._unread.add(what)
+                self.log.warning("The %s of %s could not be read, said once: %s", what, self.launch, problem)
+
+    async def _hear(self, cluster: AsyncCluster, state: watch.Watch) -> None:
+        for pod in state.awaited()[:_EVENTS_OF]:
+            state.hear(await cluster.events(pod))
 
     async def _tell_log(self, cluster: AsyncCluster, state: watch.Watch, log: LogReader, now: float) -> None:
         pod = state.rank_0()

@@ -58,6 +58,8 @@ class Watch:
         self._gone: frozenset[str] = frozenset()
         self._events: dict[str, Row] = {}
         self._heard: set[str] = set()
+        self._first_look = True
+        self._took_over_at = ""
         self._trouble_since: dict[str, float] = {}
         self._rank_0_done: float | None = None
         self._described: dict[str, str] = {}
@@ -70,6 +72,9 @@ class Watch:
 
     def look(self, pods: Sequence[Row], now: float, cluster_now: float) -> Decision | None:
         """Take in the launch's pods as they are; None if there is nothing to tell the task yet."""
+        if self._first_look and self.started:
+            self._took_over_at = pod_state.text_of(cluster_now)  # what happened before was told by the watch before
+        self._first_look = False
         present = {pod_state.name_of(pod): trimmed_pod(pod) for pod in pods}
         self._known |= set(present)
         self._pods.update(present)
@@ -98,11 +103,12 @@ class Watch:
         """Take in events about the launch's pods. Each one that a person should read is news once."""
         for event in events:
             row = trimmed_event(event)
-            key = row["metadata"].get("uid") or row["metadata"].get("name", "")
-            if key not in self._heard and (row.get("type") == "Warning" or row.get("reason") in _TOLD):
-                self._news.append(f"pod {row['involvedObject'].get('name')}: {row.get('reason')}: {row.get('message', '')}")
-            self._heard.add(key)
-            self._events[key] = row
+            line = f"pod {row['involvedObject'].get('name')}: {row.get('reason')}: {row.get('message', '')}"
+            if line not in self._heard and (row.get("type") == "Warning" or row.get("reason") in _TOLD):
+                self._heard.add(line)
+                if event_time(row) >= self._took_over_at:
+                    self._news.append(line)
+            self._events[row["metadata"].get("uid") or row["metadata"].get("name", "")] = row
         for key in sorted(self._events, key=lambda key: event_time(self._events[key]))[:-_EVENTS_KEPT]:
             del self._events[key]
 
@@ -159,7 +165,7 @@ class Watch:
                 continue
             since = self._trouble_since.setdefault(name, now)
             if wrong[0] in pod_state.HOPELESS or now >= since + self.limits.patience_s:
-                return _trouble(row, wrong)
+                return self._trouble(row, wrong)
         waiting = [row for row in rows if not pod_state.on_node(row) and not pod_state.over(row)]
         if waiting or len(rows) < self.limits.expected:
             if now >= self.limits.requested_at + self.limits.schedule_timeout_s:
@@ -170,7 +176,7 @@ class Watch:
         if late and cluster_now >= placed + self.limits.startup_timeout_s:
             wrong = pod_state.trouble(late[0])
             if wrong is not None:
-                return _trouble(late[0], wrong)
+                return self._trouble(late[0], wrong)
             detail = f"pod {pod_state.name_of(late[0])} had a node for {self.limits.startup_timeout_s:.0f} s (startup_timeout) and its container did not start"
             return Stop("startup_timeout", f"{detail}; {self._last_words(late[0])}")
         return None
@@ -191,6 +197,15 @@ class Watch:
             return f"{newest.get('reason')}: {newest.get('message', '')}"
         return pod_state.why_no_node(pod) or f"it {pod_state.describe(pod)}"
 
+    def _trouble(self, pod: Row, wrong: tuple[str, str]) -> Stop:
+        (reason, message), name = wrong, pod_state.name_of(pod)
+        kind: Literal["config_error", "image_error"] = "config_error" if reason in pod_state.CONFIG_TROUBLE else "image_error"
+        # A pod that backs off does not say why any more; the event of the try before does ("Error: …" ones only repeat the reason).
+        about = [e for e in self._events.values() if e.get("reason") == "Failed" and e["involvedObject"].get("name") == name]
+        causes = [str(e.get("message", "")) for e in sorted(about, key=event_time) if not str(e.get("message", "")).startswith("Error:")]
+        cause = f"; {causes[-1]}" if causes and message not in causes[-1] else ""
+        return Stop(kind, f"pod {name} on {pod['spec'].get('nodeName')} cannot start: {reason}: {message or 'no message'}{cause}")
+
     def _where(self, rows: list[Row]) -> str:
         return (
             "; ".join(f"pod {pod_state.name_of(row)} {pod_state.describe(row)}" for row in rows if not pod_state.over(row)) or "not there"
@@ -203,10 +218,3 @@ class Watch:
             if text is not None and self._described.get(name) != text:
                 self._described[name] = text
                 self._news.append(f"pod {name} {text}")
-
-
-def _trouble(pod: Row, wrong: tuple[str, str]) -> Stop:
-    reason, message = wrong
-    kind: Literal["config_error", "image_error"] = "config_error" if reason in pod_state.CONFIG_TROUBLE else "image_error"
-    node = pod["spec"].get("nodeName")
-    return Stop(kind, f"pod {pod_state.name_of(pod)} on {node} cannot start: {reason}: {message or 'no message'}")

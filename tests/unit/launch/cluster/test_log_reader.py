@@ -21,6 +21,13 @@ def test_overlapping_pieces_give_each_line_once() -> None:
     assert reader.read(first + said("01.51", "three") + said("02.000000000", "four"), 1)[0] == ["three", "four"]
 
 
+def test_lines_of_one_instant_are_all_given_once() -> None:
+    reader = LogReader(from_start=True)
+    assert reader.read(said("01", "one") + said("02", "two") + said("02", "two"), 0)[0] == ["one", "two", "two"]
+    assert reader.read(said("02", "two") * 2 + said("02", "three") + said("03", "four"), 1)[0] == ["three", "four"]
+    assert reader.read(said("02", "three") + said("03", "four"), 2)[0] == []
+
+
 def test_progress_is_a_line_when_phase_or_percent_changed() -> None:
     reader = LogReader(from_start=True)
     lines, newest = reader.read(step("01", 0.4, "120 of 300 steps") + step("02", 0.401) + said("03", "loss 3.2") + step("04", 0.409), 0)

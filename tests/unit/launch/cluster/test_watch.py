@@ -234,6 +234,15 @@ def test_trouble_that_passes_is_forgotten() -> None:
     assert status(look(watch, runs(), after=180)) == "started"
 
 
+def test_a_pod_that_backs_off_is_told_with_the_cause_that_only_its_events_know() -> None:
+    watch = Watch(LIMITS)
+    look(watch, waits("ImagePullBackOff"), after=0)
+    watch.hear([event("Failed to pull image: not found", reason="Failed"), event("Error: ErrImagePull", uid="e2", reason="Failed")])
+    watch.hear([event("Failed to pull another", uid="e3", reason="Failed", rank=1)])
+    stop = stopped(look(watch, waits("ImagePullBackOff", "Back-off pulling"), after=160))
+    assert stop.detail.endswith("cannot start: ImagePullBackOff: Back-off pulling; Failed to pull image: not found")
+
+
 def test_a_wrong_image_name_is_believed_at_once() -> None:
     assert stopped(look(Watch(LIMITS), waits("InvalidImageName"))).reason == "image_error"
 
@@ -257,10 +266,19 @@ def test_news_are_told_once() -> None:
     watch.hear([event("no GPU"), event("fine", uid="e2", reason="Scheduled", kind="Normal")])
     assert watch.news() == ["pod pl-a-0 waits for a node", "pod pl-a-0: FailedScheduling: no GPU"]
     look(watch, unplaced())
-    watch.hear([event("no GPU")])
+    watch.hear([event("no GPU", uid="e3")])
     assert watch.news() == []
     look(watch, ended(code=137))
     assert watch.news() == ["pod pl-a-0 ended with exit code 137"]
+
+
+def test_a_watch_that_takes_over_does_not_tell_old_events_again() -> None:
+    watch = Watch(LIMITS, started=True)
+    look(watch, runs(), after=100)
+    old, new = event("old"), {**event("new", uid="e2"), "lastTimestamp": stamp(T0 + 100)}
+    watch.hear([old, new])
+    assert watch.news() == ["pod pl-a-0 runs on node-1", "pod pl-a-0: FailedScheduling: new"]
+    assert len(watch.seen().events) == 2
 
 
 def test_the_oldest_events_are_forgotten_but_not_told_again() -> None:
