@@ -6,7 +6,9 @@
 | `manifest`, `placement`, `credentials`, `gang`, `jobset`, `trainjob` | pure: trial → manifests, from the templates in `k8s/workloads` |
 | `observation`, `pod_timeline`, `pod_facts` | pure: what the API showed → the pods' records |
 | `classify`, `pod_verdict` | pure: what the API showed and the document says → failure class, and a sentence |
-| `watch`, `trigger` | waits for a launch's pods inside Airflow's triggerer, through outages |
+| `trigger`, `async_api` | waits for a launch's pods inside Airflow's triggerer, through outages |
+| `watch`, `outage`, `log_reader` | pure: what the trigger concludes from looks, failures and logs |
+| `pod_state`, `payload` | pure: where a pod is in its life; what was seen, as a small row |
 | `pod_operator`, `gang_operator`, `attempt`, `api` | create, adopt, observe, record, delete |
 | `sweep` | deletes what outlived every deadline |
 | `doctor`, `access` | checks a cluster from here; makes the kubeconfig for it |

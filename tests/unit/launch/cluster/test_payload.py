@@ -56,6 +56,8 @@ def test_of_a_nodes_images_those_are_kept_that_the_pods_run() -> None:
     row = trimmed_node(NODE, [POD])
     assert row["status"]["images"] == [{"names": ["i@sha256:1", "i:1"], "sizeBytes": 7}]
     assert row["metadata"] == {"name": "node-1", "labels": {"zone": "a"}}
+    other = {"metadata": {"name": "p"}, "spec": {"containers": [{"image": "other"}]}}
+    assert [image["sizeBytes"] for image in trimmed_node(NODE, [POD, other])["status"]["images"]] == [7, 8]
 
 
 def test_an_events_time_is_its_newest() -> None:
