@@ -15,6 +15,7 @@ Row = dict[str, Any]
 ONE, TWO = "e2e-one", "e2e-two"
 PRODUCTS = {ONE: "NVIDIA-H100-80GB-HBM3", TWO: "NVIDIA-H200"}
 TRAIN, CHAT, LONG, GANG_2, GANG_4 = "e2e-train", "e2e-chat", "e2e-long", "e2e-gang-2", "e2e-gang-4"
+THREE_MINUTES = "e2e-three-minutes"
 
 _PROVIDER: Row = {
     "cloud": "e2e",
@@ -89,14 +90,10 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     for name, changes in broken.items():
         _provider(folder, name, namespaces[ONE], image, results_url, **changes)
     _write(folder / "workloads" / "training" / f"{TRAIN}.yaml", {**_TRAIN, "name": TRAIN})
-    long = {
-        **_TRAIN,
-        "name": LONG,
-        "on_demand_only": True,
-        "steps": {"discard": 10, "measure": 1200},
-        "checkpoint": {"every": 1200, "keep": 1},
-    }
-    _write(folder / "workloads" / "training" / f"{LONG}.yaml", long)
+    # About a minute, and about three, at 15 to 20 steps a second on one core.
+    for name, steps in ((LONG, 1200), (THREE_MINUTES, 3000)):
+        many = {"on_demand_only": True, "steps": {"discard": 10, "measure": steps}, "checkpoint": {"every": steps, "keep": 1}}
+        _write(folder / "workloads" / "training" / f"{name}.yaml", {**_TRAIN, **many, "name": name})
     for name, nodes in ((GANG_2, 2), (GANG_4, 4)):
         gang = {
             "providers": [ONE],
