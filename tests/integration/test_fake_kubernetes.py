@@ -285,7 +285,13 @@ def test_an_unchanged_operator_of_airflow_runs_on_it(kube: FakeKubernetes, monke
     operator = KubernetesPodOperator(
         task_id="t", name="unchanged", namespace=NS, image="x:1", kubernetes_conn_id="k8s_fake", random_name_suffix=False
     )
-    task = SimpleNamespace(dag_id="d", task_id="t", run_id="r", try_number=1, map_index=-1, dag_run=None)
+    told: dict[str, str] = {}
+
+    def push(key: str, value: str) -> None:
+        told[key] = value
+
+    task = SimpleNamespace(dag_id="d", task_id="t", run_id="r", try_number=1, map_index=-1, dag_run=None, xcom_push=push)
     operator.execute({"ti": task, "task_instance": task, "run_id": "r", "dag": SimpleNamespace(dag_id="d", parent_dag=None)})
     assert [call.code for call in kube.called("DELETE */pods/unchanged")] == [200]
+    assert told == {"pod_name": "unchanged", "pod_namespace": NS}
     assert kube.leftovers() == []
