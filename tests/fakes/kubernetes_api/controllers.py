@@ -66,8 +66,9 @@ def _trainjob(store: Store, row: Row) -> None:
         container["resources"] = trainer["resourcesPerNode"]
     marks = {"labels": dict(spec.get("labels") or {}), "annotations": dict(spec.get("annotations") or {})}
     pod_spec: Row = {"restartPolicy": "Never", "containers": [container]}
-    for override in spec.get("podTemplateOverrides") or ():
-        _override(pod_spec, marks, override)
+    for patch in spec.get("runtimePatches") or ():
+        for group in patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]:
+            _patch(pod_spec, marks, group["template"]["spec"]["template"])
     job = {"parallelism": trainer.get("numNodes", 1), "completionMode": "Indexed", "backoffLimit": 0}
     job_spec: Row = {**job, "template": {"metadata": marks, "spec": pod_spec}}
     group = {"name": "node", "replicas": 1, "template": {"metadata": {"labels": marks["labels"]}, "spec": job_spec}}
@@ -75,11 +76,11 @@ def _trainjob(store: Store, row: Row) -> None:
     store.create("jobsets", meta["namespace"], child)
 
 
-def _override(pod_spec: Row, marks: Row, override: Row) -> None:
-    own = override.get("metadata") or {}
+def _patch(pod_spec: Row, marks: Row, patch: Row) -> None:
+    own = patch.get("metadata") or {}
     for kind in ("labels", "annotations"):
         marks[kind].update(own.get(kind) or {})
-    for key, value in (override.get("spec") or {}).items():
+    for key, value in (patch.get("spec") or {}).items():
         if key == "containers":
             for changed in value:
                 held = next((each for each in pod_spec["containers"] if each["name"] == changed["name"]), None)

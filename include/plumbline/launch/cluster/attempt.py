@@ -17,7 +17,8 @@ from plumbline.launch import stores
 from plumbline.launch.cluster import gang, names, observation
 from plumbline.launch.cluster.api import PATIENCE_S, ClusterApi
 from plumbline.launch.cluster.base import Row, Seen
-from plumbline.launch.cluster.look import look, seen_of, seen_row, together
+from plumbline.launch.cluster.look import look, together
+from plumbline.launch.cluster.payload import decode, encode
 from plumbline.launch.cluster.pod_state import name_of
 from plumbline.launch.cluster.provider import launcher_of
 from plumbline.launch.failures import BadDeclaration, TrialFailure, Unreachable
@@ -57,7 +58,7 @@ class Attempt:
             home=home,
             requested_at=_moment(state.get("requested_at")) or datetime.now(timezone.utc),
             # A reason to stop is of the try that stopped.
-            seen=replace(seen_of(state["seen"]), stop=None) if "seen" in state else Seen(expected=trial.workload.nodes),
+            seen=replace(decode(state["seen"]), stop=None) if "seen" in state else Seen(expected=trial.workload.nodes),
             started_at=_moment(state.get("started_at")),
         )
 
@@ -152,7 +153,7 @@ class Attempt:
         state = {
             "requested_at": self.requested_at.isoformat(),
             "started_at": self.started_at.isoformat() if self.started_at else None,
-            "seen": seen_row(self.seen),
+            "seen": encode(self.seen),
         }
         self.home.put(f"{self.home.folder(self.trial)}/{_STATE}", json.dumps(state, indent=1).encode())
 

@@ -15,8 +15,7 @@ from typing import TypeVar
 from plumbline.harness.progress import parse
 from plumbline.launch.cluster.api import ClusterApi, Refused
 from plumbline.launch.cluster.base import Row, Seen
-from plumbline.launch.cluster.payload import decode, encode, trimmed_event
-from plumbline.launch.cluster.pod_state import CONTAINER, name_of, over, rank_of
+from plumbline.launch.cluster.pod_state import container_of, name_of, over, rank_of
 from plumbline.launch.cluster.pod_timeline import remembered
 from plumbline.launch.failures import TrialFailure
 from plumbline.launch.process import Output
@@ -54,28 +53,6 @@ def together(before: Seen, now: Seen) -> Seen:
     )
 
 
-def seen_row(seen: Seen) -> Row:
-    """All of it as a JSON row, for the store: nodes and every event too, which the small row that wakes a task up leaves out."""
-    return {
-        **encode(seen),
-        "events": [trimmed_event(event) for event in seen.events],
-        "nodes": {n: _trimmed(r) for n, r in seen.nodes.items()},
-    }
-
-
-def seen_of(row: Row) -> Seen:
-    """What `seen_row` made a row of."""
-    return replace(decode(row), nodes=row["nodes"])
-
-
-def _trimmed(node: Row) -> Row:
-    """Without what other programs keep at a node for themselves."""
-    return {
-        **node,
-        "metadata": {key: value for key, value in node["metadata"].items() if key in ("name", "uid", "labels", "creationTimestamp")},
-    }
-
-
 def look(api: ClusterApi, selector: str, seen: Seen) -> Seen:
     """With what the API shows now. A pod that was there, had not ended, and is there no more was deleted by somebody else: it is gone."""
     listed = tolerated("list the launch's pods", lambda: api.pods(selector), None)
@@ -101,7 +78,7 @@ def logs(api: ClusterApi, seen: Seen) -> tuple[bytes, str]:
         name = name_of(pod)
         if name in seen.gone:
             continue
-        text = tolerated(f"read the log of {name}", partial(api.log, name, CONTAINER, _LOG_BYTES), b"")
+        text = tolerated(f"read the log of {name}", partial(api.log, name, container_of(pod), _LOG_BYTES), b"")
         if rank_of(pod) == 0:
             tail = _tail(text)
         parts.append(b"== " + name.encode() + b"\n" + text)
