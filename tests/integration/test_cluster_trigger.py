@@ -15,7 +15,7 @@ import pytest
 import structlog
 from airflow.jobs.triggerer_job_runner import TriggerRunner
 from airflow.sdk.execution_time import task_runner
-from tests.fakes.fake_kubernetes import FakeKubernetes, Script
+from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 
 from plumbline.harness.progress import MARK
 from plumbline.launch import progress
@@ -293,6 +293,17 @@ async def test_an_answer_that_is_no_list_is_asked_for_again(kube: FakeKubernetes
     assert "is not a list of objects but 'ok'" in detail
 
 
+async def test_a_fault_of_the_watch_itself_is_no_way_past_the_operator(kube: FakeKubernetes) -> None:
+    def at_no_time(run: PodRun) -> None:
+        run.row["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "soon"}]
+
+    kube.script("pl-a-*", Script().scheduled().then(at_no_time))
+    create(kube, 0)
+    reason, detail, _ = await stopped(trigger(unreachable_timeout_s=0.5))
+    assert reason == "unreachable"
+    assert "the watch itself failed: ValueError" in detail
+
+
 # What people read.
 
 
@@ -409,6 +420,17 @@ async def test_a_gang_is_deleted_by_its_owner_through_an_outage(kube: FakeKubern
     (first, *_) = (call for call in kube.called("DELETE */services/pl-a") if call.code == 200)
     assert first.body["propagationPolicy"] == "Foreground"
     await until(lambda: kube.leftovers(SPACE) == [])
+
+
+async def test_a_kill_that_the_cluster_does_not_answer_is_given_up_in_time(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plumbline.launch.cluster.trigger._KILL_S", 1.0)
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    kube.down()
+    with structlog.testing.capture_logs() as told:
+        await trigger(started=True).on_kill()
+    assert "upkeep will when it expires; last: GET" in told[-1]["event"]
+    assert told[-1]["log_level"] == "error"
 
 
 async def test_a_triggerer_that_shuts_down_or_lost_the_task_to_another_deletes_nothing(

@@ -34,7 +34,7 @@ def rank_of(pod: Row) -> int:
     """The pod's rank in its gang: our label, or the index that a Job gave it; 0 for a pod alone."""
     metadata = pod["metadata"]
     for where, key in (("labels", RANK), ("labels", _INDEX), ("annotations", _INDEX)):
-        if (value := (metadata.get(where) or {}).get(key)) is not None:
+        if (value := str((metadata.get(where) or {}).get(key, ""))).isdigit():
             return int(value)
     return 0
 

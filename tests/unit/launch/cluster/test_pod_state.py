@@ -39,6 +39,7 @@ def test_a_rank_is_our_label_or_a_jobs_index() -> None:
     assert pod_state.rank_of({"metadata": {"labels": {"plumbline/rank": "3"}}}) == 3
     assert pod_state.rank_of({"metadata": {"labels": None, "annotations": {"batch.kubernetes.io/job-completion-index": "2"}}}) == 2
     assert pod_state.rank_of({"metadata": {}}) == 0
+    assert pod_state.rank_of({"metadata": {"labels": {"plumbline/rank": "first"}}}) == 0
 
 
 def test_times_with_and_without_a_fraction() -> None:
