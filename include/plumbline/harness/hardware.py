@@ -5,26 +5,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plumbline.declarations import Provider
+from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.environment.accelerator import product
 from plumbline.results import Scalar
 
 
-def mismatch(provider: Provider, facts: Mapping[str, Scalar]) -> str | None:
-    """What is wrong with the accelerators of the probed environment, in a sentence; None if they are as declared."""
+def mismatch(provider: Provider, asked: int, facts: Mapping[str, Scalar]) -> str | None:
+    """What is wrong with the accelerators of the probed environment, in a sentence; None if they are as declared.
+
+    `asked`: accelerators that the workload needs. A pod sees just these, a process on the provider's machine sees all that are declared.
+    """
     declared = provider.accelerator
+    count_wanted = asked if isinstance(provider.launcher, KubernetesLauncher) else declared.count
     if declared.kind == "cpu":
         return None
     wanted = f"{provider.name} declares {declared.count} × {declared.product or declared.kind}"
+    if count_wanted < declared.count:
+        wanted += f", of which the trial asked for {count_wanted}"
     if declared.kind == "amd":
         return f"{wanted}, but the harness cannot look at AMD accelerators"
     count = facts.get("gpu.count")
     if not isinstance(count, int):
         return f"{wanted}, but nobody could look: {facts.get('gpu.unknown_because')}"
-    if count < declared.count:
+    if count < count_wanted:
         return f"{wanted}, but {count} {'is' if count == 1 else 'are'} visible here"
     if declared.product is not None:
-        found = [str(facts.get(f"gpu.{i}.product")) for i in range(declared.count)]
+        found = [str(facts.get(f"gpu.{i}.product")) for i in range(count_wanted)]
         others = sorted({name for name in found if name != product(declared.product)})
         if others:
             return f"{wanted}, but here is {', '.join(others)}"

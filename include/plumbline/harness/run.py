@@ -131,7 +131,7 @@ class _Run:
         trial, cpus = self._trial, usable()
         self._facts = environment.probe()
         self._happened("environment_probed")
-        wrong = hardware.mismatch(trial.provider, self._facts)
+        wrong = hardware.mismatch(trial.provider, trial.workload.needs.count, self._facts)
         if wrong is not None:
             raise TrialFailed("wrong_hardware", wrong)
         with Watch(cpus) as watch:

@@ -15,19 +15,21 @@ def h100():
 
 
 def test_the_declared_gpus_are_accepted(h100):
-    assert mismatch(h100, EIGHT) is None
+    assert mismatch(h100, 8, EIGHT) is None
 
 
 def test_too_few_gpus_are_named(h100):
-    assert mismatch(h100, EIGHT | {"gpu.count": 7}) == ("example-coreweave-h100 declares 8 × NVIDIA-H100-80GB-HBM3, but 7 are visible here")
+    assert mismatch(h100, 8, EIGHT | {"gpu.count": 7}) == (
+        "example-coreweave-h100 declares 8 × NVIDIA-H100-80GB-HBM3, but 7 are visible here"
+    )
 
 
 def test_one_gpu_of_another_product_is_found(h100):
-    assert "but here is NVIDIA-A100-SXM4-80GB" in str(mismatch(h100, EIGHT | {"gpu.3.product": "NVIDIA-A100-SXM4-80GB"}))
+    assert "but here is NVIDIA-A100-SXM4-80GB" in str(mismatch(h100, 8, EIGHT | {"gpu.3.product": "NVIDIA-A100-SXM4-80GB"}))
 
 
 def test_not_having_looked_is_not_zero_gpus(h100):
-    found = mismatch(h100, {"gpu.count": None, "gpu.unknown_because": "the package nvidia-ml-py is not installed"})
+    found = mismatch(h100, 8, {"gpu.count": None, "gpu.unknown_because": "the package nvidia-ml-py is not installed"})
     assert found is not None
     assert "nobody could look: the package nvidia-ml-py is not installed" in found
 
@@ -35,8 +37,16 @@ def test_not_having_looked_is_not_zero_gpus(h100):
 def test_amd_is_refused_rather_than_taken_on_trust(h100):
     data = json.loads(h100.model_dump_json())
     data["accelerator"] = {"kind": "amd", "count": 1}
-    assert "cannot look at AMD" in str(mismatch(Provider.model_validate_json(json.dumps(data)), EIGHT))
+    assert "cannot look at AMD" in str(mismatch(Provider.model_validate_json(json.dumps(data)), 8, EIGHT))
 
 
 def test_fewer_cores_than_declared_are_an_environment_fact():
-    assert mismatch(local_provider(cpus=[0, 1]), {"cpu.usable": 1, "gpu.count": 0}) is None
+    assert mismatch(local_provider(cpus=[0, 1]), 2, {"cpu.usable": 1, "gpu.count": 0}) is None
+
+
+def test_a_pod_sees_the_gpus_that_its_trial_asked_for(h100):
+    one = {"gpu.count": 1, "gpu.0.product": EIGHT["gpu.0.product"]}
+    assert mismatch(h100, 1, one) is None
+    assert mismatch(h100, 2, one) == (
+        "example-coreweave-h100 declares 8 × NVIDIA-H100-80GB-HBM3, of which the trial asked for 2, but 1 is visible here"
+    )
