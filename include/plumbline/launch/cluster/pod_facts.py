@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from plumbline.launch.cluster.base import Row
-from plumbline.launch.cluster.pod_state import CONTAINER, harness
+from plumbline.launch.cluster.pod_state import container_of, harness
 from plumbline.launch.cluster.pod_timeline import pull
 from plumbline.results import Scalar
 
@@ -80,10 +80,11 @@ def _of_pod(pod: Row) -> dict[str, Scalar]:
 
 def _of_image(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Scalar]:
     containers = (pod.get("spec") or {}).get("containers") or ()
-    asked = next((str(each["image"]) for each in containers if each.get("name") == CONTAINER and each.get("image")), None)
+    name = container_of(pod)
+    asked = next((str(each["image"]) for each in containers if each.get("name") == name and each.get("image")), None)
     status = harness(pod)
     image_id = str(status.get("imageID") or "").removeprefix("docker-pullable://") or None
-    came = pull(events)
+    came = pull(pod, events)
     size = came.size if came.size is not None else _held(node, {asked, image_id, status.get("image")}.__contains__)
     return {"image": asked, "image_id": image_id, "image_cached": came.cached, "image_pull_s": came.seconds, "image_bytes": size}
 

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.payload import event_time
-from plumbline.launch.cluster.pod_state import CONTAINER, harness, name_of
+from plumbline.launch.cluster.pod_state import container_of, harness, name_of
 from plumbline.results import Event
 
 POINTS = ("requested", "admitted", "scheduled", "image_pulling", "image_pulled", "started", "ready", "finished", "deleted")
@@ -62,10 +62,10 @@ def timeline(pod: Row, events: Sequence[Row]) -> tuple[Event, ...]:
     return tuple(Event(name=name, utc=at, clock="cluster") for name in POINTS if (at := reached[name]) is not None)
 
 
-def pull(events: Iterable[Row]) -> Pull:
+def pull(pod: Row, events: Iterable[Row]) -> Pull:
     """How the harness's image came to the node; the last thing said counts."""
     found = Pull()
-    for event in _of_harness(events, "Pulled"):
+    for event in _of_harness(pod, events, "Pulled"):
         message = str(event.get("message") or "")
         took, size = _PULLED.search(message), _SIZE.search(message)
         if took is not None:
@@ -107,9 +107,9 @@ def _moments(pod: Row, events: Sequence[Row]) -> dict[str, datetime | None]:
         "admitted": _first(admissions),
         # A pod that was evicted or ran into its deadline has lost its conditions and containers on older clusters: its events have not.
         "scheduled": _condition(pod, "PodScheduled") or _first(event for event in events if event.get("reason") == "Scheduled"),
-        "image_pulling": _first(_of_harness(events, "Pulling")),
-        "image_pulled": _first(event for event in _of_harness(events, "Pulled") if _PULLED.search(str(event.get("message")))),
-        "started": moment(began) or (_first(_of_harness(events, "Started")) if not harness(pod) else None),
+        "image_pulling": _first(_of_harness(pod, events, "Pulling")),
+        "image_pulled": _first(event for event in _of_harness(pod, events, "Pulled") if _PULLED.search(str(event.get("message")))),
+        "started": moment(began) or (_first(_of_harness(pod, events, "Started")) if not harness(pod) else None),
         "ready": _ready(pod),
         "finished": ended_at(pod),
         "deleted": deletion_asked_at(pod),
@@ -121,12 +121,13 @@ def _is_of(involved: Row, name: str, uid: str | None) -> bool:
     return involved.get("name") == name and (other is None or uid is None or other == uid)
 
 
-def _of_harness(events: Iterable[Row], reason: str) -> Iterator[Row]:
+def _of_harness(pod: Row, events: Iterable[Row], reason: str) -> Iterator[Row]:
     """Events of a kubelet about the harness's container, not about others that were injected beside it."""
+    path_of_harness = f"spec.containers{{{container_of(pod)}}}"
     for event in events:
         path = (event.get("involvedObject") or {}).get("fieldPath")
         admitted = "dmitted by" in str(event.get("message"))  # Kueue calls its event Started too
-        if event.get("reason") == reason and not admitted and path in (None, "", f"spec.containers{{{CONTAINER}}}"):
+        if event.get("reason") == reason and not admitted and path in (None, "", path_of_harness):
             yield event
 
 

@@ -247,10 +247,17 @@ def test_clocks_that_differ_give_no_duration() -> None:
 )
 def test_how_long_a_pull_took(message: str, seconds: float, size: int | None) -> None:
     event = {"reason": "Pulled", "message": message, "involvedObject": {"fieldPath": "spec.containers{harness}"}}
-    found = pull([event])
+    pod = scene("pulled").pods[0]
+    found = pull(pod, [event])
     assert (found.cached, found.seconds, found.size) == (False, pytest.approx(seconds), size)
     sidecar = {**event, "involvedObject": {"fieldPath": "spec.initContainers{proxy}"}}
-    assert pull([sidecar]).cached is None
+    assert pull(pod, [sidecar]).cached is None
+
+
+def test_a_trainers_container_has_the_name_that_it_prescribes() -> None:
+    text = json.dumps(encode(scene("pulled"))).replace('"name": "harness"', '"name": "node"').replace("{harness}", "{node}")
+    (record,), (usual,) = pod_records(decode(json.loads(text))), pod_records(scene("pulled"))
+    assert (record.events, record.facts, record.exit_code) == (usual.events, usual.facts, usual.exit_code)
 
 
 def test_when_a_pod_was_ready_is_remembered() -> None:
