@@ -234,6 +234,24 @@ def test_what_a_dead_worker_left_is_taken_up_by_the_next_try(make: Any, kube: Fa
     assert len([call for call in kube.called(f"POST /api/v1/namespaces/{NS}/pods") if call.code == 201]) == 1
 
 
+def test_a_cluster_that_does_not_let_us_look_is_named_as_such(make: Any, kube: FakeKubernetes) -> None:
+    from plumbline.launch.cluster.lifecycle import take_up
+    from plumbline.launch.cluster.pod_operator import TrialPodOperator
+    from plumbline.launch.failures import BadDeclaration, Unreachable
+
+    world = make()
+    spec = {"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id, "title": "a trial"}
+    take_up(spec)
+    operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
+    kube.forbidden.add(("list", "pods"))
+    with pytest.raises(BadDeclaration, match="cannot list resource"):
+        operator.open()
+    kube.token = "rotated, and not told"
+    with pytest.raises(Unreachable, match="HTTP 401"):
+        operator.open()
+    assert len(world.attempts) == 1, "no further attempt before it is known what became of this one"
+
+
 def test_a_trigger_that_breaks_leaves_nothing(make: Any, kube: FakeKubernetes) -> None:
     """As Airflow does it: the task is resumed only in order to fail it."""
     from airflow.sdk.exceptions import TaskDeferralTimeout

@@ -81,8 +81,14 @@ def _evidence(store: ResultStore, folder: str) -> list[str]:
 def _options(url: str, connection_id: str) -> dict[str, Any]:
     """fsspec's storage options for the URL, from an Airflow connection of the type that Airflow itself uses for such stores."""
     from airflow.sdk import Connection
+    from airflow.sdk.exceptions import AirflowNotFoundException
 
-    connection = Connection.get(connection_id)
+    try:
+        connection = Connection.get(connection_id)
+    except AirflowNotFoundException as error:
+        raise ValueError(
+            f"Airflow connection {connection_id}, declared for {url}, is not defined; create it, or declare another"
+        ) from error
     extra: dict[str, Any] = connection.extra_dejson
     scheme = url.partition("://")[0]
     if scheme == "s3":

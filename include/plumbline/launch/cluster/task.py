@@ -16,7 +16,7 @@ from plumbline.launch.cluster.lifecycle import close, take_up
 from plumbline.launch.cluster.look import tolerated
 from plumbline.launch.cluster.payload import decode
 from plumbline.launch.cluster.trigger import LaunchTrigger
-from plumbline.launch.failures import BadDeclaration, Interrupted, Unreachable, raise_for
+from plumbline.launch.failures import BadDeclaration, Interrupted, TrialFailure, Unreachable, raise_for
 from plumbline.results import LaunchRecord
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class LaunchTask(_Base):  # type: ignore[misc]  # airflow's types are not follow
 
     def open(self) -> Row | None:
         """Take up or announce the attempt that this try is about; what `execute` returns if it turns out to be over already."""
-        with _store_answers():
+        with _typed():
             self._attempt, record = take_up(self.spec)
         return None if record is None else self._ended(record)
 
@@ -47,7 +47,7 @@ class LaunchTask(_Base):  # type: ignore[misc]  # airflow's types are not follow
     def attempt(self) -> Attempt:
         """The attempt that this process works on."""
         if self._attempt is None:
-            with _store_answers():
+            with _typed():
                 self._attempt = Attempt.newest(self.spec)
         if self._attempt is None:
             raise FileNotFoundError(f"no attempt of {self.spec['trial_id']} was announced in campaign {self.spec['campaign_id']}")
@@ -60,14 +60,14 @@ class LaunchTask(_Base):  # type: ignore[misc]  # airflow's types are not follow
             creation(attempt.api())
             return
         except BadDeclaration as failure:  # found out here: nothing was asked of the cluster
-            with _store_answers():
+            with _typed():
                 attempt.refuse(failure)
             raise
         except Refused as refusal:
             stop = Stop("refused", refusal.detail, refusal.status)
         except Unreachable as failure:
             stop = Stop("unreachable", str(failure))
-        with _store_answers():
+        with _typed():
             self._ended(close(attempt, stop=stop))
         raise AssertionError(f"a launch that was stopped ({stop.reason}) was classified as no failure")
 
@@ -84,7 +84,7 @@ class LaunchTask(_Base):  # type: ignore[misc]  # airflow's types are not follow
     def trigger_reentry(self, context: Any, event: Row) -> Row:
         """Back from the triggerer: the pods started (then wait on), or it is over."""
         seen = decode(event)
-        with _store_answers():
+        with _typed():
             if event["status"] == "started":
                 self.attempt.started(seen)
             else:
@@ -100,7 +100,7 @@ class LaunchTask(_Base):  # type: ignore[misc]  # airflow's types are not follow
             return super().resume_execution(next_method, next_kwargs, context)
         except _deferral_errors() as error:
             stop = Stop("killed", f"Airflow's own watch over the launch ended: {error}")
-            with _store_answers():
+            with _typed():
                 return self._ended(close(self.attempt, stop=stop))
 
     def on_kill(self) -> None:
@@ -124,16 +124,22 @@ class LaunchTask(_Base):  # type: ignore[misc]  # airflow's types are not follow
 
 
 @contextmanager
-def _store_answers() -> Iterator[None]:
-    """A result store that does not answer is unreachable, and worth another try; what it holds is found again by then."""
+def _typed() -> Iterator[None]:
+    """Whatever keeps an attempt from being taken up or recorded, as a failure class: what is there is found again by the next try."""
     try:
         yield
     except FileNotFoundError:
-        raise  # it did answer
+        raise  # the store did answer
     except OSError as error:
         raise Unreachable(
-            f"a result store does not answer: {type(error).__name__}: {error}; the launch is taken up again by the next try"
+            f"a result store does not answer: {type(error).__name__}: {error}; the next try takes the launch up again"
         ) from error
+    except Refused as refusal:
+        # A token is rotated and then read anew; rights are given by a person.
+        kind: type[TrialFailure] = Unreachable if refusal.status == 401 else BadDeclaration
+        raise kind(
+            f"the cluster does not let an earlier launch of the trial be looked for: {refusal}; see `plumbline cluster doctor`"
+        ) from refusal
 
 
 def _deferral_errors() -> tuple[type[BaseException], ...]:

@@ -219,6 +219,9 @@ def test_a_store_whose_credentials_do_not_suit_it_is_a_bad_declaration(
     with pytest.raises(BadDeclaration, match="connection store was declared for file"):
         take_up(world.spec)
     assert world.record().failure_class == "bad_declaration"
+    monkeypatch.delenv("AIRFLOW_CONN_STORE")
+    with pytest.raises(BadDeclaration, match=r"Airflow connection store, declared for file:.* is not defined"):
+        take_up(world.spec)
 
 
 def test_killing_asks_for_the_deletion_and_touches_no_record(world: World) -> None:
