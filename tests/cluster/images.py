@@ -1,6 +1,7 @@
 """Builds a harness image from this repository and loads it into a cluster: `python -m tests.cluster.images cpu` prints its name.
 
-E2E_BASE     the base: a reference to pull (default below), or a docker archive where nothing can be pulled
+E2E_BASE     the base: a reference to pull (default below); where nothing can be pulled a docker archive, or `debootstrap`: made here from
+             Debian's archive, by root
 E2E_IMAGE    an image that the cluster can pull or has already; nothing is built then
 E2E_IMPORT   command that loads {archive} onto the cluster's nodes; known by itself for kind, k3d and minikube
 """
@@ -22,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_BASE = "docker.io/library/python:3.11-slim-bookworm"
+_DEBIAN, _DEBIAN_PACKAGES = "bookworm", "python3-venv,libpython3.11,ca-certificates"
 _SOURCES = (
     "k8s/images",
     "pyproject.toml",
@@ -53,6 +55,8 @@ class Engine:
 
     def base(self, reference: str) -> str:
         """The base in the engine's own storage, by digest; a docker archive by the tag that it carries."""
+        if reference == "debootstrap":
+            return self._debian()
         if Path(reference).is_file():
             name = _tag_in(Path(reference))
             if self.program == "buildah":
@@ -68,6 +72,36 @@ class Engine:
         seen = _run(self.program, "inspect", *kind, "--format", form, reference).strip()
         return seen if "@" in seen else f"{reference}@{seen}"
 
+    def _debian(self) -> str:
+        """A small Debian with Python; made once, then found in the engine's storage."""
+        tag = f"localhost/plumbline/debian-python:{_DEBIAN}"
+        if _quiet(self.program, "inspect", "--type", "image", tag):
+            return tag
+        if not shutil.which("debootstrap"):
+            raise CannotBuild("E2E_BASE=debootstrap needs debootstrap: apt-get install debootstrap")
+        with tempfile.TemporaryDirectory(prefix="plumbline-base-") as folder:
+            root = Path(folder) / "root"
+            _run("debootstrap", "--variant=minbase", f"--include={_DEBIAN_PACKAGES}", _DEBIAN, str(root))
+            _run(
+                "tar",
+                "--numeric-owner",
+                "--exclude=./var/cache/apt/*",
+                "--exclude=./var/lib/apt/lists/*",
+                "-C",
+                str(root),
+                "-cf",
+                f"{folder}/root.tar",
+                ".",
+            )
+            shutil.rmtree(root)
+            (Path(folder) / "Dockerfile").write_text("FROM scratch\nADD root.tar /\n")
+            _run(self.program, "build", *self._isolation(), "--file", f"{folder}/Dockerfile", "--tag", tag, folder)
+        return tag
+
+    def _isolation(self) -> list[str]:
+        # A build needs no more than a root folder: runs where nested containers cannot be made.
+        return ["--isolation", "chroot"] if self.program == "buildah" else []
+
     def build(self, dockerfile: Path, tag: str, base: str) -> None:
         """Build one image; what pip is configured with on this machine counts inside too."""
         with tempfile.TemporaryDirectory(prefix="plumbline-build-") as folder:
@@ -79,8 +113,7 @@ class Engine:
                 _run("docker", "build", *common, "--build-arg", "SOURCE_DATE_EPOCH=0", str(ROOT))
                 return
             volumes = [item for source, target in mounts for item in ("--volume", f"{source}:{target}:ro")]
-            isolation = ["--isolation", "chroot"] if self.program == "buildah" else []
-            _run(self.program, "build", *isolation, "--layers", "--timestamp", "0", *common, *volumes, str(ROOT))
+            _run(self.program, "build", *self._isolation(), "--layers", "--timestamp", "0", *common, *volumes, str(ROOT))
 
     def save(self, tag: str, archive: Path) -> None:
         """Write the image as a docker archive."""

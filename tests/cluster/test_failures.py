@@ -34,7 +34,7 @@ BROKEN = {
     EXIT_CODE: Expected("harness_error", 1, str(FAILING_EXIT_CODE)),
     NO_IMAGE: Expected("image_error", 1, "localhost/plumbline/nowhere:1"),
     NINE_GPUS: Expected("insufficient_capacity", 2, "nvidia.com/gpu"),
-    DEADLINE: Expected("timeout", 1, "45"),
+    DEADLINE: Expected("timeout", 1, "timeout"),
 }
 
 
