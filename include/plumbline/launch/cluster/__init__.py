@@ -9,7 +9,8 @@
 | `trigger`, `async_api` | waits for a launch's pods inside Airflow's triggerer, through outages |
 | `watch`, `outage`, `log_reader` | pure: what the trigger concludes from looks, failures and logs |
 | `pod_state`, `payload` | pure: where a pod is in its life; what was seen, as a small row |
-| `pod_operator`, `gang_operator`, `attempt`, `api` | create, adopt, observe, record, delete |
+| `pod_operator`, `gang_operator`, `task` | the Airflow side: create, wait in the triggerer, come back, be killed |
+| `attempt`, `lifecycle`, `look`, `api` | without Airflow: announce, adopt, look, delete, record |
 | `sweep` | deletes what outlived every deadline |
 | `doctor`, `access` | checks a cluster from here; makes the kubeconfig for it |
 
