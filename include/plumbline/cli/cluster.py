@@ -86,10 +86,10 @@ def doctor(
     ):
         lines.append(line)
         if not as_json:
-            out.print(f"{_MARK[line.status]} {line.check:<24} ", end="", highlight=False)
+            out.print(f"{_MARK[line.status]} {line.check:<28} ", end="", highlight=False)
             out.print(line.found, highlight=False, markup=False, soft_wrap=True)
             if line.remedy:
-                out.print(f"  {'':<24} → {line.remedy}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+                out.print(f"  {'':<28} → {line.remedy}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     wrong = [line for line in lines if line.status == "failed"]
     verdict = f"{len(wrong)} of {len(lines)} checks failed" if wrong else "all that was checked is right"
     emit(as_json, {"provider": provider, "ok": not wrong, "checks": lines}, lambda: out.print(verdict, highlight=False))
