@@ -14,7 +14,7 @@ from typing import Literal
 
 from plumbline.declarations import Trial, places
 from plumbline.harness import environment, hardware, probes, validity
-from plumbline.harness.environment.cpu import usable
+from plumbline.harness.environment.cpu import promised, usable
 from plumbline.harness.interruption import Interrupted, Interruption, end_descendants, interruptible
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.progress import Progress, printer
@@ -134,11 +134,11 @@ class _Run:
         wrong = hardware.mismatch(trial.provider, trial.workload.needs.count, self._facts)
         if wrong is not None:
             raise TrialFailed("wrong_hardware", wrong)
-        with Watch(cpus) as watch:
+        with Watch(cpus, promised()) as watch:
             try:
                 self._progress("environment", 0.01, "probing the hardware")
                 with watch.phase("environment"):
-                    self._probed = self._probe(cpus, workdir, "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda")
+                    self._probed = self._probe(cpus[: promised()], workdir, "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda")
                 self._happened("measurement_started")
                 self._measurement = self._measures[trial.workload.kind](trial, workdir, self._part, watch)
                 self._happened("measurement_finished")

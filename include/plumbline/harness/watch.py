@@ -2,7 +2,7 @@
 
 Two signals are judged, and the first decides:
 
-foreign_cpu        share of the trial's cores that went to anybody but the trial: time the cores were not idle, less
+foreign_cpu        share of the trial's cores (of what it was promised of them) that went to anybody but the trial: time the cores were not idle, less
                    interrupts, less the CPU time of the harness and everything it started. Time that a hypervisor took
                    away counts: that is a neighbour too.
 cpu_pressure_some  PSI: share of time in which some task that could run waited for a core. A trial waits for itself as
@@ -67,14 +67,16 @@ class _Split:
 class Watch:
     """Samples from its own thread between `with Watch(cpus) as watch:` and its end; `with watch.phase("steady"):` says what is on.
 
-    `cpus`: the cores the trial may use. Pressure and load are read every `interval_s`; CPU time is split every half second
+    `cpus`: the cores the trial may use; `promised`: how many cores' worth of their time is its own (a pod's limit), all if left out.
+    Others on a shared node take nothing from it until they use more than the rest. Pressure and load are read every `interval_s`; CPU time is split every half second
     and exactly at both ends of a phase. Without Linux's /proc there is nothing to see, and `judgements` says so.
     """
 
-    def __init__(self, cpus: Sequence[int], interval_s: float = 0.1) -> None:
+    def __init__(self, cpus: Sequence[int], promised: int | None = None, interval_s: float = 0.1) -> None:
         if not cpus:
             raise ValueError("cpus is empty; expected the cores of the trial, such as [0, 1]")
         self.cpus = tuple(sorted(cpus))
+        self._promised = min(promised or len(self.cpus), len(self.cpus))
         self._interval_s = interval_s
         self._pressure_file = pressure_file()
         self._blind: str | None = None
@@ -141,6 +143,8 @@ class Watch:
             detail = f"nobody saw who else used the cores in {phase}: {why}"
             return [Judgement("degraded", Reason(code="contention_unobserved", detail=detail))]
         cores = f"core{'s' if len(self.cpus) > 1 else ''} {', '.join(map(str, self.cpus))}"
+        if self._promised < len(self.cpus):
+            cores = f"the {self._promised} promised of {len(self.cpus)} cores"
         found = [
             _judge(
                 "contended_cpu",
@@ -152,7 +156,7 @@ class Watch:
         ]
         pressure = means.get("cpu_pressure_some")
         if pressure is not None:
-            taken = foreign * len(self.cpus)
+            taken = foreign * self._promised
             found.append(
                 _judge(
                     "cpu_pressure",
@@ -197,11 +201,14 @@ class Watch:
         if old is None or new.at_s <= old.at_s:
             return
         seconds = new.at_s - old.at_s
-        capacity = seconds * len(self.cpus)
+        there, capacity = seconds * len(self.cpus), seconds * self._promised
         own = new.own_s - old.own_s
         # Interrupts are left out: most of them are the trial's own packets and disk writes.
-        busy = capacity - (new.cores.idle_s - old.cores.idle_s) - (new.cores.interrupts_s - old.cores.interrupts_s)
-        self._add("foreign_cpu", "ratio", (busy - own) / capacity, seconds, SPLIT_S / 2)
+        busy = there - (new.cores.idle_s - old.cores.idle_s) - (new.cores.interrupts_s - old.cores.interrupts_s)
+        others = busy - own
+        # Without a limit the difference is kept whole: rounding makes single windows negative, and they belong in the mean.
+        taken = others if capacity == there else max(others - (there - capacity), 0.0)
+        self._add("foreign_cpu", "ratio", taken / capacity, seconds, SPLIT_S / 2)
         self._add("own_cpu", "ratio", own / capacity, seconds, SPLIT_S / 2)
         self._add("cpu_steal", "ratio", (new.cores.stolen_s - old.cores.stolen_s) / capacity, seconds, SPLIT_S / 2)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 
 from plumbline.harness.environment.sysfs import number, ranges, size_bytes, text
 from plumbline.results import Scalar
 
 ROOT = Path("/")
+CPU_LIMIT = "PLUMBLINE_CPU_LIMIT"
 
 # Instruction sets that kernels of BLAS, oneDNN and PyTorch choose between; any other flag changes no number here.
 _ISA = frozenset(
@@ -39,6 +41,25 @@ _ISA = frozenset(
         "sme",
     ]
 )
+
+
+def cpu_limit(variables: Mapping[str, str]) -> int | None:
+    """Cores' worth of time that a pod may use at most; None where nothing limits it.
+
+    ValueError naming the variable and what it should hold.
+    """
+    value = variables.get(CPU_LIMIT)
+    if value is None:
+        return None
+    if not value.isdigit() or int(value) < 1:
+        raise ValueError(f"{CPU_LIMIT} is {value!r}; expected the pod's limit in whole cores, such as 4")
+    return int(value)
+
+
+def promised() -> int:
+    """Cores' worth of time that the trial may count on: fewer than it may run on where a pod shares its node's cores with others."""
+    limit = cpu_limit(os.environ)
+    return len(usable()) if limit is None else min(limit, len(usable()))
 
 
 def usable() -> tuple[int, ...]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from pathlib import Path
 
 from plumbline.declarations import InferenceWorkload, digest
+from plumbline.harness.environment.cpu import promised
 
 MODEL = "chat"
 ROWS = 64
@@ -34,7 +34,7 @@ instance_group [ {{ kind: KIND_CPU count: 1 }} ]
 
 
 def parameters_of(workload: InferenceWorkload) -> dict[str, str | int]:
-    """What the model is built from. `threads` is the number of cores that this process may use."""
+    """What the model is built from. `threads` is the number of cores that the trial may count on."""
     shape = workload.model
     return {
         "layers": shape.layers,
@@ -45,7 +45,7 @@ def parameters_of(workload: InferenceWorkload) -> dict[str, str | int]:
         "seed": shape.seed,
         "sequences": ROWS,
         "device": "cpu" if workload.needs.accelerator == "cpu" else "cuda",
-        "threads": len(os.sched_getaffinity(0)),
+        "threads": promised(),
     }
 
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from plumbline.declarations import Trial, places
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness import environment, hardware
-from plumbline.harness.environment.cpu import usable
+from plumbline.harness.environment.cpu import cpu_limit, usable
 from plumbline.harness.interruption import Interrupted, interruptible
 from plumbline.harness.training import data, plan
 from plumbline.harness.training.data import TokenFile
 from plumbline.harness.training.link import Gone, Link, Message, connect
 from plumbline.harness.training.network import gloo_interface
-from plumbline.harness.training.place import Address, Place, cpu_limit, patience_s, shares
+from plumbline.harness.training.place import Address, Place, patience_s, shares
 from plumbline.harness.training.steplog import Line
 from plumbline.harness.training.supervisor import Explanation, Worker, causes_of, wait_for_any, workers_of
 from plumbline.harness.training.team import identity

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from plumbline.declarations import Provider, Trial
 
 NODE_RANK, JOB_INDEX, RENDEZVOUS = "PLUMBLINE_NODE_RANK", "JOB_COMPLETION_INDEX", "PLUMBLINE_RENDEZVOUS"
-CPU_LIMIT = "PLUMBLINE_CPU_LIMIT"
 _LOCAL_PATIENCE_S = 120.0
 
 
@@ -87,16 +86,6 @@ def _address(text: str | None, nodes: int) -> Address:
         said = "is not set" if text is None else f"is {text!r}"
         raise BadPlace(f"{RENDEZVOUS} {said}; expected where the {nodes} nodes meet node 0, such as trial-0.trial:29400")
     return Address(host.strip("[]"), int(port))
-
-
-def cpu_limit(variables: Mapping[str, str]) -> int | None:
-    """Cores' worth of time that a pod may use at most; None where nothing limits it. Raises BadPlace."""
-    value = variables.get(CPU_LIMIT)
-    if value is None:
-        return None
-    if not value.isdigit() or int(value) < 1:
-        raise BadPlace(f"{CPU_LIMIT} is {value!r}; expected the pod's limit in whole cores, such as 4")
-    return int(value)
 
 
 def shares(cores: Sequence[int], limit: int | None, processes: int, device: str) -> tuple[Share, ...]:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from plumbline.declarations import Trial, places
 from plumbline.declarations.phases import Phase
 from plumbline.declarations.training import TrainingWorkload
-from plumbline.harness.environment.cpu import usable
+from plumbline.harness.environment.cpu import cpu_limit, usable
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.progress import Progress
 from plumbline.harness.training import checkpoint, data, plan, summary, verdicts
 from plumbline.harness.training.job import Job, Setting, meeting
-from plumbline.harness.training.place import BadPlace, cpu_limit, patience_s, place_of, shares
+from plumbline.harness.training.place import BadPlace, patience_s, place_of, shares
 from plumbline.harness.training.records import Records, Restart
 from plumbline.harness.training.team import Team
 

@@ -9,7 +9,8 @@ import pytest
 from tests.fakes.trials import a_trial, cluster_provider, local_provider
 
 from plumbline.declarations import Trial, criteria_hash, spec_hash
-from plumbline.harness.training.place import Address, BadPlace, Place, Share, cpu_limit, patience_s, place_of, shares
+from plumbline.harness.environment.cpu import cpu_limit
+from plumbline.harness.training.place import Address, BadPlace, Place, Share, patience_s, place_of, shares
 
 MET = {"PLUMBLINE_RENDEZVOUS": "gang-0.gang:29400"}
 
@@ -65,7 +66,7 @@ def test_an_address_of_numbers_only() -> None:
 
 def test_the_limit_of_a_pod() -> None:
     assert (cpu_limit({}), cpu_limit({"PLUMBLINE_CPU_LIMIT": "4"})) == (None, 4)
-    with pytest.raises(BadPlace, match="PLUMBLINE_CPU_LIMIT is '500m'; expected the pod's limit in whole cores, such as 4"):
+    with pytest.raises(ValueError, match="PLUMBLINE_CPU_LIMIT is '500m'; expected the pod's limit in whole cores, such as 4"):
         cpu_limit({"PLUMBLINE_CPU_LIMIT": "500m"})
 
 
