@@ -20,6 +20,11 @@ def monthly_report() -> CronTriggerTimetable:
     return CronTriggerTimetable("0 12 2 * *", timezone="UTC")
 
 
+def hourly() -> CronTriggerTimetable:
+    """Every hour, apart from the full hours at which slots begin."""
+    return CronTriggerTimetable("23 * * * *", timezone="UTC")
+
+
 def _monthly(slot: str) -> str:
     hour, minute = slot.split(":")
     return f"{int(minute)} {int(hour)} 1 * *"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from plumbline.declarations import Trial, load, places
+from plumbline.declarations import KubernetesLauncher, Trial, load, places
 from plumbline.launch import progress, stores
 from plumbline.orchestration.asked import Asked, trials_of
 from plumbline.orchestration.lanes import Lane
@@ -133,6 +133,14 @@ def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
             if document is not None and document.launch is not None:
                 nodes |= {pod.node for pod in document.launch.pods if pod.node is not None}
     return tuple(sorted(nodes))
+
+
+def sweep(provider: str) -> list[str]:
+    """Delete what launches on the provider's cluster left behind long after their end; what was deleted."""
+    from plumbline.launch.cluster.sweep import sweep as swept
+
+    launcher = load().providers[provider].launcher
+    return swept(launcher) if isinstance(launcher, KubernetesLauncher) else []
 
 
 def keep(store: ResultStore, trial: Trial) -> None:

@@ -93,7 +93,11 @@ class ClusterApi:
 
     def pods(self, selector: str) -> list[Row]:
         """Pods by label selector."""
-        return self._items(self._path("Pod"), labelSelector=selector)
+        return self.listed("Pod", selector)
+
+    def listed(self, kind: str, selector: str) -> list[Row]:
+        """Objects of a kind by label selector."""
+        return self._items(self._path(kind), labelSelector=selector)
 
     def events(self, names: Iterable[str]) -> list[Row]:
         """Core events about objects of these names, oldest first as far as the API says."""
