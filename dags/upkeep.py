@@ -2,25 +2,21 @@
 
 What     delete pods and Services of ours that outlived every deadline of their launch, on each cluster; nothing that is not labelled
          as ours, nothing whose time has not passed. A launch deletes its own objects: what is found here lost its launcher.
-When     hourly. There is no such DAG where no provider is a cluster.
+When     hourly. Skipped where no provider is a cluster.
 Triage   A red `sweep` means that a cluster does not answer or refuses: `plumbline cluster doctor PROVIDER` says which part of the way is
          broken. Pods end by themselves at their deadline, so an hour missed costs nothing but tidiness.
 """
 
 from airflow.sdk import dag
 
-from plumbline.declarations import KubernetesLauncher, enabled_providers
 from plumbline.orchestration.defaults import defaults
 from plumbline.orchestration.schedules import hourly
-from plumbline.orchestration.upkeep_tasks import sweep
-
-clusters = [provider.name for provider in enabled_providers() if isinstance(provider.launcher, KubernetesLauncher)]
+from plumbline.orchestration.upkeep_tasks import clusters, sweep
 
 
 @dag(schedule=hourly(), **defaults(__doc__, "upkeep"))
 def upkeep():
-    sweep.expand(provider=clusters)
+    sweep.expand(provider=clusters())
 
 
-if clusters:
-    upkeep()
+upkeep()

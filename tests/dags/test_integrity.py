@@ -54,10 +54,6 @@ def test_imports_without_errors_and_parses_nothing_outside_dags(bundle: dict[str
     assert {"benchmark_local_1core", "benchmark_local_2core", "drift_review", "scorecard_report"} <= set(bundle["dags"])
 
 
-def test_without_a_cluster_there_is_nothing_to_keep_clean(bundle: dict[str, Any]) -> None:
-    assert "upkeep" not in bundle["dags"]
-
-
 def test_disabled_providers_have_no_dag(bundle: dict[str, Any]) -> None:
     assert not [d for d in bundle["dags"] if "example" in d]
 
@@ -129,8 +125,6 @@ def test_a_cluster_runs_its_trials_by_the_house_operators_and_waits_for_its_buck
         assert run["timeout_s"] > 14400 + 2 * 1800, "the pod's own deadline and the waits before it come first"
         assert (collect["rule"], f"{lane}.trial.run" in collect["upstream"]) == ("all_done", True)
         assert collect["retries"] > 4
-    assert found["dags"]["upkeep"]["crons"] or found["dags"]["upkeep"]["timetable"] == "CronTriggerTimetable"
-    assert list(found["dags"]["upkeep"]["tasks"]) == ["sweep"]
     assert "training_gang.trial.run" not in found["dags"]["benchmark_local_2core"]["tasks"]
     assert found["dags"]["benchmark_cluster_a"]["params"]["placement"]["schema"]["enum"] == ["any", "fresh_node"]
     assert "placement" not in found["dags"]["benchmark_local_2core"]["params"]

@@ -135,6 +135,11 @@ def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
     return tuple(sorted(nodes))
 
 
+def clusters() -> list[str]:
+    """The names of the enabled providers that are clusters."""
+    return [provider.name for provider in load().enabled_providers() if isinstance(provider.launcher, KubernetesLauncher)]
+
+
 def sweep(provider: str) -> list[str]:
     """Delete what launches on the provider's cluster left behind long after their end; what was deleted."""
     from plumbline.launch.cluster.sweep import sweep as swept

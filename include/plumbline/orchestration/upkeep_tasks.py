@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from airflow.sdk import task
+from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline.orchestration import steps
+
+
+@task
+def clusters() -> list[str]:
+    """The enabled providers that are clusters; skipped if there is none."""
+    # Read when it runs, not when it is parsed: a broken declaration is one import error of the benchmarks, not one of every DAG file.
+    found = steps.clusters()
+    if not found:
+        raise AirflowSkipException("no enabled provider is a cluster")
+    return found
 
 
 @task(map_index_template="{{ task.op_kwargs['provider'] }}")

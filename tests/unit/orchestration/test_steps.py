@@ -89,3 +89,8 @@ def test_sigterm_lets_a_task_clean_up() -> None:
             cleaned.append(True)
     assert cleaned == [True]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_only_clusters_are_swept() -> None:
+    assert steps.clusters() == []
+    assert steps.sweep("local-1core") == []
