@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from plumbline.declarations import Declarations, Trial, places
+from plumbline.declarations import Declarations, KubernetesLauncher, Trial, places
 from plumbline.launch.orphans import sweep
 from plumbline.launch.plan import PlanError
 from plumbline.launch.progress import progress_file
@@ -24,7 +24,9 @@ from plumbline.results import BadResult, ResultStore
 
 KINDS = ("training", "inference")
 REVIEW, REPORT = "drift_review", "scorecard_report"
-_PARSE_LIMIT_S, _REVIEW_LIMIT_S, _STOP_LIMIT_S = 120.0, 120.0, 20.0
+_PARSE_LIMIT_S, _REVIEW_LIMIT_S = 120.0, 120.0
+# A process on this machine ends within seconds; deleting pods may take a triggerer half a minute, and what it does not delete is paid for.
+_STOP_LIMIT_S, _STOP_PODS_LIMIT_S = 20.0, 45.0
 # A trial's own progress is a small file and costs nothing; a look into Airflow costs CPU time beside the measurement.
 _LOOK_EVERY_S, _LOOK_WHILE_MEASURING_S, _TELL_EVERY_S = 1.0, 15.0, 0.5
 _LOG_LINES = 12
@@ -183,7 +185,8 @@ class _Campaign:
         for run in started:
             if not self.client.run(run.dag_id, run.run_id).ended:
                 self.client.end_run(run.dag_id, run.run_id, "stopped by the command that asked for it")
-        deadline = time.monotonic() + _STOP_LIMIT_S
+        pods = any(isinstance(self.declared.providers[name].launcher, KubernetesLauncher) for name in self.planned)
+        deadline = time.monotonic() + (_STOP_PODS_LIMIT_S if pods else _STOP_LIMIT_S)
         while time.monotonic() < deadline and any(progress_file(t.trial_id).exists() for t in self.trials):
             time.sleep(0.2)
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from plumbline.harness.progress import ProgressLine
+from plumbline.launch import progress
 from plumbline.launch.cluster.api import ClusterApi, Refused
 from plumbline.launch.cluster.attempt import Attempt
 from plumbline.launch.cluster.base import Stop
@@ -56,10 +58,13 @@ class LaunchTask(_Base):  # type: ignore[misc]  # airflow's types are not follow
     def create(self, creation: Callable[[ClusterApi], object]) -> None:
         """Create what `creation` asks for: all of it, or nothing is left of it and the refusal is recorded and raised as its class."""
         attempt = self.attempt
+        # From here on until it is forgotten, whoever watches on this machine knows that something of the trial may run.
+        progress.tell(ProgressLine(attempt.trial.trial_id, "queued", 0.0, "asked the cluster for a node"))
         try:
             creation(attempt.api())
             return
         except BadDeclaration as failure:  # found out here: nothing was asked of the cluster
+            progress.forget(attempt.trial.trial_id)
             with _typed():
                 attempt.refuse(failure)
             raise
