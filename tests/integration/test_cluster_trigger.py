@@ -407,6 +407,19 @@ async def test_when_somebody_ends_the_task_its_pods_are_deleted(
     await until(lambda: kube.leftovers(SPACE) == [])
 
 
+async def test_a_kill_goes_on_though_airflow_cancels_it_again_every_second(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    async with triggerer(trigger(started=True), "failed", monkeypatch) as runner:
+        await until(lambda: lists(kube) > 1)
+        kube.slow(0.3)
+        for _ in range(3):
+            runner.to_cancel.append(1)
+            await runner.cancel_triggers()
+            await asyncio.sleep(0.05)
+    await until(lambda: kube.leftovers(SPACE) == [])
+
+
 async def test_a_gang_is_deleted_by_its_owner_through_an_outage(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
     service = kube.store.create("services", SPACE, {"metadata": {"name": "pl-a", "namespace": SPACE}, "spec": {"clusterIP": "None"}})
     kube.script("pl-a-*", Script().started())

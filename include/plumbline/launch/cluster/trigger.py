@@ -25,7 +25,11 @@ from plumbline.launch.cluster.provider import launcher_of
 _SETTLE_S = 3.0
 """Between a gang's first failure and the look that ends it: kubelets report within about a second, each for itself."""
 _KILL_S = 25.0
-"""Airflow gives `on_kill` 30 s ([triggerer] on_kill_timeout)."""
+"""How long the deletion is tried: Airflow gives `on_kill` 30 s ([triggerer] on_kill_timeout)."""
+_ASK_S = 15.0
+"""How long Airflow may take to say whether it still waits: the first such question after a triggerer's start imports its whole API."""
+_deleting: set[asyncio.Task[None]] = set()
+"""Deletions under way, which nothing else holds on to."""
 _EVENTS_EVERY = 2  # times as long as between looks at pods
 _EVENTS_OF = 8  # pods at a time: what holds up the others of a gang is mostly the same
 
@@ -139,7 +143,16 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
 
         Airflow cancels a trigger in the same way when another triggerer took it over because this one was silent for a while. The task
         is still deferred then and its pods are wanted: they stay.
+
+        The work is a task of its own, because Airflow (3.3.2) cancels again in each of its rounds, every second, what it has cancelled
+        and what has not ended yet: a deletion that takes longer would end in its middle.
         """
+        work = asyncio.create_task(self._delete())
+        _deleting.add(work)
+        work.add_done_callback(_deleting.discard)
+        await asyncio.shield(work)
+
+    async def _delete(self) -> None:
         if await self._is_deferred():
             self.log.warning("The watch of %s was moved to another triggerer; its pods stay", self.launch)
             return
@@ -214,7 +227,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         if self.task_instance is None:
             return False
         try:
-            return await asyncio.wait_for(asyncio.to_thread(_state_of, self.task_instance), _KILL_S / 5) == "deferred"
+            return await asyncio.wait_for(asyncio.to_thread(_state_of, self.task_instance), _ASK_S) == "deferred"
         except Exception as error:  # noqa: BLE001 - what the SDK raises here depends on which part is away
             self.log.warning("Could not ask whether the task of %s still waits (%s); taking it as ended", self.launch, error)
             return False
