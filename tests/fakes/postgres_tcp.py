@@ -38,8 +38,12 @@ class TcpPostgres:
 
     def run_file(self, file: Path, environment: Mapping[str, str]) -> None:
         """Run a file of SQL and psql commands as the superuser, with these variables, as the image does with a new volume."""
-        at = ["--host", str(self._data), "--port", str(self.port), "--username", "postgres", "--dbname", "postgres"]
-        subprocess.run([self.bin / "psql", "--quiet", *at, "--file", file], env={**os.environ, **environment}, check=True)
+        self.tool("psql", "--quiet", "--dbname", "postgres", "--file", str(file), environment=environment)
+
+    def tool(self, name: str, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
+        """Run one of PostgreSQL's own programs as the superuser; what it wrote. CalledProcessError if it fails."""
+        command = [self.bin / name, "--host", str(self._data), "--port", str(self.port), "--username", "postgres", *arguments]
+        return subprocess.run(command, env={**os.environ, **(environment or {})}, input=given, check=True, stdout=subprocess.PIPE).stdout
 
     def stop(self) -> None:
         """End the server at once."""

@@ -18,9 +18,11 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from tests.data.result_documents import document, trial
 from tests.fakes.compose_processes import ROOT, Processes, Refused, implementations, read_settings, resolve
 from tests.fakes.postgres_tcp import TcpPostgres, free_port
 
+from plumbline.archive import open_archive
 from plumbline.orchestration.airflow_client import AirflowClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -34,8 +36,8 @@ from airflow.sdk import dag, task
 
 @dag(schedule=None, start_date=None)
 def server_probe():
-    # In a pool of ours, which exists only if `init` made it.
-    waited = WaitSensor(task_id="wait", time_to_wait=timedelta(seconds=3), deferrable=True, pool="plumbline_this-machine", retries=0)
+    # In a pool of ours, which exists only if `init` made it. Long enough that the scheduler has noted the deferral (docs/scale.md, a race).
+    waited = WaitSensor(task_id="wait", time_to_wait=timedelta(seconds=12), deferrable=True, pool="plumbline_this-machine", retries=0)
 
     @task(retries=0)
     def archive():
@@ -201,6 +203,19 @@ def test_neither_role_reaches_the_other_database(server: Server, role: str, own:
         psycopg.connect(dbname=other, **at)
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(dbname=own, **{**at, "password": "wrong"})
+
+
+def test_the_archive_comes_back_from_a_backup(server: Server) -> None:
+    url = server.graph.environment("scheduler")["PLUMBLINE_ARCHIVE_URL"]
+    with open_archive(url) as archive:
+        archive.record(document(trial(repeat=1)), uri="file:///store")
+        backup = server.postgres.tool("pg_dump", "--format", "custom", "plumbline")
+        archive.record(document(trial(repeat=2)), uri="file:///store")
+    server.postgres.tool("pg_restore", "--clean", "--if-exists", "--dbname", "plumbline", given=backup)
+    with open_archive(url) as archive:
+        assert [t.repeat for t in archive.trials()] == [1]
+        assert archive.verify() == []
+        assert archive.record(document(trial(repeat=2)), uri="file:///store") == "inserted", "still the role's own"
 
 
 def test_a_health_check_can_fail(server: Server) -> None:

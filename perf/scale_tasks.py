@@ -1,0 +1,161 @@
+"""What a trial costs Airflow itself: a run of mapped trials through the team server's own graph of services, on a real PostgreSQL.
+
+python perf/scale_tasks.py [TRIALS] [WAIT_S] [PARALLELISM]
+
+Each trial is what a cluster's trial is to Airflow, with nothing in it: a task that is deferred and resumed twice, WAIT_S each time, and a
+task after it. So what is measured is the scheduler's loop, the start of task processes, the triggerer and the API server.
+A trigger that fires before the scheduler has taken note of its task's deferral gets the task failed (a known race of Airflow's): the
+last line counts those.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "include")]
+
+LASTING = ("api-server", "scheduler", "dag-processor", "triggerer")
+EXECUTIONS = 4  # of a trial: begin, started, finished, collect
+DAG = """
+from datetime import timedelta
+
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+from airflow.sdk import BaseOperator, dag, task, task_group
+
+
+class Launch(BaseOperator):
+    def __init__(self, spec, **kwargs):
+        super().__init__(**kwargs)
+        self.spec = spec
+
+    def execute(self, context):
+        self.defer(trigger=TimeDeltaTrigger(timedelta(seconds={wait})), method_name="started")
+
+    def started(self, context, event=None):
+        self.defer(trigger=TimeDeltaTrigger(timedelta(seconds={wait})), method_name="finished")
+
+    def finished(self, context, event=None):
+        return None
+
+
+@dag(schedule=None, start_date=None, max_active_tasks=256)
+def scale():
+    @task
+    def plan():
+        return list(range({trials}))
+
+    @task
+    def collect(spec):
+        return spec
+
+    @task_group
+    def trial(spec):
+        Launch(task_id="run", spec=spec) >> collect(spec)
+
+    trial.expand(spec=plan())
+
+
+scale()
+"""
+
+
+def main() -> None:
+    given = sys.argv[1:]
+    trials, wait = int(given[0]) if given else 60, float(given[1]) if len(given) > 1 else 20.0
+    from tests.fakes.compose_processes import ROOT, Processes, implementations, read_settings, resolve
+    from tests.fakes.postgres_tcp import TcpPostgres, free_port
+
+    from plumbline.orchestration.airflow_client import AirflowClient
+
+    with tempfile.TemporaryDirectory(prefix="scale-tasks-") as path:
+        folder = Path(path)
+        settings = folder / "server.env"
+        subprocess.run([sys.executable, ROOT / "k8s/airflow/server_env.py", "--file", settings], check=True, capture_output=True)
+        services = resolve(implementations(folder)["podman-compose"], folder, settings)["services"]
+        (folder / "dags").mkdir()
+        (folder / "dags" / "scale.py").write_text(DAG.replace("{trials}", str(trials)).replace("{wait}", str(wait)))
+        (folder / "pg").mkdir()
+        postgres = TcpPostgres(folder / "pg")
+        api, health = free_port(), free_port()
+        replaced = {
+            "@postgres:5432/": f"@127.0.0.1:{postgres.port}/",
+            "http://api-server:8080": f"http://127.0.0.1:{api}",
+            "http://localhost:8080": f"http://127.0.0.1:{api}",
+            "8080": str(api),
+            "8974": str(health),
+            "0.0.0.0": "127.0.0.1",
+            "/opt/plumbline": str(ROOT),
+        }
+        bundle = {
+            "name": "dags-folder",
+            "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+            "kwargs": {"path": str(folder / "dags")},
+        }
+        extra = {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([bundle])}
+        if len(given) > 2:
+            extra["AIRFLOW__CORE__PARALLELISM"] = given[2]
+        graph = Processes(services, folder, read_settings(settings), replaced, extra)
+        try:
+            postgres.run_file(ROOT / "k8s/airflow/postgres-roles.sql", {k: str(v) for k, v in services["postgres"]["environment"].items()})
+            done = graph.run("init")
+            assert done.returncode == 0, done.stdout
+            graph.start_all(LASTING, 180)
+            secrets = graph.settings
+            with AirflowClient(f"http://127.0.0.1:{api}", secrets["PLUMBLINE_ADMIN_USER"], secrets["PLUMBLINE_ADMIN_PASSWORD"]) as client:
+                while "scale" not in client.dags():
+                    time.sleep(0.5)
+                client.set_paused("scale", False)
+                watch(client, graph, trials)
+        finally:
+            graph.stop()
+            postgres.stop()
+
+
+def watch(client: object, graph: object, trials: int) -> None:
+    before, began = cpu(graph), time.monotonic()
+    run = client.trigger("scale", {})  # type: ignore[attr-defined]
+    while not run.ended:
+        time.sleep(1)
+        run = client.run(run.dag_id, run.run_id)  # type: ignore[attr-defined]
+    lasted, executions = time.monotonic() - began, trials * EXECUTIONS
+    after = cpu(graph)
+    print(
+        f"{trials} trials, {executions} task executions in {lasted:.0f} s on {os.cpu_count()} cores: {executions / lasted * 60:.0f} a minute"
+    )
+    for name in after:
+        spent = after[name] - before[name]
+        print(f"  {name:14s} {spent:6.1f} CPU s, {spent / executions:.2f} an execution")
+    print(f"  resident memory of their own: {memory(graph)}")
+    said = (graph.folder / "scheduler.log").read_text(errors="replace")  # type: ignore[attr-defined]
+    print(f"  {said.count('attribute is queued') + said.count('attribute is running')} resumed too early and failed by the scheduler")
+
+
+def cpu(graph: object) -> dict[str, float]:
+    """CPU seconds by service, of processes that have ended too: a parent inherits its children's."""
+    found = {}
+    for name, process in graph.running.items():  # type: ignore[attr-defined]
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        times = [p.cpu_times() for p in family if p.is_running()]
+        found[name] = sum(t.user + t.system + t.children_user + t.children_system for t in times)
+    return found
+
+
+def memory(graph: object) -> str:
+    """Resident memory by service, in words."""
+    told = []
+    for name, process in graph.running.items():  # type: ignore[attr-defined]
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        told.append(f"{name} {sum(p.memory_full_info().uss for p in family) / 2**20:.0f} MiB")
+    return ", ".join(told)
+
+
+if __name__ == "__main__":
+    main()
