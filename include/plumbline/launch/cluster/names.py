@@ -32,7 +32,9 @@ def launch_name(trial: Trial) -> str:
     It is also the gang's Service and, with `-<rank>`, its pods and their host names.
     """
     workload = _OTHER.sub("-", trial.workload.name.lower()).strip("-")[:20].strip("-")
-    digest = hashlib.sha256(f"{trial.campaign_id}/{trial.trial_id}/{trial.attempt}".encode()).hexdigest()[:10]
+    # Two installations that share a namespace plan the same trials of the same month, each at a moment of its own.
+    identity = f"{trial.campaign_id}/{trial.trial_id}/{trial.attempt}/{trial.planned_at.isoformat()}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
     return f"pl-{workload}-r{trial.repeat}a{trial.attempt}-{digest}"
 
 
