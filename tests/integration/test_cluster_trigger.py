@@ -335,6 +335,14 @@ async def test_a_log_or_events_that_cannot_be_read_end_nothing_and_are_told_once
     assert ("hello" in [line["event"] for line in told]) == (forbidden == ("list", "events"))
 
 
+@pytest.mark.parametrize("fraction", ["NaN", "1e999", "-1", "1" + 400 * "0"])
+async def test_whatever_a_pod_prints_ends_no_trial(kube: FakeKubernetes, fraction: str) -> None:
+    line = f'{{"event": "{MARK}", "trial_id": "t-1", "phase": "steady", "fraction": {fraction}, "note": ""}}'
+    kube.script("pl-a-*", Script().started().log(line).after(0.3).succeeded())
+    create(kube, 0)
+    assert (await fired(trigger(started=True)))[0] == "finished"
+
+
 async def test_no_secret_is_in_the_row_or_in_what_it_fires(kube: FakeKubernetes) -> None:
     kube.script("pl-a-*", Script().started())
     create(kube, 0)

@@ -43,6 +43,9 @@ def parse(line: str) -> ProgressLine | None:
         return None
     try:
         data = json.loads(line)
-        return ProgressLine(str(data["trial_id"]), str(data["phase"]), float(data["fraction"]), str(data["note"]))
-    except (ValueError, KeyError, TypeError):
+        fraction = float(data["fraction"])
+        if not 0.0 <= fraction <= 1.0:  # also NaN, which JSON from Python may hold
+            return None
+        return ProgressLine(str(data["trial_id"]), str(data["phase"]), fraction, str(data["note"]))
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
