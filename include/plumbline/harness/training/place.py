@@ -108,5 +108,9 @@ def shares(cores: Sequence[int], limit: int | None, processes: int, device: str)
 
 
 def patience_s(provider: Provider) -> float:
-    """How long nodes wait for each other: as long as the provider may take to start a pod, since they do not start together."""
-    return provider.launcher.startup_timeout if provider.launcher.kind == "kubernetes" else _LOCAL_PATIENCE_S
+    """How long nodes wait for each other: as long as the provider may take to find a node for the last of them and to start its pod.
+
+    The launcher ends a gang that is not complete in time, and knows what was missing: a node that gave up earlier would hide it.
+    """
+    launcher = provider.launcher
+    return launcher.schedule_timeout + launcher.startup_timeout if launcher.kind == "kubernetes" else _LOCAL_PATIENCE_S

@@ -89,6 +89,6 @@ def test_how_cores_are_shared(cores: Any, limit: int | None, processes: int, dev
     assert shares(tuple(cores), limit, processes, device) == tuple(expected)
 
 
-def test_nodes_wait_as_long_as_a_pod_may_take_to_start() -> None:
-    assert patience_s(cluster_provider(startup_timeout="7min")) == 420
+def test_nodes_wait_as_long_as_the_last_pod_may_take_to_get_a_node_and_to_start() -> None:
+    assert patience_s(cluster_provider(schedule_timeout="1h", startup_timeout="7min")) == 4020
     assert patience_s(local_provider()) == 120
