@@ -17,7 +17,7 @@ from plumbline.launch import stores
 from plumbline.launch.cluster import gang, names, observation
 from plumbline.launch.cluster.api import PATIENCE_S, ClusterApi
 from plumbline.launch.cluster.base import Row, Seen
-from plumbline.launch.cluster.look import look, together
+from plumbline.launch.cluster.look import look, together, tolerated
 from plumbline.launch.cluster.payload import decode, encode
 from plumbline.launch.cluster.pod_state import name_of
 from plumbline.launch.cluster.provider import launcher_of
@@ -75,9 +75,10 @@ class Attempt:
         attempt.keep()
         try:
             stores.of(trial.provider).put_trial(trial)
-        except (OSError, ValueError) as error:
-            # What is forbidden or declared wrongly stays so; anything else may be over in a minute.
-            kind: type[TrialFailure] = BadDeclaration if isinstance(error, PermissionError | ValueError) else Unreachable
+        except (OSError, ValueError, ImportError) as error:
+            # What is forbidden, not there or declared wrongly stays so; anything else may be over in a minute.
+            lasting = isinstance(error, PermissionError | FileNotFoundError | ValueError | ImportError)
+            kind: type[TrialFailure] = BadDeclaration if lasting else Unreachable
             why = f"nothing was launched: the store that its pods would read it from, {attempt.launcher.results_url}, refused: {error}"
             attempt.refuse(kind(why))
             raise kind(why) from error
@@ -123,7 +124,8 @@ class Attempt:
         """All its pods run: keep what the cluster still remembers of how they got there."""
         self.started_at = datetime.now(timezone.utc)
         self.seen = look(self.api(self.looking_s), names.selector(self.trial), together(self.seen, seen))
-        self.keep()
+        # A store that is away for a moment is no reason to leave pods without their watch.
+        tolerated("keep what was seen when the pods started", self.keep, None)
 
     def kill(self) -> None:
         """Ask for the deletion of what there is, at once, without waiting and without a record: the caller has seconds to live."""
@@ -136,12 +138,16 @@ class Attempt:
     def validity(self) -> Validity | None:
         """What the pods' document says; None if there is none that can be believed."""
         try:
-            return stores.of(self.trial.provider).document(self.home.folder(self.trial)).validity
+            document = stores.of(self.trial.provider).document(self.home.folder(self.trial))
         except FileNotFoundError:
             return None
         except BadResult as error:
             _log.warning("%s", error)
             return None
+        if document.trial != self.trial:  # of another installation, or of this one before its home was lost
+            _log.warning("%s holds a document of another trial: nothing of this one", document.trial.trial_id)
+            return None
+        return document.validity
 
     def keep(self) -> None:
         """What is known so far, and that nobody knows the end yet."""

@@ -15,7 +15,8 @@ from plumbline.launch.cluster.attempt import GRACE_S, UNFINISHED, Attempt
 from plumbline.launch.cluster.base import Seen, Stop
 from plumbline.launch.cluster.classify import classify
 from plumbline.launch.cluster.look import logs, look, together, tolerated
-from plumbline.launch.failures import TrialFailure
+from plumbline.launch.cluster.pod_state import over
+from plumbline.launch.failures import RETRIED, TrialFailure
 from plumbline.launch.outcome import Outcome
 from plumbline.results import FailureClass, LaunchRecord
 
@@ -27,8 +28,8 @@ _GONE_S = GRACE_S + 90.0
 def take_up(spec: Mapping[str, str]) -> tuple[Attempt, LaunchRecord | None]:
     """The attempt that a try of the task is about, and its record if it turns out to be over already.
 
-    What an earlier try left running is adopted. What it left over is recorded, and if it was measured after all, that is the result.
-    Else the next attempt is announced. OSError if a store cannot be reached, Unreachable if the cluster cannot.
+    What an earlier try left running is adopted. What it left over is recorded, and if it was measured after all, or failed in a way that
+    another try would not change, that is the result. Else the next attempt is announced. OSError if a store cannot be reached, Unreachable if the cluster cannot.
     """
     held = Attempt.newest(spec)
     if held is not None and _unsettled(held):
@@ -36,7 +37,7 @@ def take_up(spec: Mapping[str, str]) -> tuple[Attempt, LaunchRecord | None]:
             _log.info("Launch %s is on the cluster already: it is taken up again.", names.launch_name(held.trial))
             return held, None
         record = _settle(held)
-        if record is not None and record.failure_class is None:
+        if record is not None and record.failure_class not in RETRIED:
             return held, record
     return Attempt.next(spec), None
 
@@ -50,14 +51,15 @@ def close(attempt: Attempt, seen: Seen | None = None, stop: Stop | None = None) 
     known = together(attempt.seen, seen) if seen else attempt.seen
     looking, selector = attempt.api(attempt.looking_s), names.selector(attempt.trial)
     attempt.seen = look(looking, selector, replace(known, stop=stop or known.stop))
-    text, tail = logs(looking, attempt.seen)
+    # Deleting may take minutes, and whoever does it may be ended in between: how the pods ended is known only here then.
+    tolerated("keep what was seen", attempt.keep_state, None)
+    text, tail = logs(looking, attempt.seen, most_s=attempt.looking_s)
     failure, detail = _removed(attempt, selector)
     removed_at = datetime.now(timezone.utc)
     if failure is None:
         failure, detail = _verdict(attempt)
     if text:
         tolerated("store the log", partial(attempt.home.put, f"{attempt.home.folder(attempt.trial)}/launch.log", text), None)
-    attempt.keep_state()
     record = attempt.record(failure, detail, tail, removed_at)
     progress.forget(attempt.trial.trial_id)
     return record
@@ -72,13 +74,16 @@ def _unsettled(attempt: Attempt) -> bool:
 
 
 def _settle(attempt: Attempt) -> LaunchRecord | None:
-    """Record how it ended, of which nothing lives any more; None if that is recorded and nothing new is known.
+    """Record how it ended, of which nothing lives any more; None if that is recorded and nothing better is known.
 
     OSError if the pods' store cannot be read: whether the trial must run again cannot be decided then.
     """
     record = attempt.home.launch(attempt.home.folder(attempt.trial))
     if record is not None and record.failure_class == "unreachable" and attempt.validity() is None:
-        return None
+        # A store that did not answer hid whether there is a document; now that there is none, what was seen of the pods counts.
+        ended = len(attempt.seen.pods) == attempt.seen.expected and all(map(over, attempt.seen.pods))
+        if not ended or classify(attempt.seen, None)[0] == "unreachable":
+            return None
     return close(attempt)
 
 

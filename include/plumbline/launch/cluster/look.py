@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -71,13 +72,19 @@ def _nodes(api: ClusterApi, seen: Seen) -> Mapping[str, Row]:
     return {name: node for name, node in found.items() if node is not None}
 
 
-def logs(api: ClusterApi, seen: Seen) -> tuple[bytes, str]:
-    """What all pods printed, each under its name, and the last lines for people of rank 0; empty if there is nothing to be had."""
-    parts, tail = [], ""
+def logs(api: ClusterApi, seen: Seen, most_s: float) -> tuple[bytes, str]:
+    """What all pods printed, each under its name, and the last lines for people of rank 0; empty if there is nothing to be had.
+
+    After `most_s` seconds no further log is begun: the pods cost money while they wait to be deleted.
+    """
+    parts, tail, until = [], "", time.monotonic() + most_s
     for pod in seen.pods:
         name = name_of(pod)
         if name in seen.gone:
             continue
+        if time.monotonic() > until:
+            _log.warning("The logs from %s on are not read: those before it took %.0f s", name, most_s)
+            break
         text = tolerated(f"read the log of {name}", partial(api.log, name, container_of(pod), _LOG_BYTES), b"")
         if rank_of(pod) == 0:
             tail = _tail(text)

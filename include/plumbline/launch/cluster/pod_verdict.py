@@ -149,7 +149,7 @@ def _deleted(pod: Row, events: Sequence[Row], *, gone: bool) -> Verdict | None:
             said = f"{event['reason']}: {str(event.get('message') or 'no message').strip()}"
             return _told(pod, "interrupted", f"was deleted by the cluster: {said}; {hint}", asked or moment(first_time(event)))
     if asked is not None:
-        text = f"was deleted at {asked:%H:%M:%S} UTC, not by Plumbline; the cluster's audit log says by whom"
+        text = f"was deleted at {asked:%H:%M:%S} UTC, not by Plumbline (unless its task was ended in Airflow then); the cluster's audit log says by whom"
     else:
         text = (
             f"is gone, and the last that was seen of it is that it {pod_state.describe(pod)}: somebody deleted it, or its node is no more"

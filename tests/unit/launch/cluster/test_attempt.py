@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,14 @@ from tests.fakes.fake_kubernetes import FakeKubernetes, Script
 from tests.fakes.pod_harness import harness
 from tests.fakes.trials import a_trial, cluster_provider
 
+from plumbline.declarations import Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import manifest, names
 from plumbline.launch.cluster.attempt import UNFINISHED, Attempt
 from plumbline.launch.cluster.base import Seen, Stop
 from plumbline.launch.cluster.lifecycle import close, take_up
 from plumbline.launch.failures import BadDeclaration, Unreachable
-from plumbline.results import LaunchRecord, ResultStore
+from plumbline.results import Environment, LaunchRecord, ResultDocument, ResultStore, Validity
 
 NS = "plumbline"
 
@@ -174,7 +176,9 @@ def test_an_attempt_that_was_given_up_is_taken_up_if_it_still_lives(world: World
 
 
 def test_an_attempt_that_was_given_up_and_is_gone_stays_as_it_was_recorded(world: World) -> None:
+    world.kube.script("*", Script().started())
     attempt = world.begin()
+    world.pod_is("Running")
     close(attempt, stop=Stop("unreachable", "no answer for 900 s"))
     before = world.record(1)
     assert before.failure_class == "unreachable"
@@ -240,3 +244,80 @@ def test_the_state_holds_nothing_of_what_the_pods_were_given(world: World) -> No
     close(attempt)
     state = world.home.get(f"{world.home.folder(attempt.trial)}/cluster.json").decode()
     assert '"env"' not in state and '"args"' not in state and "PLUMBLINE_" not in state
+
+
+def test_how_the_pods_ended_outlives_whoever_deletes_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker is killed while it waits for the deletion: the class stands, and no second run is paid for what would end alike."""
+    world.kube.script("*", Script().started().stuck().oom_killed())
+    attempt = world.begin()
+    world.pod_is("Failed")
+
+    def killed(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+        dying.setattr("time.sleep", killed)
+        close(attempt)
+    attempt.api().delete("Pod", names.pod_name(attempt.trial, 0), grace_s=0)
+    assert world.record().failure_detail == UNFINISHED
+    again, record = take_up(world.spec)
+    assert again.trial == attempt.trial
+    assert record is not None and record.failure_class == "out_of_memory" and world.record() == record
+
+
+def test_a_store_that_hid_how_it_ended_is_asked_again(world: World, tmp_path: Path) -> None:
+    """The pods ended while their store was away: when it is back and holds nothing, what befell the pods is the class."""
+    world.kube.script("*", Script().started().oom_killed())
+    attempt = world.begin()
+    world.pod_is("Failed")
+    hidden = tmp_path / "away"
+    hidden.rename(tmp_path / "elsewhere")
+    hidden.write_text("no folder")
+    assert close(attempt).failure_class == "unreachable"
+    hidden.unlink()
+    (tmp_path / "elsewhere").rename(hidden)
+    _, record = take_up(world.spec)
+    assert record is not None and record.failure_class == "out_of_memory"
+
+
+def test_two_installations_in_one_namespace_never_take_up_each_others_pods(world: World) -> None:
+    mine = names.launch_name(world.trial)
+    theirs = world.trial.model_copy(update={"planned_at": world.trial.planned_at + timedelta(microseconds=1)})
+    assert names.launch_name(theirs) != mine
+    assert names.launch_name(Trial.model_validate_json(world.trial.model_dump_json())) == mine, "the same from store to store"
+
+
+def test_a_document_of_another_installation_says_nothing(world: World) -> None:
+    world.kube.script("*", Script().started().oom_killed())
+    attempt = world.begin()
+    theirs = attempt.trial.model_copy(update={"planned_at": attempt.trial.planned_at + timedelta(days=1)})
+    document = ResultDocument.sealed(
+        trial=theirs, harness_version="0.1.0", environment=Environment.of({"cpu.model": "x"}), validity=Validity(status="valid")
+    )
+    world.away.put_document(document)
+    world.pod_is("Failed")
+    assert close(attempt).failure_class == "out_of_memory"
+
+
+def test_a_bucket_that_does_not_exist_is_a_bad_declaration(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = ResultStore._put
+
+    def no_bucket(store: ResultStore, path: str, data: bytes) -> None:
+        if store.url == world.away.url:
+            raise FileNotFoundError("The specified bucket does not exist")
+        put(store, path, data)
+
+    monkeypatch.setattr(ResultStore, "_put", no_bucket)
+    with pytest.raises(BadDeclaration, match=r"nothing was launched.*bucket does not exist"):
+        take_up(world.spec)
+
+
+def test_a_home_that_is_away_when_the_pods_start_costs_no_trial(world: World, tmp_path: Path) -> None:
+    world.kube.script("*", Script().started().runs(harness(lasts_s=5.0)))
+    attempt = world.begin()
+    world.pod_is("Running")
+    folder = tmp_path / "home" / "results"
+    folder.rename(tmp_path / "gone")
+    folder.write_text("no folder")
+    attempt.started(Seen(expected=1))
+    assert attempt.started_at is not None and attempt.seen.pods
