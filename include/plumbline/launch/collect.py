@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from plumbline.declarations import KubernetesLauncher, Trial
 from plumbline.launch import stores
+from plumbline.launch.cluster.attempt import UNFINISHED
 from plumbline.results import BadResult, FailureClass, LaunchRecord, Reason, ResultDocument, ResultStore, Validity
 
 UNKNOWN_HARNESS = "unknown"
 """`harness_version` of a document that no harness wrote."""
-_STOPPED_BY_LAUNCHER = ("timeout", "out_of_memory")
 
 
 def collect(store: ResultStore, campaign_id: str, trial_id: str) -> list[ResultDocument]:
@@ -53,14 +53,20 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
             document = _failed(asked, "harness_error", "; ".join(wrong))
     if record is None:
         return document
-    if record.failure_class in _STOPPED_BY_LAUNCHER and document.validity.failure_class == "interrupted":
+    # Asked to stop, a harness does not know why: that its memory, its time or its disk was over, or that its gang found no room.
+    if record.failure_class not in (None, "interrupted") and document.validity.failure_class == "interrupted":
         document = _reclassified(document, record.failure_class, record.failure_detail or record.failure_class)
     return document.with_launch(record)
 
 
 def _may_have_written(record: LaunchRecord | None) -> bool:
-    # A launch that never got a container to run left nothing in its store, which then need not even answer.
-    return record is None or any(event.name == "started" for event in record.events)
+    # A launch that never got a container to run left nothing in its store, which then need not even answer. Nobody knows that of one
+    # that nobody came back to, or that was given up unseen: its last event is its deletion.
+    if record is None or record.failure_detail == UNFINISHED:
+        return True
+    if record.failure_class == "unreachable" and any(event.name == "deleted" for event in record.events):
+        return True
+    return any(event.name == "started" for pod in record.pods for event in pod.events)
 
 
 def _reclassified(document: ResultDocument, failure_class: FailureClass, detail: str) -> ResultDocument:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.fakes.trials import PLANNED_AT, a_trial
+from tests.fakes.trials import PLANNED_AT, a_trial, cluster_provider
 
 from plumbline.declarations import Trial
+from plumbline.launch.cluster.attempt import UNFINISHED
 from plumbline.launch.collect import collect
 from plumbline.results import (
     BadResult,
@@ -16,6 +18,7 @@ from plumbline.results import (
     Event,
     FailureClass,
     LaunchRecord,
+    PodRecord,
     Reason,
     ResultDocument,
     ResultStore,
@@ -134,7 +137,7 @@ def test_a_document_of_another_trial(store: ResultStore) -> None:
     assert found.trial == TRIAL
 
 
-@pytest.mark.parametrize("failure_class", ["timeout", "out_of_memory", "interrupted"])
+@pytest.mark.parametrize("failure_class", ["timeout", "out_of_memory", "bad_declaration", "insufficient_capacity", "interrupted"])
 def test_the_launcher_knows_why_it_stopped_the_harness(store: ResultStore, failure_class: FailureClass) -> None:
     stopped = Validity(status="failed", reasons=(Reason(code="interrupted", detail="by SIGTERM"),), failure_class="interrupted")
     store.put_trial(TRIAL)
@@ -152,6 +155,39 @@ def test_a_valid_document_stays_valid_when_the_harness_hung_afterwards(store: Re
     store.put_document(document())
     store.put_launch(TRIAL, RECORD.model_copy(update={"failure_class": "timeout", "failure_detail": "not done after 10s"}))
     assert one(store).validity.status == "valid"
+
+
+SAID = Event(name="requested", utc=PLANNED_AT, clock="launcher")
+DELETED = Event(name="deleted", utc=PLANNED_AT, clock="launcher")
+RAN = PodRecord(name="pl-a-0", rank=0, events=(Event(name="started", utc=PLANNED_AT, clock="cluster"),))
+WAITED = PodRecord(name="pl-a-1", rank=1)
+
+
+@pytest.mark.parametrize(
+    ("failure_class", "detail", "events", "pods", "status"),
+    [
+        (None, None, (SAID, DELETED), (RAN,), "valid"),
+        # Nobody came back to it: its pod may have run and written all the same.
+        ("interrupted", UNFINISHED, (SAID,), (), "valid"),
+        ("unreachable", "no answer for 900 s", (SAID, DELETED), (), "valid"),
+        # A part of a gang ran.
+        ("insufficient_capacity", "no node had room", (SAID, DELETED), (RAN, WAITED), "valid"),
+        # These never ran, and what lies in the store is not asked for.
+        ("insufficient_capacity", "no node had room", (SAID, DELETED), (WAITED,), "failed"),
+        ("unreachable", "nothing was launched: the store refused", (SAID,), (), "failed"),
+    ],
+)
+def test_what_pods_may_have_written_is_brought_home(
+    store: ResultStore, tmp_path: Path, failure_class: FailureClass | None, detail: str, events: Any, pods: Any, status: str
+) -> None:
+    away = ResultStore((tmp_path / "away").as_uri())
+    trial = a_trial(provider=cluster_provider(results_url=away.url))
+    store.put_trial(trial)
+    record = LaunchRecord(launcher="kubernetes", events=events, failure_class=failure_class, failure_detail=detail, pods=pods)
+    store.put_launch(trial, record)
+    away.put_document(document(trial))
+    (found,) = collect(store, trial.campaign_id, trial.trial_id)
+    assert found.validity.status == status
 
 
 def test_every_attempt_oldest_first(store: ResultStore) -> None:
