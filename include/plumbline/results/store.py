@@ -190,7 +190,9 @@ class ResultStore:
             except _LASTING:
                 raise
             except Exception as error:  # each client has its own exceptions for a lost connection, most of them no OSError
-                if waited >= self._patience_s or type(error).__name__ in _LASTING_NAMES:
+                if (refusal := _refusal(error)) is not None:
+                    raise refusal from error
+                if waited >= self._patience_s:
                     raise error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}") from error
                 time.sleep(wait)
                 waited += wait
@@ -205,6 +207,17 @@ class ResultStore:
             return []
         numbers = sorted(int(m[1]) for m in (_ATTEMPT.search(str(n).rstrip("/")) for n in names) if m)
         return [f"{campaign_id}/{trial_id}/attempt-{n}" for n in numbers]
+
+
+def _refusal(error: Exception) -> OSError | None:
+    """What s3fs says of itself, for the stores whose clients have other words: it is forbidden, or there is no such bucket."""
+    status = getattr(error, "status_code", None) or getattr(error, "code", None)  # azure-core's, gcsfs's
+    said = f"{type(error).__name__}: {error}"
+    # Of gcsfs a bare OSError, but for its text.
+    forbidden = isinstance(error, OSError) and str(error).startswith("Forbidden")
+    if forbidden or str(status) in ("401", "403") or type(error).__name__ in _LASTING_NAMES:
+        return PermissionError(said)
+    return FileNotFoundError(said) if str(status) == "404" else None
 
 
 def _first(error: ValidationError) -> str:

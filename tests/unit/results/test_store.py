@@ -172,3 +172,54 @@ def test_a_connection_that_drops_is_tried_again() -> None:
     Unsteady.drops = 2
     assert store.get("x") == b"content"
     assert Unsteady.drops == 0
+
+
+class Told(Exception):
+    """As azure-core and gcsfs tell a status."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__("the server said no")
+        self.__dict__.update(fields)
+
+
+class NoCredentialsError(Exception):
+    """Of the name of botocore's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Told(status_code=403), PermissionError),
+        (Told(code="401"), PermissionError),
+        (OSError("Forbidden: https://storage.googleapis.com/b\nno storage.objects.create"), PermissionError),
+        (NoCredentialsError("Unable to locate credentials"), PermissionError),
+        (Told(status_code=404), FileNotFoundError),
+    ],
+)
+def test_what_a_store_refuses_is_not_tried_again(error: Exception, expected: type[OSError]) -> None:
+    tries = []
+
+    class Refusing(MemoryFileSystem):  # type: ignore[misc] - fsspec has no types
+        protocol = "refusing"
+        cachable = False
+
+        def pipe_file(self, *_: Any, **__: Any) -> None:
+            tries.append(error)
+            raise error
+
+    fsspec.register_implementation("refusing", Refusing, clobber=True)
+    with pytest.raises(expected):
+        ResultStore("refusing://results").put("x", b"content")
+    assert len(tries) == 1
+
+
+def test_what_a_busy_store_says_is_tried_again() -> None:
+    fsspec.register_implementation("unsteady", Unsteady, clobber=True)
+    store = ResultStore("unsteady://results", patience_s=0.5)
+    store.put("x", b"content")
+    Unsteady.drops = 1
+    for error in (Told(status_code=503), Told(code=429)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Unsteady, "Dropped", lambda _, error=error: error)
+            Unsteady.drops = 1
+            assert store.get("x") == b"content"
