@@ -24,7 +24,7 @@ from plumbline.declarations.shapes import at, expected
 from plumbline.declarations.yaml_positions import dotted
 from plumbline.harness import environment, probes
 from plumbline.harness.environment.cpu import usable
-from plumbline.harness.run import UnusableStore, opened, run
+from plumbline.harness.run import StoreAway, UnusableStore, opened, run
 from plumbline.harness.training.place import BadPlace, Place, place_of
 from plumbline.results import Environment, ResultStore, store_check
 
@@ -111,7 +111,8 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
     except OSError as error:
-        sys.stderr.write(f"{options.out}: the result document could not be stored: {type(error).__name__}: {error}\n")
+        what = "nothing was measured" if isinstance(error, StoreAway) else "the result document could not be stored"
+        sys.stderr.write(f"{options.out}: {what}: {type(error).__name__}: {error}\n")
         return STORE_FAILED
     for reason in document.validity.reasons:
         sys.stderr.write(f"{document.validity.status}: {reason.detail}\n")

@@ -67,8 +67,8 @@ def run(trial: Trial, out_url: str, measures: Mapping[str, Measure] = MEASURES, 
     `measures` by kind of workload and `probe` are what measures; both are given only by who measures something else.
 
     However the trial ends, there is a document: a failure, an exception and a request to stop (SIGTERM, SIGINT) become
-    `failed(class)` with what was measured until then. Raises UnusableStore if the store cannot be written to at the start, and
-    OSError if it fails at the end. No child process and no working folder is left behind.
+    `failed(class)` with what was measured until then. Raises UnusableStore if the store cannot be written to at the start, StoreAway
+    if it does not answer then, and OSError if it fails at the end. No child process and no working folder is left behind.
     """
     with interruptible() as interruption:
         return _Run(trial, interruption, measures, probe).to_the_end(opened(out_url))
@@ -84,6 +84,10 @@ def opened(url: str) -> ResultStore:
         raise UnusableStore(
             f"{url} is no result store: {error}; expected a URL such as file:///var/results or s3://bucket/results"
         ) from error
+
+
+class StoreAway(OSError):
+    """The result store did not answer for minutes, before anything was measured; nothing was stored."""
 
 
 class _Run:
@@ -109,7 +113,7 @@ class _Run:
                 self._measure(workdir)
                 self._interruption.hold_off()
                 return self._write(store, validity.verdict([*self._measurement.judgements, *self._contention]))
-            except UnusableStore:
+            except (UnusableStore, StoreAway):
                 raise
             except TrialFailed as failure:
                 self._measurement = failure.partial
@@ -124,7 +128,12 @@ class _Run:
         try:
             store.put_trial(self._trial)
         except Exception as error:
-            raise UnusableStore(f"{store.url} cannot be written to: {type(error).__name__}: {error}") from error
+            what = f"{store.url} cannot be written to: {type(error).__name__}: {error}"
+            # A disk that fails does not come back, and who is refused stays so; a store elsewhere does.
+            lasting = store.url.startswith("file:") or isinstance(error, PermissionError | FileNotFoundError)
+            if isinstance(error, OSError) and not lasting:
+                raise StoreAway(what) from error
+            raise UnusableStore(what) from error
 
     def _measure(self, workdir: Path) -> None:
         self._progress("environment", 0.0, "looking around")

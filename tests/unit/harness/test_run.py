@@ -9,17 +9,19 @@ import subprocess
 import sys
 import time
 
+import fsspec
 import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from tests.fakes.trials import a_trial, declared
 
 from plumbline.declarations import Trial, criteria_hash, places
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.probes import disk
-from plumbline.harness.run import UnusableStore, run
+from plumbline.harness.run import StoreAway, UnusableStore, run
 from plumbline.results import Event, Reason, ResultStore, Telemetry, row
 
 
@@ -227,6 +229,21 @@ def test_a_store_that_cannot_be_written_is_found_at_once(home, url):
     with pytest.raises(UnusableStore, match=url):
         run(tolerant(), url, {"training": products}, disk_alone)
     assert not places().work.exists() or list(places().work.iterdir()) == []
+
+
+@pytest.mark.parametrize(("error", "expected"), [(OSError("no route"), StoreAway), (PermissionError("no"), UnusableStore)])
+def test_a_store_that_is_away_at_the_start_is_no_wrong_declaration(home, monkeypatch, error, expected):
+    class Away(MemoryFileSystem):
+        protocol = "away"
+        cachable = False
+
+        def pipe_file(self, *_, **__):
+            raise error
+
+    fsspec.register_implementation("away", Away, clobber=True)
+    monkeypatch.setattr("plumbline.harness.run._REMOTE_PATIENCE_S", 0.0)
+    with pytest.raises(expected, match="away://results cannot be written to"):
+        run(tolerant(), "away://results", {"training": products}, disk_alone)
 
 
 STUCK = """
