@@ -149,7 +149,11 @@ def sweep(provider: str) -> list[str]:
 
 
 def keep(store: ResultStore, trial: Trial) -> None:
-    """Store what is planned, once; PlanError if the campaign holds a trial of that name that was asked for differently."""
+    """Store what is planned, once; PlanError if the campaign holds a trial of that name that was asked for differently.
+
+    Of a trial that is planned again only what says where it runs is taken over: a declaration that was mended holds from the next attempt
+    on. Attempts that there are keep what they were given.
+    """
     path = stores.planned_path(trial.campaign_id, trial.trial_id)
     if not store.exists(path):
         store.put(path, trial.model_dump_json(indent=1).encode())
@@ -157,6 +161,9 @@ def keep(store: ResultStore, trial: Trial) -> None:
     held = stores.planned(store, {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id})
     if (held.series_key, held.spec_hash, held.criteria_hash) != (trial.series_key, trial.spec_hash, trial.criteria_hash):
         raise _changed(trial)
+    again = held.model_copy(update={field: getattr(trial, field) for field in ("provider", "placement", "avoid_nodes")})
+    if again != held:
+        store.put(path, again.model_dump_json(indent=1).encode())
 
 
 def _changed(trial: Trial) -> PlanError:

@@ -55,6 +55,24 @@ def test_planning_again_keeps_what_was_planned() -> None:
     assert [stores.planned(store(), spec) for spec in first] == before
 
 
+def test_a_provider_that_was_mended_holds_from_the_next_attempt_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    (spec, _) = steps.plan("local-1core", LANES["training"], ASKED)
+    before = stores.planned(store(), spec)
+    store().put_trial(before)
+    config = Path(shutil.copytree(CONFIG, tmp_path / "changed"))
+    file = config / "providers" / "local-1core.yaml"
+    file.write_text(file.read_text().replace("timeout: 10min", "timeout: 77s"))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
+    steps.plan("local-1core", LANES["training"], ASKED)
+    after = stores.planned(store(), spec)
+    assert (before.provider.launcher.timeout, after.provider.launcher.timeout) == (600.0, 77.0)
+    assert after.planned_at == before.planned_at
+    assert stores.next_attempt(after, store()).attempt == 2
+    assert store().trial(store().folder(before)) == before, "what an attempt was given stays as it was"
+
+
 def test_a_campaign_never_holds_two_specifications_of_one_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
 
