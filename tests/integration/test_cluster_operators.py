@@ -104,6 +104,8 @@ class World:
 def make(kube: FakeKubernetes, airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("PLUMBLINE_RESULTS_URL", raising=False)
+    # `dag.test()` has no scheduler that must take note of a deferral.
+    monkeypatch.setattr("plumbline.launch.cluster.trigger.EARLIEST_S", 0.0)
     made: list[World] = []
 
     def world(**settings: Any) -> World:

@@ -479,3 +479,12 @@ async def test_many_watches_share_one_loop(kube: FakeKubernetes) -> None:
     await until(lambda: lists(kube) > 60)
     kube.become("pl-a-0", Script().succeeded())
     assert {(await each)[0] for each in watches} == {"finished"}
+
+
+async def test_what_is_over_at_once_is_told_only_when_the_scheduler_knows_that_the_task_waits(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().succeeded())
+    create(kube, 0)
+    began = time.monotonic()
+    status, _ = await fired(trigger(known=["pl-a-0"], started=True, earliest_s=2.0))
+    assert status == "finished"
+    assert time.monotonic() - began >= 2.0

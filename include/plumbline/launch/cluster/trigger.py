@@ -30,6 +30,9 @@ _ASK_S = 15.0
 """How long Airflow may take to say whether it still waits: the first such question after a triggerer's start imports its whole API."""
 _deleting: set[asyncio.Task[None]] = set()
 """Deletions under way, which nothing else holds on to."""
+EARLIEST_S = 20.0
+"""A task whose trigger fires before the scheduler took note of its deferral is failed as if its worker had died (Airflow 3.3, apache/airflow
+issue 72716). On a busy scheduler 5 s were too soon; after 20 s it was never seen. A pod that has waited for minutes does not notice."""
 _EVENTS_EVERY = 2  # times as long as between looks at pods
 _EVENTS_OF = 8  # pods at a time: what holds up the others of a gang is mostly the same
 
@@ -42,7 +45,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     `owner` is {"apiVersion", "kind", "name"} of the object that owns a gang's pods, None for a pod on its own. `known`: names of pods that
     exist already. `requested_at` and `deadline` are seconds since the epoch. `started`: that all pods run was told before.
     `patience_s`: how long the kubelet may fail to start a container before that is believed: five of its tries, at 0, 10, 30, 70 and 150 s,
-    outlast a registry's restart or a rate limit by the minute. `grace_s`: see watch.Limits.
+    outlast a registry's restart or a rate limit by the minute. `grace_s`: see watch.Limits. `earliest_s`: see EARLIEST_S.
     """
 
     connection: str
@@ -64,6 +67,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     patience_s: float = 160.0
     log_every_s: float = 10.0
     request_timeout_s: float = 20.0
+    earliest_s: float = 0.0
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -96,6 +100,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             started=started,
             known=known,
             grace_s=grace_s,
+            earliest_s=EARLIEST_S,
         )
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -114,6 +119,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             self.patience_s,
             self.grace_s,
         )
+        began = time.monotonic()
         state = watch.Watch(limits, started=self.started, known=self.known)
         outage, log = Outage(self.unreachable_timeout_s), LogReader(from_start=not self.started)
         decision: watch.Decision | None = None
@@ -136,6 +142,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                     await asyncio.sleep(pause)
         if decision.stop is not None:
             self.log.error("%s is given up, %s: %s", self.launch, decision.stop.reason, decision.stop.detail)
+        await asyncio.sleep(max(began + self.earliest_s - time.monotonic(), 0.0))
         yield TriggerEvent({"status": decision.status, **watch.encode(state.seen(decision.stop))})
 
     async def on_kill(self) -> None:

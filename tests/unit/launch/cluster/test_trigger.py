@@ -43,3 +43,7 @@ def test_a_trigger_is_made_anew_from_its_row() -> None:
     path, row = made.serialize()
     assert path == "plumbline.launch.cluster.trigger.LaunchTrigger"
     assert LaunchTrigger(**row).serialize() == (path, row)
+
+
+def test_an_operators_trigger_gives_the_scheduler_time_to_note_the_deferral() -> None:
+    assert LaunchTrigger.of(a_trial(provider=cluster_provider()), REQUESTED).earliest_s >= 20
