@@ -46,10 +46,12 @@ def by_airflow(e2e: World, number: int) -> Run:
     campaign = f"pod-time-{number}"
     run = e2e.ended(e2e.start(ONE, [THREE_MINUTES], campaign), 900)
     with open_archive() as archive:
-        (found,) = archive.trials(campaign)
-        document = archive.document(found.trial_id, found.attempt)
-    assert document is not None, e2e.explain(run)
-    assert document.launch is not None, e2e.explain(run)
+        documents = [archive.document(t.trial_id, t.attempt) for t in archive.trials(campaign)]
+    document = documents[0] if len(documents) == 1 else None
+    told = [(d.validity, d.launch and d.launch.failure_detail) for d in documents if d is not None]
+    assert document is not None, f"expected one attempt that is measured: {told}\n{e2e.explain(run)}"
+    assert document.launch is not None, told
+    assert document.validity.status != "failed", told
     at = {event.name: event.utc for event in document.launch.pods[0].events}
     return Run(_between(at["requested"], at["finished"]), _between(at["started"], at["finished"]), measured(document))
 
