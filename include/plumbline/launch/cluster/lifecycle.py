@@ -16,7 +16,7 @@ from plumbline.launch.cluster.base import Seen, Stop
 from plumbline.launch.cluster.classify import classify
 from plumbline.launch.cluster.look import logs, look, together, tolerated
 from plumbline.launch.cluster.pod_state import over
-from plumbline.launch.failures import RETRIED, TrialFailure
+from plumbline.launch.failures import RETRIED, Interrupted, TrialFailure
 from plumbline.launch.outcome import Outcome
 from plumbline.results import FailureClass, LaunchRecord
 
@@ -94,6 +94,8 @@ def _removed(attempt: Attempt, selector: str) -> Outcome:
     patience_s = attempt.looking_s if stop is not None and stop.reason == "unreachable" else attempt.launcher.unreachable_timeout
     try:
         stuck = attempt.api(patience_s).remove(attempt.owner, selector, wait_s=_GONE_S)
+    except Interrupted:  # Airflow ends the task: what was seen is kept, and the next try records it
+        raise
     except (TrialFailure, Refused) as error:
         failure: FailureClass = error.failure_class if isinstance(error, TrialFailure) else "bad_declaration"
         before = f"before that, {stop.reason}: {stop.detail}" if stop else "its pods end at their own deadline at the latest"

@@ -18,7 +18,7 @@ from plumbline.launch.cluster.api import ClusterApi, Refused
 from plumbline.launch.cluster.base import Row, Seen
 from plumbline.launch.cluster.pod_state import container_of, name_of, over, rank_of
 from plumbline.launch.cluster.pod_timeline import remembered
-from plumbline.launch.failures import TrialFailure
+from plumbline.launch.failures import Interrupted, TrialFailure
 from plumbline.launch.process import Output
 
 T = TypeVar("T")
@@ -32,6 +32,8 @@ def tolerated(what: str, action: Callable[[], T], instead: T) -> T:
     """The action's result; `instead` if the cluster or a store does not give it, and a line in the log that says what is missing."""
     try:
         return action()
+    except Interrupted:  # not the action's failure: Airflow ends the task, and whatever is going on with it
+        raise
     except (TrialFailure, Refused, OSError) as error:
         _log.warning("Could not %s: %s", what, error)
         return instead

@@ -18,7 +18,7 @@ from plumbline.launch.cluster import manifest, names
 from plumbline.launch.cluster.attempt import UNFINISHED, Attempt
 from plumbline.launch.cluster.base import Seen, Stop
 from plumbline.launch.cluster.lifecycle import close, take_up
-from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.launch.failures import BadDeclaration, Interrupted, Unreachable
 from plumbline.results import Environment, LaunchRecord, ResultDocument, ResultStore, Validity
 
 NS = "plumbline"
@@ -246,16 +246,17 @@ def test_the_state_holds_nothing_of_what_the_pods_were_given(world: World) -> No
     assert '"env"' not in state and '"args"' not in state and "PLUMBLINE_" not in state
 
 
-def test_how_the_pods_ended_outlives_whoever_deletes_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker is killed while it waits for the deletion: the class stands, and no second run is paid for what would end alike."""
+@pytest.mark.parametrize("end", [KeyboardInterrupt, Interrupted])
+def test_how_the_pods_ended_outlives_whoever_deletes_them(world: World, monkeypatch: pytest.MonkeyPatch, end: type[BaseException]) -> None:
+    """The worker is killed, or told to end by Airflow, while it waits for the deletion: no second run is paid for what would end alike."""
     world.kube.script("*", Script().started().stuck().oom_killed())
     attempt = world.begin()
     world.pod_is("Failed")
 
     def killed(_: float) -> None:
-        raise KeyboardInterrupt
+        raise end
 
-    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as dying, pytest.raises(end):
         dying.setattr("time.sleep", killed)
         close(attempt)
     attempt.api().delete("Pod", names.pod_name(attempt.trial, 0), grace_s=0)
