@@ -9,6 +9,8 @@ from plumbline.results import BadResult, FailureClass, LaunchRecord, Reason, Res
 
 UNKNOWN_HARNESS = "unknown"
 """`harness_version` of a document that no harness wrote."""
+_NOTHING_BETTER = (None, "interrupted", "unreachable")
+"""What a launcher says that knows no more than a harness that was stopped: an outage of the API hides what happened, but not that it ran."""
 
 
 def collect(store: ResultStore, campaign_id: str, trial_id: str) -> list[ResultDocument]:
@@ -54,7 +56,7 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
     if record is None:
         return document
     # Asked to stop, a harness does not know why: that its memory, its time or its disk was over, or that its gang found no room.
-    if record.failure_class not in (None, "interrupted") and document.validity.failure_class == "interrupted":
+    if record.failure_class not in _NOTHING_BETTER and document.validity.failure_class == "interrupted":
         document = _reclassified(document, record.failure_class, record.failure_detail or record.failure_class)
     return document.with_launch(record)
 

@@ -150,6 +150,14 @@ def test_the_launcher_knows_why_it_stopped_the_harness(store: ResultStore, failu
     assert store.document(store.folder(TRIAL)).validity == stopped, "and so is what the harness signed"
 
 
+def test_a_launcher_that_lost_sight_of_a_harness_knows_no_better(store: ResultStore) -> None:
+    stopped = Validity(status="failed", reasons=(Reason(code="interrupted", detail="by SIGTERM"),), failure_class="interrupted")
+    store.put_trial(TRIAL)
+    store.put_document(document(validity=stopped))
+    store.put_launch(TRIAL, RECORD.model_copy(update={"failure_class": "unreachable", "failure_detail": "no answer for 900 s"}))
+    assert one(store).validity == stopped, "it ran: the provider did launch it"
+
+
 def test_a_valid_document_stays_valid_when_the_harness_hung_afterwards(store: ResultStore) -> None:
     store.put_trial(TRIAL)
     store.put_document(document())
