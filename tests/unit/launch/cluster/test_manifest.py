@@ -7,7 +7,7 @@ from tests.data.manifests.rewrite import EIGHT_GPUS, REQUESTED_AT, h100
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.declarations import Trial
-from plumbline.harness.training.place import CPU_LIMIT
+from plumbline.harness.environment.cpu import CPU_LIMIT
 from plumbline.launch.cluster import manifest
 from plumbline.launch.cluster.names import EXPIRES, RANK
 from plumbline.launch.failures import BadDeclaration
