@@ -80,11 +80,13 @@ def by_kubectl(e2e: World, number: int) -> Run:
 def _spec(e2e: World, trial: Trial, launcher: KubernetesLauncher, name: str, url: str) -> dict[str, object]:
     limits = {"cpu": str(launcher.resources.cpu), "memory": str(int(launcher.resources.memory))}
     secret = [{"name": key, "valueFrom": {"secretKeyRef": {"name": launcher.results_secret, "key": key}}} for key in e2e.store.pod_secret()]
+    # What the harness learns from its pod: without it, it would start a thread for each core of the node and be throttled.
+    told = [{"name": "PLUMBLINE_CPU_LIMIT", "value": limits["cpu"]}]
     container = {
         "name": name,
         "image": e2e.image,
         "args": ["run", "--trial", url, "--out", e2e.store.url],
-        "env": secret,
+        "env": [*secret, *told],
         "resources": {"limits": limits, "requests": limits},
         "volumeMounts": [{"name": "work", "mountPath": "/work"}, {"name": "work", "mountPath": "/work/tmp", "subPath": "tmp"}],
     }

@@ -90,8 +90,8 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     for name, changes in broken.items():
         _provider(folder, name, namespaces[ONE], image, results_url, **changes)
     _write(folder / "workloads" / "training" / f"{TRAIN}.yaml", {**_TRAIN, "name": TRAIN})
-    # About a minute, and about three, at 15 to 20 steps a second on one core.
-    for name, steps in ((LONG, 1200), (THREE_MINUTES, 3000)):
+    # About one and three minutes, at 15 to 20 steps a second on one core.
+    for name, steps in ((LONG, 1200), (THREE_MINUTES, 4000)):
         many = {"on_demand_only": True, "steps": {"discard": 10, "measure": steps}, "checkpoint": {"every": steps, "keep": 1}}
         _write(folder / "workloads" / "training" / f"{name}.yaml", {**_TRAIN, **many, "name": name})
     for name, nodes in ((GANG_2, 2), (GANG_4, 4)):
