@@ -77,7 +77,8 @@ def held_s(document: ResultDocument) -> float | None:
     holds nothing and is left out. None when nobody saw two moments: a duration is then unknown, not zero.
     """
     if document.launch is not None and document.launch.pods:
-        spans = [_span(_on_node(pod.events)) for pod in document.launch.pods]
+        gone = tuple(e for e in document.launch.events if e.name == "deleted")
+        spans = [_span(_on_node(pod.events, gone)) for pod in document.launch.pods]
         return sum(span for span in spans if span is not None) or None
     for events in (document.launch.events if document.launch else (), document.timeline):
         span = _span(tuple(e for e in events if e.name != "queued"))
@@ -86,9 +87,13 @@ def held_s(document: ResultDocument) -> float | None:
     return None
 
 
-def _on_node(events: tuple[Event, ...]) -> tuple[Event, ...]:
+def _on_node(events: tuple[Event, ...], gone: tuple[Event, ...]) -> tuple[Event, ...]:
+    """What happened since a pod had its node. One that never finished by itself held it until the launch was deleted."""
     scheduled = next((e.utc for e in events if e.name == "scheduled"), None)
-    return tuple(e for e in events if e.utc >= scheduled) if scheduled is not None else ()
+    if scheduled is None:
+        return ()
+    ended = any(e.name in ("finished", "deleted") for e in events)
+    return tuple(e for e in (*events, *(() if ended else gone)) if e.utc >= scheduled)
 
 
 def _span(events: tuple[Event, ...]) -> float | None:

@@ -16,8 +16,10 @@ from plumbline.scorecards.pooling import Share, at_most, launches_to_prove, pool
 STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
 GROUPS = ("latency", "throughput", "cost", "reliability", "start_up", "recovery", "hardware", "quality", "client")
 
-NOT_STARTED = frozenset({"quota_exceeded", "insufficient_capacity", "image_error", "launch_timeout", "unreachable", "wrong_hardware"})
+NOT_STARTED = frozenset({"insufficient_capacity", "launch_timeout", "unreachable", "wrong_hardware"})
 """Failure classes in which the provider did not deliver what was asked before the harness could start."""
+OURS = frozenset({"bad_declaration", "image_error", "quota_exceeded"})
+"""Failure classes that are no launch of the provider's: what was asked for was wrong, or more than was agreed."""
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,8 @@ def _rows(trials: Sequence[TrialNumbers]) -> tuple[Row, ...]:
 
 
 def launch_success(trials: Sequence[TrialNumbers], promised: float | None) -> LaunchSuccess:
-    """Launch success over all attempts. Missing trials were not seen to launch or to fail; a bad declaration is nobody's launch."""
-    launched = [t for t in trials if t.status != "missing" and t.failure_class != "bad_declaration"]
+    """Launch success over all attempts. Missing trials were not seen to launch or to fail; what failed by our fault is nobody's launch."""
+    launched = [t for t in trials if t.status != "missing" and t.failure_class not in OURS]
     share = wilson(sum(t.failure_class not in NOT_STARTED for t in launched), len(launched))
     if promised is None:
         return LaunchSuccess(share, None, "none_declared", None)

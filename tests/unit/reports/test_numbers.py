@@ -95,3 +95,5 @@ def test_a_pod_holds_its_node_from_the_moment_it_has_one(sample: CampaignData) -
     assert held(waited, late) == 200.0, "two nodes are paid for"
     assert held(waited, nowhere) == 105.0
     assert held(nowhere) is None, "a queue holds nothing"
+    stuck = (at(0, "requested"), at(610, "scheduled"), at(615, "image_pulling"))
+    assert held(stuck) == 95.0, "until the launch was deleted"

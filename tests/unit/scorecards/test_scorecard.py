@@ -116,8 +116,11 @@ def test_launch_success_counts_attempts_and_what_the_promise_needs() -> None:
         scorecard([*started, refused, trial(11, status="failed", failure="launch_timeout")], promised_launches=0.99).launch.verdict
         == "missed"
     )
-    many = [trial(i, status="failed", failure="quota_exceeded") for i in range(20)]
+    many = [trial(i, status="failed", failure="insufficient_capacity") for i in range(20)]
     assert scorecard(many, promised_launches=0.95).launch.verdict == "missed"
+    for failure in ("quota_exceeded", "image_error", "bad_declaration"):
+        wrong = [trial(i, status="failed", failure=failure) for i in range(20)]
+        assert scorecard(wrong, promised_launches=0.95).launch.share.n == 0, "what we asked wrongly is not held against a contract"
     assert scorecard([trial(i) for i in range(400)], promised_launches=0.99).launch.verdict == "met"
     assert scorecard([trial(1)]).launch.verdict == "none_declared"
 
