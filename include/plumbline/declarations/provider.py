@@ -112,7 +112,7 @@ class KubernetesLauncher(Declared):
     queue: Name | None = Field(None, description="Kueue LocalQueue that admits the pods")
     runtime_class: ObjectName | None = None
     host_ipc: bool = Field(False, description="share the node's IPC namespace; only where NCCL needs it")
-    parallel: int = Field(1, ge=1, le=1000, description="trials at a time: GPUs' worth of trials that the quota allows")
+    parallel: int = Field(1, ge=1, le=1000, description="trials at a time, as many as the quota allows; a gang is one trial")
     schedule_timeout: Duration = Field(1800.0, description="request to a node, queue included")
     startup_timeout: Duration = Field(1800.0, description="node to running containers, image pull included")
     timeout: Duration = Field(14400.0, description="activeDeadlineSeconds of the pods: they end then, whatever became of Airflow")
