@@ -22,16 +22,18 @@ import fsspec
 from pydantic import ValidationError
 
 from plumbline.declarations import Trial
+from plumbline.results import store_errors
 from plumbline.results.document import SCHEMA_VERSION, Evidence, LaunchRecord, ResultDocument
 
 T = TypeVar("T")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
 _ATTEMPT = re.compile(r"attempt-(\d+)$")
-_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError, AttributeError, ImportError)
-# Of botocore, google-auth and azure-core: credentials do not appear by waiting, and a pod that waits costs money.
-_LASTING_NAMES = frozenset({"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ClientAuthenticationError"})
 PATIENCE_S = 15.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
+# gcsfs' default class asks before each operation, by gRPC, what kind of bucket it has, and where nobody answers that (a proxy, a firewall, a
+# store that speaks HTTP only) it waits a minute each time. Whole objects need no such knowledge.
+for _scheme in ("gs", "gcs"):
+    fsspec.register_implementation(_scheme, "gcsfs.core.GCSFileSystem", clobber=True)
 
 
 class BadResult(ValueError):
@@ -60,7 +62,10 @@ class ResultStore:
         return f"{trial.campaign_id}/{trial.trial_id}/attempt-{trial.attempt}"
 
     def put(self, path: str, data: bytes) -> None:
-        """Write one object atomically; transient errors are retried for as long as the store is patient, then raised as OSError."""
+        """Write one object atomically; transient errors are retried for as long as the store is patient, then raised as OSError.
+
+        PermissionError at once if the store refuses the caller.
+        """
         self._retried(lambda: self._put(path, data))
 
     def _put(self, path: str, data: bytes) -> None:
@@ -183,19 +188,19 @@ class ResultStore:
         return broken
 
     def _retried(self, action: Callable[[], T]) -> T:
-        wait, waited = _FIRST_WAIT_S, 0.0
+        # By the clock, not by the number of tries: a client may itself try for a minute before it says that the store is away.
+        wait, deadline = _FIRST_WAIT_S, time.monotonic() + self._patience_s
         while True:
             try:
                 return action()
-            except _LASTING:
-                raise
             except Exception as error:  # each client has its own exceptions for a lost connection, most of them no OSError
-                if (refusal := _refusal(error)) is not None:
-                    raise refusal from error
-                if waited >= self._patience_s:
-                    raise error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {error}") from error
-                time.sleep(wait)
-                waited += wait
+                left = deadline - time.monotonic()
+                final = store_errors.lasting(error, self.url) or (store_errors.as_os_error(error) if left <= 0 else None)
+                if final is error:
+                    raise
+                if final is not None:
+                    raise final from error
+                time.sleep(min(wait, left))
                 wait = min(2 * wait, _LONGEST_WAIT_S)
 
     def attempts(self, campaign_id: str, trial_id: str) -> list[str]:
@@ -207,17 +212,6 @@ class ResultStore:
             return []
         numbers = sorted(int(m[1]) for m in (_ATTEMPT.search(str(n).rstrip("/")) for n in names) if m)
         return [f"{campaign_id}/{trial_id}/attempt-{n}" for n in numbers]
-
-
-def _refusal(error: Exception) -> OSError | None:
-    """What s3fs says of itself, for the stores whose clients have other words: it is forbidden, or there is no such bucket."""
-    status = getattr(error, "status_code", None) or getattr(error, "code", None)  # azure-core's, gcsfs's
-    said = f"{type(error).__name__}: {error}"
-    # Of gcsfs a bare OSError, but for its text.
-    forbidden = isinstance(error, OSError) and str(error).startswith("Forbidden")
-    if forbidden or str(status) in ("401", "403") or type(error).__name__ in _LASTING_NAMES:
-        return PermissionError(said)
-    return FileNotFoundError(said) if str(status) == "404" else None
 
 
 def _first(error: ValidationError) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from plumbline.results.store import ResultStore
+from plumbline.results.store_errors import line
 
 PREFIX = ".plumbline-check-"
 """What the objects' names begin with for the moment that they live; no campaign can have such a name."""
@@ -39,6 +40,6 @@ def _tried(uri: str, step: str, action: Callable[[], _T]) -> _T:
     try:
         return action()
     except Exception as error:  # each store's client has its own exceptions, and all of them mean that it cannot be used
-        words = str(error).strip() or "no reason given"
+        words = line(error)
         told = words if isinstance(error, (FileNotFoundError, PermissionError)) else f"{type(error).__name__}: {words}"
         raise StoreFault(f"{uri} could not be {step}: {told}") from error

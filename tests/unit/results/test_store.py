@@ -213,6 +213,34 @@ def test_what_a_store_refuses_is_not_tried_again(error: Exception, expected: typ
     assert len(tries) == 1
 
 
+@pytest.mark.parametrize(("took", "expected"), [(60.0, [0.0]), (0.0, [0.0, 0.5, 1.5, 3.5, 7.5, 15.0])])
+def test_patience_is_time_and_not_a_number_of_tries(monkeypatch: pytest.MonkeyPatch, took: float, expected: list[float]) -> None:
+    """A client that itself tries for a minute must not be asked six times by a store with 15 s of patience."""
+    clock, tries = [0.0], []
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+
+    class Slow(MemoryFileSystem):  # type: ignore[misc] - fsspec has no types
+        protocol = "slow"
+        cachable = False
+
+        def pipe_file(self, *_: Any, **__: Any) -> None:
+            tries.append(clock[0])
+            clock[0] += took
+            raise Told(status_code=503)
+
+    fsspec.register_implementation("slow", Slow, clobber=True)
+    with pytest.raises(OSError, match="Told: the server said no"):
+        ResultStore("slow://results", patience_s=15.0).put("x", b"content")
+    assert tries == expected
+
+
+@pytest.mark.parametrize("scheme", ["gs", "gcs"])
+def test_googles_client_asks_nothing_about_the_bucket(scheme: str) -> None:
+    """gcsfs' default class does, by gRPC, before each operation, and for a minute where nobody answers."""
+    assert fsspec.get_filesystem_class(scheme).__module__ == "gcsfs.core"
+
+
 def test_what_a_busy_store_says_is_tried_again() -> None:
     fsspec.register_implementation("unsteady", Unsteady, clobber=True)
     store = ResultStore("unsteady://results", patience_s=0.5)

@@ -21,7 +21,7 @@ def test_a_store_that_works_is_as_empty_as_before(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file where the folder should be")
     with pytest.raises(StoreFault, match=r"store/.plumbline-check-\w+ could not be written: "):
-        check(ResultStore((tmp_path / "store").as_uri()))
+        check(ResultStore((tmp_path / "store").as_uri(), patience_s=0.1))
 
 
 class _Forgets(ResultStore):
