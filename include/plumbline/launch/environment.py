@@ -43,9 +43,9 @@ _PREFIXES = ("LC_", "PLUMBLINE_")
 _NOT_FOR_TRIALS = "PLUMBLINE_ARCHIVE_URL"  # holds the archive's password; a trial has no business there
 # The harness writes its results itself, so it gets the credentials of the one store that it writes to.
 _STORE_PREFIXES = {
-    "s3": ("AWS_",),
-    "gs": ("GOOGLE_", "GCLOUD_"),
-    "gcs": ("GOOGLE_", "GCLOUD_"),
+    "s3": ("AWS_", "FSSPEC_S3"),
+    "gs": ("GOOGLE_", "GCLOUD_", "FSSPEC_GS", "STORAGE_EMULATOR_HOST"),
+    "gcs": ("GOOGLE_", "GCLOUD_", "FSSPEC_GS", "FSSPEC_GCS", "STORAGE_EMULATOR_HOST"),
     "az": ("AZURE_",),
     "abfs": ("AZURE_",),
     "abfss": ("AZURE_",),

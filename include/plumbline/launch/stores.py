@@ -6,11 +6,10 @@ brings what they wrote home, so that whoever reads results afterwards needs one 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any
 
 from plumbline.declarations import KubernetesLauncher, Provider, Trial, places
+from plumbline.launch import store_connections
 from plumbline.results import BadResult, ResultDocument, ResultStore
 
 PLANNED = "planned.json"
@@ -32,7 +31,7 @@ def of(provider: Provider) -> ResultStore:
         return home()
     if launcher.results_connection is None:
         return ResultStore(launcher.results_url)
-    return ResultStore(launcher.results_url, _options(launcher.results_url, launcher.results_connection))
+    return ResultStore(launcher.results_url, store_connections.options(launcher.results_url, launcher.results_connection))
 
 
 def planned(store: ResultStore, spec: Mapping[str, str]) -> Trial:
@@ -76,45 +75,3 @@ def _evidence(store: ResultStore, folder: str) -> list[str]:
     except BadResult:
         return []  # its list of files cannot be believed either
     return [item.uri for item in document.evidence]
-
-
-def _options(url: str, connection_id: str) -> dict[str, Any]:
-    """fsspec's storage options for the URL, from an Airflow connection of the type that Airflow itself uses for such stores."""
-    from airflow.sdk import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
-
-    try:
-        connection = Connection.get(connection_id)
-    except AirflowNotFoundException as error:
-        raise ValueError(
-            f"Airflow connection {connection_id}, declared for {url}, is not defined; create it, or declare another"
-        ) from error
-    extra: dict[str, Any] = connection.extra_dejson
-    scheme = url.partition("://")[0]
-    if scheme == "s3":
-        found = {
-            "key": connection.login or extra.get("aws_access_key_id"),
-            "secret": connection.password or extra.get("aws_secret_access_key"),
-            "token": extra.get("aws_session_token"),
-            "endpoint_url": extra.get("endpoint_url"),
-            "client_kwargs": {"region_name": extra["region_name"]} if extra.get("region_name") else None,
-        }
-    elif scheme in ("gs", "gcs"):
-        key = extra.get("keyfile_dict")
-        found = {"token": (json.loads(key) if isinstance(key, str) else key) or extra.get("key_path"), "project": extra.get("project")}
-    elif scheme in ("az", "abfs", "abfss"):
-        found = {
-            "account_name": connection.login,
-            "account_key": connection.password,
-            "connection_string": extra.get("connection_string"),
-            "sas_token": extra.get("sas_token"),
-        }
-    else:
-        raise ValueError(f"connection {connection_id} was declared for {url}, which takes no credentials; leave results_connection out")
-    options = {name: value for name, value in found.items() if value}
-    if not options:
-        raise ValueError(
-            f"connection {connection_id} has no credentials for {url}; expected login and password, or the extras of an "
-            "aws, google_cloud_platform or wasb connection"
-        )
-    return options

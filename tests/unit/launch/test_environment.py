@@ -52,4 +52,7 @@ def test_only_the_credentials_of_the_store_that_is_written_to() -> None:
     assert trial("s3://bucket/results")["AWS_SECRET_ACCESS_KEY"] == "aws-secret"
     assert trial("simplecache::s3://bucket/results")["AWS_SECRET_ACCESS_KEY"] == "aws-secret"
     assert "AWS_SECRET_ACCESS_KEY" not in trial("gs://bucket/results")
+    assert trial("gs://bucket", {"FSSPEC_GS_TOKEN": "{}", "FSSPEC_S3": "{}"}).keys() & {"FSSPEC_GS_TOKEN", "FSSPEC_S3"} == {
+        "FSSPEC_GS_TOKEN"
+    }
     assert trial("gs://bucket", {"GOOGLE_APPLICATION_CREDENTIALS": "/key.json"})["GOOGLE_APPLICATION_CREDENTIALS"] == "/key.json"
