@@ -1,18 +1,22 @@
-"""The result store on a real S3 API over HTTP, as a GPU cluster's pods and the Airflow side use it: two processes, one bucket."""
+"""The result store on real S3, Google Cloud Storage and Azure APIs over HTTP, as a GPU cluster's pods and the Airflow side use it:
+two processes, one bucket."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import boto3
 import fsspec
+import fsspec.config
 import pytest
-from moto.server import ThreadedMotoServer
+from tests.fakes import object_stores
+from tests.fakes.object_stores import BUCKET, ObjectStore
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.launch import stores
@@ -23,34 +27,42 @@ pytestmark = pytest.mark.integration
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRIAL = a_trial()
-BUCKET = "plumbline-results"
+NO_AZURITE = pytest.mark.skipif(shutil.which(object_stores.AZURITE) is None, reason=f"no {object_stores.AZURITE} on the PATH")
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """An S3 server with one bucket; its address and credentials are in the environment, as a pod gets them."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    given = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in given.items():
-            patch.setenv(name, value)
-        fsspec.get_filesystem_class("s3").clear_instance_cache()
-        boto3.client("s3").create_bucket(Bucket=BUCKET)
-        yield f"s3://{BUCKET}"
-        fsspec.get_filesystem_class("s3").clear_instance_cache()
-    server.stop()
+@pytest.fixture(scope="module", params=["s3", "google", pytest.param("azure", marks=NO_AZURITE)])
+def server(request: pytest.FixtureRequest) -> Iterator[ObjectStore]:
+    with getattr(object_stores, request.param)() as started:
+        yield started
 
 
 @pytest.fixture
-def store(s3: str, request: pytest.FixtureRequest) -> ResultStore:
-    return ResultStore(f"{s3}/{request.node.name}")
+def bucket(server: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The bucket's URL; the server's address and credentials are in the environment, as a pod gets them."""
+    set_environment(monkeypatch, server.place | server.login)
+    fsspec.get_filesystem_class(server.scheme).clear_instance_cache()
+    yield f"{server.scheme}://{BUCKET}"
+    fsspec.get_filesystem_class(server.scheme).clear_instance_cache()
+
+
+def set_environment(patch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
+    for name in os.environ:
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "FSSPEC_")):
+            patch.delenv(name)
+    for name, value in given.items():
+        patch.setenv(name, value)
+    patch.setattr(fsspec.config, "conf", {})  # fsspec reads its variables when it is imported
+    fsspec.config.set_conf_env(fsspec.config.conf)
+
+
+def another_client(url: str) -> Any:
+    """A file system that shares nothing with the store's, not even what it remembers."""
+    return fsspec.core.url_to_fs(url, skip_instance_cache=True)[0]
+
+
+@pytest.fixture
+def store(bucket: str, request: pytest.FixtureRequest) -> ResultStore:
+    return ResultStore(f"{bucket}/{request.node.originalname}")
 
 
 def document(store: ResultStore, file: Path) -> ResultDocument:
@@ -77,11 +89,11 @@ def test_a_trial_from_its_specification_to_collect(store: ResultStore, tmp_path:
     assert store.collected(store.folder(TRIAL)).launch == record
     assert store.damaged_evidence(written) == []
 
-    bucket, _, key = store.uri(f"{store.folder(TRIAL)}/evidence/steps.parquet").removeprefix("s3://").partition("/")
-    boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=b"other bytes")
+    steps = store.uri(f"{store.folder(TRIAL)}/evidence/steps.parquet")
+    another_client(store.url).pipe_file(steps, b"other bytes")
     assert len(store.damaged_evidence(written)) == 1
-    boto3.client("s3").delete_object(Bucket=bucket, Key=key)
-    assert store.damaged_evidence(written) == [f"{store.uri(store.folder(TRIAL))}/evidence/steps.parquet is missing"]
+    another_client(store.url).rm_file(steps)
+    assert store.damaged_evidence(written) == [f"{steps} is missing"]
 
 
 def test_what_another_process_writes_is_seen_at_once(store: ResultStore) -> None:
@@ -112,23 +124,31 @@ def test_what_is_not_there_and_what_is_damaged(store: ResultStore) -> None:
         store.document(store.folder(TRIAL))
 
 
-def test_a_misspelt_bucket_is_an_error_and_is_not_created(s3: str) -> None:
-    store = ResultStore("s3://plumbline-resluts/x")
+def test_a_misspelt_bucket_is_an_error_and_is_not_created(bucket: str) -> None:
+    store = ResultStore(bucket.replace("results", "resluts"))
     with pytest.raises(FileNotFoundError):
         store.put_trial(TRIAL)
     assert store.attempts(TRIAL.campaign_id, TRIAL.trial_id) == []
-    assert [bucket["Name"] for bucket in boto3.client("s3").list_buckets()["Buckets"]] == [BUCKET]
+    assert [name.strip("/") for name in another_client(bucket).ls("", detail=False)] == [BUCKET]
 
 
-def test_what_a_clusters_pods_wrote_is_brought_home(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pods' bucket has credentials of its own, which come from an Airflow connection."""
-    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(f"HELD_{name}", os.environ[name])
-        monkeypatch.delenv(name)
-    extra = {"endpoint_url": os.environ["HELD_AWS_ENDPOINT_URL"], "region_name": "us-east-1"}
-    connection = {"conn_type": "aws", "login": "test", "password": "test", "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_BUCKET_A", json.dumps(connection))
-    provider = cluster_provider(results_url=f"{s3}/away", results_connection="bucket_a")
+def test_a_caller_who_is_refused_is_not_kept_waiting(server: ObjectStore, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not server.refused:
+        pytest.skip(f"the {server.scheme} server of the tests lets everybody in")
+    set_environment(monkeypatch, server.place | server.refused)
+    fsspec.get_filesystem_class(server.scheme).clear_instance_cache()
+    store = ResultStore(bucket, patience_s=3600.0)
+    with pytest.raises(PermissionError, match=f"^{bucket} refuses access: "):
+        store.put_trial(TRIAL)
+
+
+def test_what_a_clusters_pods_wrote_is_brought_home(
+    server: ObjectStore, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pods' bucket has credentials of its own, which come from an Airflow connection; those of the environment do not open it."""
+    set_environment(monkeypatch, server.place | server.refused)
+    monkeypatch.setenv("AIRFLOW_CONN_BUCKET_A", json.dumps(server.connection))
+    provider = cluster_provider(results_url=f"{bucket}/away", results_connection="bucket_a")
     trial = a_trial(provider=provider)
     home, away = ResultStore((tmp_path / "home").as_uri()), stores.of(provider)
     for store in (home, away):
