@@ -140,7 +140,9 @@ def test_what_cannot_be_run_is_said_in_a_sentence(request_: dict[str, Any], said
 
 
 def test_a_provider_without_a_launcher_in_this_version() -> None:
-    hosted = changed(SHIPPED.providers["local-1core"], name="hosted", launcher={"kind": "endpoint", "url": "https://x/v1", "protocol": "openai"})
+    hosted = changed(
+        SHIPPED.providers["local-1core"], name="hosted", launcher={"kind": "endpoint", "url": "https://x/v1", "protocol": "openai"}
+    )
     for request in (ask(), ask(providers=["hosted"])):
         with pytest.raises(PlanError, match='launcher "endpoint", which this version cannot drive; it drives: kubernetes, local'):
             plan(world([hosted, SHIPPED.providers["local-1core"]]), request, PLANNED_AT)
