@@ -117,7 +117,9 @@ class KubernetesLauncher(Declared):
     startup_timeout: Duration = Field(1800.0, description="node to running containers, image pull included")
     timeout: Duration = Field(14400.0, description="activeDeadlineSeconds of the pods: they end then, whatever became of Airflow")
     unreachable_timeout: Duration = Field(900.0, description="how long the cluster's API may not answer while a trial runs")
-    retries: int = Field(2, ge=0, le=10, description="tries after the first, of a failure that time can mend (preempted, no capacity, quota…)")
+    retries: int = Field(
+        2, ge=0, le=10, description="tries after the first, of a failure that time can mend (preempted, no capacity, quota…)"
+    )
     retry_delay: Duration = Field(300.0, description="before the first retry; doubled before each further one")
     poll: Duration = Field(15.0, ge=1, description="how often the pods are looked at")
     results_url: str = Field(
