@@ -109,9 +109,12 @@ class ResultStore:
         """The full URL of an object."""
         return f"{self.url}/{path}"
 
-    def put_trial(self, trial: Trial) -> None:
-        """Store what is asked, before it runs."""
-        self.put(f"{self.folder(trial)}/trial.json", trial.model_dump_json(indent=1).encode())
+    def put_trial(self, trial: Trial, *, brief: bool = False) -> None:
+        """Store what is asked, before it runs.
+
+        `brief`: without what is at its default. A harness may be older than the plan, and refuses keys that it does not know.
+        """
+        self.put(f"{self.folder(trial)}/trial.json", trial.model_dump_json(indent=1, exclude_defaults=brief).encode())
 
     def put_evidence(self, trial: Trial, kind: str, file: Path, rows: int | None = None) -> Evidence:
         """Store one raw file and return its entry for the document."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from tests.fakes.trials import a_trial
+from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.results import BadResult, Environment, LaunchRecord, ResultDocument, ResultStore, Validity
 
@@ -251,3 +251,14 @@ def test_what_a_busy_store_says_is_tried_again() -> None:
             patch.setattr(Unsteady, "Dropped", lambda _, error=error: error)
             Unsteady.drops = 1
             assert store.get("x") == b"content"
+
+
+def test_an_older_harness_is_not_told_what_it_need_not_know(tmp_path: Path) -> None:
+    """Its image is pinned by digest; a launcher's setting that was added since is none of its business."""
+    trial = a_trial(provider=cluster_provider())
+    store = ResultStore(tmp_path.as_uri())
+    store.put_trial(trial, brief=True)
+    launcher = json.loads(store.get(f"{store.folder(trial)}/trial.json"))["provider"]["launcher"]
+    assert "images" in launcher
+    assert "retries" not in launcher
+    assert store.trial(store.folder(trial)) == trial

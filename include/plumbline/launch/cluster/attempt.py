@@ -74,7 +74,7 @@ class Attempt:
         home.put_trial(trial)
         attempt.keep()
         try:
-            stores.of(trial.provider).put_trial(trial)
+            stores.of(trial.provider).put_trial(trial, brief=True)
         except (OSError, ValueError, ImportError) as error:
             # What is forbidden, not there or declared wrongly stays so; anything else may be over in a minute.
             lasting = isinstance(error, PermissionError | FileNotFoundError | ValueError | ImportError)
