@@ -17,7 +17,7 @@ from airflow.jobs.triggerer_job_runner import TriggerRunner
 from airflow.sdk.execution_time import task_runner
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 
-from plumbline.harness.progress import MARK
+from plumbline.harness.progress import MARK, ProgressLine
 from plumbline.launch import progress
 from plumbline.launch.cluster.base import Seen
 from plumbline.launch.cluster.names import LAUNCH, RANK
@@ -322,6 +322,25 @@ async def test_the_log_and_the_progress_of_rank_0_are_told(kube: FakeKubernetes)
     newest = progress.read("t-1")
     assert newest is not None
     assert (newest.trial_id, newest.fraction) == ("t-1", 0.4), "a pod's output chooses no file here"
+
+
+async def test_the_progress_says_what_a_launch_waits_for_and_that_the_wait_is_over(kube: FakeKubernetes) -> None:
+    kube.script("pl-a-*", Script().scheduled().waiting("ImagePullBackOff", "Back-off pulling image"))
+    create(kube, 0)
+    kube.wait_for(lambda: kube.pods()["pl-a-0"]["status"].get("containerStatuses"), "the script has begun")
+    await stopped(trigger(patience_s=0.3))
+    waited = progress.read("t-1")
+    assert waited is not None
+    assert (waited.phase, waited.fraction) == ("queued", 0.0)
+    assert "pod 0" in waited.note
+    assert "ImagePullBackOff" in waited.note or "pulling" in waited.note.lower()
+    kube.become("pl-a-0", Script().started())
+    await fired(trigger())
+    assert progress.read("t-1") == ProgressLine("t-1", "started", 0.0, "pod 0 runs on node-1")
+    await fired(trigger(started=True, known=["pl-a-0"], deadline=0.3))
+    after = progress.read("t-1")
+    assert after is not None
+    assert after.phase == "started", "what a running pod's watch has to say is in its log"
 
 
 @pytest.mark.parametrize("forbidden", [("get", "pods/log"), ("list", "events")])

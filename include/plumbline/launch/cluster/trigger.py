@@ -198,9 +198,14 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         if self._events_at + _EVENTS_EVERY * self.poll_s <= now or decision is not None:
             self._events_at = now
             await self._tolerated("events", self._hear(cluster, state))
-        for line in state.news():
-            self.log.info("%s", line)
         started = decision is not None and decision.status == "started"  # the watch that follows reads the log from its beginning
+        news = state.news()
+        for line in news:
+            self.log.info("%s", line)
+        if news and not self.started:  # what is waited for, and that the wait is over
+            phase, line = ("started", news[0]) if started else ("queued", news[-1])  # pods first, then what the cluster says of them
+            newest = ProgressLine(self.trial_id, phase, 0.0, line.replace(f"pod {self.launch}-", "pod "))
+            await asyncio.to_thread(progress.tell, newest)
         if not started and (self._log_at + self.log_every_s <= now or decision is not None):
             self._log_at = now
             await self._tolerated("log", self._tell_log(cluster, state, log, now))
