@@ -16,12 +16,12 @@ import typer
 from plumbline.archive import open_archive
 from plumbline.cli.live import Watching
 from plumbline.cli.output import FAILED, INTERRUPTED, OK, Json, emit, err, fail, out
-from plumbline.cli.scorecard import show_scorecards
+from plumbline.cli.scorecard import show_scorecards, show_unusable
 from plumbline.declarations import DeclarationError, Declarations, load, places
 from plumbline.launch.plan import PlanError
 from plumbline.orchestration.airflow_client import AirflowError
 from plumbline.orchestration.airflow_server import AirflowServer, ServerError
-from plumbline.orchestration.asked import Asked
+from plumbline.orchestration.asked import Asked, Placement
 from plumbline.orchestration.campaign import CampaignError, Outcome, planned_trials, run_campaign
 from plumbline.orchestration.reporting import campaign_data
 from plumbline.reports import CampaignData, conclude
@@ -33,6 +33,9 @@ def run(
     workload: Annotated[list[str] | None, typer.Option(help="only this workload; may be repeated")] = None,
     kind: Annotated[list[str] | None, typer.Option(help="training or inference; may be repeated")] = None,
     repeats: Annotated[int | None, typer.Option(min=1, max=50, help="repeats a slot, instead of the declared ones")] = None,
+    placement: Annotated[
+        Placement, typer.Option(help="fresh_node: on nodes that the series was not measured on lately; for providers on clusters")
+    ] = "any",
     campaign: Annotated[str | None, typer.Option(help="campaign id; named by its time if left out")] = None,
     reason: Annotated[str, typer.Option(help="why, for the record")] = "on demand, from the command line",
     as_json: Json = False,
@@ -45,6 +48,7 @@ def run(
         workloads=tuple(workload) if workload else None,
         kinds=tuple(kind) if kind else None,
         repeats=repeats,
+        placement=placement,
     )
     with stopping():
         outcome = measured(declared, asked, provider)
@@ -133,6 +137,7 @@ def _show(data: CampaignData, outcome: Outcome) -> None:
     for said in sentences(data, concluded.cards, concluded.decisions):
         for line in said.lines:
             out.print(f"  {line}", highlight=False, markup=False)
+    show_unusable(data)
     show_drift(data)
     if outcome.report:
         out.print(f"\nreport: {outcome.report}", soft_wrap=True, highlight=False)

@@ -102,6 +102,6 @@ def _name(trial: TrialState) -> str:
 
 
 def _left(state: CampaignState) -> str:
-    if state.seconds_left is None or state.stage != "measuring":
+    if state.seconds_left is None or state.stage != "measuring" or state.ended == len(state.trials):
         return ""
     return f", about {reading(max(state.seconds_left, 1), 's')} left"

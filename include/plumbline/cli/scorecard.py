@@ -11,7 +11,8 @@ from plumbline.archive import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, out, table
 from plumbline.orchestration.reporting import campaign_data, newest
 from plumbline.orchestration.reporting import report as write_report
-from plumbline.reports import Conclusions, conclude
+from plumbline.reports import CampaignData, Conclusions, conclude
+from plumbline.reports.raw import raw_rows
 from plumbline.reports.tables import CardTable, Cell, Verdict, acceptance_rows, card_tables, rank_rows
 
 Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")]
@@ -36,8 +37,14 @@ def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
     """Show a campaign's scorecards, training and inference apart, with its criteria and the teams' decisions."""
     with clear_errors(LookupError), open_archive() as archive:
         name = campaign or newest(archive)
-        concluded = conclude(campaign_data(archive, name))
-    emit(as_json, {"campaign": name, "scorecards": concluded.cards, "decisions": concluded.decisions}, lambda: show_scorecards(concluded))
+        data = campaign_data(archive, name)
+    concluded = conclude(data)
+
+    def show() -> None:
+        show_scorecards(concluded)
+        show_unusable(data)
+
+    emit(as_json, {"campaign": name, "scorecards": concluded.cards, "decisions": concluded.decisions}, show)
 
 
 def report(campaign: Campaign = None, as_json: Json = False) -> None:
@@ -61,6 +68,18 @@ def show_scorecards(concluded: Conclusions) -> None:
         out.print(shown)
         if decision.note:
             out.print(f"  {decision.note}", style="dim", highlight=False, markup=False)
+
+
+def show_unusable(data: CampaignData) -> None:
+    """Why an attempt's numbers are not taken at their word; the page of the trial in Airflow has its log and its pods."""
+    rows = [row for row in raw_rows(data) if row.status != "valid"]
+    if rows:
+        out.print("\n[bold]Not valid[/]")
+    for row in rows:
+        tried = f", attempt {row.attempt}" if row.attempt > 1 else ""
+        out.print(f"  {row.trial_id}{tried}: {row.status}", highlight=False, markup=False, soft_wrap=True)
+        for reason in row.reasons:
+            out.print(f"      {reason}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _card(card: CardTable) -> Table:

@@ -77,6 +77,8 @@ def planned_trials(declared: Declarations, asked: Asked, providers: Sequence[str
         trials = [t for kind in KINDS for t in trials_of(mine, declared, known[name], kind, now)]
         if trials:
             found[name] = trials
+    if asked.placement == "fresh_node" and (fixed := [n for n in found if not isinstance(known[n].launcher, KubernetesLauncher)]):
+        raise PlanError(f"{', '.join(fixed)} has no other node to run on; expected providers on clusters for the placement fresh_node")
     if not found:
         raise PlanError("nothing to run: no enabled provider fits what was asked for; `plumbline check` shows what would run where")
     return found

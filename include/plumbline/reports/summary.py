@@ -45,7 +45,7 @@ def _measured(cards: Sequence[Scorecard]) -> str:
     parts = [f"{n} {status}" for status, n in counts.items() if n]
     providers = sorted({c.provider for c in cards})
     workloads = sorted({f"{c.workload} ({c.kind})" for c in cards})
-    return f"{total} trials of {listed(workloads)} ran on {listed(providers)}: {listed(parts)}."
+    return f"{total} trial{'s' if total != 1 else ''} of {listed(workloads)} ran on {listed(providers)}: {listed(parts)}."
 
 
 def _leads(kind: str, cards: Sequence[Scorecard]) -> tuple[str, ...]:

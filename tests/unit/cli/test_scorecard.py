@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.data.result_documents import failed, trial
+
+from plumbline.archive import open_archive
+
 
 def test_an_empty_archive_is_said(plumbline):
     assert "no campaign yet" in plumbline("campaigns").stdout
@@ -17,6 +21,16 @@ def test_the_newest_campaign_is_shown(campaigns, plumbline, said):
     assert code == 0 and found["campaign"] == "first"
     assert found["scorecards"][0]["counts"]["valid"] == 2
     assert "step time" in plumbline("scorecard", "first").stdout
+
+
+def test_what_is_not_valid_says_why(campaigns, plumbline):
+    campaigns(first=[0.1, 0.1])
+    assert "Not valid" not in plumbline("scorecard", "first").stdout
+    with open_archive() as archive:
+        archive.record(failed(trial(campaign="second", repeat=1)), uri="file:///second")
+    said = plumbline("scorecard", "second").stdout
+    assert "Not valid" in said
+    assert ".r1: failed\n      the process was ended" in said
 
 
 def test_a_report_is_written_where_it_says(campaigns, said):

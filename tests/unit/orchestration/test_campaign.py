@@ -30,6 +30,7 @@ def test_only_what_was_asked_for() -> None:
         (Asked("c", "why", workloads=("huge",)), None, "no workload is called huge; declared: chat-tiny-cpu, gpt-tiny-cpu"),
         (Asked("c", "why", workloads=("gpt-tiny-cpu",), kinds=("inference",)), None, "nothing to run"),
         (Asked("Not An Id", "why"), None, "is no campaign id"),
+        (Asked("c", "why", placement="fresh_node"), None, "local-1core, local-2core has no other node to run on"),
     ],
 )
 def test_what_cannot_be_run_is_said_before_anything_starts(asked: Asked, providers: list[str] | None, message: str) -> None:
