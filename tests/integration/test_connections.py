@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,31 +12,53 @@ import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes
 
 from plumbline.launch.cluster.api import ClusterApi
-from plumbline.orchestration.airflow_settings import write_settings
-from plumbline.orchestration.connections import adopt, airflow_environment, variable
+from plumbline.orchestration.airflow_supervisor import is_migrated
+from plumbline.orchestration.connections import adopt, prepare, variable
 
 pytestmark = pytest.mark.integration
 
 
-def airflow(*words: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "airflow", *words], env=airflow_environment(os.environ), capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+def airflow(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "plumbline.cli", "airflow", *words], capture_output=True, text=True, check=False)
 
 
 def test_a_connection_that_was_imported_from_a_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way that docs/clusters.md describes, with the embedded Airflow's own database."""
+    """The way that docs/clusters.md describes, with the embedded Airflow's own database, before it was ever started."""
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
-    write_settings(tmp_path / "airflow", 1, reparse=False)
-    airflow("db", "migrate")
+    for name in ("AIRFLOW_HOME", "AIRFLOW_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
     for name in ("k8s_stored", "k8s_absent"):
         monkeypatch.setenv(variable(name), "")
         monkeypatch.delenv(variable(name))  # and again after the test
     with FakeKubernetes() as kube:
         (tmp_path / "connection.json").write_text(json.dumps({"k8s_stored": json.loads(kube.connection_json())}))
-        airflow("connections", "import", str(tmp_path / "connection.json"))
+        done = airflow("connections", "import", str(tmp_path / "connection.json"))
+        assert done.returncode == 0, done.stderr
         assert adopt(["k8s_stored", "k8s_absent"]) == ["k8s_absent"]
         assert ClusterApi("k8s_stored", "plumbline").pods("a=b") == []
         assert kube.token.encode() not in (tmp_path / "airflow" / "airflow.db").read_bytes()
+
+
+def test_airflows_exit_status_and_its_options_are_airflows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the Airflow that the environment names: nothing is made for the embedded one."""
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "theirs"))
+    assert "Usage: airflow" in airflow("--help").stdout
+    assert airflow("no-such-command").returncode == 2
+    assert not (tmp_path / "airflow").exists()
+
+
+def test_no_second_airflow_is_made_while_one_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    for name in ("AIRFLOW_HOME", "AIRFLOW_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "airflow"
+    home.mkdir()
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(RuntimeError, match="an Airflow is being started in "):
+            prepare()
+    assert not is_migrated(home)
 
 
 def test_a_connection_of_the_environment_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from plumbline.cli import campaign, check, cluster, demo, drift, scorecard, trial
+from plumbline.cli import airflow, campaign, check, cluster, demo, drift, scorecard, trial
 from plumbline.cli.output import EXIT_CODES
 
 app = typer.Typer(
@@ -26,4 +26,5 @@ app.command()(scorecard.scorecard)
 app.command()(scorecard.report)
 app.command()(drift.compare)
 app.add_typer(drift.findings, name="findings")
+app.command(context_settings=airflow.ANY_WORDS)(airflow.airflow)
 app.add_typer(cluster.cluster, name="cluster")

@@ -61,7 +61,7 @@ def kubeconfig(
     if access.shortened:
         err.print(f"the cluster granted less than {lifetime}; --long-lived makes a token without an end", style="yellow", highlight=False)
     if form == "connection" and target is not None:
-        err.print(f"next: airflow connections import {target} && rm {target}", highlight=False, soft_wrap=True)
+        err.print(f"next: plumbline airflow connections import {target} && rm {target}", highlight=False, soft_wrap=True)
 
 
 @cluster.command()

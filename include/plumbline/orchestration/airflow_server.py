@@ -22,12 +22,11 @@ import psutil
 from plumbline.declarations import enabled_providers
 from plumbline.orchestration import leftovers
 from plumbline.orchestration.airflow_client import AirflowClient
-from plumbline.orchestration.airflow_settings import USERNAME, environment, password, write_settings
+from plumbline.orchestration.airflow_settings import DEFAULT_PORT, USERNAME, environment, password, write_settings
 from plumbline.orchestration.airflow_supervisor import COMPONENTS, GRACE_S, MIGRATION
 from plumbline.orchestration.pools import create_pools
 from plumbline.orchestration.unpaused import pause_again
 
-DEFAULT_PORT = 8080
 _START_LIMIT_S = 240.0
 _STOP_LIMIT_S = 2 * GRACE_S + 5
 _LOG_LINES = 15

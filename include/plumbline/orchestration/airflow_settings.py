@@ -13,6 +13,7 @@ from pathlib import Path
 from plumbline.declarations.places import REPOSITORY
 
 USERNAME = "admin"
+DEFAULT_PORT = 8080
 _PRIVATE = 0o600
 _HOUR_S = 3600
 

@@ -29,6 +29,7 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
 MIGRATION: dict[str, tuple[str, ...]] = {"migration": ("db", "migrate")}
 GRACE_S = 12.0
 STOPPED_BY_OWNER, COMPONENT_ENDED = 0, 3
+_MARK, _AIRFLOW = "migrated-to", "apache-airflow-core"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _Children = dict[int, tuple[str, "subprocess.Popen[bytes]"]]
 
@@ -51,16 +52,26 @@ def main() -> int:
 
 def _run(home: Path, wake: int) -> int:
     """The database first, if this version of Airflow has not been here before; then all components at once."""
-    migrated, release = home / "migrated-to", version("apache-airflow-core")
-    if not migrated.exists() or migrated.read_text() != release:
+    if not is_migrated(home):
         ended = _watch(_start(MIGRATION, home / "logs"), wake)
         if ended is None:
             return STOPPED_BY_OWNER
         if ended[1] != 0:
             return _report(*ended)
-        migrated.write_text(release)
+        note_migrated(home)
     ended = _watch(_start(COMPONENTS, home / "logs"), wake)
     return STOPPED_BY_OWNER if ended is None else _report(*ended)
+
+
+def is_migrated(home: Path) -> bool:
+    """Whether the database in `home` is the one of the installed version of Airflow."""
+    mark = home / _MARK
+    return mark.exists() and mark.read_text() == version(_AIRFLOW)
+
+
+def note_migrated(home: Path) -> None:
+    """The installed version's `db migrate` has succeeded in `home`."""
+    (home / _MARK).write_text(version(_AIRFLOW))
 
 
 def _start(commands: dict[str, tuple[str, ...]], logs: Path) -> _Children:

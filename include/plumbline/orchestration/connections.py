@@ -7,6 +7,7 @@ database, a secrets backend), and hands the answer to itself as such a variable.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -14,9 +15,11 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from plumbline.declarations import places
-from plumbline.orchestration.airflow_settings import environment
+from plumbline.orchestration.airflow_settings import DEFAULT_PORT, environment, write_settings
+from plumbline.orchestration.airflow_supervisor import MIGRATION, is_migrated, note_migrated
 
 _LIMIT_S = 120
+_ELSEWHERE = ("AIRFLOW_HOME", "AIRFLOW_CONFIG", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
 
 
 def adopt(connection_ids: Iterable[str]) -> list[str]:
@@ -45,6 +48,28 @@ def airflow_environment(base: Mapping[str, str]) -> dict[str, str]:
     """The environment that reaches this installation's Airflow: the embedded one if it was ever started, else whichever `base` names."""
     home = places().airflow_home
     return environment(home, base) if (home / "airflow.cfg").exists() else dict(base)
+
+
+def prepare() -> None:
+    """Make the embedded Airflow's settings and database if it was never started here and the environment names no other one.
+
+    RuntimeError with Airflow's own words if it cannot be made, or if one is being started in the same folder.
+    """
+    home = places().airflow_home
+    if is_migrated(home) or (not (home / "airflow.cfg").exists() and any(name in os.environ for name in _ELSEWHERE)):
+        return
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (home / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuntimeError(f"an Airflow is being started in {home}; try again when it is ready") from None
+        write_settings(home, DEFAULT_PORT, reparse=True)
+        line = [sys.executable, "-m", "airflow", *MIGRATION["migration"]]
+        done = subprocess.run(line, env=airflow_environment(os.environ), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"Airflow's database in {home} could not be made: {' '.join(done.stderr.strip().splitlines()[-1:])}")
+        note_migrated(home)
 
 
 def _asked(connection_id: str) -> str | None:
