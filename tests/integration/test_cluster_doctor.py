@@ -123,7 +123,7 @@ def test_no_pod_means_none(kube: FakeKubernetes, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "failing", "told_of"),
     [
-        (Script().scheduled().image_pull_fails(), "image (training)", "may the nodes pull it"),
+        (Script().scheduled().image_pull_fails(), "image (training)", "load localhost/plumbline/cpu:test onto every node"),
         (Script().scheduled().invalid_image_name(), "image (training)", "is localhost/plumbline/cpu:test right"),
         (Script().scheduled().waiting("CreateContainerConfigError", 'secret "x" not found'), "secrets", "results_secret"),
         (Script().started().log("no such module").failed(1), "image (training)", "k8s/images"),
@@ -139,6 +139,14 @@ def test_what_a_pod_meets_is_told_with_its_remedy(kube: FakeKubernetes, tmp_path
     assert failing in wrong(told), told
     assert told_of in told[failing].remedy
     assert kube.leftovers() == []
+
+
+def test_an_image_that_cannot_be_pulled_says_why_and_asks_about_the_registry(kube: FakeKubernetes, tmp_path: Path) -> None:
+    kube.script("pl-doctor-*", Script().scheduled().image_pull_fails())
+    images = {"training": f"registry.example.com/plumbline@sha256:{64 * '0'}"}
+    told = examined(provider_at(tmp_path / "store", images=images))["image (training)"]
+    assert "code = NotFound" in told.found, "the kubelet's last word is that it waits"
+    assert "may the nodes pull it" in told.remedy
 
 
 def test_a_doctor_that_fails_on_the_way_takes_its_pod_along(kube: FakeKubernetes, tmp_path: Path) -> None:

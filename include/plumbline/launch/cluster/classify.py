@@ -99,7 +99,8 @@ def _not_scheduled(seen: Seen, stop: Stop) -> Outcome:
     if _NO_ROOM.search(said):
         return (
             "insufficient_capacity",
-            f"{stop.detail}; no node had room, the labels of launcher.node_selector, and only taints that launcher.tolerations covers",
+            f"{stop.detail}; no node had room, the labels of launcher.node_selector and only taints that launcher.tolerations covers, "
+            "and was new to the series if a fresh_node was asked for",
         )
     return "launch_timeout", stop.detail
 

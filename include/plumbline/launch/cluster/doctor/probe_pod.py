@@ -94,7 +94,7 @@ def _life(cluster: Cluster, name: str, what: str, began: float, patience: Patien
         if reason in pod_state.TROUBLE:
             troubled = troubled or time.time()
             if reason in pod_state.HOPELESS or time.time() - troubled > patience.trouble_s:
-                yield _trouble(image, reason, message, pod)
+                yield _trouble(image, reason, _said_of_pull(cluster, name) or message, pod)
                 return
         elif not pod_state.on_node(pod) and age > patience.node_s:
             yield failed(
@@ -154,11 +154,22 @@ def _trouble(image: str, reason: str, message: str, pod: Row) -> Line:
     reference = pod["spec"]["containers"][0]["image"]
     if reason in pod_state.CONFIG_TROUBLE:
         return failed("secrets", f"{reason}: {message}", "make the Secret that launcher.results_secret names, in the trial's namespace")
+    by_hand = reference.startswith("localhost/") and reason not in pod_state.HOPELESS
     return failed(
         image,
         f"{reason}: {message or reference}",
-        f"is {reference} right, may the nodes pull it (image_pull_secrets, k8s/provider/components/pull-secret)?",
+        f"load {reference} onto every node that a trial may get, or declare an image of a registry"
+        if by_hand
+        else f"is {reference} right, may the nodes pull it (image_pull_secrets, k8s/provider/components/pull-secret)?",
     )
+
+
+def _said_of_pull(cluster: Cluster, name: str) -> str:
+    """Why the image did not come, by the newest event that says so: a pull that is put off for a while does not repeat it."""
+    answer = cluster.ask("GET", cluster.inside("events"), query={"fieldSelector": f"involvedObject.name={name}"})
+    events = answer.row.get("items") or [] if answer.status < 300 else []
+    said = [str(e.get("message")) for e in events if e.get("reason") == "Failed" and "ailed to pull image" in str(e.get("message"))]
+    return said[-1] if said else ""
 
 
 def _look(cluster: Cluster, name: str) -> Row | None:
