@@ -22,7 +22,7 @@ class MetricLine:
 
 @dataclass(frozen=True)
 class Moment:
-    """An event at `at` seconds after the first one of the same clock."""
+    """An event `at` so long after the first one."""
 
     name: str
     clock: str
@@ -35,7 +35,7 @@ class PodPart:
     """One pod of a launch on a cluster: where it ran, how it came up and ended, and what the cluster said meanwhile."""
 
     name: str
-    node: str
+    node: str | None
     ended: str
     facts: tuple[tuple[str, str], ...]
     moments: tuple[Moment, ...]
@@ -73,7 +73,7 @@ def _pod(pod: PodRecord) -> PodPart:
     exit_status = f"exit status {pod.exit_code}" if pod.exit_code is not None else ""
     return PodPart(
         name=pod.name,
-        node=pod.node or "never had a node",
+        node=pod.node,
         ended=", ".join(part for part in (pod.reason, exit_status) if part) or "nothing was seen of its end",
         facts=tuple((key, "–" if value is None else str(value)) for key, value in sorted(pod.facts.items())),
         moments=tuple(_moments(pod.events)),
@@ -82,9 +82,13 @@ def _pod(pod: PodRecord) -> PodPart:
 
 
 def _moments(events: tuple[Event, ...]) -> list[Moment]:
-    """Events in the order of the wall clock; the harness and its launcher count from the same first moment."""
+    """Events in the order of the wall clock, after the request: a cluster cuts its times to whole seconds, so what followed from the
+    request may seem to come before it. All clocks count from the same first moment.
+    """
     if not events:
         return []
-    ordered = sorted(events, key=lambda e: e.utc)
+    ordered = sorted(events, key=lambda e: (e.name != "requested", e.utc))
     first = ordered[0].utc
-    return [Moment(words(e.name), e.clock, f"{(e.utc - first).total_seconds():.2f} s", e.utc.strftime("%H:%M:%S")) for e in ordered]
+    return [
+        Moment(words(e.name), e.clock, f"{max((e.utc - first).total_seconds(), 0.0):.2f} s", e.utc.strftime("%H:%M:%S")) for e in ordered
+    ]

@@ -99,13 +99,27 @@ def test_the_pods_of_a_launch_say_where_they_ran_and_what_the_cluster_said(tmp_p
         exit_code=137,
         reason="OOMKilled",
     )
-    document = data.documents[0].with_launch(LaunchRecord(launcher="kubernetes", events=(), pods=(pod,)))
+    waited = PodRecord(
+        name="pl-gpt-r1a1-1",
+        rank=1,
+        events=(
+            Event(name="created", utc=at, clock="cluster"),
+            Event(name="requested", utc=at + timedelta(seconds=0.6), clock="launcher"),
+            Event(name="finished", utc=at + timedelta(seconds=71.6), clock="launcher"),
+        ),
+        reason="Unschedulable",
+    )
+    document = data.documents[0].with_launch(LaunchRecord(launcher="kubernetes", events=(), pods=(pod, waited)))
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         archive.record(document, uri="s3://x")
     with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
         text = client.get(f"/trials/{document.trial.trial_id}").text
     assert "On <code>gpu-node-7</code>, ended with OOMKilled, exit status 137." in text
     assert "12.00 s" in text
+    assert "It never had a node: Unschedulable." in text
+    part = text[text.index("never had a node") :]
+    assert part.index("requested") < part.index("created"), "the cluster's clock is cut to whole seconds"
+    assert "71.00 s" in part
     assert "NVIDIA-H100-80GB-HBM3" in text
     assert "FailedMount 3×" in text
     assert HOSTILE not in text
