@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -409,7 +409,7 @@ async def triggerer(watching: LaunchTrigger, state: str | None, monkeypatch: pyt
     task = asyncio.create_task(runner.run_trigger(1, watching, None))
     runner.triggers[1] = {"task": task, "is_watcher": False, "name": "pl-a", "events": 0}
     yield runner
-    with pytest.raises(asyncio.CancelledError):
+    with suppress(asyncio.CancelledError):  # on a busy machine it may have ended by itself before it was cancelled
         await task
 
 

@@ -178,6 +178,8 @@ def test_progress_counts_what_has_ended() -> None:
 
 def test_an_interrupt_stops_the_load() -> None:
     load = load_of(1000, rate=20)
+    # As in a process of its own: other tests run parts of Airflow here, which take signals for themselves.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with Golden() as golden:
         timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
@@ -185,6 +187,7 @@ def test_an_interrupt_stops_the_load() -> None:
         with pytest.raises(KeyboardInterrupt):
             drive(golden, load)
         timer.join()
+    signal.signal(signal.SIGINT, before)
     assert time.monotonic() - began < load.duration_s / 4
     assert 0 < len(golden.records) < 1000
 

@@ -129,7 +129,8 @@ def test_a_misspelt_bucket_is_an_error_and_is_not_created(bucket: str) -> None:
     with pytest.raises(FileNotFoundError):
         store.put_trial(TRIAL)
     assert store.attempts(TRIAL.campaign_id, TRIAL.trial_id) == []
-    assert [name.strip("/") for name in another_client(bucket).ls("", detail=False)] == [BUCKET]
+    there = {name.strip("/") for name in another_client(bucket).ls("", detail=False)}
+    assert BUCKET in there and BUCKET.replace("results", "resluts") not in there
 
 
 def test_a_caller_who_is_refused_is_not_kept_waiting(server: ObjectStore, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,7 @@ import httpx
 _PAGE = 100  # Airflow's own upper limit
 _TIMEOUT_S = 30.0
 _WORDS = 300
+_WAITS_S = (0.5, 1.0, 2.0, 4.0)
 
 RUN_ENDED = frozenset({"success", "failed"})
 TASK_ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
@@ -162,6 +164,12 @@ class AirflowClient:
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None) -> Any:
         answer = self._send(method, path, body, query)
+        for wait_s in _WAITS_S:
+            # A scheduler that holds SQLite's one lock makes the API server give up; asking or setting the same again does no harm.
+            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR or method == "POST":
+                break
+            time.sleep(wait_s)
+            answer = self._send(method, path, body, query)
         if answer.is_error:
             raise AirflowError(f"{method} {path}: {answer.status_code} {_detail(answer)}")
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -166,10 +167,12 @@ def test_others_on_a_shared_node_take_nothing_until_they_use_more_than_the_rest(
     if len(CORES) < 2:
         pytest.skip("needs two cores")
     spin = f"import os\nos.sched_setaffinity(0, {{{CORES[1]}}})\n{SPIN}"
+    # Through a process that is gone at once: a descendant of the watched one is no neighbour.
+    start = "import subprocess as s, sys; print(s.Popen([sys.executable, '-c', sys.argv[1]], stdout=s.DEVNULL, stderr=s.DEVNULL).pid)"
+    pid = int(subprocess.run([sys.executable, "-c", start, spin], stdout=subprocess.PIPE, text=True, check=True, timeout=30).stdout)
     with ExitStack() as stack:
-        neighbour = subprocess.Popen([sys.executable, "-c", spin])
-        stack.callback(neighbour.wait)
-        stack.callback(neighbour.kill)
+        stack.callback(os.kill, pid, signal.SIGKILL)
+        time.sleep(0.3)
         with Watch(CORES[:2]) as alone, Watch(CORES[:2], promised=1) as shared, alone.phase("steady"), shared.phase("steady"):
             time.sleep(1.2)
     whole = next(row.mean for row in alone.telemetry() if row.signal == "foreign_cpu")
