@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -180,14 +181,14 @@ def test_an_interrupt_stops_the_load() -> None:
     load = load_of(1000, rate=20)
     # As in a process of its own: other tests run parts of Airflow here, which take signals for themselves.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with Golden() as golden:
+    with Golden() as golden, ExitStack() as stack:
+        stack.callback(signal.signal, signal.SIGINT, before)
         timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             drive(golden, load)
         timer.join()
-    signal.signal(signal.SIGINT, before)
     assert time.monotonic() - began < load.duration_s / 4
     assert 0 < len(golden.records) < 1000
 
