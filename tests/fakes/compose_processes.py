@@ -6,8 +6,10 @@ What a container would see is mapped, and only that: a service's name becomes lo
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import string
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yaml"
 MARK = "PLUMBLINE_TEST_COMPOSE"
 _GRACE_S = 20.0
+_WORD = string.ascii_letters + string.digits
 
 
 class Refused(RuntimeError):
@@ -168,9 +171,14 @@ class Processes:
             source, target = (mount.split(":")[:2]) if isinstance(mount, str) else (mount["source"], mount["target"])
             if "/" not in source:
                 text = _moved(text, target, self.folder / "volumes" / source)
-        for old, new in self.replaced.items():
-            text = text.replace(old, new)
-        return text
+        # In one pass and whole words only: a random password may hold the digits of a port.
+        wanted = "|".join(_whole(old) for old in sorted(self.replaced, key=len, reverse=True))
+        return re.sub(wanted, lambda found: self.replaced[found[0]], text)
+
+
+def _whole(word: str) -> str:
+    before, after = ("" if end not in _WORD else look for end, look in ((word[0], "(?<![0-9A-Za-z])"), (word[-1], "(?![0-9A-Za-z])")))
+    return before + re.escape(word) + after
 
 
 def _moved(text: str, target: str, here: Path) -> str:

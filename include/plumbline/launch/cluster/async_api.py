@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+import anyio
 from aiohttp import ClientError
 
 from plumbline.launch.cluster.base import Row
@@ -84,7 +85,9 @@ class AsyncCluster:
     async def _once(self, method: str, path: str, query: Mapping[str, str], body: Row | None) -> tuple[str, float]:
         client = self._client or await self._connect()
         try:
-            return await asyncio.wait_for(_exchange(client, method, path, list(query.items()), body), self._timeout_s)
+            # Not asyncio.wait_for: until Python 3.12 it loses a cancellation that comes in the moment of the answer, and the watch would go on.
+            with anyio.fail_after(self._timeout_s):
+                return await _exchange(client, method, path, list(query.items()), body)
         except (asyncio.TimeoutError, TimeoutError):
             raise NotAnswered(f"{method} {path}: no answer within {self._timeout_s:g} s") from None
         except (OSError, ClientError) as error:
@@ -93,9 +96,8 @@ class AsyncCluster:
     async def _connect(self) -> Any:
         hook_class = await asyncio.to_thread(_hook_class)
         try:
-            self._client = await asyncio.wait_for(
-                self._open.enter_async_context(hook_class(conn_id=self._connection).get_conn()), self._timeout_s
-            )
+            with anyio.fail_after(self._timeout_s):
+                self._client = await self._open.enter_async_context(hook_class(conn_id=self._connection).get_conn())
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the connection may be mended while the trial runs
             # Only the kind of error: a parser quotes the kubeconfig that it fails on.
             why = f'the Airflow connection "{self._connection}" gives no access to a cluster ({type(error).__name__}); expected type kubernetes with a kubeconfig'
