@@ -8,123 +8,31 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.phases import PHASES, LoadPhase
-from plumbline.declarations.training import TransformerShape
-from plumbline.declarations.units import Duration, Rate
-from plumbline.declarations.workload import Seed, Workload
-
-DAY_S = 86400.0
+from plumbline.declarations.load import FaultPhaseSpec, PhaseSpec, Requests
+from plumbline.declarations.models import Encoder, Llama, Quality, ServedModel
+from plumbline.declarations.phases import PHASES
+from plumbline.declarations.units import Duration
+from plumbline.declarations.workload import Workload
 
 
 class Server(Declared):
-    """The inference server that the harness owns. `python`: Triton's Python backend with a causal LM that streams its tokens."""
+    """What serves, and how it is set up.
 
-    backend: Literal["python"]
-    prefix_cache: Literal["off"] = "off"
-    client_placement: Literal["same_node"] = "same_node"
+    python       Triton's Python backend: the project's own causal LM that streams its tokens, or its own encoder
+    vllm, tensorrtllm    Triton with NVIDIA's images: a causal LM with dummy weights from a config
+    onnxruntime, pytorch Triton with NVIDIA's images: tensor models (embedding, reranking, vision)
+    external     a server that exists already: the provider's launcher says where
+    """
 
-
-class NormalTokens(Declared):
-    """Lengths drawn from a normal distribution, rounded and clipped to min…max."""
-
-    mean: float = Field(gt=0)
-    stddev: float = Field(ge=0)
-    min: int = Field(ge=1)
-    max: int = Field(ge=1)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> NormalTokens:
-        if not self.min <= self.mean <= self.max:
-            raise ValueError(f"mean {self.mean} is outside min {self.min} … max {self.max}; expected min <= mean <= max")
-        return self
+    backend: Literal["python", "vllm", "tensorrtllm", "onnxruntime", "pytorch", "external"]
+    sequences: int = Field(64, ge=1, le=65536, description="requests that are computed at once; further ones wait")
+    prefix_cache: Literal["off", "cold", "primed"] = Field(
+        "off", description="cold: on and empty when a phase begins; primed: the shared prefixes are in it"
+    )
+    client_placement: Literal["same_node", "other_node", "other_region"] = "same_node"
 
 
-class UniformTokens(Declared):
-    """Lengths drawn evenly from min…max, both included."""
-
-    min: int = Field(ge=1)
-    max: int = Field(ge=1)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> UniformTokens:
-        if self.max < self.min:
-            raise ValueError(f"max {self.max} is below min {self.min}; expected min <= max")
-        return self
-
-
-class Tokens(Declared):
-    """A distribution of lengths in tokens: exactly one of `constant`, `normal`, `uniform`."""
-
-    constant: int | None = Field(None, ge=1)
-    normal: NormalTokens | None = None
-    uniform: UniformTokens | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Tokens:
-        if sum(part is not None for part in (self.constant, self.normal, self.uniform)) != 1:
-            raise ValueError("expected exactly one of constant, normal, uniform, such as {constant: 64}")
-        return self
-
-    @property
-    def longest(self) -> int:
-        """The largest length that can be drawn."""
-        if self.constant is not None:
-            return self.constant
-        bounded = self.normal or self.uniform
-        assert bounded is not None
-        return bounded.max
-
-
-class Requests(Declared):
-    """What is asked. Prompts are unique, drawn from `seed`; the output length is forced, so that latencies compare."""
-
-    input_tokens: Tokens
-    output_tokens: Tokens
-    unique: Literal[True] = True
-    seed: Seed
-
-
-class ByRate(Declared):
-    rate: Rate
-
-
-class Arrivals(Declared):
-    """When requests arrive, whatever the server does (open loop): exactly one of `constant`, `poisson`."""
-
-    constant: ByRate | None = None
-    poisson: ByRate | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Arrivals:
-        if (self.constant is None) == (self.poisson is None):
-            raise ValueError("expected exactly one of constant, poisson, such as {poisson: {rate: 8/s}}")
-        return self
-
-    @property
-    def rate(self) -> float:
-        """Mean arrivals a second."""
-        process = self.constant or self.poisson
-        assert process is not None
-        return float(process.rate)
-
-
-class LoadPhaseSpec(Declared):
-    """A stretch of load, named by the phase its measurements belong to."""
-
-    name: LoadPhase
-    arrivals: Arrivals
-    duration: Duration
-
-    @model_validator(mode="after")
-    def _sane(self) -> LoadPhaseSpec:
-        if self.duration > DAY_S:
-            raise ValueError(f"duration {self.duration:g}s is over a day; expected a duration such as 10min")
-        expected = self.arrivals.rate * self.duration
-        if expected < 1:
-            raise ValueError(
-                f"{self.arrivals.rate:g}/s for {self.duration:g}s asks for no request at all; expected a longer phase or a higher rate"
-            )
-        return self
+_DECLARED = ("warmup", "steady", "stress", "sweep", "burst", "fault")
 
 
 class Slo(Declared):
@@ -145,12 +53,13 @@ class InferenceWorkload(Workload):
     """One YAML file under `include/config/workloads/inference/`."""
 
     kind: Literal["inference"]
-    model: TransformerShape
+    model: ServedModel
     server: Server
     requests: Requests
-    phases: Annotated[tuple[LoadPhaseSpec, ...], Field(min_length=1)]
+    phases: Annotated[tuple[PhaseSpec, ...], Field(min_length=1)]
     request_timeout: Duration = 30.0
     slo: Slo
+    quality: Quality | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> InferenceWorkload:
@@ -159,7 +68,7 @@ class InferenceWorkload(Workload):
             if after <= before:
                 raise ValueError(
                     f'phases[{i}] "{self.phases[i].name}" comes after "{self.phases[i - 1].name}"; expected each phase at most once, '
-                    f"in the order {' → '.join(p for p in PHASES if p in ('warmup', 'steady', 'stress', 'burst'))}"
+                    f"in the order {' → '.join(p for p in PHASES if p in _DECLARED)}"
                 )
         if "steady" not in (phase.name for phase in self.phases):
             raise ValueError("no steady phase; expected one, such as {name: steady, arrivals: {poisson: {rate: 8/s}}, duration: 60s}")
@@ -168,8 +77,32 @@ class InferenceWorkload(Workload):
             raise ValueError(
                 f"requests can be {longest} tokens long (input + output), over model.context {self.model.context}; expected at most the context"
             )
+        self._model_and_server()
         measured = {phase.name for phase in self.phases} | {"cold_start"}
+        if any(isinstance(phase, FaultPhaseSpec) for phase in self.phases):
+            measured.add("recovery")
         for criterion in self.acceptance:
             if criterion.phase not in measured:
                 raise ValueError(f'"{criterion.text}" names a phase that is not declared; expected one of {", ".join(sorted(measured))}')
         return self
+
+    def _model_and_server(self) -> None:
+        able = {
+            "gpt": ("python", "external"),
+            "llama": ("vllm", "tensorrtllm", "external"),
+            "encoder": ("python", "onnxruntime", "pytorch", "external"),
+        }[self.model.architecture]
+        if self.server.backend not in able:
+            raise ValueError(
+                f"server.backend {self.server.backend} does not serve architecture {self.model.architecture}; expected one of {', '.join(able)}"
+            )
+        if isinstance(self.model, Encoder) and self.requests.output_tokens.constant != 1:
+            raise ValueError("an encoder answers once; expected requests.output_tokens: {constant: 1}")
+        reference = "bf16" if isinstance(self.model, Llama) else "fp32"
+        if self.model.precision != reference and self.quality is None:
+            raise ValueError(
+                f"model.precision {self.model.precision} without quality: speed says nothing if the answers got worse; expected "
+                f"quality such as {{reference: {reference}, agreement: 98%}}"
+            )
+        if self.server.prefix_cache == "primed" and self.requests.shared_prefix is None:
+            raise ValueError("server.prefix_cache primed without requests.shared_prefix: there is nothing to prime it with")

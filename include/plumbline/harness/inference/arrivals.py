@@ -19,9 +19,11 @@ Counts = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class PhaseLoad:
-    """The load of one phase: `n` requests, in order of arrival.
+    """The load of one phase: n requests, in order of arrival.
 
-    `arrivals_s` float64 [n], seconds from the start of the phase, whole microseconds; `input_tokens`, `output_tokens` int32 [n].
+    `arrivals_s` float64 [n], whole microseconds: seconds from the start of the phase, or, where `after` int32 [n] is not -1, from the end of
+    the request with that (smaller) number: the next turn of a conversation, the next request of a closed loop's user.
+    `input_tokens`, `output_tokens` int32 [n]. `closed`: a closed loop; it may end before its duration, when its requests are worked off.
     """
 
     name: LoadPhase
@@ -29,6 +31,8 @@ class PhaseLoad:
     arrivals_s: Seconds
     input_tokens: Counts
     output_tokens: Counts
+    after: Counts
+    closed: bool = False
 
     @property
     def n(self) -> int:

@@ -1,105 +1,154 @@
-"""What the client saw of every request of a phase, in order of arrival. Nothing that was scheduled is ever missing."""
+"""What the client saw of every request of a phase, in order of the schedule. Nothing that was due is ever missing.
+
+Columns, not objects: several client processes write into one block of shared memory, and a minute at ten thousand requests a second is a
+few arrays.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from functools import cached_property
+from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from plumbline.harness.inference.arrivals import PhaseLoad
 
 ErrorClass = Literal["timeout", "cancelled", "server_error", "unreachable", "wrong_output", "not_sent"]
 ERROR_CLASSES: tuple[str, ...] = get_args(ErrorClass)
+STAGES = ("tokenization", "queue", "prefill", "decode", "post_processing")
+"""What a server can tell of a request, in the order in which it goes through them."""
 Values = NDArray[np.float64]
-
-
-@dataclass
-class Request:
-    """One request. Times are seconds from the start of its phase; NaN for what did not happen.
-
-    `tokens` is the arrival of each token. `queued_s`, `prefill_s`, `decode_s` are the server's own account of it.
-    """
-
-    scheduled: float
-    input_tokens: int
-    output_tokens: int
-    dispatched: float = float("nan")
-    ended: float = float("nan")
-    tokens: list[float] = field(default_factory=list)
-    queued_s: float = float("nan")
-    prefill_s: float = float("nan")
-    decode_s: float = float("nan")
-    error: ErrorClass | None = None
-    detail: str = ""
-
-    def fail(self, error: ErrorClass, detail: str) -> None:
-        """Note the first thing that went wrong."""
-        if self.error is None:
-            self.error, self.detail = error, detail
-
-    @property
-    def ok(self) -> bool:
-        """Whether all its tokens arrived."""
-        return self.error is None
-
-    @property
-    def first_token(self) -> float:
-        return self.tokens[0] if self.tokens else float("nan")
-
-    @property
-    def last_token(self) -> float:
-        return self.tokens[-1] if self.tokens else float("nan")
-
-    @property
-    def mean_gap(self) -> float:
-        """Mean inter-token latency; NaN below two tokens."""
-        return (self.tokens[-1] - self.tokens[0]) / (len(self.tokens) - 1) if len(self.tokens) > 1 else float("nan")
+Zeros = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
+"""Makes an array of zeros: numpy's own, or one in shared memory."""
 
 
 @dataclass
 class RequestLog:
-    """One phase. `began` is its start in monotonic seconds."""
+    """One phase of n requests. Times are float64 seconds from `began`, the phase's start in monotonic seconds; NaN: did not happen.
+
+    scheduled, dispatched, ended  [n]; `scheduled` of a request that follows another one is known only once that has ended
+    due       bool [n]: False for a request of a closed loop or a conversation whose turn did not come before the phase was over
+    error     int8 [n]: 0 is none, k is ERROR_CLASSES[k - 1]; the first thing that went wrong
+    received  int32 [n]: responses (tokens) that came
+    token_at  [sum of output_tokens]: arrival of each; those of request i begin at first_token_of[i]
+    server_s  [n, len(STAGES)]: the server's own account in seconds
+    details   what went wrong, in words, by request number
+    cpu_s     CPU seconds of the client's processes in the phase, by process
+    """
 
     load: PhaseLoad
-    began: float
-    requests: list[Request]
+    scheduled: Values
+    dispatched: Values
+    ended: Values
+    due: NDArray[np.bool_]
+    error: NDArray[np.int8]
+    received: NDArray[np.int32]
+    token_at: Values
+    server_s: Values
+    began: float = float("nan")
+    details: dict[int, str] = field(default_factory=dict)
+    cpu_s: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, load: PhaseLoad) -> RequestLog:
-        """An empty log: every request is there and not sent yet."""
-        columns = zip(load.arrivals_s.tolist(), load.input_tokens.tolist(), load.output_tokens.tolist(), strict=True)
-        return cls(load, float("nan"), [Request(*row) for row in columns])
+    def of(cls, load: PhaseLoad, zeros: Zeros = np.zeros) -> RequestLog:
+        """An empty log: nothing was sent yet, and only what the schedule itself times is due."""
+        n = load.n
+        log = cls(
+            load,
+            *(zeros((n,), np.float64) for _ in range(3)),
+            *(zeros((n,), kind) for kind in (np.bool_, np.int8, np.int32)),
+            zeros((int(load.output_tokens.sum()),), np.float64),
+            zeros((n, len(STAGES)), np.float64),
+        )
+        for times in (log.scheduled, log.dispatched, log.ended, log.token_at, log.server_s):
+            times.fill(np.nan)
+        log.due[:] = load.after < 0
+        log.scheduled[log.due] = load.arrivals_s[log.due]
+        return log
+
+    def fail(self, i: int, error: ErrorClass, detail: str) -> None:
+        """Note the first thing that went wrong with request i."""
+        if not self.error[i]:
+            self.error[i] = ERROR_CLASSES.index(error) + 1
+            self.details[i] = detail
+
+    @cached_property
+    def first_token_of(self) -> NDArray[np.int64]:
+        """int64 [n + 1]: where each request's tokens begin in `token_at`."""
+        return np.concatenate([[0], np.cumsum(self.load.output_tokens, dtype=np.int64)])
+
+    def tokens(self, i: int) -> Values:
+        """Arrivals of request i's tokens, [received]."""
+        start = self.first_token_of[i]
+        return self.token_at[start : start + min(self.received[i], self.load.output_tokens[i])]
 
     @property
-    def finished(self) -> list[Request]:
-        """The requests that ended without an error."""
-        return [request for request in self.requests if request.ok]
+    def n(self) -> int:
+        """Requests that were due."""
+        return int(self.due.sum())
+
+    @property
+    def ok(self) -> NDArray[np.bool_]:
+        """bool [n of the load]: due, and ended without an error."""
+        return self.due & (self.error == 0)
+
+    @property
+    def finished(self) -> int:
+        """Requests that ended without an error."""
+        return int(self.ok.sum())
+
+    @property
+    def first_token(self) -> Values:
+        """Arrival of each request's first token, [n of the load]."""
+        return self._token(np.zeros(self.load.n, np.int64))
+
+    @property
+    def last_token(self) -> Values:
+        """Arrival of each request's last token, [n of the load]."""
+        return self._token(np.minimum(self.received, self.load.output_tokens) - 1)
+
+    def _token(self, which: NDArray[Any]) -> Values:
+        found = np.full(self.load.n, np.nan)
+        some = self.received > 0
+        found[some] = self.token_at[(self.first_token_of[:-1] + which)[some]]
+        return found
 
     @property
     def elapsed_s(self) -> float:
-        """From the start of the phase to its declared end, or to the end of its last request if that was later."""
-        return max([self.load.duration_s, *(r.ended for r in self.requests if r.ended == r.ended)])
+        """From the start of the phase to its declared end, or to the end of its last request if that was later; a closed loop that
+        worked off all its requests ends with the last one."""
+        last = float(np.nanmax(self.ended)) if np.isfinite(self.ended).any() else 0.0
+        return last if self.load.closed and self.due.all() and last > 0 else max(self.load.duration_s, last)
 
     def errors(self) -> dict[str, int]:
         """Failed requests by class."""
-        return {c: n for c in ERROR_CLASSES if (n := sum(r.error == c for r in self.requests))}
+        return {c: n for k, c in enumerate(ERROR_CLASSES, start=1) if (n := int(((self.error == k) & self.due).sum()))}
 
     def first_error(self) -> str:
         """The first failure in words; empty if there is none."""
-        return next((f"{r.error}: {r.detail}" for r in self.requests if not r.ok), "")
+        failed = np.flatnonzero(self.due & (self.error > 0))
+        return f"{ERROR_CLASSES[self.error[failed[0]] - 1]}: {self.details.get(int(failed[0]), '')}" if len(failed) else ""
 
     def latencies(self, start: Literal["scheduled", "dispatched"], end: Literal["first_token", "last_token"]) -> Values:
-        """Seconds from `start` to `end`, float64 [requests]; infinite for a request that failed: it was slower than any limit."""
-        return np.array([getattr(r, end) - getattr(r, start) if r.ok else np.inf for r in self.requests])
+        """Seconds from `start` to `end` of all that were due, [n]; infinite for a request that failed: it was slower than any limit."""
+        took = getattr(self, end) - getattr(self, start)
+        return np.where(self.ok, took, np.inf)[self.due]
+
+    @property
+    def mean_gaps(self) -> Values:
+        """Mean inter-token latency of each request, [n of the load]; NaN below two tokens."""
+        gaps = np.minimum(self.received, self.load.output_tokens) - 1
+        return np.where(gaps > 0, (self.last_token - self.first_token) / np.maximum(gaps, 1), np.nan)
 
     def gaps(self) -> Values:
-        """All inter-token latencies of the finished requests, float64 [gaps]."""
-        rows = [np.diff(r.tokens) for r in self.finished]
+        """All inter-token latencies of the finished requests, [gaps]."""
+        rows = [np.diff(self.tokens(int(i))) for i in np.flatnonzero(self.ok)]
         return np.concatenate(rows) if rows else np.empty(0)
 
     def dispatch_delays(self) -> Values:
-        """How late each request was sent, float64 [requests]; infinite for one that never was."""
-        delays = np.array([r.dispatched - r.scheduled for r in self.requests])
+        """How late each request that was due was sent, [n]; infinite for one that never was."""
+        delays = (self.dispatched - self.scheduled)[self.due]
         return np.where(np.isnan(delays), np.inf, delays)

@@ -1,0 +1,98 @@
+"""Models that an inference workload serves, by their dimensions: weights are random from a seed, nothing is downloaded."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.training import TransformerShape
+from plumbline.declarations.units import Percent
+from plumbline.declarations.workload import Seed
+
+Precision = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4"]
+
+
+class ServedGpt(TransformerShape):
+    """The project's own causal LM, which every machine can serve. `precision`: of the weights (int8, fp8, int4) or of all arithmetic."""
+
+    precision: Precision = "fp32"
+
+
+class Llama(Declared):
+    """A Llama-shaped causal LM for vLLM and TensorRT-LLM."""
+
+    architecture: Literal["llama"]
+    layers: int = Field(ge=1, le=512)
+    width: int = Field(ge=64, le=65536)
+    heads: int = Field(ge=1, le=512)
+    kv_heads: int = Field(ge=1, le=512, description="heads of keys and values; fewer than heads is grouped-query attention")
+    feed_forward: int = Field(ge=64, le=1_048_576, description="width of the gated MLP")
+    vocabulary: int = Field(ge=16, le=1_000_000)
+    context: int = Field(ge=8, le=1_048_576)
+    precision: Precision = "bf16"
+    seed: Seed = 7
+
+    @model_validator(mode="after")
+    def _divisible(self) -> Llama:
+        if self.width % self.heads or self.heads % self.kv_heads:
+            raise ValueError(
+                f"width {self.width}, heads {self.heads}, kv_heads {self.kv_heads}; expected width a multiple of heads, and heads of kv_heads"
+            )
+        return self
+
+    @property
+    def parameters(self) -> int:
+        """Weights: embeddings and untied head, attention, gated MLP, RMS norms."""
+        head = self.width // self.heads
+        attention = 2 * self.width * self.width + 2 * self.width * self.kv_heads * head
+        return (
+            2 * self.vocabulary * self.width + self.layers * (attention + 3 * self.width * self.feed_forward + 2 * self.width) + self.width
+        )
+
+
+class Encoder(Declared):
+    """A bidirectional transformer. `task` embedding: a normalised vector a text; reranking: a score for a query and a text."""
+
+    architecture: Literal["encoder"]
+    task: Literal["embedding", "reranking"]
+    layers: int = Field(ge=1, le=512)
+    width: int = Field(ge=8, le=65536)
+    heads: int = Field(ge=1, le=512)
+    vocabulary: int = Field(ge=16, le=1_000_000)
+    context: int = Field(ge=8, le=1_048_576)
+    precision: Precision = "fp32"
+    seed: Seed = 7
+
+    @model_validator(mode="after")
+    def _divisible(self) -> Encoder:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}; expected width = heads × head size")
+        return self
+
+    @property
+    def parameters(self) -> int:
+        """Weights: token and position embeddings, blocks, final norm, and the score's head when reranking."""
+        block = 12 * self.width**2 + 13 * self.width
+        return (
+            (self.vocabulary + self.context) * self.width
+            + self.layers * block
+            + 2 * self.width
+            + (self.width + 1) * (self.task == "reranking")
+        )
+
+
+ServedModel = Annotated[ServedGpt | Llama | Encoder, Field(discriminator="architecture")]
+
+
+class Quality(Declared):
+    """How much of the reference precision's output a faster precision must keep, on a fixed set of prompts.
+
+    `agreement`: share of tokens that are the reference's, each predicted after the reference's own tokens (teacher forcing); for encoders the
+    least cosine similarity of any output with the reference's.
+    """
+
+    reference: Precision = "fp32"
+    agreement: Percent = Field(gt=0, le=1)
+    prompts: int = Field(16, ge=4, le=1024)
