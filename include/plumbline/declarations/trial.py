@@ -15,8 +15,8 @@ from plumbline.declarations.provider import Provider
 from plumbline.declarations.thresholds import ValidityLimits
 from plumbline.declarations.training import TrainingWorkload
 
-HARNESS_PROTOCOL = 1
-"""How the harness measures. Raised when a change makes new numbers incomparable with old ones: it starts new series."""
+HARNESS_PROTOCOL = {"training": 1, "inference": 2}
+"""How the harness measures each kind. Raised when a change makes new numbers incomparable with old ones: it starts new series."""
 
 AnyWorkload = Annotated[TrainingWorkload | InferenceWorkload, Field(discriminator="kind")]
 _ID = re.compile(r"[^a-z0-9.-]+")
@@ -95,7 +95,7 @@ def series_key(workload: TrainingWorkload | InferenceWorkload, provider: Provide
     parts = (
         workload.kind,
         f"{workload.name}@{workload.version}",
-        f"h{HARNESS_PROTOCOL}",
+        f"h{HARNESS_PROTOCOL[workload.kind]}",
         engine,
         provider.name,
         provider.region,
