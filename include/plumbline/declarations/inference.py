@@ -98,11 +98,23 @@ class InferenceWorkload(Workload):
             )
         if isinstance(self.model, Encoder) and self.requests.output_tokens.constant != 1:
             raise ValueError("an encoder answers once; expected requests.output_tokens: {constant: 1}")
+        if self.server.backend == "external":
+            self._left_alone()
         reference = "bf16" if isinstance(self.model, Llama) else "fp32"
-        if self.model.precision != reference and self.quality is None:
+        if self.model.precision != reference and self.quality is None and self.server.backend != "external":
             raise ValueError(
                 f"model.precision {self.model.precision} without quality: speed says nothing if the answers got worse; expected "
                 f"quality such as {{reference: {reference}, agreement: 98%}}"
             )
         if self.server.prefix_cache == "primed" and self.requests.shared_prefix is None:
             raise ValueError("server.prefix_cache primed without requests.shared_prefix: there is nothing to prime it with")
+
+    def _left_alone(self) -> None:
+        """What nobody can do to a server that somebody else runs, or know of it."""
+        if self.quality is not None:
+            raise ValueError("quality of an external server: its weights are not ours to compare with; expected no quality")
+        if self.server.prefix_cache == "cold":
+            raise ValueError("server.prefix_cache cold: nobody can empty the cache of an external server; expected off or primed")
+        for i, phase in enumerate(self.phases):
+            if isinstance(phase, FaultPhaseSpec) and phase.inject in ("server_kill", "model_reload"):
+                raise ValueError(f"phases[{i}] injects {phase.inject} into an external server; expected overload or slow_client")

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from plumbline.declarations.inference import InferenceWorkload
+from plumbline.declarations.models import Encoder
 from plumbline.declarations.places import REPOSITORY, places
-from plumbline.declarations.provider import EndpointLauncher, KubernetesLauncher, Provider
+from plumbline.declarations.provider import EndpointLauncher, KubernetesLauncher, Launcher, Provider
 from plumbline.declarations.shapes import at, expected, pointed
 from plumbline.declarations.team import Team
 from plumbline.declarations.thresholds import Thresholds
@@ -79,13 +80,38 @@ def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
     if needs.accelerator != has.kind or needs.count > has.count:
         return f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
     launcher = provider.launcher
-    if isinstance(launcher, EndpointLauncher) and workload.kind != "inference":
+    if isinstance(workload, InferenceWorkload):
+        wrong = _client_and_server(workload, launcher)
+        if wrong is not None:
+            return wrong
+    elif isinstance(launcher, EndpointLauncher):
         return f"it is {workload.kind}, and an endpoint only answers inference requests"
     if not isinstance(launcher, KubernetesLauncher):
         nodes = workload.nodes
         return f"it needs {nodes} nodes, which a {launcher.kind} provider does not have" if nodes > 1 else None
     if launcher.image_for(workload.kind) is None:
         return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
+    return None
+
+
+def _client_and_server(workload: InferenceWorkload, launcher: Launcher) -> str | None:
+    """Whether the provider has the workload's server, and its client where the workload says."""
+    backend, placement = workload.server.backend, workload.server.client_placement
+    if not isinstance(launcher, EndpointLauncher):
+        if backend == "external":
+            return f"its server exists already (server.backend: external), and a {launcher.kind} provider starts one; an endpoint fits"
+        if placement != "same_node":
+            return f"its client is on {placement.replace('_', ' ')} than the server, and a {launcher.kind} provider runs both on one; same_node fits"
+        return None
+    if backend != "external":
+        return f"its server.backend {backend} is started for each trial, and an endpoint has a server already; backend: external fits"
+    if launcher.near != (placement == "same_node"):
+        where = "the client's own machine" if launcher.near else "another machine"
+        return f"its client_placement is {placement}, and {launcher.url} is on {where}"
+    if launcher.protocol == "openai_chat" and not workload.requests.text:
+        return "it sends token ids, and openai_chat takes text only; requests: {text: true} fits"
+    if launcher.protocol.startswith("openai") and isinstance(workload.model, Encoder):
+        return f"its model is an encoder, and {launcher.protocol} is driven for completions only; kserve_http or kserve_grpc fits"
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from itertools import pairwise
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -156,7 +157,15 @@ class EndpointLauncher(Declared):
         pattern=r"^(https?|grpcs?)://[^\s/@?#]+(/[^\s?#]*)?$",
         description="where the model answers, such as https://api.example.com/v1; no user, password or query: it is written into every result",
     )
-    protocol: Literal["kserve_grpc", "kserve_http", "openai"]
+    protocol: Literal["kserve_grpc", "kserve_http", "openai", "openai_chat"] = Field(
+        description="openai: /completions, which also takes token ids; openai_chat: /chat/completions, text only"
+    )
+    model: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$", description="the model's name at the endpoint, such as gpt or org/chat-8b"
+    )
+    exact_output: bool = Field(
+        True, description="it makes as many tokens as asked for; false: answers may end earlier, and are then no failures but incomparable"
+    )
     connection: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9_.-]{1,200}$",
@@ -175,11 +184,19 @@ class EndpointLauncher(Declared):
                 f'url has the scheme "{scheme}", which does not carry {self.protocol}; expected '
                 + ("grpc:// or grpcs://" if self.protocol == "kserve_grpc" else "http:// or https://")
             )
-        if self.connection is not None and scheme in ("http", "grpc"):
+        if self.protocol == "kserve_grpc" and self.url.count("/") > 2:
+            raise ValueError(f'url "{self.url}" has a path, which gRPC has no place for; expected {scheme}://host:port')
+        if self.connection is not None and scheme in ("http", "grpc") and not self.near:
             raise ValueError(
                 f'url has the scheme "{scheme}", which would send the key of {self.connection} in clear; expected {scheme}s://'
             )
         return self
+
+    @property
+    def near(self) -> bool:
+        """Whether the URL names the client's own machine."""
+        host = urlsplit(self.url).hostname or ""
+        return host in ("localhost", "::1") or host.startswith("127.")
 
 
 Launcher = Annotated[LocalLauncher | KubernetesLauncher | EndpointLauncher, Field(discriminator="kind")]

@@ -91,7 +91,10 @@ def criteria_hash(workload: TrainingWorkload | InferenceWorkload, validity: Vali
 
 def series_key(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str:
     """Key of the series that a trial belongs to. Driver and image are not in it: an upgrade shows as drift inside the series."""
-    engine = "torch" if isinstance(workload, TrainingWorkload) else f"triton-{workload.server.backend}"
+    if isinstance(workload, TrainingWorkload):
+        engine = "torch"
+    else:
+        engine = "external" if workload.server.backend == "external" else f"triton-{workload.server.backend}"
     parts = (
         workload.kind,
         f"{workload.name}@{workload.version}",

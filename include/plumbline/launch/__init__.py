@@ -4,8 +4,9 @@
 |---|---|
 | `plan` | declarations × what was asked for → a flat list of trials, hashed before anything runs |
 | `base` | what a launcher is; which launcher drives which provider |
-| `local` | a trial as a process on this machine |
-| `process`, `keeper`, `machine_lock`, `environment`, `outcome` | the parts of the local launcher |
+| `local`, `endpoint` | the launchers whose trials are processes here: the provider is this machine, or a hosted model |
+| `this_machine` | a trial as a process on this machine |
+| `process`, `keeper`, `machine_lock`, `environment`, `outcome` | the parts of it |
 | `failures` | a typed exception for each failure class, and which of them are worth another try |
 | `timeline` | the metrics that only the outside of a trial can see |
 | `collect` | one document for each attempt, whatever became of it |

@@ -34,25 +34,19 @@ def _local() -> Launcher:
     return LocalLauncher()
 
 
-# Only launchers that exist. A declared kind without one is refused when the campaign is planned, before anything runs.
-_LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": _local}
+def _endpoint() -> Launcher:
+    from plumbline.launch.endpoint import EndpointLauncher
+
+    return EndpointLauncher()
+
+
+_LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": _local, "endpoint": _endpoint}
 # These wait in Airflow's triggerer instead (launch.cluster): a pod's hours must not hang on one process.
 _BY_AIRFLOW = frozenset({"kubernetes"})
 
 
-def require_launcher(provider: Provider) -> None:
-    """PlanError if this version has no launcher for the provider."""
-    kind = provider.launcher.kind
-    if kind not in _LAUNCHERS and kind not in _BY_AIRFLOW:
-        raise PlanError(
-            f'provider "{provider.name}" is reached by the launcher "{kind}", which this version cannot drive; '
-            f"it drives: {', '.join(sorted([*_LAUNCHERS, *_BY_AIRFLOW]))}"
-        )
-
-
 def launcher_for(provider: Provider) -> Launcher:
-    """The launcher that runs a trial of the provider within this process; PlanError if there is none."""
-    require_launcher(provider)
+    """The launcher that runs a trial of the provider within this process; PlanError if Airflow must do it."""
     kind = provider.launcher.kind
     if kind in _BY_AIRFLOW:
         raise PlanError(

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from plumbline.harness import endpoint_key
+
 TRIAL_TOKEN = "PLUMBLINE_TRIAL_TOKEN"
 """Unique for each launch and inherited by every descendant: by it a leftover is known, whatever group or session it moved to."""
 
@@ -40,7 +42,8 @@ _NAMES = frozenset(
     ]
 )
 _PREFIXES = ("LC_", "PLUMBLINE_")
-_NOT_FOR_TRIALS = "PLUMBLINE_ARCHIVE_URL"  # holds the archive's password; a trial has no business there
+# The archive's URL holds its password, and a trial has no business there; an endpoint's key is the endpoint launcher's to give.
+_NOT_FOR_TRIALS = frozenset(["PLUMBLINE_ARCHIVE_URL", endpoint_key.VARIABLE])
 # The harness writes its results itself, so it gets the credentials of the one store that it writes to.
 _STORE_PREFIXES = {
     "s3": ("AWS_", "FSSPEC_S3"),
@@ -59,7 +62,9 @@ def trial_environment(inherited: Mapping[str, str], store_url: str, token: str, 
     version wherever the trial starts.
     """
     prefixes = _PREFIXES + _STORE_PREFIXES.get(store_url.partition("://")[0].rpartition("::")[2], ())
-    kept = {name: value for name, value in inherited.items() if (name in _NAMES or name.startswith(prefixes)) and name != _NOT_FOR_TRIALS}
+    kept = {
+        name: value for name, value in inherited.items() if (name in _NAMES or name.startswith(prefixes)) and name not in _NOT_FOR_TRIALS
+    }
     library = str(Path(__file__).resolve().parents[2])
     others = [part for part in kept.get("PYTHONPATH", "").split(os.pathsep) if part and part != library]
     return {

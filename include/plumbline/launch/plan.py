@@ -21,7 +21,7 @@ from plumbline.declarations import (
     spec_hash,
     trial_id,
 )
-from plumbline.launch.base import PlanError, require_launcher
+from plumbline.launch.base import PlanError
 
 __all__ = ["PlanError", "Request", "declared_slots", "plan"]
 
@@ -155,7 +155,6 @@ def _providers(declarations: Declarations, request: Request) -> list[Provider]:
                 f'provider "{provider.name}" is disabled; set `enabled: true` in its declaration, '
                 f"or choose one of {_list(p.name for p in declarations.enabled_providers())}"
             )
-        require_launcher(provider)
     return providers
 
 

@@ -139,13 +139,17 @@ def test_what_cannot_be_run_is_said_in_a_sentence(request_: dict[str, Any], said
     assert re.search(said, str(raised.value)), raised.value
 
 
-def test_a_provider_without_a_launcher_in_this_version() -> None:
-    hosted = changed(
-        SHIPPED.providers["local-1core"], name="hosted", launcher={"kind": "endpoint", "url": "https://x/v1", "protocol": "openai"}
-    )
-    for request in (ask(), ask(providers=["hosted"])):
-        with pytest.raises(PlanError, match='launcher "endpoint", which this version cannot drive; it drives: kubernetes, local'):
-            plan(world([hosted, SHIPPED.providers["local-1core"]]), request, PLANNED_AT)
+def test_a_hosted_model_is_planned_for_workloads_whose_server_is_external() -> None:
+    endpoint = {"kind": "endpoint", "url": "https://x/v1", "protocol": "openai", "model": "chat"}
+    hosted = changed(SHIPPED.providers["local-1core"], name="hosted", launcher=endpoint)
+    chat = SHIPPED.workloads["chat-tiny-cpu"]
+    outside = changed(chat, name="chat-outside", server={"backend": "external", "client_placement": "other_region"})
+    planned = plan(world([hosted], [chat, outside]), ask(), PLANNED_AT)
+    assert {t.workload.name for t in planned} == {"chat-outside"}
+    assert "/external/" in planned[0].series_key
+    assert type(launcher_for(hosted)).__name__ == "EndpointLauncher"
+    with pytest.raises(PlanError, match=r"server\.backend python is started for each trial, and an endpoint has a server already"):
+        plan(world([hosted], [chat]), ask(providers=["hosted"], workloads=["chat-tiny-cpu"]), PLANNED_AT)
 
 
 def test_a_cluster_is_planned_for_and_left_to_airflow() -> None:
