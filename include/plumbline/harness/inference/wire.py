@@ -1,0 +1,99 @@
+"""What goes over the wire: a model's requests, serialised before the load starts, and what each of its responses must carry.
+
+The messages are KServe v2's (`ModelInferRequest`), with all tensors as raw little-endian bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2 as messages
+
+from plumbline.harness.inference.requestlog import STAGES
+
+if TYPE_CHECKING:
+    from plumbline.harness.inference.prompts import Prompt
+
+SERVER_TIMES, INPUT_TOKENS = "SERVER_TIMES", "INPUT_TOKENS"
+ANY = -1
+"""As a tensor's size: at least one byte."""
+_TIMES_BYTES = 8 * len(STAGES)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One input: `datatype` in KServe's words (INT32, FP32, BYTES, …), `data` its elements, row-major and little-endian."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Wire:
+    """How one model is asked and what it must answer.
+
+    method     "stream": any number of responses over ModelStreamInfer, the last one marked as final; "unary": one over ModelInfer
+    responses  bytes of each output tensor that every response must carry; ANY: at least one byte
+    last       what the last response must carry besides. Two names have a meaning: SERVER_TIMES (seconds by STAGES) goes into the log,
+               INPUT_TOKENS must equal the declared number, or the server's tokenizer is not the one that the load was made for
+    index      the tensor that counts a request's responses from 0; None if there is none
+    """
+
+    method: Literal["stream", "unary"]
+    model: str
+    responses: Mapping[str, int]
+    last: Mapping[str, int] = field(default_factory=dict)
+    index: str | None = "INDEX"
+
+    def body(self, number: int, tensors: Sequence[Tensor]) -> bytes:
+        """Request `number` (its id) as a serialised ModelInferRequest."""
+        request = messages.ModelInferRequest(model_name=self.model, id=str(number))
+        for tensor in tensors:
+            request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+            request.raw_input_contents.append(tensor.data)
+        return bytes(request.SerializeToString())
+
+
+def causal_lm(model: str, text: bool) -> Wire:
+    """A language model that streams its tokens: of token ids, or of text, which it tokenizes itself and says into how many tokens."""
+    if text:
+        return Wire("stream", model, {"TOKEN": 4, "INDEX": 4, "TEXT": ANY}, {SERVER_TIMES: _TIMES_BYTES, INPUT_TOKENS: 4})
+    return Wire("stream", model, {"TOKEN": 4, "INDEX": 4}, {SERVER_TIMES: _TIMES_BYTES})
+
+
+def encoder(model: str, task: Literal["embedding", "reranking"], width: int, text: bool, *, timed: bool = True) -> Wire:
+    """A model that answers once, with a vector of `width` floats or with a score. `text`: it is asked with text (`Prompt.text`).
+    `timed`: it tells its own times, as our Python backend does and an ONNX runtime cannot."""
+    return Wire(
+        "unary",
+        model,
+        {"VECTOR": 4 * width} if task == "embedding" else {"SCORE": 4},
+        {SERVER_TIMES: _TIMES_BYTES} if timed else {},
+        index=None,
+    )
+
+
+def lm_body(wire: Wire, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+    """A request for exactly `output_tokens` tokens after the prompt."""
+    asked = _text("PROMPT", prompt.text) if prompt.text is not None else _int32("PROMPT_IDS", prompt.ids)
+    return wire.body(number, [asked, _int32("MAX_TOKENS", np.array([output_tokens], np.int32))])
+
+
+def encoder_body(wire: Wire, number: int, prompt: Prompt) -> bytes:
+    """A request for the vector or the score of the prompt."""
+    return wire.body(number, [_text("TEXT_IN", prompt.text) if prompt.text is not None else _int32("IDS", prompt.ids)])
+
+
+def _int32(name: str, values: NDArray[np.int32]) -> Tensor:
+    return Tensor(name, "INT32", values.shape, values.astype("<i4").tobytes())
+
+
+def _text(name: str, text: str) -> Tensor:
+    encoded = text.encode()
+    return Tensor(name, "BYTES", (1,), len(encoded).to_bytes(4, "little") + encoded)

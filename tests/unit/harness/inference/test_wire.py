@@ -1,0 +1,57 @@
+"""A request's bytes say exactly what was meant, whoever reads them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from tritonclient.grpc import service_pb2 as messages
+
+from plumbline.harness.inference.wire import ANY, Tensor, Wire, causal_lm, encoder, encoder_body, lm_body
+
+
+def prompt(ids: list[int], text: str | None = None) -> Any:
+    return SimpleNamespace(ids=np.array(ids, np.int32), text=text)
+
+
+def read(body: bytes) -> tuple[Any, dict[str, tuple[str, list[int], bytes]]]:
+    request = messages.ModelInferRequest.FromString(body)
+    pairs = zip(request.inputs, request.raw_input_contents, strict=True)
+    return request, {tensor.name: (tensor.datatype, list(tensor.shape), raw) for tensor, raw in pairs}
+
+
+def test_a_prompt_of_ids() -> None:
+    request, inputs = read(lm_body(causal_lm("chat", text=False), 17, prompt([1, 2, 3]), 64))
+    assert (request.model_name, request.id) == ("chat", "17")
+    assert inputs == {
+        "PROMPT_IDS": ("INT32", [3], np.array([1, 2, 3], "<i4").tobytes()),
+        "MAX_TOKENS": ("INT32", [1], b"\x40\0\0\0"),
+    }
+
+
+def test_a_prompt_of_text_carries_its_length_in_bytes() -> None:
+    _, inputs = read(lm_body(causal_lm("chat", text=True), 0, prompt([1], "né"), 1))
+    assert inputs["PROMPT"] == ("BYTES", [1], b"\x03\0\0\0n\xc3\xa9")
+    assert "PROMPT_IDS" not in inputs
+
+
+def test_an_encoders_request() -> None:
+    wire = encoder("embed", "embedding", width=8, text=False)
+    assert (wire.method, wire.responses, wire.last, wire.index) == ("unary", {"VECTOR": 32}, {"SERVER_TIMES": 40}, None)
+    assert list(read(encoder_body(wire, 0, prompt([5, 6])))[1]) == ["IDS"]
+    assert list(read(encoder_body(wire, 0, prompt([5, 6], "ab")))[1]) == ["TEXT_IN"]
+    assert encoder("rank", "reranking", width=8, text=True, timed=False).last == {}
+    assert encoder("rank", "reranking", width=8, text=True).responses == {"SCORE": 4}
+
+
+def test_what_a_language_model_must_answer() -> None:
+    assert causal_lm("chat", text=False).last == {"SERVER_TIMES": 40}
+    of_text = causal_lm("chat", text=True)
+    assert of_text.responses == {"TOKEN": 4, "INDEX": 4, "TEXT": ANY}
+    assert of_text.last == {"SERVER_TIMES": 40, "INPUT_TOKENS": 4}
+
+
+def test_any_other_model() -> None:
+    _, inputs = read(Wire("unary", "noop", {"OUT": 64}, index=None).body(3, [Tensor("IN", "FP32", (16,), bytes(64))]))
+    assert inputs == {"IN": ("FP32", [16], bytes(64))}
