@@ -1,0 +1,43 @@
+"""What a model wrote down is there after its death."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from plumbline.harness.inference.models import journal
+from plumbline.harness.inference.models.journal import Entries, Journal
+
+DIES = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from journal import Journal
+book = Journal(Path(sys.argv[2]))
+book.started("0"); book.started("1"); book.finished("0")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_survives_sigkill_and_tells_incarnations_apart(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert subprocess.run([sys.executable, "-c", DIES, str(Path(journal.__file__).parent), str(tmp_path)], check=False).returncode == -9
+    assert journal.read(tmp_path, {}) == [Entries((0, 1), (0,))] * 2
+
+
+def test_reading_goes_on_where_it_stood(tmp_path: Path) -> None:
+    book = Journal(tmp_path)
+    book.started("7")
+    before = journal.position(tmp_path)
+    book.finished("7")
+    book.started("8")
+    book.started("warm-up")  # no number: somebody else's request
+    assert journal.read(tmp_path, before) == [Entries((8,), (7,))]
+
+
+def test_a_record_cut_off_did_not_happen(tmp_path: Path) -> None:
+    Journal(tmp_path).started("3")
+    file = next(tmp_path.iterdir())
+    file.write_bytes(file.read_bytes() + b"\x02\x00\x00")
+    assert journal.read(tmp_path, {}) == [Entries((3,), ())]
