@@ -67,8 +67,15 @@ METRICS: dict[str, Metric] = {
             0.20,
         ),
         _m("request_dispatch_delay", "s", _LOW, "p99", "client", "how late the client sent a request: the client's own fault"),
-        _m("offered_rate", "1/s", "informative", "value", "client", "requests a second that the schedule asked for"),
-        _m("achieved_rate_ratio", "ratio", _HIGH, "value", "client", "requests dispatched in the phase over requests scheduled in it"),
+        _m("offered_rate", "1/s", "informative", "value", "client", "requests a second that the schedule itself timed"),
+        _m(
+            "achieved_rate_ratio",
+            "ratio",
+            _HIGH,
+            "value",
+            "client",
+            "rate at which timed requests were sent over the rate that was scheduled",
+        ),
         _m("request_throughput", "1/s", _HIGH, "value", "throughput", "requests that finished without error, a second", 0.05, 0.10),
         _m("output_token_throughput", "tokens/s", _HIGH, "value", "throughput", "tokens received by the client, a second", 0.05, 0.10),
         _m(
@@ -91,9 +98,30 @@ METRICS: dict[str, Metric] = {
             0.05,
             0.10,
         ),
+        # A share near 1 cannot fall by a tenth before everybody has noticed: a criterion judges it, `goodput` drifts.
+        _m("goodput_ratio", "ratio", _HIGH, "value", "reliability", "requests that met every limit of the SLO over requests that were due"),
         _m("error_rate", "ratio", _LOW, "value", "reliability", "requests that failed or timed out over requests scheduled"),
         _m("queue_time", "s", _LOW, "mean", "latency", "time a request waited inside the server, by the server's own statistics"),
         _m("compute_time", "s", _LOW, "mean", "latency", "time a request was computed, by the server's own statistics"),
+        # the stages of a request: each explains a drift of the latencies above, which alarm
+        _m("tokenization_time", "s", _LOW, "mean", "latency", "from a request's text to token ids, by the server's own account"),
+        _m("prefill_time", "s", _LOW, "mean", "latency", "the model's pass over the whole prompt, by the server's own account"),
+        _m("decode_time", "s", _LOW, "mean", "latency", "from the first token to the last in the model, by the server's own account"),
+        _m("post_processing_time", "s", _LOW, "mean", "latency", "from token ids to text, by the server's own account"),
+        _m("delivery_time", "s", _LOW, "mean", "latency", "a request's latency since it was sent less what the server accounts for"),
+        _m(
+            "batch_size", "count", "informative", "mean", "throughput", "inferences in one execution of the model, by the server's counters"
+        ),
+        _m("cache_hit_ratio", "ratio", "informative", "value", "throughput", "cache hits over look-ups, by the server's counters"),
+        _m("client_cpu_per_request", "s", _LOW, "mean", "client", "CPU time that the load client spent for one request it sent"),
+        _m(
+            "client_cpu_utilization",
+            "ratio",
+            _LOW,
+            "max",
+            "client",
+            "CPU time over wall time of the client's busiest process, one core each",
+        ),
         _m("time_to_ready", "s", _LOW, "value", "start_up", "from the start of the server's process to KServe readiness"),
         _m("model_load_time", "s", _LOW, "value", "start_up", "time the model itself took to load and initialise"),
         _m("first_inference_latency", "s", _LOW, "value", "start_up", "latency of the first request after readiness"),

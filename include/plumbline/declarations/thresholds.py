@@ -23,6 +23,7 @@ class ValidityLimits(Declared):
     dispatch_delay_invalid: Duration
     achieved_rate_degraded: Share = Field(description="requests dispatched over requests scheduled, below which the client was the limit")
     achieved_rate_invalid: Share
+    client_cpu_degraded: Share = Field(0.9, description="CPU time over wall time of the load client's busiest process")
 
     @model_validator(mode="after")
     def _ordered(self) -> ValidityLimits:

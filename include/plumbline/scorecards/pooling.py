@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, median
+from statistics import median
 
-CONFIDENCE = 0.95
+from plumbline.declarations.confidence import CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -42,31 +42,6 @@ def _coverage(n: int, k: int) -> float:
     return max(0.0, 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2.0**n)
 
 
-@dataclass(frozen=True)
-class Share:
-    """`successes` of `n` with Wilson's interval; all None when nothing was tried."""
-
-    successes: int
-    n: int
-    ratio: float | None
-    low: float | None
-    high: float | None
-
-
-def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Share:
-    """Wilson's score interval: keeps its promise at 0 of n and n of n, where the textbook interval has no width."""
-    if not 0 <= successes <= n:
-        raise ValueError(f"{successes} successes of {n}; expected 0 <= successes <= n")
-    if n == 0:
-        return Share(0, 0, None, None, None)
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    p = successes / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    # At the ends the interval touches 0 or 1 exactly; rounding must not push it past.
-    return Share(successes, n, p, 0.0 if successes == 0 else centre - half, 1.0 if successes == n else centre + half)
-
-
 def at_most(successes: int, n: int, p: float) -> float:
     """Probability of at most that many successes in `n` tries that each succeed with probability `p`."""
     if successes >= n or p <= 0:
@@ -78,11 +53,3 @@ def at_most(successes: int, n: int, p: float) -> float:
         for k in range(successes + 1)
     )
     return min(1.0, math.fsum(math.exp(log) for log in logs))
-
-
-def launches_to_prove(target: float, confidence: float = CONFIDENCE) -> int:
-    """Launches without a single failure after which Wilson's lower bound reaches `target` (0 < target < 1)."""
-    if not 0 < target < 1:
-        raise ValueError(f"target {target:g}; expected a share between 0 and 1")
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    return math.ceil(target * z * z / (1 - target))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from plumbline.declarations import METRICS, Criterion
+from plumbline.declarations.confidence import Share, needed_to_prove, wilson
 from plumbline.declarations.phases import PHASES
 from plumbline.scorecards.acceptance import Judged, judge
 from plumbline.scorecards.inputs import Kind, TrialNumbers, home_phase
-from plumbline.scorecards.pooling import Share, at_most, launches_to_prove, pool, wilson
+from plumbline.scorecards.pooling import at_most, pool
 
 STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
 GROUPS = ("latency", "throughput", "cost", "reliability", "start_up", "recovery", "hardware", "quality", "client")
@@ -169,7 +170,7 @@ def launch_success(trials: Sequence[TrialNumbers], promised: float | None) -> La
     share = wilson(sum(t.failure_class not in NOT_STARTED for t in launched), len(launched))
     if promised is None:
         return LaunchSuccess(share, None, "none_declared", None)
-    needed = launches_to_prove(promised) if 0 < promised < 1 else None
+    needed = needed_to_prove(promised) if 0 < promised < 1 else None
     if share.low is None or share.high is None:
         verdict = "unproven"
     elif share.high < promised and at_most(share.successes, share.n, promised) < 0.025:

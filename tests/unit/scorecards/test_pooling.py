@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plumbline.scorecards.pooling import at_most, launches_to_prove, pool, wilson
+from plumbline.scorecards.pooling import at_most, pool
 
 
 @pytest.mark.parametrize(("n", "k", "coverage"), [(2, 1, 0.5), (5, 1, 0.9375), (6, 1, 0.96875), (9, 2, 0.9609), (20, 6, 0.9586)])
@@ -27,26 +27,6 @@ def test_one_repeat_has_no_interval_and_none_is_an_error() -> None:
     assert pool([3.0]).low is None
     with pytest.raises(ValueError, match="nothing to pool"):
         pool([])
-
-
-def test_wilson_against_published_values() -> None:
-    # Newcombe 1998, table I: 81 of 263 → 0.2553…0.3662; 0 of 20 → 0…0.1611.
-    share = wilson(81, 263)
-    assert (share.low, share.high) == (pytest.approx(0.2553, abs=1e-4), pytest.approx(0.3662, abs=1e-4))
-    none = wilson(0, 20)
-    assert (none.low, none.high) == (0.0, pytest.approx(0.1611, abs=1e-4))
-    assert wilson(20, 20).high == 1.0
-    assert wilson(0, 0).ratio is None
-    with pytest.raises(ValueError, match="expected 0 <= successes"):
-        wilson(3, 2)
-
-
-def test_launches_to_prove_is_where_the_lower_bound_arrives() -> None:
-    needed = launches_to_prove(0.99)
-    assert (wilson(needed, needed).low or 0) >= 0.99
-    assert (wilson(needed - 1, needed - 1).low or 0) < 0.99
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        launches_to_prove(1.0)
 
 
 def test_a_binomial_tail_against_hand_and_at_size() -> None:
