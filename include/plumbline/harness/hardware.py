@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plumbline.declarations import KubernetesLauncher, Provider
+from plumbline.declarations import EndpointLauncher, KubernetesLauncher, Provider
 from plumbline.harness.environment.accelerator import product
 from plumbline.results import Scalar
 
@@ -16,6 +16,8 @@ def mismatch(provider: Provider, asked: int, facts: Mapping[str, Scalar]) -> str
     `asked`: accelerators that the workload needs. A pod sees just these, a process on the provider's machine sees all that are declared.
     """
     declared = provider.accelerator
+    if isinstance(provider.launcher, EndpointLauncher):
+        return None  # nobody but the provider can see what the model runs on
     count_wanted = asked if isinstance(provider.launcher, KubernetesLauncher) else declared.count
     if declared.kind == "cpu":
         return None

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations import Trial, places
+from plumbline.declarations import EndpointLauncher, Trial, places
 from plumbline.harness import environment, hardware, probes, validity
 from plumbline.harness.environment.cpu import promised, usable
 from plumbline.harness.interruption import Interrupted, Interruption, end_descendants, interruptible
@@ -138,16 +138,19 @@ class _Run:
     def _measure(self, workdir: Path) -> None:
         self._progress("environment", 0.0, "looking around")
         trial, cpus = self._trial, usable()
-        self._facts = environment.probe()
+        # What can be seen here is not what a hosted model runs on.
+        hosted = isinstance(trial.provider.launcher, EndpointLauncher)
+        self._facts = {f"{'client.' if hosted else ''}{name}": value for name, value in environment.probe().items()}
         self._happened("environment_probed")
         wrong = hardware.mismatch(trial.provider, trial.workload.needs.count, self._facts)
         if wrong is not None:
             raise TrialFailed("wrong_hardware", wrong)
         with Watch(cpus, promised()) as watch:
             try:
-                self._progress("environment", 0.01, "probing the hardware")
-                with watch.phase("environment"):
-                    self._probed = self._probe(cpus[: promised()], workdir, "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda")
+                if not hosted:
+                    self._progress("environment", 0.01, "probing the hardware")
+                    with watch.phase("environment"):
+                        self._probed = self._probe(cpus[: promised()], workdir, "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda")
                 self._happened("measurement_started")
                 self._measurement = self._measures[trial.workload.kind](trial, workdir, self._part, watch)
                 self._happened("measurement_finished")

@@ -84,7 +84,8 @@ def _measured(document: ResultDocument) -> dict[str, Any]:
     return {
         "key": key_of(document),
         "environment_hash": environment.environment_hash if environment else None,
-        **{f"fact {name}": facts.get(name) for name in ENVIRONMENT_FACTS},
+        # Of a hosted model only the client's machine is known.
+        **{f"fact {name}": facts.get(name, facts.get(f"client.{name}")) for name in ENVIRONMENT_FACTS},
         # A simulated trial has no raw files behind it.
         "evidence_files": None if document.simulated else len(document.evidence),
         "smallest_n": min(counted, default=None),

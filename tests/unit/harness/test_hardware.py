@@ -34,6 +34,13 @@ def test_not_having_looked_is_not_zero_gpus(h100):
     assert "nobody could look: the package nvidia-ml-py is not installed" in found
 
 
+def test_what_a_hosted_model_runs_on_cannot_be_seen_from_here(h100):
+    data = json.loads(h100.model_dump_json())
+    data["launcher"] = {"kind": "endpoint", "url": "https://api.example.com/v1", "protocol": "openai", "model": "chat"}
+    hosted = Provider.model_validate_json(json.dumps(data))
+    assert mismatch(hosted, 8, {}) is None
+
+
 def test_amd_is_refused_rather_than_taken_on_trust(h100):
     data = json.loads(h100.model_dump_json())
     data["accelerator"] = {"kind": "amd", "count": 1}
