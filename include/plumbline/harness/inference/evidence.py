@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from plumbline.harness.inference.arrivals import Schedule
-from plumbline.harness.inference.requestlog import Request, RequestLog
+from plumbline.harness.inference.arrivals import PhaseLoad, Schedule
+from plumbline.harness.inference.requestlog import ERROR_CLASSES, STAGES, RequestLog, Values
 from plumbline.harness.measurement import EvidenceFile
+
+_STATUS = np.array(["ok", *ERROR_CLASSES])
 
 
 def write_schedule(schedule: Schedule, folder: Path) -> EvidenceFile:
-    """`schedule.parquet`: one row a request, in the order in which they are due; `arrival_s` from the start of the phase."""
+    """`schedule.parquet`: one row a request, in the order in which they are due; `arrival_s` from the start of the phase, or, where `after`
+    is not null, from the end of the request with that number."""
     tables = [
         pa.table(
             {
                 "phase": pa.array([phase.name] * phase.n, pa.string()),
-                "number": pa.array(range(phase.n), pa.int32()),
+                "number": pa.array(np.arange(phase.n), pa.int32()),
                 "arrival_s": pa.array(phase.arrivals_s, pa.float64()),
+                "after": _after(phase.after),
                 "input_tokens": pa.array(phase.input_tokens, pa.int32()),
                 "output_tokens": pa.array(phase.output_tokens, pa.int32()),
             }
@@ -32,45 +37,65 @@ def write_schedule(schedule: Schedule, folder: Path) -> EvidenceFile:
 
 
 def write_requests(logs: Sequence[RequestLog], folder: Path) -> EvidenceFile:
-    """`requests.parquet`: one row a request.
+    """`requests.parquet`: one row a request that was due, by its number in the schedule.
 
-    `…_s` are seconds from the start of the phase, except `token_times_s` [tokens], which count from the request's scheduled time, and
-    `queued_s`, `prefill_s`, `decode_s`, the server's own durations. Null: did not happen. `status` is `ok` or the class of the error.
+    `…_s` are seconds from the start of the phase, except `token_times_s` [received tokens], which count from the request's scheduled time,
+    and the server's own durations by stage (`queue_s`, `prefill_s` …). Null: did not happen. `status` is `ok` or the class of the error;
+    `after` is the request that this one followed, `turn` (from 1) its place in its conversation.
     """
     return _write("requests", pa.concat_tables([_table(log) for log in logs]), folder)
 
 
 def _table(log: RequestLog) -> pa.Table:
-    rows = log.requests
-
-    def floats(field: str) -> pa.Array:
-        values = [getattr(r, field) for r in rows]
-        return pa.array([None if math.isnan(v) else v for v in values], pa.float64())
-
+    due = np.flatnonzero(log.due)
     return pa.table(
         {
-            "phase": pa.array([log.load.name] * len(rows), pa.string()),
-            "number": pa.array(range(len(rows)), pa.int32()),
-            "status": pa.array([r.error or "ok" for r in rows], pa.string()),
-            "detail": pa.array([r.detail or None for r in rows], pa.string()),
-            "scheduled_s": floats("scheduled"),
-            "dispatched_s": floats("dispatched"),
-            "first_token_s": floats("first_token"),
-            "last_token_s": floats("last_token"),
-            "ended_s": floats("ended"),
-            "input_tokens": pa.array([r.input_tokens for r in rows], pa.int32()),
-            "output_tokens": pa.array([r.output_tokens for r in rows], pa.int32()),
-            "received_tokens": pa.array([len(r.tokens) for r in rows], pa.int32()),
-            "queued_s": floats("queued_s"),
-            "prefill_s": floats("prefill_s"),
-            "decode_s": floats("decode_s"),
-            "token_times_s": pa.array([_since_scheduled(r) for r in rows], pa.list_(pa.float64())),
+            "phase": pa.array([log.load.name] * len(due), pa.string()),
+            "number": pa.array(due, pa.int32()),
+            "after": _after(log.load.after[due]),
+            "turn": _turn(log.load, due),
+            "status": pa.array(_STATUS[log.error[due]], pa.string()),
+            "detail": pa.array([log.details.get(i) for i in due.tolist()], pa.string()),
+            "scheduled_s": _seconds(log.scheduled[due]),
+            "dispatched_s": _seconds(log.dispatched[due]),
+            "first_token_s": _seconds(log.first_token[due]),
+            "last_token_s": _seconds(log.last_token[due]),
+            "ended_s": _seconds(log.ended[due]),
+            "input_tokens": pa.array(log.load.input_tokens[due], pa.int32()),
+            "output_tokens": pa.array(log.load.output_tokens[due], pa.int32()),
+            "received_tokens": pa.array(log.received[due], pa.int32()),
+            **{f"{stage}_s": _seconds(log.server_s[due, k]) for k, stage in enumerate(STAGES)},
+            "token_times_s": _token_times(log, due),
         }
     )
 
 
-def _since_scheduled(request: Request) -> list[float]:
-    return [token - request.scheduled for token in request.tokens]
+def _seconds(values: Values) -> pa.Array:
+    return pa.array(values, pa.float64(), mask=np.isnan(values))
+
+
+def _after(after: NDArray[np.int32]) -> pa.Array:
+    return pa.array(after, pa.int32(), mask=after < 0)
+
+
+def _turn(load: PhaseLoad, due: NDArray[np.int64]) -> pa.Array:
+    """Null where there are no conversations: a closed loop's requests follow each other without belonging together."""
+    turn = np.ones(load.n, np.int32)
+    follows = load.after >= 0
+    talks = not load.closed and bool(follows.any())
+    if talks:
+        for i in np.flatnonzero(follows):  # ascending, and a turn comes after a smaller number: its predecessor's is known
+            turn[i] = turn[load.after[i]] + 1
+    return pa.array(turn[due], pa.int32(), mask=np.full(len(due), not talks))
+
+
+def _token_times(log: RequestLog, due: NDArray[np.int64]) -> pa.Array:
+    lengths = np.minimum(log.received, log.load.output_tokens)
+    owner = np.repeat(np.arange(log.load.n), log.load.output_tokens)
+    kept = log.arrived & log.due[owner]
+    times = (log.token_at - log.scheduled[owner])[kept]
+    offsets = np.concatenate([[0], np.cumsum(lengths[due])])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(times, pa.float64()))
 
 
 def _write(kind: str, table: pa.Table, folder: Path) -> EvidenceFile:

@@ -1,38 +1,59 @@
-"""Whether the client was the limit, and whether client and server counted the same: judged before any score."""
+"""Whether the client was the limit, whether client and server counted the same, and whether there were requests enough: before any score."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from plumbline.declarations import ValidityLimits
-from plumbline.harness.inference.control import Statistics
-from plumbline.harness.inference.metrics import achieved_rate_ratio, dispatch_p99
+from plumbline.declarations import Criterion, ValidityLimits
+from plumbline.declarations.confidence import too_few
+from plumbline.harness.inference.metrics import achieved_rate_ratio, cpu_utilization, dispatch_p99
 from plumbline.harness.inference.requestlog import RequestLog
+from plumbline.harness.inference.server_view import ServerView
 from plumbline.harness.measurement import Judgement
-from plumbline.results import Reason
+from plumbline.results import MetricRow, Reason
 
 
 def client_limited(log: RequestLog, limits: ValidityLimits) -> Judgement | None:
-    """The client's own verdict on itself: it sent late or fewer, so the server was not asked what the schedule says."""
-    delay, ratio, phase = dispatch_p99(log), achieved_rate_ratio(log), log.load.name
+    """The client's own verdict on itself: it sent late or fewer, so the server was not asked what the schedule says; or it had no time left
+    to read the answers when they came. A closed loop has no rate to fall behind, but its requests are due at known times all the same."""
+    delay, ratio, busy, phase = dispatch_p99(log), achieved_rate_ratio(log), cpu_utilization(log), log.load.name
     found: list[str] = []
     level: Literal["degraded", "invalid"] = "degraded"
     if delay >= limits.dispatch_delay_degraded:
         found.append(
             f"p99 of the dispatch delay in {phase} is {delay * 1e3:.1f} ms (degraded from {limits.dispatch_delay_degraded * 1e3:g} ms)"
         )
-    if ratio < limits.achieved_rate_degraded:
+    if ratio is not None and ratio < limits.achieved_rate_degraded:
         found.append(f"{ratio:.1%} of the scheduled rate was sent in {phase} (degraded below {limits.achieved_rate_degraded:.1%})")
-    if delay >= limits.dispatch_delay_invalid or ratio < limits.achieved_rate_invalid:
+    if busy is not None and busy >= limits.client_cpu_degraded:
+        found.append(
+            f"the client's busiest process used {busy:.0%} of its core in {phase} (degraded from {limits.client_cpu_degraded:.0%}); "
+            "more client processes or a lower rate would tell"
+        )
+    if log.capped:
+        found.append(f"{log.capped} requests of {phase} waited because as many as the client may have in flight were")
+    if delay >= limits.dispatch_delay_invalid or (ratio is not None and ratio < limits.achieved_rate_invalid):
         level = "invalid"
     return Judgement(level, Reason(code="client_limited", detail="; ".join(found))) if found else None
 
 
-def counts_differ(log: RequestLog, server: Statistics | None) -> Judgement | None:
+def counts_differ(log: RequestLog, server: ServerView | None) -> Judgement | None:
     """Whether the server's counter contradicts the client's. Only a phase without errors can tell: a request that was given up may
     count as either."""
-    n = len(log.requests)
-    if server is None or len(log.finished) < n or server.succeeded == n:
+    if server is None or log.finished < log.n or server.succeeded == log.n:
         return None
-    detail = f"the client finished {n} requests in {log.load.name}; the server counted {server.succeeded}"
+    detail = f"the client finished {log.n} requests in {log.load.name}; the server counted {server.succeeded}"
     return Judgement("degraded", Reason(code="counts_differ", detail=detail))
+
+
+def too_few_requests(criteria: Iterable[Criterion], metrics: Sequence[MetricRow]) -> Judgement | None:
+    """Whether the trial was too small to answer some of its own criteria, and what it would have taken. `metrics`: the whole trial's."""
+    absent = [
+        (c, m.n)
+        for c in criteria
+        for m in metrics
+        if (m.metric, m.statistic, m.phase) == (c.metric, c.statistic, c.phase) and m.value is None
+    ]
+    missing = [f'"{criterion.text}": {reason}' for criterion, n in absent if (reason := too_few(criterion, n))]
+    return Judgement("degraded", Reason(code="too_few_requests", detail="; ".join(missing))) if missing else None

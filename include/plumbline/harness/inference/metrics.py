@@ -2,82 +2,71 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
+from numpy.typing import NDArray
 
+from plumbline.declarations.confidence import wilson
 from plumbline.declarations.inference import Slo
-from plumbline.harness.inference.control import Statistics
-from plumbline.harness.inference.requestlog import Request, RequestLog
+from plumbline.harness.inference.requestlog import RequestLog
+from plumbline.harness.inference.server_view import ServerView
+from plumbline.harness.inference.stages import stage_rows
 from plumbline.harness.inference.statistics import PERCENTILES, Values, interval, percentile, supported
-from plumbline.results import MetricRow, Stage, row
+from plumbline.results import MetricRow, row
 
 
-def metrics_of(log: RequestLog, slo: Slo, server: Statistics | None) -> list[MetricRow]:
+def metrics_of(log: RequestLog, slo: Slo, server: ServerView | None) -> list[MetricRow]:
     """All metric rows of one load phase. `server`: what its counters gained in the phase; None if it could not be asked."""
-    phase = log.load.name
-    n, finished, elapsed_s = len(log.requests), log.finished, log.elapsed_s
-    rows = [
+    return [
         *_latency(log, "time_to_first_token", log.latencies("scheduled", "first_token")),
         *_gaps(log),
         *_latency(log, "request_latency", log.latencies("dispatched", "last_token")),
         *_latency(log, "request_scheduled_latency", log.latencies("scheduled", "last_token")),
-        *_dispatch(log),
         *_per_user(log),
+        *_rates(log, slo),
+        *_client(log),
+        *stage_rows(log, server),
     ]
-    tokens = sum(len(r.tokens) for r in log.requests)
-    values = {
-        "offered_rate": (n / log.load.duration_s, n),
-        "achieved_rate_ratio": (achieved_rate_ratio(log), n),
-        "request_throughput": (len(finished) / elapsed_s, len(finished)),
-        "output_token_throughput": (tokens / elapsed_s, tokens),
-        "goodput": (sum(is_good(r, slo) for r in finished) / elapsed_s, n),
-        "error_rate": ((n - len(finished)) / n, n),
-    }
-    rows += [row(name, value, count, phase=phase) for name, (value, count) in values.items()]
-    if finished:
-        # The server's queue, then the model's own: Triton hands a request to the model before there is a free row for it.
-        queued = server.queued_s / server.succeeded if server and server.succeeded else math.nan
-        waited = float(np.mean([r.queued_s for r in finished]))
-        rows.append(row("queue_time", queued + waited, len(finished), phase=phase))
-        computed = float(np.mean([r.prefill_s + r.decode_s for r in finished]))
-        rows.append(row("compute_time", computed, len(finished), phase=phase))
-    return rows
 
 
-def stages_of(log: RequestLog) -> list[Stage]:
-    """Where the finished requests' time went: at the client before sending, then in the model by its own account."""
-    finished = log.finished
-    spent = {
-        "dispatch": [r.dispatched - r.scheduled for r in finished],
-        "queue": [r.queued_s for r in finished],
-        "prefill": [r.prefill_s for r in finished],
-        "decode": [r.decode_s for r in finished],
-    }
-    return [Stage(phase=log.load.name, stage=name, total_s=max(0.0, sum(seconds)), n=len(seconds)) for name, seconds in spent.items()]
+def good(log: RequestLog, slo: Slo) -> NDArray[np.bool_]:
+    """bool [n of the load]: finished, and within every limit. One token has no inter-token latency and cannot miss its limit."""
+    met = log.ok
+    for limit, seen in (
+        (slo.time_to_first_token, log.first_token - log.scheduled),
+        (slo.inter_token_latency, log.mean_gaps),
+        (slo.request_scheduled_latency, log.last_token - log.scheduled),
+    ):
+        if limit is not None:
+            met = met & ~(seen > limit)
+    return met
 
 
-def is_good(request: Request, slo: Slo) -> bool:
-    """Whether a finished request met every limit. One token has no inter-token latency and cannot miss its limit."""
-    seen = (
-        (slo.time_to_first_token, request.first_token - request.scheduled),
-        (slo.inter_token_latency, request.mean_gap),
-        (slo.request_scheduled_latency, request.last_token - request.scheduled),
-    )
-    return request.ok and all(limit is None or math.isnan(value) or value <= limit for limit, value in seen)
-
-
-def achieved_rate_ratio(log: RequestLog) -> float:
-    """The rate at which requests were sent over the rate at which they were scheduled, at most 1.
+def achieved_rate_ratio(log: RequestLog) -> float | None:
+    """The rate at which requests were sent over the rate at which they were scheduled, at most 1. None for a closed loop, which has no rate
+    of its own; of conversations their first turns, the only ones that the schedule itself times.
 
     The share that was sent at all, times the stretch from first to last: a client that falls behind sends the same requests over a
     longer time. Below two requests there is no rate, only the share.
     """
-    sent = [r.dispatched for r in log.requests if r.dispatched == r.dispatched]
-    share = len(sent) / len(log.requests)
-    scheduled = log.requests[-1].scheduled - log.requests[0].scheduled
-    stretch = scheduled / (sent[-1] - sent[0]) if len(sent) == len(log.requests) > 1 and sent[-1] > sent[0] else 1.0
-    return share * min(1.0, stretch)
+    timed = log.due & (log.load.after < 0)
+    if log.load.closed or not timed.any():
+        return None
+    scheduled, dispatched = log.scheduled[timed], log.dispatched[timed]
+    sent = np.isfinite(dispatched)
+    stretch = 1.0
+    if sent.all() and (span := float(np.ptp(dispatched))) > 0:
+        stretch = float(np.ptp(scheduled)) / span
+    return float(sent.mean()) * min(1.0, stretch)
+
+
+def dispatch_p99(log: RequestLog) -> float:
+    """p99 of the dispatch delay in seconds; the largest one below a hundred requests: a judgement of ourselves may be harsh."""
+    return percentile(np.sort(log.dispatch_delays()), PERCENTILES["p99"])
+
+
+def cpu_utilization(log: RequestLog) -> float | None:
+    """CPU time over wall time of the client's busiest process, which has one core; None if it was not measured."""
+    return max(log.cpu_s) / log.elapsed_s if log.cpu_s else None
 
 
 def _latency(log: RequestLog, metric: str, values: Values) -> list[MetricRow]:
@@ -102,20 +91,45 @@ def _gaps(log: RequestLog) -> list[MetricRow]:
     return [*rows, row("inter_token_latency", float(ordered.mean()) if n else None, n, phase=phase, statistic="mean")]
 
 
-def dispatch_p99(log: RequestLog) -> float:
-    """p99 of the dispatch delay in seconds; the largest one below a hundred requests: a judgement of ourselves may be harsh."""
-    return percentile(np.sort(log.dispatch_delays()), PERCENTILES["p99"])
-
-
-def _dispatch(log: RequestLog) -> list[MetricRow]:
-    phase, ordered = log.load.name, np.sort(log.dispatch_delays())
-    values = {"p50": percentile(ordered, 0.5), "p99": dispatch_p99(log), "max": float(ordered[-1])}
-    return [row("request_dispatch_delay", value, len(ordered), phase=phase, statistic=name) for name, value in values.items()]
-
-
 def _per_user(log: RequestLog) -> list[MetricRow]:
-    phase = log.load.name
-    speeds = np.sort([1 / gap for r in log.finished if (gap := r.mean_gap) > 0])
+    phase, gaps = log.load.name, log.mean_gaps[log.ok]
+    speeds = np.sort(1 / gaps[gaps > 0])
     n = len(speeds)
     values = {"p50": percentile(speeds, 0.5), "mean": float(speeds.mean()) if n else None, "min": float(speeds[0]) if n else None}
     return [row("output_token_throughput_per_user", value, n, phase=phase, statistic=name) for name, value in values.items()]
+
+
+def _rates(log: RequestLog, slo: Slo) -> list[MetricRow]:
+    phase, n, finished, elapsed_s = log.load.name, log.n, log.finished, log.elapsed_s
+    tokens, met = int(log.arrived.sum()), int(good(log, slo).sum())
+    rows = [
+        row("request_throughput", finished / elapsed_s, finished, phase=phase),
+        row("output_token_throughput", tokens / elapsed_s, tokens, phase=phase),
+        row("goodput", met / elapsed_s, n, phase=phase),
+    ]
+    for name, count in (("goodput_ratio", met), ("error_rate", n - finished)):
+        share = wilson(count, n)
+        ci = None if share.low is None or share.high is None else (share.low, share.high)
+        rows.append(row(name, share.ratio, n, phase=phase, ci=ci))
+    achieved = achieved_rate_ratio(log)
+    if achieved is not None:
+        timed = int((log.load.after < 0).sum())
+        rows += [
+            row("offered_rate", timed / log.load.duration_s, timed, phase=phase),
+            row("achieved_rate_ratio", achieved, timed, phase=phase),
+        ]
+    return rows
+
+
+def _client(log: RequestLog) -> list[MetricRow]:
+    phase, ordered = log.load.name, np.sort(log.dispatch_delays())
+    n, sent = len(ordered), int(np.isfinite(log.dispatched).sum())
+    delays = {"p50": percentile(ordered, 0.5), "p99": dispatch_p99(log), "max": float(ordered[-1]) if n else None}
+    rows = [row("request_dispatch_delay", value, n, phase=phase, statistic=name) for name, value in delays.items()]
+    utilization = cpu_utilization(log)
+    if utilization is not None and sent:
+        rows += [
+            row("client_cpu_per_request", sum(log.cpu_s) / sent, sent, phase=phase),
+            row("client_cpu_utilization", utilization, len(log.cpu_s), phase=phase),
+        ]
+    return rows

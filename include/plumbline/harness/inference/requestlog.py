@@ -37,6 +37,7 @@ class RequestLog:
     server_s  [n, len(STAGES)]: the server's own account in seconds
     details   what went wrong, in words, by request number
     cpu_s     CPU seconds of the client's processes in the phase, by process
+    capped    how many requests waited because as many as the client may have in flight were
     """
 
     load: PhaseLoad
@@ -51,17 +52,22 @@ class RequestLog:
     began: float = float("nan")
     details: dict[int, str] = field(default_factory=dict)
     cpu_s: tuple[float, ...] = ()
+    capped: int = 0
 
     @classmethod
     def of(cls, load: PhaseLoad, zeros: Zeros = np.zeros) -> RequestLog:
         """An empty log: nothing was sent yet, and only what the schedule itself times is due."""
         n = load.n
         log = cls(
-            load,
-            *(zeros((n,), np.float64) for _ in range(3)),
-            *(zeros((n,), kind) for kind in (np.bool_, np.int8, np.int32)),
-            zeros((int(load.output_tokens.sum()),), np.float64),
-            zeros((n, len(STAGES)), np.float64),
+            load=load,
+            scheduled=zeros((n,), np.float64),
+            dispatched=zeros((n,), np.float64),
+            ended=zeros((n,), np.float64),
+            due=zeros((n,), np.bool_),
+            error=zeros((n,), np.int8),
+            received=zeros((n,), np.int32),
+            token_at=zeros((int(load.output_tokens.sum()),), np.float64),
+            server_s=zeros((n, len(STAGES)), np.float64),
         )
         for times in (log.scheduled, log.dispatched, log.ended, log.token_at, log.server_s):
             times.fill(np.nan)
@@ -93,7 +99,7 @@ class RequestLog:
     @property
     def ok(self) -> NDArray[np.bool_]:
         """bool [n of the load]: due, and ended without an error."""
-        return self.due & (self.error == 0)
+        return np.asarray(self.due & (self.error == 0))
 
     @property
     def finished(self) -> int:
@@ -135,7 +141,7 @@ class RequestLog:
     def latencies(self, start: Literal["scheduled", "dispatched"], end: Literal["first_token", "last_token"]) -> Values:
         """Seconds from `start` to `end` of all that were due, [n]; infinite for a request that failed: it was slower than any limit."""
         took = getattr(self, end) - getattr(self, start)
-        return np.where(self.ok, took, np.inf)[self.due]
+        return np.asarray(np.where(self.ok, took, np.inf)[self.due])
 
     @property
     def mean_gaps(self) -> Values:
@@ -145,10 +151,19 @@ class RequestLog:
 
     def gaps(self) -> Values:
         """All inter-token latencies of the finished requests, [gaps]."""
-        rows = [np.diff(self.tokens(int(i))) for i in np.flatnonzero(self.ok)]
-        return np.concatenate(rows) if rows else np.empty(0)
+        owner = np.repeat(np.arange(self.load.n), self.load.output_tokens)
+        arrived = self.arrived & self.ok[owner]
+        # A pair of neighbours is a gap if both arrived and belong to the same request.
+        pairs = arrived[1:] & arrived[:-1] & (owner[1:] == owner[:-1])
+        return np.asarray(np.diff(self.token_at)[pairs])
+
+    @property
+    def arrived(self) -> NDArray[np.bool_]:
+        """bool [sum of output_tokens]: which entries of `token_at` hold an arrival."""
+        place = np.arange(len(self.token_at)) - np.repeat(self.first_token_of[:-1], self.load.output_tokens)
+        return place < np.repeat(self.received, self.load.output_tokens)
 
     def dispatch_delays(self) -> Values:
         """How late each request that was due was sent, [n]; infinite for one that never was."""
         delays = (self.dispatched - self.scheduled)[self.due]
-        return np.where(np.isnan(delays), np.inf, delays)
+        return np.asarray(np.where(np.isnan(delays), np.inf, delays))

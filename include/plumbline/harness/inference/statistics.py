@@ -7,8 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-CONFIDENCE = 0.95
-PERCENTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+from plumbline.declarations.confidence import CONFIDENCE, needed_for_value
+from plumbline.declarations.confidence import QUANTILES as PERCENTILES
+
+__all__ = ["PERCENTILES", "Values", "interval", "percentile", "rank", "supported"]
 
 Values = NDArray[np.float64]
 
@@ -29,7 +31,7 @@ def percentile(ordered: Values, q: float) -> float:
 
 def supported(n: int, q: float) -> bool:
     """Whether n values can speak of their q-quantile at all: at least one is expected beyond it."""
-    return n * (1 - q) >= 1 - 1e-9
+    return n >= needed_for_value(q)
 
 
 def interval(ordered: Values, q: float) -> tuple[float, float] | None:
