@@ -1,36 +1,28 @@
-"""A tritonserver of our own: started on a free loopback port, watched, and gone when the block ends, however it ends."""
+"""A tritonserver of our own: started on free loopback ports, watched, and gone when the block ends, however it ends."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import psutil
+import grpc
 
-from plumbline.harness.inference import control, guarded, shared_memory
+from plumbline.harness.inference import control, scrape, shared_memory
 from plumbline.harness.inference.installation import Installation
+from plumbline.harness.inference.serverlog import ServerLog
+from plumbline.harness.inference.serverprocess import ServerProcess
 from plumbline.harness.measurement import TrialFailed
 
+_HOST = "127.0.0.1"
 _PORT_TRIES = 5
 _POLL_S = 0.01
-_OPEN = "Started GRPCInferenceService at {address}"
-_TERM_S, _KILL_S = 10.0, 5.0
-_STAMP = re.compile(r"^[A-Z](\d{4} \d\d:\d\d:\d\d\.\d{6}) \d+ [^\]]*\] (.*)$")
-# What every start without a GPU logs as an error or a warning, and nobody needs to read in a failure's detail.
-_HARMLESS = re.compile(r"NVML|DCGM|CudaDriverHelper|pinned memory|CUDA (driver|memory)|libcuda", re.IGNORECASE)
+_TAKEN = ("already in use", "at the same address and port")
 
 
 @dataclass(frozen=True)
@@ -48,20 +40,30 @@ class StartUp:
         return self.ready - self.started
 
 
+@dataclass(frozen=True)
+class Reload:
+    """Unloading, which waits for running requests, and loading: seconds of each; `began` and `ended` are monotonic seconds."""
+
+    unload_s: float
+    load_s: float
+    began: float
+    ended: float
+
+
 def free_port() -> int:
     """A loopback port that nobody uses now."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((_HOST, 0))
         return int(probe.getsockname()[1])
 
 
 class Triton:
-    """A context manager around one server process. `address` is host:port of its gRPC endpoint.
+    """A context manager around one server. `address` is host:port of its gRPC endpoint, `metrics_address` of its metrics page, and
+    `http_address` of KServe over HTTP if `http` asks for it: else that stays closed, a port less is a race less.
 
-    HTTP and metrics endpoints stay closed: one port is one race less, and the server spends no time on polling devices. A port that
-    somebody takes between its choice and the server's start is a reason to try the next one of `ports`.
-    Entering raises TrialFailed: "image_error" without a usable server, "server_error" if it ends or its model does not load, "timeout"
-    if it is not ready in time.
+    A port that somebody takes between its choice and the server's start is a reason to try the next ones of `ports`. `cpus`: the server and
+    its model processes run on these only. Entering raises TrialFailed: "image_error" without a usable server, "server_error" if it ends or
+    its model does not load, "timeout" if it is not ready in time.
     """
 
     def __init__(
@@ -73,167 +75,158 @@ class Triton:
         *,
         ready_within_s: float,
         ports: Callable[[], int] = free_port,
+        cpus: Collection[int] | None = None,
+        http: bool = False,
     ) -> None:
         self.installation, self.repository, self.model = installation, repository, model
-        self.workdir, self.ready_within_s, self.ports = workdir, ready_within_s, ports
-        self.log = workdir / "server.log"
-        self.address = ""
-        self._process: subprocess.Popen[bytes] | None = None
-        self._family: list[psutil.Process] = []
+        self.workdir, self.ready_within_s, self.ports, self.http = workdir, ready_within_s, ports, http
+        self.address = self.metrics_address = self.http_address = ""
+        self._log = ServerLog(workdir / "server.log")
+        self.log = self._log.path
+        self._process = ServerProcess(cpus)
         self._shared_memory = shared_memory.prefix()
 
     def __enter__(self) -> Triton:
         shared_memory.sweep()
         try:
+            self._backends = self.installation.backend_directory(self.workdir / "backends")
             self.start_up = self._started()
         except BaseException:
-            self._stop()
+            self._close()
             raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stop()
+        self._close()
 
     @property
     def pid(self) -> int:
         """Process id of the server."""
-        assert self._process is not None
         return self._process.pid
 
     def running(self) -> bool:
-        """Whether the server and its model processes live. Triton does not start a model process again: requests to it then hang."""
-        return self._process is not None and self._process.poll() is None and not any(map(_dead, self._family))
+        """Whether the server and its model processes live. Triton does not start a model process again: requests to it then hang.
+
+        False from `kill` until `start_again` has come back; True all through a `reload`.
+        """
+        return self._process.running()
 
     def resident_bytes(self) -> int:
         """Resident memory of the server and its model processes; 0 once they have ended."""
-        total = 0
-        for process in self._family:
-            with suppress(psutil.NoSuchProcess):
-                total += process.memory_info().rss
-        return total
+        return self._process.resident_bytes()
 
     def state(self) -> str:
         """In words, whether the server lives or how it ended, and what it logged last."""
-        code = self._process.poll() if self._process else None
-        alive = "is running" if self.running() else "lost its model process"
-        how = alive if code is None else f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"tritonserver {how}; {self.complaint()}"
+        return f"tritonserver {self._process.state()}; {self.complaint()}"
 
     def complaint(self) -> str:
         """The log's last errors, or its last lines if it has none."""
-        lines = [line for line in self._logged().splitlines() if line.strip() and line[0] not in "+|"]
-        errors = [line for line in lines if line.startswith(("E", "error:")) and not _HARMLESS.search(line)]
-        chosen = (errors or lines)[-5:]
-        return f"its log says: {' | '.join(line.strip() for line in chosen)}" if chosen else "its log is empty"
+        return self._log.complaint()
 
-    def _logged(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+    def kill(self) -> float:
+        """End the server and its model processes at once with SIGKILL; returns the monotonic moment. `start_again` is the way back."""
+        at = self._process.kill()
+        shared_memory.remove(self._shared_memory)
+        return at
+
+    def start_again(self) -> StartUp:
+        """Start the killed server at the same addresses and wait until it is ready; raises TrialFailed as entering does.
+
+        Any thread may call it. The log goes on in the same file; the counters begin at zero.
+        """
+        return self._ready(time.monotonic())
+
+    def reload(self, within_s: float) -> Reload:
+        """Unload the model and load it again; in between, requests are refused. Its counters begin at zero.
+
+        Raises TrialFailed: "timeout" if either takes longer than `within_s`, "server_error" if the model does not come back.
+        """
+        self._process.forget_models()
+        began = time.monotonic()
+        try:
+            control.unload(self.address, self.model, within_s)
+            unloaded = time.monotonic()
+            control.load(self.address, self.model, within_s)
+        except TimeoutError as error:
+            raise TrialFailed("timeout", f"{error}; {self.complaint()}") from error
+        except grpc.RpcError as error:
+            late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            told = f"reloading {self.model}: {error.code().name}: {error.details()}; {self.state()}"
+            raise TrialFailed("timeout" if late else "server_error", told) from error
+        ended = time.monotonic()
+        self._process.note_family()
+        return Reload(unloaded - began, ended - unloaded, began, ended)
 
     def _started(self) -> StartUp:
-        backends = self.installation.backend_directory(self.workdir / "backends")
         for attempt in range(1, _PORT_TRIES + 1):
-            port = self.ports()
-            self.address = f"127.0.0.1:{port}"
-            started = time.monotonic()
-            self._launch(backends, port)
-            ready = self._wait(started)
-            if ready is not None:
-                server = psutil.Process(self.pid)
-                # Noted once: walking all of the machine's processes takes milliseconds that a running measurement does not have.
-                self._family = [server, *server.children(recursive=True)]
-                return StartUp(started, ready, *self._from_log())
-            if "already in use" not in self._logged() or attempt == _PORT_TRIES:
-                raise TrialFailed("server_error", f"not ready after {time.monotonic() - started:.1f}s: {self.state()}")
-            self._stop()
+            self.address, self.metrics_address = (f"{_HOST}:{self.ports()}" for _ in range(2))
+            self.http_address = f"{_HOST}:{self.ports()}" if self.http else ""
+            try:
+                return self._ready(time.monotonic())
+            except TrialFailed:
+                if attempt == _PORT_TRIES or not any(taken in self._log.text() for taken in _TAKEN):
+                    raise
+                self._stop()
         raise AssertionError("unreachable")
 
-    def _launch(self, backends: Path, port: int) -> None:
-        command = [
-            *(sys.executable, "-I", "-S", guarded.__file__, str(os.getpid()), str(self.installation.server)),
-            *("--model-repository", str(self.repository), "--backend-directory", str(backends)),
-            *("--grpc-address", "127.0.0.1", "--grpc-port", str(port), "--allow-http", "false", "--allow-metrics", "false"),
+    def _ready(self, started: float) -> StartUp:
+        self._log.begin()
+        self._process.start(self._command(), self.installation.environment(), self.log)
+        ready = self._wait(started)
+        if ready is None:
+            raise TrialFailed("server_error", f"not ready after {time.monotonic() - started:.1f}s: {self.state()}")
+        self._process.note_family()
+        return StartUp(started, ready, self._log.load_s(self.model), self._log.about())
+
+    def _command(self) -> list[str]:
+        def endpoint(name: str, address: str) -> tuple[str, ...]:
+            host, port = address.split(":")
+            return (f"--{name}-address", host, f"--{name}-port", port)
+
+        return [
+            str(self.installation.server),
+            *("--model-repository", str(self.repository), "--backend-directory", str(self._backends)),
+            *endpoint("grpc", self.address),
+            *endpoint("metrics", self.metrics_address),
+            *("--metrics-interval-ms", "1000"),
+            *(endpoint("http", self.http_address) if self.http else ("--allow-http", "false")),
+            # So that a model can be unloaded and loaded again.
+            *("--model-control-mode", "explicit", "--load-model", "*"),
             # Otherwise each model process is started twice, the first time only to ask it for its configuration.
             "--disable-auto-complete-config",
             *("--backend-config", f"python,shm-region-prefix-name={self._shared_memory}"),
         ]
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, env=self.installation.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
 
     def _wait(self, started: float) -> float | None:
         """The monotonic moment of readiness; None if the server ended."""
         deadline = started + self.ready_within_s
         while self.running():
             # Until its own log says that the endpoint is open, whoever answers there is somebody else.
-            if _OPEN.format(address=self.address) in self._logged() and control.ready(
-                self.address, self.model, within_s=max(0.1, deadline - time.monotonic())
-            ):
-                return time.monotonic()
+            if self._log.opened(self.address) and control.ready(self.address, self.model, within_s=max(0.1, deadline - time.monotonic())):
+                ready = time.monotonic()
+                if self._metrics_are_ours(deadline):
+                    return ready
             if time.monotonic() > deadline:
                 raise TrialFailed("timeout", f"tritonserver was not ready within {self.ready_within_s:g}s; {self.complaint()}")
             time.sleep(_POLL_S)
         return None
 
-    def _from_log(self) -> tuple[float | None, dict[str, Any]]:
-        """Load time of the model by the log's own timestamps, and the line in which the model says what it is."""
-        began = ended = None
-        about: dict[str, Any] = {}
-        for line in self._logged().splitlines():
-            match = _STAMP.match(line)
-            if match is None:
-                continue
-            at, text = match[1], _unquoted(match[2])
-            if text.startswith(f"loading: {self.model}:"):
-                began = _moment(at)
-            elif text.startswith(f"successfully loaded '{self.model}'"):
-                ended = _moment(at)
-            elif "plumbline-model " in text:
-                about = json.loads(text.split("plumbline-model ", 1)[1])
-        # The log's moments have no year: over New Year their difference says nothing.
-        return (ended - began if began is not None and ended is not None and ended >= began else None), about
+    def _metrics_are_ours(self, deadline: float) -> bool:
+        """Whether the metrics page is this server's. It opens last, and the log says that it is open before its port is found taken."""
+        while self.running() and time.monotonic() < deadline:
+            with suppress(scrape.Unavailable):
+                page = scrape.samples(scrape.fetch(self.metrics_address))
+                if scrape.total(page, "nv_inference_request_success", self.model) is not None:
+                    return self.running()
+            time.sleep(_POLL_S)
+        return False
 
     def _stop(self) -> None:
-        """End the server gracefully, then by force, with every process that it started."""
-        process, family = self._process, list(self._family)
-        if process is None:
-            return
-        with suppress(psutil.NoSuchProcess):
-            family += psutil.Process(process.pid).children(recursive=True)
+        self._process.stop()
+        shared_memory.remove(self._shared_memory)
+
+    def _close(self) -> None:
         try:
-            # A server that lost its model process waits for it in vain: it only has to go.
-            if self.running():
-                process.send_signal(signal.SIGTERM)
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(_TERM_S)
+            self._process.close()
         finally:
-            # Not only after a timeout: a second interrupt during the wait above must not leave anything behind either.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(_KILL_S)
-            for member in family:
-                with suppress(psutil.NoSuchProcess):
-                    member.kill()
-            psutil.wait_procs(family, timeout=_KILL_S)
             shared_memory.remove(self._shared_memory)
-            self._process, self._family = None, []
-
-
-def _dead(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
-
-
-def _unquoted(message: str) -> str:
-    try:
-        text = json.loads(message)
-    except ValueError:
-        return message  # tables and older versions' messages are not quoted
-    return text if isinstance(text, str) else message
-
-
-def _moment(stamp: str) -> float:
-    # Triton writes month and day but no year; only differences are used. 2000 is a leap year.
-    return datetime.strptime(f"2000{stamp}", "%Y%m%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()

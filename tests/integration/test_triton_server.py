@@ -1,0 +1,184 @@
+"""The server's life: started, killed, started again, its model reloaded, its metrics read. Real tritonservers with a model that loads at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.fakes import listening, noop_model
+from tritonclient.utils import InferenceServerException
+
+from plumbline.harness.inference import control, installation, scrape, shared_memory
+from plumbline.harness.inference.triton import Triton, free_port
+from plumbline.harness.measurement import TrialFailed
+
+pytestmark = pytest.mark.integration
+
+
+def a_server(workdir: Path, **options: Any) -> Triton:
+    models = workdir / "models"
+    if not models.exists():
+        noop_model.write(models)
+    return Triton(installation.find(), models, noop_model.NAME, workdir, **({"ready_within_s": 60.0} | options))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    left = [p for p in psutil.Process().children(recursive=True) if p.is_running() and "triton" in p.name()]
+    assert left == []
+    assert list(shared_memory.FOLDER.glob(f"{shared_memory.prefix()}*")) == []
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not what() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert what()
+
+
+def test_it_counts_and_tells_its_metrics(tmp_path: Path) -> None:
+    with a_server(tmp_path) as triton:
+        before = control.statistics(triton.address, triton.model, triton.metrics_address)
+        with scrape.Scraper(triton.metrics_address, every_s=0.05) as scraper:
+            for _ in range(5):
+                noop_model.ask(triton.address)
+        served = control.statistics(triton.address, triton.model, triton.metrics_address) - before
+        plain = control.statistics(triton.address, triton.model)
+    assert (served.succeeded, served.failed, served.executions, served.inferences) == (5, 0, 5, 5)
+    assert served.batch_size == 1
+    assert served.compute_infer_s > 0
+    assert served.queued_s >= 0
+    assert served.cache_hits == 15
+    assert served.cache_misses is None, "this model counts none"
+    assert served.cache_hit_ratio is None
+    assert served.gpu_memory_bytes is None
+    assert (plain.succeeded, plain.cache_hits) == (5, None), "nobody asked the metrics page"
+    rows = {row.signal: row for row in scraper.telemetry("steady")}
+    assert rows["server_pending_requests"].n >= 2, "at its start and at its end at least"
+    assert rows["server_pending_requests"].unit == "count"
+    assert set(triton.start_up.about["cpus"]) == os.sched_getaffinity(0)
+
+
+def test_killed_and_started_again_at_the_same_address(tmp_path: Path) -> None:
+    with a_server(tmp_path) as triton:
+        address, first = triton.address, triton.pid
+        noop_model.ask(address)
+        model = next(p for p in psutil.Process(first).children(recursive=True) if "stub" in p.name())
+        at = triton.kill()
+        assert at <= time.monotonic()
+        assert not triton.running()
+        assert "was ended by signal 9" in triton.state()
+        assert not model.is_running() or model.status() == psutil.STATUS_ZOMBIE
+        with pytest.raises(InferenceServerException):
+            noop_model.ask(address)
+
+        # From a thread that ends: the server must outlive it.
+        started: list[Any] = []
+        starter = threading.Thread(target=lambda: started.append(triton.start_again()))
+        starter.start()
+        starter.join(90)
+        assert started[0].ready > started[0].started > at
+        time.sleep(0.1)
+        assert triton.running()
+        assert (triton.address, triton.pid != first) == (address, True)
+        noop_model.ask(address)
+        assert control.statistics(address, triton.model).succeeded == 1, "the first incarnation's count went with it"
+    log = triton.log.read_text()
+    assert log.count("Started GRPCInferenceService") == 2, "one log of both"
+
+
+def test_killed_and_not_able_to_start_again(tmp_path: Path) -> None:
+    with a_server(tmp_path) as triton:
+        triton.kill()
+        noop_model.write(tmp_path / "models", first="raise ValueError('no second time')")
+        with pytest.raises(TrialFailed, match=r"server_error: not ready after .*no second time"):
+            triton.start_again()
+
+
+def test_the_model_is_reloaded(tmp_path: Path) -> None:
+    with a_server(tmp_path) as triton:
+        noop_model.ask(triton.address)
+        server = triton.pid
+        reload = triton.reload(30)
+        assert reload.began < reload.began + reload.unload_s < reload.ended
+        assert reload.unload_s > 0
+        assert reload.load_s > 0
+        assert triton.pid == server
+        assert triton.running()
+        noop_model.ask(triton.address)
+        assert len(psutil.Process(server).children()) == 1, "one model process, the new one"
+        psutil.Process(server).children()[0].kill()
+        wait_for(lambda: not triton.running())  # the new one is watched
+
+
+def test_a_model_that_does_not_come_back(tmp_path: Path) -> None:
+    with a_server(tmp_path) as triton:
+        noop_model.write(tmp_path / "models", first="raise ValueError('once and never again')")
+        with pytest.raises(TrialFailed, match=r"server_error: reloading noop: .*once and never again"):
+            triton.reload(30)
+
+
+def test_a_model_that_takes_too_long_to_come_back(tmp_path: Path) -> None:
+    with a_server(tmp_path) as triton:
+        noop_model.write(tmp_path / "models", first="__import__('time').sleep(5)")
+        with pytest.raises(TrialFailed, match=r"timeout: reloading noop: DEADLINE_EXCEEDED"):
+            triton.reload(3)
+
+
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["grpc", "metrics", "http"])
+def test_a_port_that_somebody_took(tmp_path: Path, which: int) -> None:
+    with listening.somewhere() as taken:
+        first = [free_port() for _ in range(3)]
+        first[which] = taken
+        offered = iter(first)
+        with a_server(tmp_path, http=True, ports=lambda: next(offered, None) or free_port()) as triton:
+            assert str(taken) not in (triton.address + triton.metrics_address + triton.http_address)
+            noop_model.ask(triton.address)
+            with urllib.request.urlopen(f"http://{triton.http_address}/v2/health/ready", timeout=5) as answer:
+                assert answer.status == 200
+
+
+def test_no_port_is_free(tmp_path: Path) -> None:
+    with (
+        listening.somewhere() as taken,
+        pytest.raises(TrialFailed, match=r"server_error: not ready .*(at the same address and port|already in use)"),
+        a_server(tmp_path, ports=lambda: taken),
+    ):
+        pytest.fail("a server without ports")
+
+
+def test_http_is_closed_unless_asked(tmp_path: Path) -> None:
+    with a_server(tmp_path) as triton:
+        assert triton.http_address == ""
+        listening_at = [c.laddr for c in psutil.Process(triton.pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+        assert {at.port for at in listening_at} == {int(a.rsplit(":", 1)[1]) for a in (triton.address, triton.metrics_address)}
+        assert {at.ip.removeprefix("::ffff:") for at in listening_at} == {"127.0.0.1"}
+
+
+def test_the_server_keeps_to_its_cores(tmp_path: Path) -> None:
+    mine = os.sched_getaffinity(0)
+    one = min(mine)
+    with a_server(tmp_path, cpus=[one]) as triton:
+        assert triton.start_up.about["cpus"] == [one]
+        assert set(psutil.Process(triton.pid).cpu_affinity()) == {one}
+    assert os.sched_getaffinity(0) == mine
+
+
+def test_a_killed_server_has_no_page_for_a_while(tmp_path: Path) -> None:
+    with a_server(tmp_path) as triton, scrape.Scraper(triton.metrics_address, every_s=0.05) as scraper:
+        wait_for(lambda: len(scraper.pages) > 0)
+        triton.kill()
+        with pytest.raises(scrape.Unavailable, match=r"/metrics: ConnectionRefusedError"):
+            scrape.fetch(triton.metrics_address)
+        seen = len(scraper.pages)
+        triton.start_again()
+        wait_for(lambda: len(scraper.pages) > seen)
+    assert scraper.telemetry("fault")
