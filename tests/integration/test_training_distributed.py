@@ -252,9 +252,9 @@ def test_a_node_ends_with_node_0(tmp_path: Path, node: Callable[..., Node], rend
 
 
 def test_a_node_that_never_joins_is_a_launch_that_timed_out(tmp_path: Path, rendezvous: str) -> None:
-    failure = failing(tmp_path, where=cluster_provider(startup_timeout="1s"))
+    failure = failing(tmp_path, where=cluster_provider(schedule_timeout="1s", startup_timeout="1s"))
     assert failure.failure_class == "launch_timeout"
-    assert failure.detail == f"node 1 did not join at {rendezvous} within 1 s"
+    assert failure.detail == f"node 1 did not join at {rendezvous} within 2 s"
 
 
 def test_a_node_without_a_rendezvous_is_unusable(node: Callable[..., Node], monkeypatch: pytest.MonkeyPatch) -> None:
