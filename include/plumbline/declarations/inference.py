@@ -11,6 +11,7 @@ from plumbline.declarations.base import Declared
 from plumbline.declarations.load import FaultPhaseSpec, PhaseSpec, Requests
 from plumbline.declarations.models import Encoder, Llama, Quality, ServedModel
 from plumbline.declarations.phases import PHASES
+from plumbline.declarations.sizes import check_sizes
 from plumbline.declarations.units import Duration
 from plumbline.declarations.workload import Workload
 
@@ -72,11 +73,7 @@ class InferenceWorkload(Workload):
                 )
         if "steady" not in (phase.name for phase in self.phases):
             raise ValueError("no steady phase; expected one, such as {name: steady, arrivals: {poisson: {rate: 8/s}}, duration: 60s}")
-        longest = self.requests.input_tokens.longest + self.requests.output_tokens.longest
-        if longest > self.model.context:
-            raise ValueError(
-                f"requests can be {longest} tokens long (input + output), over model.context {self.model.context}; expected at most the context"
-            )
+        check_sizes(self.requests, self.phases, self.model, own_tokenizer=self.server.backend != "external")
         self._model_and_server()
         measured = {phase.name for phase in self.phases} | {"cold_start"}
         if any(isinstance(phase, FaultPhaseSpec) for phase in self.phases):

@@ -1,4 +1,4 @@
-"""The load of an inference workload: how long requests are, when they arrive, and through which phases."""
+"""The load of an inference workload: its phases, and in each of them arrivals, a search or a fault."""
 
 from __future__ import annotations
 
@@ -6,206 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from plumbline.declarations.arrivals import TRACE_ROWS, Arrivals, Closed, Trace, TraceLayout
 from plumbline.declarations.base import Declared
 from plumbline.declarations.phases import LoadPhase
+from plumbline.declarations.requests import Portion, Requests, SharedPrefix, Tokens, Turns
 from plumbline.declarations.units import Duration, Percent, Rate
-from plumbline.declarations.workload import Seed
 
 DAY_S = 86400.0
-
-
-class NormalTokens(Declared):
-    """Lengths drawn from a normal distribution, rounded and clipped to min…max."""
-
-    mean: float = Field(gt=0)
-    stddev: float = Field(ge=0)
-    min: int = Field(ge=1)
-    max: int = Field(ge=1)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> NormalTokens:
-        if not self.min <= self.mean <= self.max:
-            raise ValueError(f"mean {self.mean} is outside min {self.min} … max {self.max}; expected min <= mean <= max")
-        return self
-
-
-class UniformTokens(Declared):
-    """Lengths drawn evenly from min…max, both included."""
-
-    min: int = Field(ge=1)
-    max: int = Field(ge=1)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> UniformTokens:
-        if self.max < self.min:
-            raise ValueError(f"max {self.max} is below min {self.min}; expected min <= max")
-        return self
-
-
-class _Lengths(Declared):
-    constant: int | None = Field(None, ge=1)
-    normal: NormalTokens | None = None
-    uniform: UniformTokens | None = None
-
-    @property
-    def longest(self) -> int:
-        """The largest length that can be drawn."""
-        if self.constant is not None:
-            return self.constant
-        bounded = self.normal or self.uniform
-        assert bounded is not None
-        return bounded.max
-
-
-class Portion(_Lengths):
-    """A share of the requests and its lengths: exactly one of `constant`, `normal`, `uniform`."""
-
-    share: Percent = Field(gt=0, le=1)
-
-    @model_validator(mode="after")
-    def _one(self) -> Portion:
-        if sum(part is not None for part in (self.constant, self.normal, self.uniform)) != 1:
-            raise ValueError("expected a share and exactly one of constant, normal, uniform, such as {share: 20%, constant: 512}")
-        return self
-
-
-class Tokens(_Lengths):
-    """A distribution of lengths in tokens: exactly one of `constant`, `normal`, `uniform`, `mixed`."""
-
-    mixed: tuple[Portion, ...] | None = Field(None, min_length=2, max_length=16)
-
-    @model_validator(mode="after")
-    def _one(self) -> Tokens:
-        if sum(part is not None for part in (self.constant, self.normal, self.uniform, self.mixed)) != 1:
-            raise ValueError("expected exactly one of constant, normal, uniform, mixed, such as {constant: 64}")
-        if self.mixed and abs(sum(portion.share for portion in self.mixed) - 1) > 1e-9:
-            raise ValueError(f"the shares of mixed add up to {sum(p.share for p in self.mixed):.4g}; expected 100%")
-        return self
-
-    @property
-    def longest(self) -> int:
-        """The largest length that can be drawn."""
-        return max(portion.longest for portion in self.mixed) if self.mixed else super().longest
-
-
-class SharedPrefix(Declared):
-    """Every prompt begins with one of `groups` prefixes of `tokens` tokens, evenly and in random order; what follows is unique."""
-
-    tokens: int = Field(ge=1)
-    groups: int = Field(1, ge=1)
-
-
-class Turns(Declared):
-    """Conversations: each arrival is the first of `count` turns. A turn's prompt repeats what was said before, and is due `think` after
-    the answer before it."""
-
-    count: int = Field(ge=2, le=100)
-    think: Duration = 0.0
-
-
-class Requests(Declared):
-    """What is asked. Prompts are unique, drawn from `seed`; the output length is forced, so that latencies compare.
-
-    `text`: prompts are sent as text and tokenised by the server, which is then measured too; else they are sent as token ids.
-    """
-
-    input_tokens: Tokens
-    output_tokens: Tokens
-    text: bool = False
-    shared_prefix: SharedPrefix | None = None
-    turns: Turns | None = None
-    unique: Literal[True] = True
-    seed: Seed
-
-
-class ByRate(Declared):
-    """Arrivals a second, in the mean."""
-
-    rate: Rate
-
-
-class Gamma(ByRate):
-    """Gamma-distributed gaps: `cv` 1 is Poisson, above it arrivals come in clusters."""
-
-    cv: float = Field(gt=0, le=20, description="coefficient of variation of the gaps")
-
-
-class Stretch(Declared):
-    """A rate for a while."""
-
-    rate: Rate
-    duration: Duration
-
-
-class OnOff(Declared):
-    """Poisson arrivals whose rate alternates: first `on`, then `off`, and again."""
-
-    on: Stretch
-    off: Stretch
-
-
-class Ramp(Declared):
-    """Poisson arrivals whose rate rises (or falls) evenly over the phase."""
-
-    start: Rate
-    end: Rate
-
-
-class Trace(Declared):
-    """Arrivals and lengths as recorded, from the trace's beginning until the phase is over or the trace is.
-
-    `file` lies beside the declarations; what is read of it becomes `rows` (seconds, input tokens, output tokens), so that a trial
-    carries its trace. `layout`: the names of the file's columns, by who published it first. `speed` 2 replays twice as fast.
-    """
-
-    file: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*\.(csv|jsonl)$")
-    layout: Literal["azure", "burstgpt", "mooncake"]
-    speed: float = Field(1.0, gt=0)
-    rows: tuple[tuple[float, int, int], ...] | None = None
-
-
-class Closed(Declared):
-    """A closed loop: each of `users` sends its next request `think` after the answer to its last one, until `requests` are done in all."""
-
-    users: int = Field(ge=1, le=10_000)
-    requests: int = Field(ge=1, le=10_000_000)
-    think: Duration = 0.0
-
-
-class Arrivals(Declared):
-    """When requests arrive. Open loop, whatever the server does: exactly one of `constant`, `poisson`, `gamma`, `on_off`, `ramp`, `trace`;
-    or `closed`, for batches and for criteria that speak of concurrent sessions."""
-
-    constant: ByRate | None = None
-    poisson: ByRate | None = None
-    gamma: Gamma | None = None
-    on_off: OnOff | None = None
-    ramp: Ramp | None = None
-    trace: Trace | None = None
-    closed: Closed | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Arrivals:
-        if sum(getattr(self, name) is not None for name in type(self).model_fields) != 1:
-            raise ValueError(f"expected exactly one of {', '.join(type(self).model_fields)}, such as {{poisson: {{rate: 8/s}}}}")
-        return self
-
-    def expected(self, duration_s: float) -> float:
-        """Arrivals to be expected in a phase so long; at most so many for a closed loop."""
-        if self.closed:
-            return self.closed.requests
-        if self.trace:
-            return float(sum(1 for at, _, _ in self.trace.rows or ((0.0, 1, 1),) if at / self.trace.speed < duration_s))
-        if self.on_off:
-            on, off = self.on_off.on, self.on_off.off
-            whole, rest = divmod(duration_s, on.duration + off.duration)
-            first = min(rest, on.duration)
-            return whole * (on.rate * on.duration + off.rate * off.duration) + on.rate * first + off.rate * (rest - first)
-        if self.ramp:
-            return (self.ramp.start + self.ramp.end) / 2 * duration_s
-        process = self.constant or self.poisson or self.gamma
-        assert process is not None
-        return process.rate * duration_s
+PHASE_REQUESTS = 10_000_000
+PROBE_REQUESTS = 10
 
 
 class _Stretch(Declared):
@@ -219,6 +28,10 @@ class _Stretch(Declared):
         if (expected := self.arrivals.expected(self.duration)) < 1:
             raise ValueError(
                 f"the arrivals ask for {expected:.2g} requests in {self.duration:g}s; expected a longer phase or a higher rate"
+            )
+        if expected > PHASE_REQUESTS:
+            raise ValueError(
+                f"the arrivals ask for {expected:.2g} requests in {self.duration:g}s; expected at most {PHASE_REQUESTS:,} in a phase"
             )
         return self
 
@@ -247,6 +60,11 @@ class Search(Declared):
         low, high = self.between
         if not 0 < low < high:
             raise ValueError(f"between {low:g}/s and {high:g}/s is no range; expected two rates, the lower first, such as [1/s, 64/s]")
+        if low * self.probe < PROBE_REQUESTS:
+            raise ValueError(
+                f"probe {self.probe:g}s holds {low * self.probe:.2g} requests at the lowest rate, {low:g}/s: no share can be read from so few; "
+                f"expected at least {PROBE_REQUESTS}"
+            )
         return self
 
 
@@ -280,6 +98,10 @@ class FaultPhaseSpec(_Stretch):
                 f"{self.inject} {'needs' if lasting else 'takes no'} lasts and factor, such as "
                 + ("{inject: overload, at: 5s, lasts: 5s, factor: 4}" if lasting else "{inject: server_kill, at: 5s}")
             )
+        if self.inject == "overload" and self.factor is not None and self.factor <= 1:
+            raise ValueError(f"factor {self.factor:g} is no overload; expected above 1, such as 4: four times the arrivals")
+        if self.inject == "slow_client" and self.factor is not None and self.factor > 1:
+            raise ValueError(f"factor {self.factor:g} is no share of the streams; expected at most 1, such as 0.25")
         if self.at + (self.lasts or 0.0) >= self.duration:
             raise ValueError(
                 f"the fault ends {self.at + (self.lasts or 0.0):g}s into a phase of {self.duration:g}s; expected time left for the recovery"
@@ -294,21 +116,25 @@ PhaseSpec = Annotated[LoadPhaseSpec | SearchPhaseSpec | FaultPhaseSpec, Field(di
 
 def longest(phase: PhaseSpec) -> float:
     """Seconds that a phase can take at most, without draining."""
-    return phase.search.at_most * phase.search.probe if isinstance(phase, SearchPhaseSpec) else phase.duration
+    return float(phase.search.at_most * phase.search.probe if isinstance(phase, SearchPhaseSpec) else phase.duration)
 
 
 __all__ = [
+    "TRACE_ROWS",
     "Arrivals",
+    "Closed",
     "FaultPhaseSpec",
     "LoadPhase",
     "LoadPhaseSpec",
     "PhaseSpec",
+    "Portion",
     "Requests",
     "Search",
     "SearchPhaseSpec",
     "SharedPrefix",
     "Tokens",
     "Trace",
+    "TraceLayout",
     "Turns",
     "longest",
 ]

@@ -18,6 +18,7 @@ from plumbline.declarations.provider import EndpointLauncher, KubernetesLauncher
 from plumbline.declarations.shapes import at, expected, pointed
 from plumbline.declarations.team import Team
 from plumbline.declarations.thresholds import Thresholds
+from plumbline.declarations.traces import fill_in
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.declarations.workload import Workload
 from plumbline.declarations.yaml_positions import Path_, Unreadable, dotted, read
@@ -131,7 +132,7 @@ def load(config: Path | None = None) -> Declarations:
     for folder, model in _FOLDERS:
         group = folder.split("/")[0]
         for path in sorted((root / folder).glob("*.y*ml")):
-            declared, lines, wrong = _one(path, model)
+            declared, lines, wrong = _one(path, model, root / "traces")
             problems += wrong
             if declared is None:
                 continue
@@ -151,7 +152,7 @@ def load(config: Path | None = None) -> Declarations:
                 )
             origin[group, name] = (path, lines)
             found[group][name] = declared
-    thresholds, _, wrong = _one(root / "thresholds.yaml", Thresholds)
+    thresholds, _, wrong = _one(root / "thresholds.yaml", Thresholds, root / "traces")
     problems += wrong
     unread = {(folder.split("/")[0], path.stem) for folder, _ in _FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
     problems += _dangling(found, origin, unread)
@@ -173,11 +174,13 @@ def shown(path: Path) -> str:
     return str(path)
 
 
-def _one(path: Path, model: type[Model]) -> tuple[Model | None, dict[Path_, int], list[Problem]]:
+def _one(path: Path, model: type[Model], traces: Path) -> tuple[Model | None, dict[Path_, int], list[Problem]]:
     try:
         data, lines = read(path)
     except Unreadable as error:
         return None, {}, [Problem(shown(path), error.line, error.field, str(error))]
+    if model is InferenceWorkload and (unread := fill_in(data, traces)):
+        return None, lines, [Problem(shown(path), lines[field], dotted(field), message) for field, message in unread]
     try:
         # JSON mode: strict about types, yet lists become tuples and ISO dates dates.
         return model.model_validate_json(json.dumps(data)), lines, []

@@ -33,8 +33,10 @@ def pointed(message: str, field: tuple[str | int, ...], data: Any) -> tuple[tupl
 
     A check of several fields together is reported for their parent; its sentence says which one is meant.
     """
+    while not _has(data, field):
+        field = field[:-1]  # a check of a whole union member is reported for its tag, which names no key
     inner = data
-    for part in field if _has(data, field) else ():
+    for part in field:
         inner = inner[part]
     named = _NAMED.match(message)
     if named:

@@ -87,6 +87,7 @@ def _quantity(units: Mapping[str, float], what: str, example: str, *, zero: bool
 
 
 Duration = _quantity(SECONDS, "a duration", "60s")
+Pause = _quantity(SECONDS, "a duration", "2s", zero=True)
 Rate = _quantity(PER_SECOND, "a rate", "8/s")
 Percent = _quantity(FRACTION, "a percentage", "5%")
 Share = _quantity(FRACTION, "a percentage up to 100%", "95%", high=1.0)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.inference import Arrivals, Tokens
+from plumbline.declarations.load import Arrivals, Closed, FaultPhaseSpec, PhaseSpec, Requests, SearchPhaseSpec, Trace
 from plumbline.declarations.phases import LoadPhase
+from plumbline.harness.inference.processes import Counts, Overload, Random, Seconds, arrival_times, in_time, lengths, microseconds
 
-Seconds = NDArray[np.float64]
-Counts = NDArray[np.int32]
+FIRST_REQUESTS_PER_S = 10_000.0
+"""How fast a closed loop's users begin: all in one moment would measure how long a client takes to write so many requests."""
 
 
 @dataclass(frozen=True)
 class PhaseLoad:
-    """The load of one phase: n requests, in order of arrival.
+    """The load of one phase: n requests, those that are timed in order of arrival.
 
     `arrivals_s` float64 [n], whole microseconds: seconds from the start of the phase, or, where `after` int32 [n] is not -1, from the end of
     the request with that (smaller) number: the next turn of a conversation, the next request of a closed loop's user.
@@ -39,12 +40,19 @@ class PhaseLoad:
         """Requests of the phase."""
         return len(self.arrivals_s)
 
+    @property
+    def chains(self) -> int:
+        """Users of a closed loop, or conversations: request i follows request i - chains, and the first `chains` requests are timed."""
+        return int(np.count_nonzero(self.after < 0))
+
 
 @dataclass(frozen=True)
 class Schedule:
-    """The load of all phases, in their order."""
+    """The load of all phases, in their order. A search's probes are drawn when their rates are known, by `probe_load`; what is declared of
+    a search stands in `searches`, as canonical JSON with the phase's number."""
 
     phases: tuple[PhaseLoad, ...]
+    searches: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -53,56 +61,139 @@ class Schedule:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash (hex) over names, durations, arrivals in microseconds, and lengths, little-endian."""
+        """Hash (hex) over names, durations, arrivals in microseconds, lengths, chains where there are any, and searches; little-endian."""
         hashed = hashlib.sha256()
         for phase in self.phases:
-            hashed.update(f"{phase.name} {phase.duration_s:.6f} {phase.n}\n".encode())
+            chained = bool(np.any(phase.after >= 0))
+            marks = " closed" * phase.closed + " chained" * chained
+            hashed.update(f"{phase.name} {phase.duration_s:.6f} {phase.n}{marks}\n".encode())
             hashed.update(np.rint(phase.arrivals_s * 1e6).astype("<i8").tobytes())
             hashed.update(phase.input_tokens.astype("<i4").tobytes())
             hashed.update(phase.output_tokens.astype("<i4").tobytes())
+            if chained:
+                hashed.update(phase.after.astype("<i4").tobytes())
+        for search in self.searches:
+            hashed.update(f"{search}\n".encode())
         return hashed.hexdigest()
 
 
 def schedule_of(workload: InferenceWorkload) -> Schedule:
     """The schedule that a workload declares; the same workload gives the same bytes on every machine.
 
-    Raises ValueError if the seed happens to draw a phase without any arrival.
+    Raises ValueError if the seed happens to draw a phase without any arrival, or a trace was not read by the declarations' loader.
     """
-    phases = []
+    phases, searches = [], []
     for i, spec in enumerate(workload.phases):
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([workload.requests.seed, i])))
-        arrivals = _arrivals(spec.arrivals, spec.duration, rng)
-        if not len(arrivals):
-            raise ValueError(
-                f"phases[{i}] {spec.name}: the seed {workload.requests.seed} draws no arrival in {spec.duration:g}s; "
-                "expected a longer phase, a higher rate or another requests.seed"
+        if isinstance(spec, SearchPhaseSpec):
+            declared = spec.model_dump(mode="json")
+            searches.append(json.dumps({"phase": i, **declared}, sort_keys=True, separators=(",", ":")))
+        else:
+            phases.append(
+                _load(f"phases[{i}] {spec.name}", spec.name, spec.arrivals, spec.duration, workload.requests, [i], _overload(spec))
             )
-        lengths = [_lengths(tokens, len(arrivals), rng) for tokens in (workload.requests.input_tokens, workload.requests.output_tokens)]
-        phases.append(PhaseLoad(spec.name, spec.duration, arrivals, *lengths))
-    return Schedule(tuple(phases))
+    return Schedule(tuple(phases), tuple(searches))
 
 
-def _arrivals(arrivals: Arrivals, duration_s: float, rng: np.random.Generator) -> Seconds:
-    rate = arrivals.rate
-    if arrivals.constant is not None:
-        times = np.arange(int(np.ceil(rate * duration_s))) / rate
+def probe_load(workload: InferenceWorkload, phase: int, probe: int, rate: float) -> PhaseLoad:
+    """The load of a search's probe: Poisson arrivals at `rate` a second for the declared time.
+
+    Drawn from the seed, the phase's number in `workload.phases` and the probe's own: a search at the same rates meets the same requests.
+    Raises ValueError if there is no arrival in it.
+    """
+    spec = workload.phases[phase]
+    if not isinstance(spec, SearchPhaseSpec):
+        raise TypeError(f"phases[{phase}] {spec.name} is no search; expected a phase that declares one")
+    arrivals = Arrivals.model_validate({"poisson": {"rate": f"{float(rate)!r}/s"}})
+    where = f"phases[{phase}] {spec.name}, probe {probe} at {rate:g}/s"
+    return _load(where, spec.name, arrivals, spec.search.probe, workload.requests, [phase, 2, probe])
+
+
+def random(workload: InferenceWorkload | Requests, *stream: int) -> Random:
+    """A generator of a stream of its own, of the requests' seed. Streams: [phase] its arrivals and lengths, [phase, 1] its prompts,
+    [phase, 2, probe] and [phase, 3, probe] a probe's, [0, 4] shared prefixes, [0, 5] the cold start's prompt."""
+    requests = workload.requests if isinstance(workload, InferenceWorkload) else workload
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([requests.seed, *stream])))
+
+
+def _overload(spec: PhaseSpec) -> Overload | None:
+    if isinstance(spec, FaultPhaseSpec) and spec.inject == "overload":
+        assert spec.lasts is not None and spec.factor is not None
+        return Overload(spec.at, spec.at + spec.lasts, spec.factor)
+    return None
+
+
+def _load(
+    where: str,
+    name: LoadPhase,
+    arrivals: Arrivals,
+    duration_s: float,
+    requests: Requests,
+    stream: list[int],
+    overload: Overload | None = None,
+) -> PhaseLoad:
+    rng = random(requests, *stream)
+    if arrivals.trace is not None:
+        return _replayed(where, name, arrivals.trace, duration_s, overload)
+    if arrivals.closed is not None:
+        times, after = _closed_loop(arrivals.closed, requests)
     else:
-        times = np.empty(0)
-        # Drawn in blocks until past the end: the number of arrivals is itself random.
-        while not len(times) or times[-1] < duration_s:
-            gaps = rng.standard_exponential(max(16, int(rate * duration_s))) / rate
-            times = np.concatenate([times, (times[-1] if len(times) else 0.0) + np.cumsum(gaps)])
-    # Whole microseconds: the last bits of a logarithm differ between machines, and the hash must not.
-    rounded: Seconds = np.rint(times * 1e6) / 1e6
-    return rounded[rounded < duration_s]
+        times, after = _conversations(arrival_times(arrivals, duration_s, rng, overload), requests)
+    if not len(times):
+        raise ValueError(
+            f"{where}: the seed {requests.seed} draws no arrival in {duration_s:g}s; "
+            "expected a longer phase, a higher rate or another requests.seed"
+        )
+    fresh, output = (lengths(tokens, len(times), rng) for tokens in (requests.input_tokens, requests.output_tokens))
+    return PhaseLoad(name, duration_s, times, _with_history(fresh, output, after, requests), output, after, arrivals.closed is not None)
 
 
-def _lengths(tokens: Tokens, n: int, rng: np.random.Generator) -> Counts:
-    if tokens.constant is not None:
-        return np.full(n, tokens.constant, np.int32)
-    if tokens.uniform is not None:
-        return rng.integers(tokens.uniform.min, tokens.uniform.max, n, dtype=np.int32, endpoint=True)
-    normal = tokens.normal
-    assert normal is not None
-    drawn = normal.mean + normal.stddev * rng.standard_normal(n)
-    return np.clip(np.rint(drawn), normal.min, normal.max).astype(np.int32)
+def _replayed(where: str, name: LoadPhase, trace: Trace, duration_s: float, overload: Overload | None) -> PhaseLoad:
+    if trace.rows is None:
+        raise ValueError(f"{where}: {trace.file} was not read; expected a workload that came through plumbline.declarations.load")
+    recorded = np.array(trace.rows, np.float64)
+    times = microseconds(in_time(recorded[:, 0] / trace.speed, overload, duration_s))
+    rows = recorded[times < duration_s]
+    times = times[times < duration_s]
+    return PhaseLoad(name, duration_s, times, rows[:, 1].astype(np.int32), rows[:, 2].astype(np.int32), np.full(len(times), -1, np.int32))
+
+
+def _conversations(first: Seconds, requests: Requests) -> tuple[Seconds, Counts]:
+    """Times and predecessors of open arrivals: all first turns in their order, then all second turns, and so on."""
+    n, turns = len(first), requests.turns
+    if turns is None:
+        return first, np.full(n, -1, np.int32)
+    after = np.arange(turns.count * n, dtype=np.int32) - np.int32(n)
+    return microseconds(np.concatenate([first, np.full((turns.count - 1) * n, turns.think)])), np.maximum(after, -1).astype(np.int32)
+
+
+def _closed_loop(closed: Closed, requests: Requests) -> tuple[Seconds, Counts]:
+    """Times and predecessors of a closed loop: request i is the next of user i modulo users. With turns, each `count` requests of a user are
+    one conversation."""
+    users = min(closed.users, closed.requests)
+    own = np.arange(closed.requests) // users
+    times = np.full(closed.requests, closed.think)
+    if requests.turns is not None:
+        times[own % requests.turns.count > 0] = requests.turns.think
+    times[:users] = np.arange(users) / FIRST_REQUESTS_PER_S
+    return microseconds(times), np.maximum(np.arange(closed.requests) - users, -1).astype(np.int32)
+
+
+def turn_of(load: PhaseLoad, requests: Requests) -> Counts:
+    """Which turn of its conversation each request is, from 0, int32 [n]; 0 without conversations."""
+    count = requests.turns.count if requests.turns else 1
+    return (np.arange(load.n) // load.chains % count).astype(np.int32)
+
+
+def _with_history(fresh: Counts, output: Counts, after: Counts, requests: Requests) -> Counts:
+    """Input lengths, int32 [n], where a turn's prompt repeats the prompts and answers before it; a shared prefix stands in it once."""
+    if requests.turns is None:
+        return fresh
+    chains, count = int(np.count_nonzero(after < 0)), requests.turns.count
+    prefix = requests.shared_prefix.tokens if requests.shared_prefix else 0
+    total = fresh.copy()
+    for start in range(chains, len(fresh), chains):
+        now = slice(start, min(start + chains, len(fresh)))
+        if start // chains % count:
+            before = slice(start - chains, start - chains + (now.stop - now.start))
+            total[now] = total[before] + output[before] + fresh[now] - prefix
+    return total

@@ -13,10 +13,10 @@ def test_every_prompt_is_unique_and_has_the_scheduled_length() -> None:
     declared = a_trial("inference").workload
     schedule = schedule_of(declared)  # type: ignore[arg-type]
     prompts = prompts_of(declared, schedule)  # type: ignore[arg-type]
-    texts = [prompts.cold_start, *(p for phase in prompts.by_phase for p in phase)]
+    texts = [prompts.cold_start.ids, *(p.ids for phase in prompts.by_phase for p in phase)]
     assert len({t.tobytes() for t in texts}) == len(texts) == schedule.n + 1
     for phase, load in zip(prompts.by_phase, schedule.phases, strict=True):
-        assert [len(p) for p in phase] == load.input_tokens.tolist()
+        assert [len(p.ids) for p in phase] == load.input_tokens.tolist()
     every = np.concatenate(texts)
     assert every.dtype == np.int32
     assert 0 <= every.min() <= every.max() < declared.model.vocabulary  # type: ignore[union-attr]
@@ -30,5 +30,5 @@ def test_the_hash_follows_the_seed() -> None:
 
 def test_a_vocabulary_that_cannot_give_unique_prompts_is_refused() -> None:
     crowded = workload(steady({"constant": {"rate": "1000/s"}}, "5s"), input_tokens={"constant": 1})
-    with pytest.raises(ValueError, match=r"requests.input_tokens: no unused prompt of 1 tokens from a vocabulary of 2048"):
+    with pytest.raises(ValueError, match=r"requests.input_tokens: no unused prompt with 1 tokens of its own from a vocabulary of 2048"):
         prompts_of(crowded, schedule_of(crowded))
