@@ -13,7 +13,8 @@ QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 """The percentiles that are reported, as quantiles."""
 SHARES = {"goodput_ratio": ">=", "error_rate": "<="}
 """Metrics that are a share of the requests, and the side on which a criterion limits them."""
-_OF_REQUESTS = frozenset({"time_to_first_token", "request_latency", "request_scheduled_latency", "request_dispatch_delay"})
+OF_REQUESTS = frozenset({"time_to_first_token", "request_latency", "request_scheduled_latency", "request_dispatch_delay"})
+"""Latencies with one value for each request that was due, infinite for one that failed."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def too_few(criterion: Criterion, n: int) -> str | None:
     """
     percent = f"{CONFIDENCE:.0%}".replace("%", " %")
     if (q := QUANTILES.get(criterion.statistic)) is not None and n < needed_for_value(q):
-        what = "requests" if criterion.metric in _OF_REQUESTS else "observations"
+        what = "requests" if criterion.metric in OF_REQUESTS else "observations"
         return (
             f"{criterion.statistic} needs at least {needed_for_value(q)} {what} for a value and {needed_for_interval(q)} for "
             f"a {percent} interval; {n} were measured"

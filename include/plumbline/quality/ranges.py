@@ -40,19 +40,28 @@ _OWN: dict[str, Range] = {
     "final_loss": Range(0.0, 1e3),
     # The matmul probe that it is measured against is itself a measurement: a little above 1 is its noise.
     "model_flops_utilization": Range(0.0, 1.2),
+    "prefill_flops_utilization": Range(0.0, 1.2),
+    # Small weights stay in a cache, which is several times faster than the memory that was probed.
+    "model_bandwidth_utilization": Range(0.0, 10.0),
+    # CPU time and wall time are read one after the other, and a process has helpers.
+    "client_cpu_utilization": Range(0.0, 1.5, above=False),
 }
-# What may truly take no time, or be nothing at all: work that did not have to wait, an SLO that no request met.
+# What may truly take no time, or be nothing at all: work that did not have to wait, an SLO that no request met, a server that was dead
+# for a whole phase.
 _MAY_BE_ZERO = frozenset(
     {
         "checkpoint_blocking_time",
         "compute_time",
         "data_wait_time",
+        "delivery_time",
         "goodput",
         "image_pull_time",
         "inter_token_latency",
+        "output_token_throughput",
         "pod_scheduling_time",
         "queue_time",
         "request_dispatch_delay",
+        "request_throughput",
         "restart_recompute_time",
         "time_to_recover",
     }

@@ -31,7 +31,9 @@ def numbers_of(document: ResultDocument, quality: Quality | None = None) -> Tria
         slot=trial.slot,
         repeat=trial.repeat,
         started=_started(document),
-        metrics=tuple(Number(m.phase, m.metric, m.statistic, m.value, m.unit, m.direction, m.n) for m in document.metrics),
+        metrics=tuple(
+            Number(m.phase, m.metric, m.statistic, m.value, m.unit, m.direction, m.n, m.ci_low, m.ci_high) for m in document.metrics
+        ),
         attempt=trial.attempt,
         failure_class=document.validity.failure_class,
         reasons=reasons,

@@ -2,31 +2,38 @@
 
 The rule. A criterion is a promise about every run, so it is judged over the repeats one by one, not over an average:
 
-- insufficient: no usable repeat measured the number, or fewer than half of the planned trials are usable (what is missing could
-  decide it); this is never a pass and never a fail
+- insufficient: no usable repeat measured the number, or fewer than half of the planned trials did (what is missing could decide it); a
+  repeat whose requests are too few for the tail in question did not measure it, and the explanation says how many it takes. This is
+  never a pass and never a fail
 - fail: the median of the repeats does not meet the limit
 - mixed: the median does, some repeat does not; not a pass, since one run in so many would break the promise
 - pass: every usable repeat meets the limit
+
+A percentile that so many failed requests reach that it has no value is infinite, and fails. The confidence that each repeat's sample
+allows stands in the explanation: a limit inside a repeat's 95 % interval, and a percentile that has none yet.
 
 The margin is the distance of the median from the limit, as a fraction of the limit, positive on the good side.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from plumbline.declarations import METRICS, Criterion
-from plumbline.scorecards.inputs import TrialNumbers
+from plumbline.declarations.confidence import too_few
+from plumbline.scorecards.caveats import caveats, never_reached
+from plumbline.scorecards.inputs import Number, TrialNumbers
 
 Outcome = Literal["pass", "mixed", "fail", "insufficient"]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One criterion and what the repeats say. `value`, `worst` and the limit are in the metric's unit."""
+    """One criterion and what the repeats say. `value`, `worst` and the limit are in the metric's unit; no value and a fail: infinite."""
 
     text: str
     metric: str
@@ -48,13 +55,17 @@ class Judged:
 def judge(criterion: Criterion, trials: Sequence[TrialNumbers]) -> Judged:
     """Judge one criterion over the trials of one provider and workload (every planned trial, whatever its status)."""
     planned = len({t.trial_id for t in trials})
-    found = [
-        (t.trial_id, v) for t in trials if t.usable and (v := t.value(criterion.metric, criterion.statistic, criterion.phase)) is not None
-    ]
+    rows = [(t.trial_id, m) for t in trials if t.usable and (m := t.number(criterion.metric, criterion.statistic, criterion.phase))]
+    small = [(m.n, reason) for _, m in rows if (reason := _too_small(criterion, m))]
+    rows = [(trial_id, m) for trial_id, m in rows if not _too_small(criterion, m)]
+    found = [(trial_id, v) for trial_id, m in rows if (v := math.inf if never_reached(m) else m.value) is not None]
     values = [v for _, v in found]
     met = sum(criterion.met_by(v) for v in values)
     middle = median(values) if values else None
     outcome, explanation = _outcome(criterion, middle, met, len(values), planned)
+    notes = [max(small)[1]] if small else []
+    notes += caveats(criterion, [m for _, m in rows])
+    worst = (max(values) if criterion.op == "<=" else min(values)) if values else None
     return Judged(
         text=criterion.text,
         metric=criterion.metric,
@@ -63,15 +74,26 @@ def judge(criterion: Criterion, trials: Sequence[TrialNumbers]) -> Judged:
         unit=METRICS[criterion.metric].unit,
         limit=criterion.limit,
         outcome=outcome,
-        value=middle,
-        worst=(max(values) if criterion.op == "<=" else min(values)) if values else None,
-        margin=None if middle is None else margin(criterion, middle),
+        value=_finite(middle),
+        worst=_finite(worst),
+        margin=None if middle is None or math.isinf(middle) else margin(criterion, middle),
         met=met,
         n=len(values),
         planned=planned,
         trials=tuple(trial_id for trial_id, _ in found),
-        explanation=explanation,
+        explanation="; ".join([explanation, *notes]),
     )
+
+
+def _too_small(criterion: Criterion, number: Number) -> str | None:
+    """Why a repeat's sample cannot answer the criterion. Few requests can refute a share all the same: half of forty is no 99 %."""
+    reason = too_few(criterion, number.n)
+    bounds = [bound for bound in (number.ci_low, number.ci_high) if bound is not None]
+    return None if bounds and not any(criterion.met_by(bound) for bound in bounds) else reason
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
 
 
 def _outcome(criterion: Criterion, middle: float | None, met: int, n: int, planned: int) -> tuple[Outcome, str]:

@@ -20,7 +20,8 @@ PHASE_ORDER = ("steady", "cold_start", "recovery", "environment", "stress", "bur
 
 @dataclass(frozen=True)
 class Number:
-    """One metric row of one trial, in the catalogue's unit. `value` None: could not be measured. `n`: observations behind it."""
+    """One metric row of one trial, in the catalogue's unit. `value` None: could not be measured. `n`: observations behind it.
+    `ci_low`…`ci_high`: the row's own 95 % interval, from this one trial's observations; None where there is none."""
 
     phase: str
     metric: str
@@ -29,6 +30,8 @@ class Number:
     unit: str
     direction: str
     n: int
+    ci_low: float | None = None
+    ci_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,12 @@ class TrialNumbers:
 
     def value(self, metric: str, statistic: str, phase: str) -> float | None:
         """One number, None if absent."""
-        return next((m.value for m in self.metrics if (m.metric, m.statistic, m.phase) == (metric, statistic, phase)), None)
+        found = self.number(metric, statistic, phase)
+        return found.value if found else None
+
+    def number(self, metric: str, statistic: str, phase: str) -> Number | None:
+        """One number with what is behind it, None if there is no such row."""
+        return next((m for m in self.metrics if (m.metric, m.statistic, m.phase) == (metric, statistic, phase)), None)
 
 
 def home_phase(trials: Iterable[TrialNumbers], metric: str, statistic: str) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from plumbline.declarations import METRICS, Criterion
@@ -60,8 +62,6 @@ def test_margin_and_worst_are_on_the_right_side() -> None:
 
 
 def test_an_invalid_trial_never_decides() -> None:
-    from dataclasses import replace
-
     good, bad = trials(0.5, 5.0)
     assert judge(LIMIT, [good, replace(bad, status="invalid")]).outcome == "pass"
 
@@ -70,3 +70,71 @@ def test_a_limit_of_zero_has_no_margin() -> None:
     nothing = Criterion.model_validate("error_rate <= 0% in steady")
     judged = judge(nothing, trials(0.0, metric="error_rate", statistic="value"))
     assert (judged.outcome, judged.margin) == ("pass", None)
+
+
+def measured(n: int, *rows: tuple[float | None, float | None, float | None], metric: str, statistic: str) -> list[TrialNumbers]:
+    """One repeat of n requests for each (value, ci_low, ci_high)."""
+    known = METRICS[metric]
+    return [
+        replace(trial, status="valid", metrics=(Number("steady", metric, statistic, value, known.unit, known.direction, n, low, high),))
+        for trial, (value, low, high) in zip(trials(*(0.0 for _ in rows)), rows, strict=True)
+    ]
+
+
+P99 = Criterion.model_validate("p99 time_to_first_token <= 2s in steady")
+TTFT = {"metric": "time_to_first_token", "statistic": "p99"}
+GOOD = Criterion.model_validate("goodput_ratio >= 99% in steady")
+SHARE = {"metric": "goodput_ratio", "statistic": "value"}
+
+
+def test_a_tail_of_too_few_requests_is_insufficient_and_says_how_many_it_takes() -> None:
+    judged = judge(P99, measured(41, (None, None, None), (None, None, None), **TTFT))
+    assert (judged.outcome, judged.n) == ("insufficient", 0)
+    assert judged.explanation == (
+        "no usable trial measured it (2 planned); p99 needs at least 100 requests for a value and 368 for a 95 % interval; 41 were measured"
+    )
+
+
+def test_a_tail_with_a_value_but_without_an_interval_is_judged_and_says_so() -> None:
+    judged = judge(P99, measured(120, (1.0, None, None), (1.2, None, None), **TTFT))
+    assert judged.outcome == "pass"
+    assert judged.explanation == (
+        "all 2 repeats meet it; p99 has no 95 % interval below 368 observations, which 2 of 2 did not have (the smallest 120)"
+    )
+
+
+def test_a_limit_inside_an_interval_is_told_and_one_outside_is_not() -> None:
+    judged = judge(P99, measured(400, (1.9, 1.7, 2.1), (1.8, 1.7, 1.9), **TTFT))
+    assert judged.outcome == "pass"
+    assert judged.explanation == "all 2 repeats meet it; the limit lies within the 95 % interval of 1 of 2 (the widest: 1.7 … 2.1 s)"
+    assert judge(P99, measured(400, (1.8, 1.7, 1.9), **TTFT)).explanation == "all 1 repeats meet it"
+
+
+def test_a_tail_that_failed_requests_reach_fails_and_has_no_value() -> None:
+    judged = judge(P99, measured(400, (None, None, None), (None, None, None), (1.0, 0.9, 1.1), **TTFT))
+    assert (judged.outcome, judged.value, judged.worst, judged.margin, judged.met, judged.n) == ("fail", None, None, None, 1, 3)
+    assert "in 2 of 3 so many requests failed that p99 was never reached" in judged.explanation
+    mixed = judge(P99, measured(400, (None, None, None), (1.0, 0.9, 1.1), (1.0, 0.9, 1.1), **TTFT))
+    assert (mixed.outcome, mixed.value, mixed.worst) == ("mixed", 1.0, None)
+
+
+def test_a_number_that_is_absent_for_another_reason_is_not_a_fail() -> None:
+    queue = Criterion.model_validate("queue_time <= 1s in steady")
+    assert judge(queue, measured(400, (None, None, None), metric="queue_time", statistic="mean")).outcome == "insufficient"
+
+
+@pytest.mark.parametrize(
+    ("n", "value", "low", "high", "outcome", "said"),
+    [
+        (41, 1.0, 0.914, 1.0, "insufficient", "needs at least 100 requests to allow for one that misses it"),
+        (41, 0.5, 0.355, 0.645, "fail", "the median of 1 does not meet it; 0 of 1 repeats do"),
+        (120, 1.0, 0.969, 1.0, "pass", "(the widest: 96.9 … 100 %); about 381 requests would tell at this share"),
+        (500, 0.996, 0.9854, 0.9989, "pass", "about 425 requests would tell at this share"),
+        (20_000, 0.996, 0.995, 0.9968, "pass", "all 1 repeats meet it"),
+    ],
+    ids=["few", "few but clearly not", "all of many", "nearly all", "proven"],
+)
+def test_a_share_of_the_requests(n: int, value: float, low: float, high: float, outcome: str, said: str) -> None:
+    judged = judge(GOOD, measured(n, (value, low, high), **SHARE))
+    assert judged.outcome == outcome
+    assert judged.explanation.endswith(said) if n != 41 else said in judged.explanation
