@@ -12,7 +12,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift server-env test lint lock clean
+.PHONY: help setup setup-dev run up demo-drift server-env test perf-load lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -65,6 +65,9 @@ e2e-full: setup-dev ## every fault on a real cluster, larger gangs, pod-time eff
 	@$(BIN)/python -m pytest tests/cluster $(ARGS)
 	@$(BIN)/python perf/pod_time.py
 
+perf-load: setup ## the load client against perf_analyzer and aiperf on one Triton (about 10 minutes; ARGS=--quick: 2)
+	@$(BIN)/python perf/load_client.py $(ARGS)
+
 lint: setup-dev ## format, lint, types, floors, schema
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/plumbline check
 
@@ -78,5 +81,5 @@ lock: .venv/bin/uv ## resolve requirements/*.in again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image-tools.in -o requirements/image-tools.txt
 
 clean: ## remove the environment and caches; results and reports in var/ stay (`make clean ALL=1` removes them too)
-	rm -rf .venv .triton .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info include/*.egg-info htmlcov .coverage*
+	rm -rf .venv .triton .perf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info include/*.egg-info htmlcov .coverage*
 	$(if $(ALL),rm -rf var)

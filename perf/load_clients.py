@@ -1,0 +1,198 @@
+"""The load clients that are measured against one another: how each is installed, run for one rate, and read."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from load_drive import MODEL, VALUES
+from load_server import Server
+from load_watch import Watched, watch
+
+ROOT = Path(__file__).resolve().parents[1]
+ENVIRONMENTS = ROOT / ".perf"
+LINKED = {"libb64.so.0d": "libb64-*.so.0d", "libcudart.so.12": "libcudart-*.so.12*"}
+"""Libraries that perf_analyzer needs, and how those of Triton's own wheel are called."""
+ACHIEVED, DISPATCH_MS, SIGMAS = 0.995, 10.0, 3
+
+
+@dataclass(frozen=True)
+class Run:
+    """One client for a while at one rate. Latencies in ms as the client reports them, `cpu_us` for a request as seen from outside.
+
+    `achieved`: of the requests asked for, the share that was sent in time. `held`: the client did what it was asked for.
+    """
+
+    client: str
+    rate: float
+    requests: int
+    achieved: float
+    p50_ms: float | None
+    p99_ms: float | None
+    cpu_us: float | None
+    held: bool
+    dispatch_p99_ms: float | None = None
+    note: str = ""
+
+
+class ClientFailed(RuntimeError):
+    """A client that cannot be installed, or ends without figures; the message says why."""
+
+
+class Client(Protocol):
+    """A load client. `run` may raise ClientFailed."""
+
+    name: str
+
+    def install(self) -> None: ...
+
+    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path) -> Run: ...
+
+
+class Ours:
+    """Plumbline's client. Held: no error, each output's size right, p99 dispatch delay and the achieved rate within their limits."""
+
+    name = "plumbline"
+
+    def install(self) -> None:
+        """It is installed."""
+
+    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path) -> Run:
+        command = [sys.executable, str(ROOT / "perf" / "load_drive.py"), server.grpc, str(rate), str(seconds), str(seed)]
+        seen = _watched(self.name, command, server, folder, seconds)
+        told = json.loads(seen.output.strip().splitlines()[-1])
+        agree = told["finished"] == seen.requests
+        held = agree and not told["errors"] and told["dispatch_p99_ms"] < DISPATCH_MS and told["in_time"] >= ACHIEVED
+        note = told["first_error"] or ("" if agree else f"{told['finished']} finished, the server counted {seen.requests}")
+        dispatch = told["dispatch_p99_ms"]
+        return Run(self.name, rate, told["requests"], told["in_time"], told["p50_ms"], told["p99_ms"], seen.cpu_us, held, dispatch, note)
+
+
+class PerfAnalyzer:
+    """NVIDIA's perf_analyzer, as a wheel of tritonclient carries it, over gRPC and asynchronously; three windows, and any result is taken.
+
+    Held: the reported rate is the one asked for, less what a count of Poisson arrivals varies by (three standard deviations in its favour).
+    """
+
+    name = "perf_analyzer"
+    version = "2.51.0"
+
+    def __init__(self) -> None:
+        self._folder = ENVIRONMENTS / f"perf_analyzer-{self.version}"
+
+    def install(self) -> None:
+        _install(self._folder, "--no-deps", f"tritonclient=={self.version}")
+        libraries = self._folder / "plumbline-libraries"
+        libraries.mkdir(exist_ok=True)
+        for name, pattern in LINKED.items():
+            found = sorted((ROOT / ".triton" / "nvidia_pytriton.libs").glob(pattern))
+            if not found:
+                raise ClientFailed(f"perf_analyzer needs {name}; no {pattern} in .triton/nvidia_pytriton.libs: make setup")
+            (libraries / name).unlink(missing_ok=True)
+            (libraries / name).symlink_to(found[0])
+
+    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path) -> Run:
+        report = folder / "perf_analyzer.csv"
+        report.unlink(missing_ok=True)
+        command = [
+            *(str(self._folder / "bin" / "perf_analyzer"), "-m", MODEL, "-u", server.grpc, "-i", "grpc", "--async"),
+            *("--request-rate-range", f"{rate:g}", "--request-distribution", "poisson"),
+            *("--measurement-interval", str(math.ceil(seconds / 3 * 1e3)), "--max-trials", "3", "--stability-percentage", "999"),
+            *("-f", str(report)),
+        ]
+        env = {"LD_LIBRARY_PATH": str(self._folder / "plumbline-libraries")}
+        seen = _watched(self.name, command, server, folder, seconds, env)
+        if not report.exists():
+            raise ClientFailed(f"perf_analyzer at {rate:g}/s wrote no report; it said: {' | '.join(seen.output.splitlines()[-4:])}")
+        with report.open(newline="") as file:
+            row = next(csv.DictReader(file))
+        counts = re.findall(r"Request count: (\d+)", seen.output)
+        requests = int(counts[-1]) if counts else seen.requests
+        achieved = float(row["Inferences/Second"]) / rate
+        delayed = re.findall(r"([\d.]+)% of the requests were delayed", seen.output)
+        note = f"{delayed[-1]} % of the requests were delayed" if delayed else ""
+        held = achieved >= ACHIEVED - SIGMAS / math.sqrt(max(requests, 1))
+        p50, p99 = (float(row[f"{p} latency"]) / 1e3 for p in ("p50", "p99"))
+        return Run(self.name, rate, requests, achieved, p50, p99, seen.cpu_us, held, note=note)
+
+
+class AiPerf:
+    """aiperf against Triton's HTTP endpoint by its template endpoint (it speaks no KServe); its latencies count from when it sent.
+
+    Held: as for perf_analyzer.
+    """
+
+    name = "aiperf"
+    version = "0.13.0"
+    _tokenizer = (
+        "import sys; from tokenizers import Tokenizer, models, pre_tokenizers; from transformers import PreTrainedTokenizerFast as Fast\n"
+        "words = {w: i for i, w in enumerate(['<unk>', '<s>', '</s>', '<pad>', *(f'w{i}' for i in range(4000))])}\n"
+        "made = Tokenizer(models.WordLevel(words, unk_token='<unk>')); made.pre_tokenizer = pre_tokenizers.Whitespace()\n"
+        "Fast(tokenizer_object=made, unk_token='<unk>', bos_token='<s>', eos_token='</s>', pad_token='<pad>').save_pretrained(sys.argv[1])\n"
+    )
+
+    def __init__(self) -> None:
+        self._folder = ENVIRONMENTS / f"aiperf-{self.version}"
+
+    def install(self) -> None:
+        _install(self._folder, f"aiperf=={self.version}")
+        if not (self._folder / "tokenizer").exists():
+            # It wants a tokenizer even where nothing is tokenised, and would fetch one.
+            _called([str(self._folder / "bin" / "python"), "-c", self._tokenizer, str(self._folder / "tokenizer")], 120)
+        values = ",".join(str(i) for i in range(VALUES))
+        (self._folder / "request.json").write_text(
+            f'{{"inputs":[{{"name":"IN","shape":[1,{VALUES}],"datatype":"FP32","data":[{values}]}}]}}', encoding="utf-8"
+        )
+
+    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path) -> Run:
+        report = folder / "aiperf" / "profile_export_aiperf.json"
+        report.unlink(missing_ok=True)
+        count = max(20, round(rate * seconds))
+        command = [
+            *(str(self._folder / "bin" / "aiperf"), "profile", "-m", MODEL, "-u", f"http://{server.http}", "--endpoint-type", "template"),
+            *("--custom-endpoint", f"/v2/models/{MODEL}/infer", "--extra-inputs", f"payload_template:{self._folder / 'request.json'}"),
+            *("--extra-inputs", "response_field:outputs[0].data", "--tokenizer", str(self._folder / "tokenizer"), "--ui", "none"),
+            *("--num-dataset-entries", "10", "--isl", "8", "--random-seed", str(seed), "--output-artifact-dir", str(report.parent)),
+            *("--request-rate", f"{rate:g}", "--arrival-pattern", "poisson", "--request-count", str(count)),
+        ]
+        seen = _watched(self.name, command, server, folder, seconds + 30, {"NO_COLOR": "1"})
+        if not report.exists():
+            raise ClientFailed(f"aiperf at {rate:g}/s wrote no report; it said: {' | '.join(seen.output.splitlines()[-4:])}")
+        told = json.loads(report.read_text(encoding="utf-8"))
+        achieved = float(told["request_throughput"]["avg"]) / rate
+        held = achieved >= ACHIEVED - SIGMAS / math.sqrt(count) and not told.get("error_summary")
+        latency = told["request_latency"]
+        return Run(self.name, rate, count, achieved, float(latency["p50"]), float(latency["p99"]), seen.cpu_us, held)
+
+
+def _watched(name: str, command: list[str], server: Server, folder: Path, seconds: float, env: dict[str, str] | None = None) -> Watched:
+    server.settle()
+    seen = watch(command, lambda: server.served()[0], env=env, cwd=folder, within_s=2 * seconds + 15)
+    if seen.status:
+        raise ClientFailed(f"{name} ended with {seen.status}; it said: {' | '.join(seen.output.strip().splitlines()[-4:])}")
+    return seen
+
+
+def _install(folder: Path, *what: str) -> None:
+    uv = str(ROOT / ".venv" / "bin" / "uv")
+    if (folder / ".ready").exists():
+        return
+    _called([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], 60)
+    _called([uv, "pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), *what], 300)
+    (folder / ".ready").touch()
+
+
+def _called(command: list[str], within_s: float) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
+    except subprocess.TimeoutExpired:
+        raise ClientFailed(f"{' '.join(command[:4])} took over {within_s:g} s") from None
+    if done.returncode:
+        raise ClientFailed(f"{' '.join(command[:4])} ended with {done.returncode}: {' | '.join(done.stderr.strip().splitlines()[-3:])}")

@@ -1,0 +1,62 @@
+"""Our load client once, as a process of its own: `python perf/load_drive.py ADDRESS RATE SECONDS SEED`; prints one line of JSON.
+
+What a trial does with it: the whole schedule first, every request made beforehand, every answer's status and size checked.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
+
+from plumbline.harness.inference.arrivals import PhaseLoad
+from plumbline.harness.inference.client import LOOP, Target, drive
+from plumbline.harness.inference.wire import Tensor, Wire
+
+MODEL = "noop"
+VALUES = 16
+"""float32 values of a request and of its answer."""
+TIMEOUT_S = 10.0
+
+
+def main() -> None:
+    """Drive one phase of Poisson arrivals."""
+    address, rate, seconds, seed = sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+    rng = np.random.default_rng(seed)
+    gaps = rng.standard_exponential(int(rate * seconds * 1.2) + 100) / rate
+    at = np.rint(np.cumsum(gaps) * 1e6) / 1e6
+    at = at[at < seconds]
+    n = len(at)
+    one = np.ones(n, np.int32)
+    load = PhaseLoad("steady", seconds, at, one, one, np.full(n, -1, np.int32))
+    wire = Wire("unary", MODEL, {"OUT": 4 * VALUES}, index=None)
+    values = np.arange(VALUES, dtype="<f4").tobytes()
+    bodies = [wire.body(i, [Tensor("IN", "FP32", (1, VALUES), values)]) for i in range(n)]
+    log = drive(load, bodies, Target(address, wire, lambda: True), timeout_s=TIMEOUT_S)
+    took = log.latencies("scheduled", "last_token") * 1e3
+    p50, p99 = np.percentile(took, [50, 99], method="inverted_cdf")
+    print(
+        json.dumps(
+            {
+                "requests": n,
+                "finished": log.finished,
+                "in_time": float((log.dispatched <= seconds).sum() / n),
+                "rate": float((log.dispatched <= seconds).sum() / seconds),
+                "p50_ms": float(p50),
+                "p99_ms": float(p99),
+                "dispatch_p99_ms": float(np.percentile(log.dispatch_delays(), 99, method="inverted_cdf") * 1e3),
+                "errors": log.errors(),
+                "first_error": log.first_error(),
+                "processes": len(log.cpu_s),
+                "loop": LOOP,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
