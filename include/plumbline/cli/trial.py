@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out, table
-from plumbline.declarations import METRICS, DeclarationError, Trial, load
+from plumbline.declarations import METRICS, DeclarationError, Declarations, LocalLauncher, Trial, load
 from plumbline.declarations.reading import reading
 from plumbline.harness.progress import ProgressLine
 from plumbline.launch.plan import PlanError
 from plumbline.orchestration.direct import planned_trial, replayed, run_directly
 from plumbline.results import MetricRow, ResultDocument
 
+LOCAL = "local"
 _STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}
 
 
 def trial(
     workload: Annotated[str, typer.Argument(help="name of a declared workload, such as gpt-tiny-cpu or training/gpt-tiny-cpu")],
-    provider: Annotated[str, typer.Option(help="name of a declared provider")],
+    provider: Annotated[str, typer.Option(help="name of a declared provider; `local`: the largest that this machine is declared as")],
     as_json: Json = False,
 ) -> None:
     """Run one trial of WORKLOAD on a provider, now and without Airflow, and record it."""
@@ -30,8 +32,18 @@ def trial(
         found = declared.workloads.get(name)
         if kind and found is not None and found.kind != kind:
             fail(f'"{name}" is a workload of kind {found.kind}; expected {found.kind}/{name}')
-        planned = planned_trial(declared, name, provider)
+        planned = planned_trial(declared, name, _local(declared) if provider == LOCAL else provider)
     _run(planned, as_json)
+
+
+def _local(declared: Declarations) -> str:
+    """The declared part of this machine that has the most of the cores that are usable now."""
+    here = [p for p in declared.enabled_providers() if isinstance(p.launcher, LocalLauncher)]
+    usable = os.sched_getaffinity(0)
+    fitting = [p for p in here if isinstance(p.launcher, LocalLauncher) and usable.issuperset(p.launcher.cpus)] or here
+    if not fitting:
+        fail(f"no enabled provider has a launcher of kind local; declared: {', '.join(sorted(declared.providers))}")
+    return max(fitting, key=lambda p: (p.accelerator.count, p.name)).name
 
 
 def replay(

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
+from tests.fakes.trials import CONFIG
+
+from plumbline.cli import trial
+from plumbline.declarations import load
 
 
 @pytest.mark.parametrize(
@@ -20,3 +26,21 @@ def test_what_cannot_run_is_said_in_a_sentence(plumbline, home, words, told):
     assert result.exit_code == 2
     assert told in result.stderr and "Traceback" not in result.stderr
     assert not (home / "results").exists()
+
+
+def test_local_is_the_largest_provider_that_this_machine_has_the_cores_for(monkeypatch):
+    declared = load(CONFIG)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2})
+    assert trial._local(declared) == "local-2core"
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
+    assert trial._local(declared) == "local-1core"
+
+
+def test_local_without_a_local_provider_is_refused(tmp_path, plumbline, home, monkeypatch):
+    shutil.copytree(CONFIG, tmp_path / "config")
+    for name in ("local-1core", "local-2core"):
+        file = tmp_path / "config" / "providers" / f"{name}.yaml"
+        file.write_text(file.read_text() + "enabled: false\n")
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
+    result = plumbline("trial", "embedding-cpu", "--provider", "local")
+    assert result.exit_code == 2 and "no enabled provider has a launcher of kind local" in result.stderr
