@@ -24,8 +24,8 @@ import numpy as np
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
-Fault = Literal["error", "abort", "empty", "short", "shuffled", "unfinished", "hang"]
-SERVER_TIMES = (0.001, 0.002, 0.003)
+Fault = Literal["error", "abort", "empty", "short", "shuffled", "unfinished", "hang", "drop", "mismatch"]
+SERVER_TIMES = (0.0005, 0.001, 0.002, 0.003, 0.0002)
 QUEUED_NS = 4_000_000
 
 
@@ -43,9 +43,15 @@ class Record:
 @dataclass(frozen=True)
 class Plan:
     """`first_s` after a request comes its first token, `gap_s` after each the next. `serial`: one request at a time, the others wait.
-    `die_after`: end the process, with no goodbye, once so many requests have come."""
+    `delays_s`: instead of first_s, by request number. `stall` (every_s, for_s), counted from the first request: from each multiple of
+    every_s on nothing is sent for for_s. `die_after`: end the process, with no goodbye, once so many requests have come. `vector`: bytes of
+    the unary answer. `port`: 0 is any."""
 
     first_s: float = 0.0
+    delays_s: list[float] | None = None
+    stall: tuple[float, float] | None = None
+    vector: int = 64
+    port: int = 0
     gap_s: float = 0.0
     serial: bool = False
     die_after: int | None = None
@@ -59,6 +65,7 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
         self.plan, self.records, self.succeeded = plan, {}, 0
         self.records: dict[int, Record] = {}
         self.turn = asyncio.Lock()
+        self.began: float | None = None
 
     async def ServerReady(self, request: Any, context: Any) -> Any:
         return messages.ServerReadyResponse(ready=True)
@@ -79,16 +86,46 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
         async for request in stream:
             arrays = dict(zip((i.name for i in request.inputs), request.raw_input_contents, strict=True))
             wanted = int(np.frombuffer(arrays["MAX_TOKENS"], "<i4")[0])
-            record = Record(time.monotonic(), len(arrays["PROMPT_IDS"]) // 4, wanted)
-            self.records[int(request.id)] = record
-            if self.plan.die_after is not None and len(self.records) > self.plan.die_after:
-                signal.raise_signal(signal.SIGKILL)
+            record = self._record(request, len(arrays.get("PROMPT_IDS", b"")) // 4, wanted)
             try:
                 async for response in self._answer(request, record, context):
                     yield response
             except asyncio.CancelledError:
                 record.cancelled = True
                 raise
+
+    async def ModelInfer(self, request: Any, context: Any) -> Any:
+        record = self._record(request, len(request.raw_input_contents[0]) // 4, 1)
+        try:
+            answers = [response async for response in self._answer(request, record, context)]
+        except asyncio.CancelledError:
+            record.cancelled = True
+            raise
+        if answers[0].error_message:
+            await context.abort(grpc.StatusCode.INTERNAL, answers[0].error_message)
+        response = messages.ModelInferResponse(model_name="golden")
+        tensors = [("VECTOR", "FP32", bytes(self.plan.vector)), ("SERVER_TIMES", "FP64", np.array(SERVER_TIMES, "<f8").tobytes())]
+        for name, datatype, data in tensors:
+            response.outputs.add(name=name, datatype=datatype, shape=[len(data) // 4])
+            response.raw_output_contents.append(b"" if self.plan.faults.get(int(request.id)) == "empty" else data)
+        return response
+
+    def _record(self, request: Any, input_tokens: int, wanted: int) -> Record:
+        record = self.records[int(request.id)] = Record(time.monotonic(), input_tokens, wanted)
+        self.began = self.began or record.received
+        if self.plan.die_after is not None and len(self.records) > self.plan.die_after:
+            signal.raise_signal(signal.SIGKILL)
+        return record
+
+    async def _until(self, due: float) -> None:
+        """Sleep until monotonic second `due`, or until the stall that this falls into is over."""
+        if self.plan.stall is not None:
+            assert self.began is not None
+            every, lasting = self.plan.stall
+            into = (max(due, time.monotonic()) - self.began) % every
+            if into < lasting and max(due, time.monotonic()) - self.began >= every:
+                due = max(due, time.monotonic()) + lasting - into
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def _answer(self, request: Any, record: Record, context: Any) -> AsyncIterator[Any]:
         fault = self.plan.faults.get(int(request.id))
@@ -99,10 +136,14 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
         if self.plan.serial:
             await self.turn.acquire()
         try:
-            due = time.monotonic() + self.plan.first_s
+            delays = self.plan.delays_s
+            due = time.monotonic() + (self.plan.first_s if delays is None else delays[int(request.id)])
             for i in range(record.wanted):
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                await self._until(due)
                 due += self.plan.gap_s
+                if fault == "drop" and i == record.wanted // 2:
+                    # As near as gRPC lets a server come to it; a stream that is really reset is the part of http2_server.py.
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "told to drop")
                 if fault == "error" and i == record.wanted // 2:
                     yield messages.ModelStreamInferResponse(error_message="told to fail", infer_response=_response(final=True))
                     return
@@ -110,7 +151,7 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
                 record.sent.append(time.monotonic())
                 index = (i + 1) % record.wanted if fault == "shuffled" else i
                 yield messages.ModelStreamInferResponse(
-                    infer_response=_token(index, final, empty=fault == "empty", close=fault != "unfinished")
+                    infer_response=_token(index, final, record.input_tokens + (fault == "mismatch"), fault)
                 )
                 if final:
                     self.succeeded += 1
@@ -120,14 +161,15 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
                 self.turn.release()
 
 
-def _token(index: int, final: bool, *, empty: bool, close: bool) -> Any:
-    response = _response(final=final and close)
+def _token(index: int, final: bool, input_tokens: int, fault: Fault | None) -> Any:
+    response = _response(final=final and fault != "unfinished")
     tensors = [("TOKEN", "INT32", np.array([7], "<i4")), ("INDEX", "INT32", np.array([index], "<i4"))]
     if final:
         tensors.append(("SERVER_TIMES", "FP64", np.array(SERVER_TIMES, "<f8")))
+        tensors.append(("INPUT_TOKENS", "INT32", np.array([input_tokens], "<i4")))
     for name, datatype, values in tensors:
         response.outputs.add(name=name, datatype=datatype, shape=values.shape)
-        response.raw_output_contents.append(b"" if empty else values.tobytes())
+        response.raw_output_contents.append(b"" if fault == "empty" else values.tobytes())
     return response
 
 
@@ -168,7 +210,7 @@ class Golden:
 async def _serve(plan: Plan) -> None:
     servicer, server = Servicer(plan), grpc.aio.server()
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(f"127.0.0.1:{plan.port}")
     await server.start()
     sys.stdout.write(json.dumps({"address": f"127.0.0.1:{port}"}) + "\n")
     sys.stdout.flush()
@@ -180,5 +222,6 @@ async def _serve(plan: Plan) -> None:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
+    given["stall"] = given["stall"] and tuple(given["stall"])
     given["faults"] = {int(number): fault for number, fault in given["faults"].items()}
     asyncio.run(_serve(Plan(**given)))

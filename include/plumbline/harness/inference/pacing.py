@@ -1,4 +1,4 @@
-"""Waiting for an absolute moment inside an event loop, exact to tens of microseconds and without spinning.
+"""An absolute moment inside an event loop, exact to tens of microseconds and without spinning.
 
 Event loops round their timers to whole milliseconds, and a loop that spins until the moment takes the core that the server needs.
 A kernel timer that the loop watches like a socket does neither.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+from collections.abc import Callable
 from types import TracebackType
 
 _CLOCK_MONOTONIC, _NONBLOCK, _CLOEXEC, _ABSOLUTE = 1, os.O_NONBLOCK, os.O_CLOEXEC, 1
@@ -27,13 +28,14 @@ class _Itimerspec(ctypes.Structure):
 
 
 class Pacer:
-    """A context manager around one timer, on the clock of `time.monotonic()`. One waiter at a time."""
+    """A context manager around one timer, on the clock of `time.monotonic()`; `due()` is called on `loop` when the moment has come."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, due: Callable[[], None]) -> None:
         # os.timerfd_create exists only from Python 3.13 on.
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._loop = asyncio.get_running_loop()
-        self._waiter: asyncio.Future[None] | None = None
+        self._loop, self._due = loop, due
+        self._spec = _Itimerspec(0, 0, 0, 0)
+        self._pointer = ctypes.byref(self._spec)
         self._fd = -1
 
     def __enter__(self) -> Pacer:
@@ -47,19 +49,16 @@ class Pacer:
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
 
-    async def until(self, moment: float) -> None:
-        """Return at `moment` (monotonic seconds), or as soon as other callbacks have run once if it has passed."""
-        self._waiter = self._loop.create_future()
-        seconds, nanoseconds = divmod(max(1, round(moment * _NANOSECONDS)), _NANOSECONDS)
-        spec = _Itimerspec(0, 0, seconds, nanoseconds)
-        if self._libc.timerfd_settime(self._fd, _ABSOLUTE, ctypes.byref(spec), None):
+    def set(self, moment: float) -> None:
+        """Call `due()` once at `moment` (monotonic seconds); at once, but not from within this call, if it has passed. Another moment
+        that was set before is forgotten."""
+        self._spec.value_s, self._spec.value_ns = divmod(max(1, round(moment * _NANOSECONDS)), _NANOSECONDS)
+        if self._libc.timerfd_settime(self._fd, _ABSOLUTE, self._pointer, None):
             raise OSError(ctypes.get_errno(), f"timerfd_settime: {os.strerror(ctypes.get_errno())}")
-        await self._waiter
 
     def _expired(self) -> None:
         try:
             os.read(self._fd, 8)
         except BlockingIOError:
             return  # the timer was set again between its expiry and this callback
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._due()

@@ -1,35 +1,67 @@
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
+
+import pytest
 
 from plumbline.harness.inference.pacing import Pacer
 
 
-async def test_moments_are_never_early_and_typically_exact() -> None:
+class Waiter:
+    """Waits for a pacer's calls one after the other."""
+
+    def __init__(self) -> None:
+        self.pacer = Pacer(asyncio.get_running_loop(), self.due)
+        self.calls: asyncio.Queue[float] = asyncio.Queue()
+
+    def due(self) -> None:
+        self.calls.put_nowait(time.monotonic())
+
+    async def until(self, moment: float) -> float:
+        self.pacer.set(moment)
+        return await self.calls.get()
+
+
+@pytest.fixture
+async def waiter() -> AsyncIterator[Waiter]:
+    waiter = Waiter()
+    with waiter.pacer:
+        yield waiter
+
+
+async def test_moments_are_never_early_and_typically_exact(waiter: Waiter) -> None:
     late = []
-    with Pacer() as pacer:
-        began = time.monotonic()
-        for i in range(1, 101):
-            due = began + i * 0.002
-            if time.monotonic() < due:
-                await pacer.until(due)
-                late.append(time.monotonic() - due)
+    began = time.monotonic()
+    for i in range(1, 101):
+        due = began + i * 0.002
+        if time.monotonic() < due:
+            late.append(await waiter.until(due) - due)
     assert len(late) > 10
     assert min(late) >= 0
     # A millisecond is what the event loop's own timers would round to.
     assert sorted(late)[len(late) // 4] < 0.001
 
 
-async def test_waiting_does_not_burn_the_core() -> None:
-    with Pacer() as pacer:
-        used = time.process_time()
-        await pacer.until(time.monotonic() + 0.3)
-        assert time.process_time() - used < 0.1
+async def test_waiting_does_not_burn_the_core(waiter: Waiter) -> None:
+    used = time.process_time()
+    await waiter.until(time.monotonic() + 0.3)
+    assert time.process_time() - used < 0.1
 
 
-async def test_a_moment_that_has_passed() -> None:
-    with Pacer() as pacer:
-        began = time.monotonic()
-        await pacer.until(began - 10)
-        await pacer.until(0.0)
-        assert time.monotonic() - began < 1
+async def test_a_moment_that_has_passed_comes_at_once_but_not_from_within(waiter: Waiter) -> None:
+    began = time.monotonic()
+    waiter.pacer.set(began - 10)
+    assert waiter.calls.empty()
+    await waiter.calls.get()
+    await waiter.until(0.0)
+    assert time.monotonic() - began < 1
+
+
+async def test_a_moment_that_is_set_again_comes_once(waiter: Waiter) -> None:
+    began = time.monotonic()
+    waiter.pacer.set(began + 60)
+    assert await waiter.until(began + 0.05) - began < 1
+    await asyncio.sleep(0.05)
+    assert waiter.calls.empty()

@@ -1,0 +1,12 @@
+"""The load client: sends a phase's load as its schedule says, and writes down what happened to every request.
+
+Open loop: a request is sent when the schedule says so, however many are in flight, and its latency counts from that moment. A server that
+falls behind thus shows its queue, and a client that falls behind shows as dispatch delay. Closed loops and conversations follow the
+answers that they wait for; only they do.
+"""
+
+from plumbline.harness.inference.client.alone import LOOP
+from plumbline.harness.inference.client.driving import drive, processes_for
+from plumbline.harness.inference.client.target import Settings, Stop, Target, Tick
+
+__all__ = ["LOOP", "Settings", "Stop", "Target", "Tick", "drive", "processes_for"]

@@ -1,0 +1,112 @@
+"""Whether what a model answered is what it must answer, byte for byte of size and token for token of order."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from google.protobuf.message import DecodeError
+from tritonclient.grpc import service_pb2 as messages
+
+from plumbline.harness.inference.arrivals import PhaseLoad
+from plumbline.harness.inference.client.notes import view
+from plumbline.harness.inference.client.transport import Sink
+from plumbline.harness.inference.requestlog import STAGES
+from plumbline.harness.inference.wire import ANY, INPUT_TOKENS, SERVER_TIMES, Wire
+
+_FINAL = "triton_final_response"
+_INT32 = struct.Struct("<i").unpack
+_TIMES = struct.Struct(f"<{len(STAGES)}d").unpack
+
+
+class Answer:
+    """One request's responses so far: how many, and whether the last one has come."""
+
+    __slots__ = ("final", "number", "responses")
+
+    def __init__(self, number: int) -> None:
+        self.number, self.responses, self.final = number, 0, False
+
+
+class Answers:
+    """Checks responses against the wire's and the load's words, and reports them."""
+
+    def __init__(self, wire: Wire, load: PhaseLoad, sink: Sink) -> None:
+        self._sink, self._index = sink, wire.index
+        self._always = tuple(wire.responses.items())
+        self._at_last = (*self._always, *wire.last.items())
+        self._times, self._counted = SERVER_TIMES in wire.last, INPUT_TOKENS in wire.last
+        self._input_tokens, self._output_tokens = view(load.input_tokens), view(load.output_tokens)
+
+    def take(self, answer: Answer, arrays: Mapping[str, bytes], last: bool, at: float) -> None:
+        """One response: its output tensors' bytes by name, and whether it is the last one."""
+        number, position = answer.number, answer.responses
+        answer.responses = position + 1
+        if last:
+            answer.final = True
+        self._sink.token(number, at)
+        for name, size in self._at_last if last else self._always:
+            found = len(arrays.get(name, b""))
+            # A server can send tensors of the right shape and no bytes.
+            if found != size and (size != ANY or not found):
+                expected = size if size != ANY else "at least 1"
+                self._sink.fail(number, "wrong_output", f"token {position}: {found} bytes of {name}; expected {expected}")
+                return
+        if self._index is not None and (index := _INT32(arrays[self._index])[0]) != position:
+            self._sink.fail(number, "wrong_output", f"token {position} has index {index}; a token was lost, doubled or overtaken")
+        elif last:
+            self._account(number, arrays)
+
+    def close(self, answer: Answer) -> None:
+        """The server says that this was all, and that all is well."""
+        expected = self._output_tokens[answer.number]
+        if not answer.final:
+            self._sink.fail(answer.number, "server_error", "the stream ended without a final response")
+        elif answer.responses != expected:
+            self._sink.fail(answer.number, "wrong_output", f"{answer.responses} tokens; expected {expected}")
+
+    def _account(self, number: int, arrays: Mapping[str, bytes]) -> None:
+        if self._times:
+            self._sink.server_times(number, _TIMES(arrays[SERVER_TIMES]))
+        if self._counted:
+            made, declared = _INT32(arrays[INPUT_TOKENS])[0], self._input_tokens[number]
+            if made != declared:
+                self._sink.fail(
+                    number, "wrong_output", f"tokenizer mismatch: the server made {made} tokens of the prompt; {declared} were declared"
+                )
+
+
+class Messages:
+    """Reads KServe's messages out of gRPC's."""
+
+    def __init__(self, wire: Wire, answers: Answers, sink: Sink) -> None:
+        self._answers, self._sink = answers, sink
+        self.read = self._streamed if wire.method == "stream" else self._unary
+
+    def _unary(self, answer: Answer, message: bytes, at: float) -> None:
+        try:
+            response = messages.ModelInferResponse.FromString(message)
+        except DecodeError as error:
+            self._sink.fail(answer.number, "wrong_output", f"not a ModelInferResponse: {error}")
+            return
+        self._answers.take(answer, _arrays(response), True, at)
+
+    def _streamed(self, answer: Answer, message: bytes, at: float) -> None:
+        try:
+            streamed = messages.ModelStreamInferResponse.FromString(message)
+        except DecodeError as error:
+            self._sink.fail(answer.number, "wrong_output", f"not a ModelStreamInferResponse: {error}")
+            return
+        response = streamed.infer_response
+        last = response.parameters[_FINAL].bool_param
+        if streamed.error_message:
+            self._sink.fail(answer.number, "server_error", streamed.error_message)
+        elif response.outputs:
+            self._answers.take(answer, _arrays(response), last, at)
+            return
+        # Some backends mark the end by a response of its own, with no outputs: that is no token.
+        answer.final = answer.final or last
+
+
+def _arrays(response: messages.ModelInferResponse) -> dict[str, bytes]:
+    return dict(zip([output.name for output in response.outputs], response.raw_output_contents, strict=False))

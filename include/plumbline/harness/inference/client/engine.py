@@ -1,0 +1,278 @@
+"""The loop that follows the schedule: it sends each request at its moment, on whatever connection has room, and sees that each one ends.
+
+Nothing here waits for an answer before it sends the next request, except where the load says that one follows the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.harness.inference.client.connections import Connections
+from plumbline.harness.inference.client.notes import Notes, view
+from plumbline.harness.inference.client.target import Settings
+from plumbline.harness.inference.client.transport import Connection, Transport
+from plumbline.harness.inference.pacing import Pacer
+from plumbline.harness.inference.requestlog import ErrorClass, RequestLog
+
+Order = Literal["go_on", "stop", "server_ended"]
+LOOK_S = 0.1
+_BEHIND = 32
+"""Requests sent in one go by a client that is behind: then the answers are read, or their time would be wrong."""
+_GRACE_S = 0.2
+_monotonic = time.monotonic
+_AHEAD, _WAITING, _OUT, _DONE = range(4)
+
+
+class Engine(Notes):
+    """Sends the requests `mine` of a phase; it is the sink of its connections.
+
+    `look` is asked every LOOK_S whether to go on, to let what was not sent go ("stop": it is then not due), or to end because the server
+    has ("server_ended": it is then not sent).
+    """
+
+    def __init__(
+        self,
+        log: RequestLog,
+        mine: NDArray[np.int64],
+        transport: Transport,
+        settings: Settings,
+        timeout_s: float,
+        look: Callable[[], Order],
+    ) -> None:
+        super().__init__(log)
+        load = log.load
+        timed = mine[load.after[mine] < 0]
+        self._order: list[int] = timed[np.argsort(load.arrivals_s[timed], kind="stable")].tolist()
+        self._position = 0
+        self._followers: dict[int, list[int]] = {}
+        for number in mine[load.after[mine] >= 0].tolist():
+            self._followers.setdefault(int(load.after[number]), []).append(number)
+        self._arrivals, self._duration_s = view(load.arrivals_s), load.duration_s
+        self._settings, self._timeout_s, self._look = settings, timeout_s, look
+        self._soon: list[tuple[float, int]] = []
+        self._mine = mine
+        self._state = bytearray(load.n)
+        self._parked: deque[int] = deque()
+        self._deadlines: deque[int] = deque()
+        self._where: dict[int, Connection] = {}
+        self._left = len(self._order)
+        self._loop = asyncio.get_running_loop()
+        self._connections = Connections(transport, self, self._loop, self._connected, self._refused)
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._expiry: asyncio.TimerHandle | None = None
+        self._pacer = Pacer(self._loop, self._due)
+        self._stopped = False
+
+    async def connect(self, within_s: float, look: Callable[[], Order]) -> str:
+        """Open the first connections. Returns why there is none, in words; empty if there is one."""
+        return await self._connections.first(within_s, lambda: look() == "go_on", slow=bool(self._settings.slow_share))
+
+    async def run(self, began: float) -> None:
+        """The phase, from monotonic second `began` on until every request has ended."""
+        self.began = began
+        looking = asyncio.ensure_future(self._watch())
+        slow_over = self._loop.call_later(max(0.0, began + self._settings.slow_until_s - _monotonic()), self._connections.read_on)
+        try:
+            with self._pacer:
+                if self._left:
+                    self._pacer.set(began + self.scheduled[self._order[0]])
+                    await asyncio.wait({self._over, looking}, return_when=asyncio.FIRST_COMPLETED)
+                if looking.done():
+                    looking.result()
+        finally:
+            slow_over.cancel()
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+            self.close()
+
+    def close(self) -> None:
+        """Close every connection, whatever is under way."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._connections.close()
+
+    def abandon(self, unsent: str, under_way: str, error: ErrorClass) -> None:
+        """Note of every request that was due and has not ended that it never will."""
+        at = _monotonic()
+        lost = self._log.due[self._mine] & np.isnan(self._log.ended[self._mine])
+        for number in self._mine[lost].tolist():
+            if self._state[number] == _OUT:
+                self.fail(number, error, under_way)
+                self.note_ended(number, at)
+            else:
+                self.fail(number, "not_sent", unsent)
+            self._state[number] = _DONE
+
+    # Sending.
+
+    def _due(self) -> None:
+        """Send what is due; come back when the next one is."""
+        order, scheduled, soon, began = self._order, self.scheduled, self._soon, self.began
+        now = _monotonic() - began
+        sent = 0
+        while not self._stopped:
+            timed = scheduled[order[self._position]] if self._position < len(order) else np.inf
+            followed = soon[0][0] if soon else np.inf
+            moment = min(timed, followed)
+            if moment > now:
+                if moment < np.inf:
+                    self._pacer.set(began + moment)
+                return
+            if sent == _BEHIND:
+                self._loop.call_soon(self._due)
+                return
+            sent += 1
+            if timed <= followed:
+                number = order[self._position]
+                self._position += 1
+            else:
+                number = heapq.heappop(soon)[1]
+            self._deadlines.append(number)
+            if self._expiry is None:
+                self._expire()
+            self._start(number)
+            now = _monotonic() - began
+
+    def _start(self, number: int) -> None:
+        if len(self._where) >= self._settings.in_flight_cap:
+            self.note_capped()
+        elif not self._parked and (connection := self._connection(number)) is not None:
+            self._send(number, connection)
+            return
+        elif self._connections.down:
+            # Nobody is there: a user who came now would be turned away now, not kept waiting.
+            self._turn_away(number)
+            return
+        self._state[number] = _WAITING
+        self._parked.append(number)
+
+    def _connection(self, number: int) -> Connection | None:
+        if self._settings.slow_share and self._settings.slow(number, self.scheduled[number]):
+            return self._connections.next_slow() or self._connections.next()
+        return self._connections.next()
+
+    def _send(self, number: int, connection: Connection) -> None:
+        self._state[number] = _OUT
+        self._where[number] = connection
+        self.note_dispatched(number, _monotonic())
+        if not connection.send(number):
+            self._connections.full(connection)
+
+    def _unpark(self) -> None:
+        """Send what had to wait, first come first served, as far as there is room."""
+        while self._parked and len(self._where) < self._settings.in_flight_cap:
+            number = self._parked[0]
+            if self._state[number] == _WAITING:
+                connection = self._connection(number)
+                if connection is None:
+                    return
+                self._send(number, connection)
+            self._parked.popleft()
+
+    def _turn_away(self, number: int) -> None:
+        at = _monotonic()
+        self.note_dispatched(number, at)
+        self.fail(number, "unreachable", self._connections.down)
+        self._done(number, at)
+
+    # What connections report.
+
+    def ended(self, number: int, at: float) -> None:
+        del self._where[number]
+        self._done(number, at)
+        if self._parked:
+            self._unpark()
+
+    def room(self, connection: Connection) -> None:
+        self._connections.roomy(connection)
+        self._unpark()
+
+    def lost(self, connection: Connection, reason: str) -> None:
+        self._connections.lost(connection, reason)
+
+    def _connected(self) -> None:
+        self._unpark()
+
+    def _refused(self) -> None:
+        """There is no connection, and there will be none for the moment."""
+        while self._parked:
+            number = self._parked.popleft()
+            if self._state[number] == _WAITING:
+                self._turn_away(number)
+
+    # Ends.
+
+    def _done(self, number: int, at: float) -> None:
+        moment = self.note_ended(number, at)
+        self._state[number] = _DONE
+        self._left -= 1
+        if self._followers and (followers := self._followers.get(number)) is not None and not self._stopped:
+            self._follow(followers, moment)
+        if not self._left and not self._over.done():
+            self._over.set_result(None)
+
+    def _follow(self, followers: Sequence[int], ended_s: float) -> None:
+        for number in followers:
+            scheduled = ended_s + self._arrivals[number]
+            if scheduled >= self._duration_s:
+                continue
+            self.note_due(number, scheduled)
+            self._left += 1
+            heapq.heappush(self._soon, (scheduled, number))
+            if self._soon[0][1] == number and (
+                self._position >= len(self._order) or scheduled < self.scheduled[self._order[self._position]]
+            ):
+                self._pacer.set(self.began + scheduled)
+
+    def _expire(self) -> None:
+        """Give up what has waited too long; come back when the next request will have."""
+        self._expiry = None
+        now = _monotonic()
+        while self._deadlines:
+            number = self._deadlines[0]
+            if self._state[number] != _DONE:
+                at = self.began + self.scheduled[number] + self._timeout_s
+                if at > now:
+                    self._expiry = self._loop.call_later(at - now + 0.001, self._expire)
+                    return
+                self._give_up(number, now)
+            self._deadlines.popleft()
+
+    def _give_up(self, number: int, at: float) -> None:
+        if self._state[number] == _OUT:
+            self.fail(number, "timeout", f"{self._received[number]} of {self._tokens[number]} tokens within {self._timeout_s:g}s")
+            self._where.pop(number).cancel(number)
+        else:
+            self.fail(number, "not_sent", f"no room for it within {self._timeout_s:g}s: too many requests were under way")
+        self._done(number, at)
+        self._unpark()
+
+    async def _watch(self) -> None:
+        """Return once the server has ended and its open streams have had the time to break by themselves."""
+        while (order := self._look()) != "server_ended":
+            if order == "stop" and not self._stopped:
+                self._stop()
+            await asyncio.sleep(LOOK_S)
+        self._stopped = True
+        await asyncio.sleep(_GRACE_S)
+
+    def _stop(self) -> None:
+        """Send nothing more; what is under way may end."""
+        self._stopped = True
+        ahead = [*self._order[self._position :], *(number for _, number in self._soon), *self._parked]
+        for number in ahead:
+            if self._state[number] in (_AHEAD, _WAITING):
+                self.not_due(number)
+                self._state[number] = _DONE
+                self._left -= 1
+        self._parked.clear()
+        if not self._left and not self._over.done():
+            self._over.set_result(None)
