@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.load import FaultPhaseSpec, PhaseSpec, Requests
-from plumbline.declarations.models import Encoder, Llama, Quality, ServedModel
+from plumbline.declarations.models import Encoder, Llama, Quality, ServedModel, unservable
 from plumbline.declarations.phases import PHASES
 from plumbline.declarations.sizes import check_sizes
 from plumbline.declarations.units import Duration
@@ -93,6 +93,8 @@ class InferenceWorkload(Workload):
             raise ValueError(
                 f"server.backend {self.server.backend} does not serve architecture {self.model.architecture}; expected one of {', '.join(able)}"
             )
+        if refusal := unservable(self.model, self.server.backend, self.needs.accelerator):
+            raise ValueError(refusal)
         if isinstance(self.model, Encoder) and self.requests.output_tokens.constant != 1:
             raise ValueError("an encoder answers once; expected requests.output_tokens: {constant: 1}")
         if self.server.backend == "external":

@@ -86,11 +86,22 @@ class Encoder(Declared):
 ServedModel = Annotated[ServedGpt | Llama | Encoder, Field(discriminator="architecture")]
 
 
+def unservable(model: ServedGpt | Llama | Encoder, backend: str, accelerator: str) -> str | None:
+    """Why a backend cannot serve a model in its declared precision, in words; None if it can."""
+    if backend != "python":
+        return None
+    if model.precision in ("fp8", "int4"):
+        return f"model.precision {model.precision} needs server.backend vllm or tensorrtllm; expected fp32, bf16, fp16 or int8 with backend python"
+    if model.precision == "fp16" and accelerator == "cpu":
+        return "model.precision fp16 needs a GPU; expected fp32, bf16 or int8 with needs.accelerator cpu"
+    return None
+
+
 class Quality(Declared):
     """How much of the reference precision's output a faster precision must keep, on a fixed set of prompts.
 
-    `agreement`: share of tokens that are the reference's, each predicted after the reference's own tokens (teacher forcing); for encoders the
-    least cosine similarity of any output with the reference's.
+    `agreement`: share of tokens that are the reference's, each predicted after the reference's own tokens (teacher forcing); of embeddings
+    the least cosine similarity of any vector with the reference's; of rerankers the correlation of the scores with the reference's.
     """
 
     reference: Precision = "fp32"

@@ -1,1 +1,40 @@
-"""Models that the inference server serves: sources that are copied into its repository, not imported by the harness."""
+"""Models that the inference server serves: sources that are copied into its repository, not imported by the harness (they need torch)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.models import Encoder, ServedGpt
+
+_HERE = Path(__file__).parent
+_TOKENIZER = _HERE.with_name("tokenizer.json")
+_SHARED = ("common/precision.py", "common/serving.py", "journal.py")
+_SOURCES = {
+    "gpt": ("gpt/model.py", "gpt/transformer.py", "gpt/prefixes.py", *_SHARED),
+    "encoder": ("encoder/model.py", "encoder/encoder.py", *_SHARED),
+}
+
+
+def sources_of(workload: InferenceWorkload) -> dict[str, Path]:
+    """The files of the workload's model on Triton's Python backend, by the name that each must have in the version folder."""
+    sources = {Path(name).name: _HERE / name for name in _SOURCES[workload.model.architecture]}
+    return sources | ({"text.py": _HERE / "common" / "text.py", "tokenizer.json": _TOKENIZER} if workload.requests.text else {})
+
+
+def parameters_of(workload: InferenceWorkload, threads: int) -> dict[str, str | int]:
+    """What the model is built from, for config.pbtxt's `parameters`. `threads`: the number of cores that it computes on."""
+    shape = workload.model
+    if not isinstance(shape, ServedGpt | Encoder):
+        raise TypeError(f"architecture {shape.architecture} is not served by the Python backend; expected gpt or encoder")
+    built: dict[str, str | int] = {
+        key: getattr(shape, key) for key in ("layers", "width", "heads", "vocabulary", "context", "seed", "precision")
+    }
+    built |= {
+        "device": "cpu" if workload.needs.accelerator == "cpu" else "cuda",
+        "threads": threads,
+        "text": "true" if workload.requests.text else "false",
+    }
+    if isinstance(shape, Encoder):
+        return built | {"task": shape.task}
+    return built | {"sequences": workload.server.sequences, "prefix_cache": workload.server.prefix_cache}

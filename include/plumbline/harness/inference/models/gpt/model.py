@@ -1,102 +1,130 @@
-"""Triton's side of the model: requests in, one decoupled response a token out, sequences batched at every step.
+"""Triton's side of the causal LM: requests in, one decoupled response a token out, sequences batched at every step.
 
-Tensors: PROMPT_IDS int32 [tokens] and MAX_TOKENS int32 [1] in; TOKEN int32 [1] and INDEX int32 [1] out with every response, and
-SERVER_TIMES fp64 [3] with the last one: the seconds that the request waited for a row, was prefilled, and decoded.
+In    PROMPT_IDS int32 [tokens], or PROMPT uint8 [bytes] (UTF-8; the ids are taken if both come); MAX_TOKENS int32 [1]
+Out   TOKEN int32 [1] and INDEX int32 [1] with every response, TEXT uint8 [bytes] too if the model speaks text; with the last one SERVER_TIMES
+      fp64 [5]: seconds of tokenization, queue, prefill, decode, post-processing; and for text INPUT_TOKENS int32 [1]
 
-Outputs are handed over by DLPack: numpy 2 arrays arrive at the client as zero bytes, without any error.
+Text is uint8: under numpy 2 the backend cannot carry Triton's own strings, neither in nor out.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import sys
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import triton_python_backend_utils as pb_utils
-from torch.utils.dlpack import from_dlpack
 
 # The stub imports this file as a member of a package named after the version folder and puts no such folder on the path.
 sys.path.insert(0, str(Path(__file__).parent))
-from transformer import Transformer, seeded  # type: ignore[import-not-found]
+from journal import Journal  # type: ignore[import-not-found]
+from precision import in_precision, weight_bytes  # type: ignore[import-not-found]
+from prefixes import Prefixes  # type: ignore[import-not-found]
+from serving import introduce, leave_with_server, output, parameters_of, tensor_of  # type: ignore[import-not-found]
+from transformer import Transformer, close_up, seeded  # type: ignore[import-not-found]
 
 # Tritonserver up to 24.11 can crash when a stream's final response meets the cancellation of that stream
 # (triton-inference-server/server, pull request 7840). So a request that was given up stops costing anything at once, and is closed only when
 # the server has long dealt with its cancellation.
 CLOSE_AFTER_S = 0.5
+PREFILL_TOKENS = {"cpu": 256, "cuda": 2048}
+"""Prompt tokens of one step at most: long prompts do not hold up the sequences that stream."""
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 @dataclass
 class Sequence:
-    """One request while it is served. Times are monotonic seconds."""
+    """One request while it is served. Moments are monotonic seconds; `post_processing` is the time spent on text so far."""
 
+    request_id: str
     sender: Any
     prompt: torch.Tensor
     wanted: int
-    arrived: float = field(default_factory=time.monotonic)
+    answer: Any
+    tokenization: float
+    arrived: float
     started: float = 0.0
     prefilled: float = 0.0
+    post_processing: float = 0.0
     sent: int = 0
 
 
 class TritonPythonModel:
-    """One worker thread owns the transformer: it admits what has arrived, then generates one token for every sequence, and again."""
+    """One worker thread owns the transformer: it admits what has arrived, then does a step for every sequence, and again."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Build the model as config.pbtxt's parameters say; raises what torch raises if the device is not there."""
         began = time.monotonic()
-        parameters = {k: v["string_value"] for k, v in json.loads(args["model_config"])["parameters"].items()}
+        parameters = parameters_of(args)
         torch.set_num_threads(int(parameters["threads"]))
         self.device = parameters["device"]
         shape = {key: int(parameters[key]) for key in ("layers", "width", "heads", "vocabulary", "context", "sequences")}
-        self.model: Transformer = seeded(int(parameters["seed"]), self.device, **shape)
+        model: Transformer = seeded(int(parameters["seed"]), self.device, **shape)
+        count = sum(p.numel() for p in model.parameters())
+        self.model: Transformer = in_precision(model, parameters["precision"])
+        self.text = _text() if parameters["text"] == "true" else None
+        # As much again as the rows hold: what is kept for later never costs more than what is being worked on.
+        room = shape["sequences"] * shape["context"]
+        self.prefixes = Prefixes(self.model.cache, room) if parameters["prefix_cache"] != "off" else None
+        self.counters = _Counters(args["model_name"]) if self.prefixes else None
+        self.indices = torch.arange(shape["context"], dtype=torch.int32)[:, None].unbind()
+        self.journal = Journal(Path(__file__).parent)
         self.arrivals: queue.SimpleQueue[Sequence | None] = queue.SimpleQueue()
-        self.waiting: list[Sequence] = []
+        self.waiting: deque[Sequence] = deque()
         self.rows: list[Sequence] = []
         self.given_up: deque[tuple[float, Sequence]] = deque()
         self.worker = threading.Thread(target=self._serve, name="generate", daemon=True)
         self.worker.start()
-        _leave_with(os.getppid())
-        about = {
-            "python": sys.version.split()[0],
-            "prefix": sys.prefix,
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "device": self.device,
-            "dtype": str(next(self.model.parameters()).dtype).removeprefix("torch."),
-            "parameters": sum(p.numel() for p in self.model.parameters()),
-            "build_s": time.monotonic() - began,
-        }
-        pb_utils.Logger.log_info(f"plumbline-model {json.dumps(about)}")
+        leave_with_server()
+        introduce(
+            self.model,
+            precision=parameters["precision"],
+            parameters=count,
+            weight_bytes=weight_bytes(self.model),
+            build_s=time.monotonic() - began,
+        )
 
     def execute(self, requests: list[Any]) -> None:
         """Hand requests to the worker and return at once: Triton keeps delivering while earlier ones stream."""
         for request in requests:
-            sequence = Sequence(
-                request.get_response_sender(),
-                from_dlpack(pb_utils.get_input_tensor_by_name(request, "PROMPT_IDS").to_dlpack()).long().reshape(-1),
-                int(from_dlpack(pb_utils.get_input_tensor_by_name(request, "MAX_TOKENS").to_dlpack()).reshape(-1)[0]),
-            )
-            total = sequence.prompt.shape[0] + sequence.wanted
-            if sequence.wanted < 1 or sequence.prompt.shape[0] < 1 or total > self.model.context:
-                problem = f"{sequence.prompt.shape[0]} tokens in, {sequence.wanted} out; expected at least 1 each and at most {self.model.context} in all"
-                sequence.sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(problem)), flags=FINAL)
-            else:
-                self.arrivals.put(sequence)
+            began = time.monotonic()
+            self.journal.started(request.request_id())
+            sender, wanted = request.get_response_sender(), tensor_of(request, "MAX_TOKENS")
+            try:
+                prompt = self._prompt(request)
+            except ValueError as error:
+                _refuse(sender, str(error))
+                continue
+            n, total = len(prompt), len(prompt) + int(wanted[0])
+            if n < 1 or total <= n or total > self.model.context:
+                _refuse(sender, f"{n} tokens in, {total - n} out; expected at least 1 each and at most {self.model.context} in all")
+                continue
+            now = time.monotonic()
+            answer = self.text.answer() if self.text else None
+            self.arrivals.put(Sequence(request.request_id(), sender, prompt, total - n, answer, now - began if self.text else 0.0, now))
 
     def finalize(self) -> None:
         """End the worker; unfinished sequences are closed so that Triton can release their requests."""
         self.arrivals.put(None)
         self.worker.join(timeout=10)
+
+    def _prompt(self, request: Any) -> torch.Tensor:
+        ids = tensor_of(request, "PROMPT_IDS")
+        if ids is not None:
+            return torch.Tensor.long(ids)
+        text = tensor_of(request, "PROMPT") if self.text else None
+        if text is None or self.text is None:
+            raise ValueError("a request without a prompt; expected PROMPT_IDS" + (" or PROMPT" if self.text else ""))
+        prompt: torch.Tensor = self.text.ids(text)
+        return prompt
 
     def _serve(self) -> None:
         try:
@@ -110,7 +138,7 @@ class TritonPythonModel:
             os._exit(1)
 
     def _admit(self) -> bool:
-        """Prefill what has arrived, first come first served, while there are free rows; False when the model is to end."""
+        """Give rows to what has arrived, first come first served, as far as the next step can begin with it; False: the model is to end."""
         while True:
             # Only an idle worker blocks, so that an arrival is never noticed later than after one step.
             idle = not self.rows and not self.waiting
@@ -121,41 +149,42 @@ class TritonPythonModel:
             if sequence is None:
                 return False
             self.waiting.append(sequence)
-        while self.waiting and not self.model.full:
-            sequence = self.waiting.pop(0)
+        while self.waiting and not self.model.full and self.model.pending < PREFILL_TOKENS[self.device]:
+            sequence = self.waiting.popleft()
             if sequence.sender.is_cancelled():
                 self._give_up(sequence)
                 continue
             sequence.started = time.monotonic()
-            token = self.model.admit(sequence.prompt.to(self.device))
+            known = self.prefixes.known(sequence.prompt) if self.prefixes else None
+            self.model.admit(sequence.prompt, known)
             self.rows.append(sequence)
-            first = token.to("cpu", torch.int32)
-            sequence.prefilled = time.monotonic()
-            self._send(sequence, first)
-            if sequence.sent == sequence.wanted:
-                self._release(len(self.rows) - 1)
         return True
 
     def _step(self) -> None:
-        """One token for every sequence; the finished and the cancelled give up their rows."""
+        """One token for every generating sequence; the finished and the cancelled give up their rows."""
         if not self.rows:
             return
-        tokens = self.model.step().to("cpu", torch.int32)
-        for sequence, token in zip(self.rows, tokens.split(1), strict=True):
+        before = self.model.generating
+        tokens = self.model.step(PREFILL_TOKENS[self.device]).to("cpu", torch.int32)
+        self._prefilled(before, len(tokens))
+        for sequence, token in zip(self.rows, tokens.split(1), strict=False):
             self._send(sequence, token)
         for row in reversed(range(len(self.rows))):
             sequence = self.rows[row]
-            if sequence.sent == sequence.wanted:
-                self._release(row)
-            elif sequence.sender.is_cancelled():
+            cancelled = sequence.sent < sequence.wanted and sequence.sender.is_cancelled()
+            if cancelled:
                 self._give_up(sequence)
-                self._release(row)
+            if cancelled or sequence.sent == sequence.wanted:
+                close_up(self.rows, row, self.model.generating)
+                self.model.release(row)
 
-    def _release(self, row: int) -> None:
-        self.model.release(row)
-        last = self.rows.pop()
-        if row < len(self.rows):
-            self.rows[row] = last
+    def _prefilled(self, begin: int, end: int) -> None:
+        now = time.monotonic()
+        for row in range(begin, end):
+            self.rows[row].prefilled = now
+            if self.prefixes and self.counters:
+                self.prefixes.keep(self.rows[row].prompt, self.model.cache[:, row])
+                self.counters.update(self.prefixes)
 
     def _give_up(self, sequence: Sequence) -> None:
         self.given_up.append((time.monotonic() + CLOSE_AFTER_S, sequence))
@@ -172,27 +201,49 @@ class TritonPythonModel:
 
     def _send(self, sequence: Sequence, token: torch.Tensor) -> None:
         final = sequence.sent + 1 == sequence.wanted
-        outputs = [
-            pb_utils.Tensor.from_dlpack("TOKEN", token.clone()),
-            pb_utils.Tensor.from_dlpack("INDEX", torch.tensor([sequence.sent], dtype=torch.int32)),
-        ]
+        outputs = [output("TOKEN", token), output("INDEX", self.indices[sequence.sent])]
+        if sequence.answer is not None:
+            began = time.monotonic()
+            outputs.append(output("TEXT", sequence.answer.add(int(token))))
+            sequence.post_processing += time.monotonic() - began
+            if final:
+                outputs.append(output("INPUT_TOKENS", torch.tensor([len(sequence.prompt)], dtype=torch.int32)))
         if final:
-            now = time.monotonic()
-            times = (sequence.started - sequence.arrived, sequence.prefilled - sequence.started, now - sequence.prefilled)
-            outputs.append(pb_utils.Tensor.from_dlpack("SERVER_TIMES", torch.tensor(times, dtype=torch.float64)))
+            outputs.append(output("SERVER_TIMES", _times(sequence)))
         sequence.sender.send(pb_utils.InferenceResponse(outputs), flags=FINAL if final else 0)
         sequence.sent += 1
+        if final:
+            self.journal.finished(sequence.request_id)
 
 
-def _leave_with(parent: int) -> None:
-    """End this process as soon as the server's ends, however it ended.
+class _Counters:
+    """The prefix cache's counters on Triton's own metrics page, in tokens."""
 
-    The stub's own watch does not see that a server is dead until somebody has reaped it, and in a container often nobody does.
-    """
+    def __init__(self, model: str) -> None:
+        self.families = {
+            name: pb_utils.MetricFamily(name=f"plumbline_prefix_cache_{name}", description=what, kind=pb_utils.MetricFamily.COUNTER)
+            for name, what in (("hits", "prompt tokens found in the prefix cache"), ("misses", "prompt tokens that were computed"))
+        }
+        self.metrics = {name: family.Metric(labels={"model": model}) for name, family in self.families.items()}
+        self.told = dict.fromkeys(self.metrics, 0)
 
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
+    def update(self, prefixes: Prefixes) -> None:
+        for name, metric in self.metrics.items():
+            metric.increment(getattr(prefixes, name) - self.told[name])
+            self.told[name] = getattr(prefixes, name)
 
-    threading.Thread(target=watch, name="leave-with-server", daemon=True).start()
+
+def _times(sequence: Sequence) -> torch.Tensor:
+    decode = time.monotonic() - sequence.prefilled - sequence.post_processing
+    queued, prefill = sequence.started - sequence.arrived, sequence.prefilled - sequence.started
+    return torch.tensor([sequence.tokenization, queued, prefill, decode, sequence.post_processing], dtype=torch.float64)
+
+
+def _refuse(sender: Any, problem: str) -> None:
+    sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(problem)), flags=FINAL)
+
+
+def _text() -> Any:
+    from text import Text  # type: ignore[import-not-found]
+
+    return Text(Path(__file__).parent / "tokenizer.json")

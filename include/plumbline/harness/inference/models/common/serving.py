@@ -1,0 +1,61 @@
+"""What every model on Triton's Python backend does alike: its parameters, its account of itself, its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+import torch
+import triton_python_backend_utils as pb_utils
+from torch import Tensor, nn
+from torch.utils.dlpack import from_dlpack
+
+
+def parameters_of(args: dict[str, str]) -> dict[str, str]:
+    """What config.pbtxt's `parameters` say."""
+    return {key: value["string_value"] for key, value in json.loads(args["model_config"])["parameters"].items()}
+
+
+def tensor_of(request: Any, name: str) -> Tensor | None:
+    """An input of a request, flat; None if it was not sent."""
+    found = pb_utils.get_input_tensor_by_name(request, name)
+    return None if found is None else from_dlpack(found.to_dlpack()).reshape(-1)
+
+
+def output(name: str, values: Tensor) -> Any:
+    """An output. Handed over by DLPack: numpy 2 arrays arrive at the client as zero bytes, without any error."""
+    return pb_utils.Tensor.from_dlpack(name, values)
+
+
+def introduce(model: nn.Module, **facts: Any) -> None:
+    """Log one line in which the model says what it is: the harness reads it."""
+    weights = next(model.parameters())
+    about = {
+        "python": sys.version.split()[0],
+        "prefix": sys.prefix,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "device": str(weights.device),
+        "dtype": str(weights.dtype).removeprefix("torch."),
+        **facts,
+    }
+    pb_utils.Logger.log_info(f"plumbline-model {json.dumps(about)}")
+
+
+def leave_with_server() -> None:
+    """End this process as soon as the server's ends, however it ended.
+
+    The stub's own watch does not see that a server is dead until somebody has reaped it, and in a container often nobody does.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="leave-with-server", daemon=True).start()

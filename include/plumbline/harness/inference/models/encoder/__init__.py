@@ -1,0 +1,1 @@
+"""A bidirectional encoder on Triton's Python backend; other backends serve the same one, exported."""
