@@ -1,0 +1,122 @@
+"""The benchmark of load clients: its search finds a known capacity, its watch sees a known CPU time, its aims can be missed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PERF = Path(__file__).resolve().parents[3] / "perf"
+sys.path.insert(0, str(PERF))
+
+from load_client import highest  # noqa: E402
+from load_clients import ClientFailed, Run  # noqa: E402
+from load_report import AIMS, Measured, write  # noqa: E402
+from load_watch import watch  # noqa: E402
+
+
+def run(client: str, rate: float, *, held: bool = True, p99: float = 1.0, cpu: float = 10.0) -> Run:
+    return Run(client, rate, 100, 1.0, 0.5, p99, cpu, held)
+
+
+@pytest.mark.parametrize("capacity", [120.0, 950.0, 1000.0, 7777.0])
+def test_the_search_finds_the_capacity_to_within_a_step(capacity: float) -> None:
+    found = highest(lambda rate: run("x", rate, held=rate <= capacity), 1000.0, 1.1, 2)
+    assert found.best is not None
+    assert capacity / 1.1 <= found.best.rate <= capacity
+
+
+def test_a_server_below_the_lowest_rate_has_none() -> None:
+    found = highest(lambda rate: run("x", rate, held=False), 1000.0, 1.1, 1, lowest=500.0)
+    assert found.best is None and found.runs
+
+
+def test_one_disturbed_try_is_forgiven_and_a_client_that_fails_has_not_held() -> None:
+    tried: dict[float, int] = {}
+
+    def probe(rate: float) -> Run:
+        tried[rate] = tried.get(rate, 0) + 1
+        if rate > 3000:
+            raise ClientFailed("no report")
+        return run("x", rate, held=tried[rate] == 2)
+
+    found = highest(probe, 1000.0, 1.1, 2)
+    assert found.best is not None and 3000 / 1.1 <= found.best.rate <= 3000
+    assert max(tried.values()) == 2
+
+
+def measured(ours: float, theirs: float, aiperf: float, p99: float = 1.0, cpu: float = 10.0) -> Measured:
+    out = Measured()
+    for number in range(3):
+        for client, rate, tail, micros in (
+            ("plumbline", ours, p99, cpu),
+            ("perf_analyzer", theirs, 2.0, 80.0),
+            ("aiperf", aiperf, 50.0, 2000.0),
+        ):
+            latencies = {at: run(client, at, p99=tail, cpu=micros) for at in (200.0, 1000.0)}
+            out.add(client, number, latencies, run(client, rate, cpu=micros), [])
+    return out
+
+
+def test_aims_are_met_by_ratios_and_missed_without_them(tmp_path: Path) -> None:
+    assert all(aim.met(measured(9000, 6000, 700)) for aim in AIMS)
+    assert [aim.met(measured(8000, 6000, 900, p99=1.5, cpu=30)) for aim in AIMS] == [False] * 4
+    out = measured(9000, 6000, 700)
+    del out.rounds["aiperf"]
+    out.failed["aiperf"] = "not installed: no network"
+    assert [aim.met(out) for aim in AIMS] == [True, True, True, False]
+    text = write(out, tmp_path / "figures" / "load.json", "a test")
+    assert "aiperf was not measured: not installed: no network" in text and "| 1.50 × | yes |" in text
+    assert (tmp_path / "figures" / "load.md").read_text() == text
+    assert json.loads((tmp_path / "figures" / "load.json").read_text())["failed"] == out.failed
+
+
+SPIN = """
+import sys, time
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    until = time.thread_time() + 0.004
+    while time.thread_time() < until:
+        pass
+    with open(sys.argv[1], "a") as file:
+        file.write("x" * 10)
+"""
+
+
+def test_cpu_for_a_request_is_what_the_client_spent(tmp_path: Path) -> None:
+    counter = tmp_path / "served"
+    counter.touch()
+    seen = watch([sys.executable, "-c", SPIN, str(counter)], lambda: counter.stat().st_size, cwd=tmp_path, within_s=30)
+    assert seen.status == 0 and seen.requests == counter.stat().st_size
+    assert seen.cpu_us is not None and 380 <= seen.cpu_us <= 600
+
+
+def test_a_client_that_does_not_end_is_ended_with_its_children(tmp_path: Path) -> None:
+    began = time.monotonic()
+    command = ["sh", "-c", f"sleep 300 & echo $! > {tmp_path / 'child'}; echo said; wait"]
+    seen = watch(command, lambda: 0, cwd=tmp_path, within_s=1)
+    assert seen.status < 0 and seen.output == "said\n" and seen.cpu_us is None
+    assert time.monotonic() - began < 60
+    child = int((tmp_path / "child").read_text())
+    assert _eventually(lambda: not _alive(child))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] and os.kill(pid, 0) is None
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _eventually(holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 10
+    while not holds():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
