@@ -31,8 +31,8 @@ class _Layout:
     time: str
 
 
-def read_trace(path: Path, layout: TraceLayout, *, until_s: float) -> tuple[Row, ...]:
-    """The recorded requests of the first `until_s` seconds: seconds since the first one (whole microseconds), input and output tokens.
+def read_trace(folder: Path, name: str, layout: TraceLayout, *, until_s: float) -> tuple[Row, ...]:
+    """The recorded requests of the first `until_s` seconds of the file `name` in `folder`: seconds since the first one (whole microseconds), input and output tokens.
 
     Raises TraceError for a file that cannot be read, a missing column, a value that is none, time that goes back, too many rows.
     """
@@ -40,35 +40,33 @@ def read_trace(path: Path, layout: TraceLayout, *, until_s: float) -> tuple[Row,
     rows: list[Row] = []
     began = 0.0
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            for line, record in (_jsonl if layout == "mooncake" else _csv)(file, path.name, described.columns):
-                time, *lengths = (_value(f"{path.name}:{line}", name, record.get(name)) for name in described.columns)
+        with (folder / name).open(encoding="utf-8-sig", newline="") as file:
+            for line, record in (_jsonl if layout == "mooncake" else _csv)(file, name, described.columns):
+                time, *lengths = (_value(f"{name}:{line}", column, record.get(column)) for column in described.columns)
                 try:
                     at = described.seconds(time)
                 except ValueError:
-                    raise TraceError(f'{path.name}:{line}, {described.columns[0]} is "{time}"; expected {described.time}') from None
+                    raise TraceError(f'{name}:{line}, {described.columns[0]} is "{time}"; expected {described.time}') from None
                 began = began if rows else at
                 since = round(at - began, 6)
                 if rows and since < rows[-1][0]:
-                    raise TraceError(f"{path.name}:{line}, {described.columns[0]} goes back in time; expected requests in order of arrival")
+                    raise TraceError(f"{name}:{line}, {described.columns[0]} goes back in time; expected requests in order of arrival")
                 if rows and since >= until_s:
                     return tuple(rows)
                 if len(rows) == TRACE_ROWS:
                     raise TraceError(
-                        f"{path.name}:{line} is request {TRACE_ROWS + 1:,} of the phase; expected at most {TRACE_ROWS:,}: a shorter phase, or a thinned file"
+                        f"{name}:{line} is request {TRACE_ROWS + 1:,} of the phase; expected at most {TRACE_ROWS:,}: a shorter phase, or a thinned file"
                     )
                 read, written = (
-                    _tokens(f"{path.name}:{line}", name, value) for name, value in zip(described.columns[1:], lengths, strict=True)
+                    _tokens(f"{name}:{line}", column, value) for column, value in zip(described.columns[1:], lengths, strict=True)
                 )
                 rows.append((since, read, written))
     except OSError as error:
-        raise TraceError(f"{path.name} cannot be read ({error.strerror}); expected a file {path}") from error
+        raise TraceError(f"{name} cannot be read ({error.strerror}); expected a file {folder / name}") from error
     except UnicodeDecodeError as error:
-        raise TraceError(
-            f"{path.name} is not UTF-8 text ({error.reason} at byte {error.start}); expected the published text file"
-        ) from error
+        raise TraceError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected the published text file") from error
     if not rows:
-        raise TraceError(f"{path.name} holds no request; expected rows with {', '.join(described.columns)}")
+        raise TraceError(f"{name} holds no request; expected rows with {', '.join(described.columns)}")
     return tuple(rows)
 
 
@@ -159,7 +157,7 @@ def fill_in(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], str]]:
         factor = phase.get("factor") if phase.get("inject") == "overload" else None
         further = factor if isinstance(factor, (int, float)) and factor > 1 else 1.0
         try:
-            declared["rows"] = read_trace(folder / trace.file, trace.layout, until_s=duration_s * trace.speed * further)
+            declared["rows"] = read_trace(folder, trace.file, trace.layout, until_s=duration_s * trace.speed * further)
         except TraceError as error:
             problems.append(((*field, "file"), str(error)))
     return problems
