@@ -43,6 +43,7 @@ class Wire:
     last       what the last response must carry besides. Two names have a meaning: SERVER_TIMES (seconds by STAGES) goes into the log,
                INPUT_TOKENS must equal the declared number, or the server's tokenizer is not the one that the load was made for
     index      the tensor that counts a request's responses from 0; None if there is none
+    tokens     the tensor (uint32 [1]) that says how many tokens a response brings, for servers that put several into one; None: one each
     """
 
     method: Literal["stream", "unary"]
@@ -50,6 +51,7 @@ class Wire:
     responses: Mapping[str, int]
     last: Mapping[str, int] = field(default_factory=dict)
     index: str | None = "INDEX"
+    tokens: str | None = None
 
     def body(self, number: int, tensors: Sequence[Tensor]) -> bytes:
         """Request `number` (its id) as a serialised ModelInferRequest."""
@@ -87,7 +89,12 @@ def lm_body(wire: Wire, number: int, prompt: Prompt, output_tokens: int) -> byte
 
 def encoder_body(wire: Wire, number: int, prompt: Prompt) -> bytes:
     """A request for the vector or the score of the prompt."""
-    return wire.body(number, [_text("TEXT_IN", prompt.text) if prompt.text is not None else _int32("IDS", prompt.ids)])
+    return wire.body(number, encoder_inputs(prompt))
+
+
+def encoder_inputs(prompt: Prompt) -> list[Tensor]:
+    """The tensors of a request for the vector or the score of the prompt."""
+    return [_text("TEXT_IN", prompt.text) if prompt.text is not None else _int32("IDS", prompt.ids)]
 
 
 def _int32(name: str, values: NDArray[np.int32]) -> Tensor:

@@ -50,7 +50,7 @@ class Connections:
                     self._slow_has_room = True
                 return ""
             except OSError as error:
-                if time.monotonic() >= deadline or not go_on():
+                if time.monotonic() + _BACKOFF_S[1] >= deadline or not go_on():
                     return str(error)
                 await asyncio.sleep(_BACKOFF_S[1])
 

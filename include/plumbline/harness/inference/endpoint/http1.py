@@ -1,0 +1,233 @@
+"""HTTP/1.1 behind the load engine's seam: one connection is one place, kept open from request to request."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+import httptools
+
+from plumbline.harness.inference.client.statuses import of_http
+from plumbline.harness.inference.client.transport import Sink
+from plumbline.harness.inference.endpoint.answers import Answer, WrongAnswer
+from plumbline.harness.inference.requestlog import ErrorClass
+
+Headers = dict[bytes, bytes]
+AnswerOf = Callable[[int, Headers], Answer]
+"""What will read the body of the answer to request `number`, given the answer's headers (names in lower case)."""
+_QUOTED_BYTES = 2000
+_HIDDEN = "***"
+_READY = 64
+
+
+class Http1:
+    """A Transport. `prefix` + `bodies[number]` is request `number`; `secret`, if it comes back in an error, is not repeated."""
+
+    most = 900  # below the usual limit of open files
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        tls: ssl.SSLContext | None,
+        prefix: bytes,
+        bodies: Sequence[bytes] | Mapping[int, bytes],
+        answer_of: AnswerOf,
+        secret: str | None = None,
+    ) -> None:
+        # Ready before the load, so that a handshake is no delay of a request: it would be the client's, not the server's.
+        self.first = min(len(bodies), _READY)
+        self._address, self._tls = address, tls
+        self.prefix, self.bodies, self.answer_of, self._secret = prefix, bodies, answer_of, secret
+
+    async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink, *, stalled: bool = False) -> Http1Connection:
+        """See Transport.connect."""
+        host, port = self._address
+        transport, connection = await loop.create_connection(
+            lambda: Http1Connection(self, loop, sink), host, port, ssl=self._tls, server_hostname=host if self._tls else None
+        )
+        if stalled:
+            transport.pause_reading()
+        return connection
+
+    def quoted(self, text: bytes) -> str:
+        """A server's own words, on one line and without the key: some repeat it in their refusal."""
+        said = " ".join(text.decode("utf-8", "replace").split())
+        return said.replace(self._secret, _HIDDEN) if self._secret else said
+
+
+class Http1Connection(asyncio.Protocol):
+    """A Connection."""
+
+    def __init__(self, http: Http1, loop: asyncio.AbstractEventLoop, sink: Sink) -> None:
+        self._http, self._loop, self._sink = http, loop, sink
+        self._parser = httptools.HttpResponseParser(self)
+        self._number: int | None = None
+        self._at = 0.0
+        self._clear()
+        self._open = True
+
+    def _clear(self) -> None:
+        self._headers: Headers = {}
+        self._answer: Answer | None = None
+        self._refusal = bytearray()
+        self._status = 0
+        self._by_end = self._told = False
+
+    # Connection
+
+    @property
+    def usable(self) -> bool:
+        """See Connection.usable."""
+        return self._open
+
+    def send(self, number: int) -> bool:
+        """See Connection.send: there is never room for another one."""
+        self._clear()
+        self._number = number
+        self._transport.writelines([self._http.prefix, self._http.bodies[number]])
+        return False
+
+    def cancel(self, number: int) -> None:
+        """See Connection.cancel. HTTP/1.1 knows no other way than to close."""
+        if self._number == number:
+            self._number = None
+            self._transport.abort()
+
+    def read_on(self) -> None:
+        """See Connection.read_on."""
+        self._transport.resume_reading()
+
+    def close(self) -> None:
+        """See Connection.close."""
+        self._number, self._open = None, False
+        self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio."""
+        self._at = time.monotonic()
+        if self._number is None:
+            self._transport.abort()  # nobody asked
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._broken("server_error", f"what came is no HTTP/1.1: {error}")
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See asyncio."""
+        self._at = time.monotonic()
+        why = f" ({error})" if error else ""
+        if self._number is not None:
+            if self._by_end:
+                self._whole()
+            elif self._status:
+                self._broken("server_error", f"the connection was closed in the middle of the answer{why}")
+            else:
+                self._broken("unreachable", f"the connection was closed before an answer came{why}")
+        if self._open:
+            self._open = False
+            self._sink.lost(self, f"the connection was closed{why}")
+
+    # httptools
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See httptools."""
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        """See httptools."""
+        status = self._parser.get_status_code()
+        if status < 200:  # 100 Continue and the like: the answer follows
+            self._headers = {}
+            return
+        self._status = status
+        # Without a length and without chunks the body ends with the connection.
+        chunked = b"chunked" in self._headers.get(b"transfer-encoding", b"").lower()
+        self._by_end = b"content-length" not in self._headers and not chunked
+        if self._number is not None and 200 <= status < 300:
+            self._answer = self._http.answer_of(self._number, self._headers)
+
+    def on_body(self, data: bytes) -> None:
+        """See httptools."""
+        if self._answer is not None:
+            self._try(lambda answer: answer.feed(data, self._at))
+        elif len(self._refusal) < _QUOTED_BYTES:
+            self._refusal += data
+
+    def on_message_complete(self) -> None:
+        """See httptools."""
+        if not self._status:
+            return
+        keep = self._parser.should_keep_alive() and not self._by_end
+        self._whole()
+        if keep:
+            # Not at once: the engine may send on this very connection, and the parser is not done with this message.
+            self._loop.call_soon(self._ready)
+        else:
+            self._transport.abort()
+
+    def _ready(self) -> None:
+        if self._open and self._number is None:
+            self._sink.room(self)
+
+    def _whole(self) -> None:
+        """The answer is complete: hand over what it came to."""
+        if self._number is None:
+            return
+        if self._answer is None:
+            location = self._headers.get(b"location")
+            to = f" to {self._http.quoted(location)}, which is not followed" if location and 300 <= self._status < 400 else ""
+            said = self._http.quoted(bytes(self._refusal))
+            error = of_http(str(self._status))[0]
+            self._sink.fail(self._number, error, f"HTTP {self._status}{to}{': ' + said if said else ''}")
+        elif not self._told:
+            self._try(self._outcome)
+        self._end()
+
+    def _outcome(self, answer: Answer) -> None:
+        outcome = answer.complete()
+        assert self._number is not None
+        self._told = True
+        for at in outcome.token_at:
+            self._sink.token(self._number, at)
+        if outcome.server_s is not None:
+            self._sink.server_times(self._number, tuple(outcome.server_s))
+
+    def _try(self, step: Callable[[Answer], None]) -> None:
+        """A step of the answer; after its first mistake the rest of the body is only read to its end."""
+        answer, number = self._answer, self._number
+        if answer is None or number is None or self._told:
+            return
+        try:
+            step(answer)
+        except WrongAnswer as wrong:
+            self._tell_arrived(answer, number)
+            self._sink.fail(number, wrong.error, self._http.quoted(wrong.detail.encode()))
+
+    def _tell_arrived(self, answer: Answer, number: int) -> None:
+        self._told = True
+        for at in answer.arrived:
+            self._sink.token(number, at)
+
+    def _broken(self, error: ErrorClass, detail: str) -> None:
+        if self._number is None:
+            return
+        if self._answer is not None and not self._told:
+            self._tell_arrived(self._answer, self._number)
+        self._sink.fail(self._number, error, detail)
+        self._end()
+
+    def _end(self) -> None:
+        number, self._number = self._number, None
+        if number is not None:
+            self._sink.ended(number, self._at)

@@ -1,0 +1,256 @@
+"""The load client against a hosted model over HTTP whose timing is known and whose faults are told."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.fakes.certificates import self_signed
+from tests.fakes.golden_triton import Golden
+from tests.fakes.openai_server import SERVER_TIMES, Hosted, Plan
+from tests.fakes.trials import a_trial, local_provider
+
+from plumbline.declarations import EndpointLauncher, InferenceWorkload, Provider, Trial
+from plumbline.harness.inference import client, network
+from plumbline.harness.inference.arrivals import PhaseLoad
+from plumbline.harness.inference.endpoint.external import Endpoint, tokens_per_arrival
+from plumbline.harness.inference.endpoint.failures import failure_of
+from plumbline.harness.inference.prompts import Prompt
+from plumbline.harness.inference.requestlog import RequestLog
+
+pytestmark = pytest.mark.integration
+
+# What a message may take from the server's hands to the client's clock on a busy machine; typically a hundredth of it.
+WORST_S = 0.1
+KEY = "sk-planted-4f1d9c"
+ENCODER = {"architecture": "encoder", "task": "embedding", "layers": 1, "width": 16, "heads": 2, "vocabulary": 256, "context": 64}
+TEXT = {"input_tokens": {"constant": 5}, "output_tokens": {"constant": 4}, "text": True, "seed": 1}
+ONE_TOKEN = {"input_tokens": {"constant": 5}, "output_tokens": {"constant": 1}, "seed": 1}
+
+
+def trial_on(url: str, protocol: str, *, exact: bool = True, **declare: Any) -> Trial:
+    endpoint = {"kind": "endpoint", "url": url, "protocol": protocol, "model": "golden", "exact_output": exact}
+    data = json.loads(local_provider().model_dump_json())
+    provider = Provider.model_validate_json(json.dumps({**data, "name": "hosted", "launcher": endpoint}))
+    return a_trial("inference", provider, {"server": {"backend": "external"}, **declare})
+
+
+def endpoint_at(url: str, protocol: str = "openai", key: str | None = None, *, exact: bool = True, **declare: Any) -> Endpoint:
+    trial = trial_on(url, protocol, exact=exact, **declare)
+    assert isinstance(trial.provider.launcher, EndpointLauncher)
+    assert isinstance(trial.workload, InferenceWorkload)
+    return Endpoint(trial.provider.launcher, trial.workload, key)
+
+
+def load_of(n: int, rate: float, tokens: int = 8) -> PhaseLoad:
+    lengths = [np.full(n, length, np.int32) for length in (5, tokens, -1)]
+    return PhaseLoad("steady", n / rate, np.round(np.arange(n) / rate, 6), *lengths)
+
+
+def drive(endpoint: Endpoint, load: PhaseLoad, timeout_s: float = 20.0, text: str | None = None) -> RequestLog:
+    prompts = [Prompt(np.arange(5, dtype=np.int32) + i, text) for i in range(load.n)]
+    bodies = [endpoint.body(i, prompt, int(load.output_tokens[i])) for i, prompt in enumerate(prompts)]
+    return client.drive(load, bodies, endpoint.target(), timeout_s=timeout_s)
+
+
+def path_of(protocol: str) -> str:
+    return "/v1" if protocol.startswith("openai") else ""
+
+
+@pytest.mark.parametrize("protocol", ["openai", "openai_chat", "kserve_http"])
+@pytest.mark.parametrize("torn", [False, True])
+def test_every_token_has_its_moment(protocol: str, torn: bool) -> None:
+    with Hosted(Plan(first_s=0.02, gap_s=0.01, torn=torn)) as hosted:
+        declare = {"requests": TEXT} if protocol == "openai_chat" else {}
+        endpoint = endpoint_at(hosted.url + path_of(protocol), protocol, **declare)
+        log = drive(endpoint, load_of(20, rate=100, tokens=4), text="hello" if protocol == "openai_chat" else None)
+    assert log.errors() == {}, log.first_error()
+    assert len(hosted.records) == 20
+    late = []
+    for i, record in enumerate(hosted.records):
+        assert log.scheduled[i] <= log.dispatched[i] <= record.received - log.began
+        late += [seen + log.began - sent for seen, sent in zip(log.tokens(i), record.sent, strict=True)]
+    assert min(late) > 0
+    assert np.median(late) < WORST_S
+    assert np.all(log.received == 4)
+    if protocol == "kserve_http":
+        assert np.all(log.server_s == SERVER_TIMES)
+    asked = hosted.records[3].asked
+    if protocol == "openai":
+        assert (asked["prompt"], asked["max_tokens"], asked["min_tokens"], asked["ignore_eos"]) == ([3, 4, 5, 6, 7], 4, 4, True)
+    elif protocol == "openai_chat":
+        assert asked["messages"] == [{"role": "user", "content": "hello"}]
+    else:
+        assert asked == {"PROMPT_IDS": [3, 4, 5, 6, 7], "MAX_TOKENS": 4}
+
+
+def test_tensors_go_and_come_as_bytes() -> None:
+    with Hosted(Plan(first_s=0.005, faults={3: "short"})) as hosted:
+        log = drive(endpoint_at(hosted.url, "kserve_http", model=ENCODER, requests=ONE_TOKEN), load_of(10, rate=50, tokens=1))
+    assert log.errors() == {"wrong_output": 1}
+    assert log.details[3] == "60 bytes of VECTOR; expected 64"
+    assert hosted.records[0].asked["inputs"] == [{"name": "IDS", "shape": [5], "datatype": "INT32", "parameters": {"binary_data_size": 20}}]
+
+
+def test_a_grpc_endpoint_is_the_same_load() -> None:
+    with Golden(first_s=0.003) as golden:
+        endpoint = endpoint_at(f"grpc://{golden.address}", "kserve_grpc")
+        log = drive(endpoint, load_of(10, rate=100))
+        assert endpoint.facts()["endpoint.server"] == "golden 1.2.3"
+    assert log.errors() == {}, log.first_error()
+    assert log.finished == 10
+
+
+FAULTS = {
+    1: ("cut", "server_error", "the connection was closed in the middle of the answer"),
+    2: ("early_cut", "unreachable", "the connection was closed before an answer came"),
+    3: ("short", "wrong_output", "7 tokens; expected 8"),
+    4: ("bad_json", "server_error", "no JSON"),
+    5: ("error_event", "server_error", "error in the stream: out of memory"),
+    6: (500, "server_error", "HTTP 500: no"),
+    7: (429, "server_error", "HTTP 429: no"),
+    8: (503, "unreachable", "HTTP 503: no"),
+    9: ("no_done", "server_error", "the stream ended without [DONE]"),
+    10: ("not_http", "server_error", "what came is no HTTP/1.1"),
+    11: ("hang", "timeout", "0 of 8 tokens within 1"),
+}
+
+
+def test_every_fault_has_its_class_and_harms_no_other_request() -> None:
+    plan = Plan(first_s=0.005, faults={n: fault for n, (fault, _, _) in FAULTS.items()} | {12: "close", 13: "by_end"})  # type: ignore[misc]
+    with Hosted(plan) as hosted:
+        log = drive(endpoint_at(hosted.url + "/v1"), load_of(20, rate=40), timeout_s=1.5)
+    named = {i: (error, detail) for i, (_, error, detail) in FAULTS.items()}
+    assert set(np.flatnonzero(log.error)) == set(named)
+    for i, (error, detail) in named.items():
+        assert log.errors()[error]
+        assert detail in log.details[i], (i, log.details[i])
+    assert np.all(log.received[[0, 12, 13, 14, 19]] == 8)
+    assert log.received[1] == 4  # what came before the cut is kept
+
+
+def test_several_tokens_in_one_event_are_counted_by_the_servers_usage() -> None:
+    with Hosted(Plan(first_s=0.01, gap_s=0.005, per_event=4)) as hosted:
+        log = drive(endpoint_at(hosted.url + "/v1"), load_of(5, rate=50, tokens=8))
+    assert log.errors() == {}, log.first_error()
+    assert np.all(log.received == 8)
+    assert tokens_per_arrival(log) == 4
+    assert np.isclose(log.mean_gaps, 0.02 / 7, atol=WORST_S).all()
+
+
+def test_a_token_without_text_counts_where_the_server_counts_it() -> None:
+    with Hosted(Plan(gap_s=0.003, silent_tokens=True)) as hosted:
+        log = drive(endpoint_at(hosted.url + "/v1"), load_of(5, rate=50, tokens=7))
+    assert log.errors() == {}, log.first_error()
+    assert np.all(log.received == 7)
+
+
+def test_without_usage_events_are_tokens() -> None:
+    with Hosted(Plan(usage=False, per_event=2)) as hosted:
+        log = drive(endpoint_at(hosted.url + "/v1"), load_of(3, rate=50, tokens=8))
+    assert log.errors() == {"wrong_output": 3}
+    assert failure_of(log) == ("bad_declaration", "wrong_output: 4 tokens; expected 8; declare exact_output: false if it cannot")
+
+
+def test_a_shorter_answer_is_accepted_where_it_was_declared() -> None:
+    with Hosted(Plan(faults={0: "short"})) as hosted:
+        log = drive(endpoint_at(hosted.url + "/v1", exact=False), load_of(2, rate=50))
+    assert log.errors() == {}, log.first_error()
+    assert log.received.tolist() == [7, 8]
+    assert "ignore_eos" not in hosted.records[0].asked
+
+
+@pytest.mark.parametrize(
+    ("status", "expected", "said"),
+    [
+        (401, "bad_declaration", "refuses the key"),
+        (403, "bad_declaration", "refuses the key"),
+        (404, "bad_declaration", "rejects the request"),
+        (422, "bad_declaration", "rejects the request"),
+        (307, "bad_declaration", "redirects (HTTP 307 to https://elsewhere.example.com/v1, which is not followed"),
+        (429, "quota_exceeded", "too many requests"),
+        (500, "server_error", "HTTP 500"),
+        (502, "unreachable", "HTTP 502"),
+    ],
+)
+def test_an_endpoint_that_answers_nothing_says_whose_turn_it_is(status: int, expected: str, said: str) -> None:
+    with Hosted(Plan(status=status)) as hosted:
+        log = drive(endpoint_at(hosted.url + "/v1"), load_of(3, rate=50))
+    failure_class, detail = failure_of(log)
+    assert failure_class == expected
+    assert said in detail
+    assert len(hosted.records) == 3  # nothing is followed or tried again
+
+
+def test_nobody_there_is_unreachable() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        log = drive(endpoint_at(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"), load_of(2, rate=50), timeout_s=0.5)
+    assert failure_of(log)[0] == "unreachable"
+
+
+def test_a_key_is_sent_and_never_told() -> None:
+    with Hosted(Plan(key=KEY)) as hosted:
+        endpoint = endpoint_at(hosted.url + "/v1", key=KEY)
+        assert drive(endpoint, load_of(2, rate=50)).finished == 2
+        wrong = endpoint_at(hosted.url + "/v1", key="sk-wrong-7e")
+        log = drive(wrong, load_of(2, rate=50))
+        facts = endpoint.facts()
+    assert "Incorrect API key provided: Bearer ***" in log.details[0]
+    assert facts["endpoint.server"] == "hosted/1.2.3"
+    assert KEY not in repr([endpoint, endpoint.target(), facts])
+    assert KEY.encode() not in endpoint.body(0, Prompt(np.arange(3, dtype=np.int32)), 4)
+    assert [r.authorization for r in hosted.records[:2]] == [f"Bearer {KEY}"] * 2
+
+
+def test_a_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = self_signed(tmp_path, "localhost")
+    with Hosted(Plan(certificate=str(certificate))) as hosted:
+        endpoint = endpoint_at(hosted.url + "/v1")
+        unknown = drive(endpoint, load_of(2, rate=50), timeout_s=1.0)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        log = drive(endpoint, load_of(5, rate=50))
+        other = endpoint_at(hosted.url.replace("localhost", "127.0.0.1") + "/v1")
+        misnamed = drive(other, load_of(2, rate=50), timeout_s=1.0)
+    assert log.errors() == {}, log.first_error()
+    for refused in (unknown, misnamed):
+        assert failure_of(refused)[0] == "unreachable"
+        assert "certificate" in refused.first_error()
+
+
+def test_connections_are_kept_from_request_to_request() -> None:
+    with Hosted() as hosted:
+        log = drive(endpoint_at(hosted.url + "/v1"), load_of(200, rate=400, tokens=1))
+    assert log.errors() == {}, log.first_error()
+    assert len({r.connection for r in hosted.records}) <= 70
+    assert len(hosted.records) == 200
+
+
+@pytest.mark.parametrize("protocol", ["openai", "kserve_http", "kserve_grpc"])
+def test_the_way_there_is_measured_apart(protocol: str) -> None:
+    def trips(address: str) -> network.RoundTrips:
+        return network.measure_round_trip(network.Way(address, protocol, path=path_of(protocol)))
+
+    if protocol == "kserve_grpc":
+        with Golden(first_s=0.0) as golden:
+            measured = [trips(golden.address), trips(golden.address)]
+    else:
+        with Hosted() as hosted:
+            measured = [trips(hosted.address), trips(hosted.address)]
+            assert hosted.records == []
+    assert all(len(m.connect_s) == len(m.request_s) == 20 for m in measured)
+    rows = {(row.metric, row.statistic): row for row in network.round_trip_rows("steady", measured)}
+    assert {key[0] for key in rows} == {"network_round_trip_time", "protocol_round_trip_time"}
+    assert all(row.value is not None and 0 < row.value < WORST_S and row.n == 40 for row in rows.values())
+
+
+def test_a_way_that_leads_nowhere_has_no_round_trips() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nowhere = network.measure_round_trip(network.Way(f"127.0.0.1:{taken.getsockname()[1]}"), n=3)
+    assert nowhere == network.RoundTrips((), ())
+    assert all(row.value is None and row.n == 0 for row in network.round_trip_rows("steady", [nowhere]))
