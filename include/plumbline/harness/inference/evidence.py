@@ -37,7 +37,7 @@ def write_schedule(schedule: Schedule, folder: Path) -> EvidenceFile:
 
 
 def write_requests(logs: Sequence[RequestLog], folder: Path) -> EvidenceFile:
-    """`requests.parquet`: one row a request that was due, by its number in the schedule.
+    """`requests.parquet`: one row a request that was due, by its number in the schedule, or in that of the search's `probe`.
 
     `…_s` are seconds from the start of the phase, except `token_times_s` [received tokens], which count from the request's scheduled time,
     and the server's own durations by stage (`queue_s`, `prefill_s` …). Null: did not happen. `status` is `ok` or the class of the error;
@@ -51,6 +51,7 @@ def _table(log: RequestLog) -> pa.Table:
     return pa.table(
         {
             "phase": pa.array([log.load.name] * len(due), pa.string()),
+            "probe": pa.array([log.probe] * len(due), pa.int32()),
             "number": pa.array(due, pa.int32()),
             "after": _after(log.load.after[due]),
             "turn": _turn(log.load, due),

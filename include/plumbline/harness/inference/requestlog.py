@@ -38,6 +38,7 @@ class RequestLog:
     details   what went wrong, in words, by request number
     cpu_s     CPU seconds of the client's processes in the phase, by process
     capped    how many requests waited because as many as the client may have in flight were
+    probe     which one of a search, from 0; None: the log is of a phase
     """
 
     load: PhaseLoad
@@ -53,6 +54,7 @@ class RequestLog:
     details: dict[int, str] = field(default_factory=dict)
     cpu_s: tuple[float, ...] = ()
     capped: int = 0
+    probe: int | None = None
 
     @classmethod
     def of(cls, load: PhaseLoad, zeros: Zeros = np.zeros) -> RequestLog:
@@ -80,6 +82,10 @@ class RequestLog:
         if not self.error[i]:
             self.error[i] = ERROR_CLASSES.index(error) + 1
             self.details[i] = detail
+
+    def error_of(self, i: int) -> str:
+        """The class of what went wrong with request i; empty if nothing did."""
+        return ERROR_CLASSES[self.error[i] - 1] if self.error[i] else ""
 
     @cached_property
     def first_token_of(self) -> NDArray[np.int64]:
@@ -136,7 +142,7 @@ class RequestLog:
     def first_error(self) -> str:
         """The first failure in words; empty if there is none."""
         failed = np.flatnonzero(self.due & (self.error > 0))
-        return f"{ERROR_CLASSES[self.error[failed[0]] - 1]}: {self.details.get(int(failed[0]), '')}" if len(failed) else ""
+        return f"{self.error_of(int(failed[0]))}: {self.details.get(int(failed[0]), '')}" if len(failed) else ""
 
     def latencies(self, start: Literal["scheduled", "dispatched"], end: Literal["first_token", "last_token"]) -> Values:
         """Seconds from `start` to `end` of all that were due, [n]; infinite for a request that failed: it was slower than any limit."""

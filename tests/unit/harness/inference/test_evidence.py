@@ -42,6 +42,13 @@ def test_only_what_was_due_is_a_row_and_turns_are_counted(tmp_path: Path) -> Non
     assert all(len(r["token_times_s"]) == 5 for r in rows)
 
 
+def test_requests_of_a_search_say_which_probe_they_belong_to(tmp_path: Path) -> None:
+    probes = [log_of(n=2), log_of(n=1), log_of(n=1)]
+    probes[0].probe, probes[1].probe = 0, 1
+    rows = pq.read_table(write_requests(probes, tmp_path).path).to_pylist()
+    assert [(r["probe"], r["number"]) for r in rows] == [(0, 0), (0, 1), (1, 0), (None, 0)]
+
+
 def test_a_closed_loop_has_no_turns(tmp_path: Path) -> None:
     rows = pq.read_table(write_requests([log_of(n=3, after=[-1, 0, 1], closed=True)], tmp_path).path).to_pylist()
     assert [(r["after"], r["turn"]) for r in rows] == [(None, None), (0, None), (1, None)]

@@ -38,6 +38,7 @@ def test_the_first_error_stays() -> None:
     assert log.errors() == {"timeout": 1, "wrong_output": 1}
     assert log.first_error() == "wrong_output: 0 bytes"
     assert log.ok.tolist() == [True, False, False]
+    assert [log.error_of(i) for i in range(3)] == ["", "wrong_output", "timeout"]
     assert log.finished == 1
 
 
