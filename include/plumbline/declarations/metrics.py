@@ -144,6 +144,26 @@ METRICS: dict[str, Metric] = {
         _m("time_to_ready", "s", _LOW, "value", "start_up", "from the start of the server's process to KServe readiness"),
         _m("model_load_time", "s", _LOW, "value", "start_up", "time the model itself took to load and initialise"),
         _m("first_inference_latency", "s", _LOW, "value", "start_up", "latency of the first request after readiness"),
+        # the physical floor, and what a precision costs in quality
+        _m(
+            "model_bandwidth_utilization",
+            "ratio",
+            _HIGH,
+            "value",
+            "hardware",
+            "bytes that a decode step must read, over the mean inter-token latency and the probed memory bandwidth",
+        ),
+        _m(
+            "prefill_flops",
+            "FLOP/s",
+            _HIGH,
+            "value",
+            "throughput",
+            "floating-point operations of the prompts (attention counted causally) over the server's seconds in prefill",
+        ),
+        _m("prefill_flops_utilization", "ratio", _HIGH, "value", "hardware", "prefill_flops over the machine's own best matmul rate"),
+        _m("memory_per_sequence", "bytes", "informative", "mean", "hardware", "keys and values that a sequence holds at its last token"),
+        _m("output_agreement", "ratio", _HIGH, "value", "quality", "how far the outputs are those of the reference precision"),
         # training
         _m(
             "step_time",

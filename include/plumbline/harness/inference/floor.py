@@ -1,0 +1,110 @@
+"""The physical floor beside each figure: what the hardware must at least do for the answers that came, over what it was probed to do.
+
+Decode    each step reads every weight of a matrix product once, for all sequences together, and each sequence's keys and values:
+              bytes = weights + sequences × tokens in a sequence × key/value bytes a token
+              model_bandwidth_utilization = bytes / mean inter-token latency / memory_bandwidth
+          140 GB of weights at 3.35 TB/s take 42 ms a token, whatever computes. `sequences` is the mean number that was streaming while any
+          was: their residence, first to last token, over the time in which there was one. Above 1 the weights stay in a cache.
+Prefill   2 operations a weight of each layer and token, 2 a weight of the head (for the last token only), and attention's 4·width a layer
+          and pair of query and key; a causal model sees t·(t + 1)/2 pairs, an encoder t²:
+              prefill_flops = operations / seconds in prefill, as the server tells them
+              prefill_flops_utilization = prefill_flops / matmul_tflops
+          A server that computes other requests in the same steps spends part of that time on them: the figure is a lower bound. The probe is
+          in fp32 on a CPU and in bf16 on a GPU, so another precision can pass 1.
+Memory    memory_per_sequence = key/value bytes a token × tokens, input and output: what each sequence holds when its last token comes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.models import Encoder, Llama, Precision, ServedGpt
+from plumbline.harness.inference.requestlog import STAGES, RequestLog
+from plumbline.results import MetricRow, row
+
+WEIGHT_BYTES: dict[Precision, float] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "int4": 0.5}
+_PREFILL = STAGES.index("prefill")
+Model = ServedGpt | Llama | Encoder
+
+
+def floor_rows(workload: InferenceWorkload, log: RequestLog, probes: Sequence[MetricRow]) -> list[MetricRow]:
+    """The rows above for one phase, those for which everything was measured. `probes`: `matmul_tflops` and `memory_bandwidth`, or nothing."""
+    if not log.finished:
+        return []
+    probed = {probe.metric: probe.value for probe in probes if probe.value}
+    rows = [] if isinstance(workload.model, Encoder) else _decode(workload.model, log, probed.get("memory_bandwidth"))
+    # What came from a prefix cache was not computed, and who had how much of it is not known.
+    if workload.server.prefix_cache == "off":
+        rows += _prefill(workload.model, log, probed.get("matmul_tflops"))
+    return rows
+
+
+def matmul_parameters(model: Model) -> tuple[int, int]:
+    """Weights that are factors of a matrix product: of all layers, and of the head. Embeddings are looked up, norms and biases added."""
+    if isinstance(model, Llama):
+        attention = 2 * model.width**2 + 2 * model.width * model.kv_heads * (model.width // model.heads)
+        return model.layers * (attention + 3 * model.width * model.feed_forward), model.vocabulary * model.width
+    if isinstance(model, Encoder):
+        return 12 * model.layers * model.width**2, model.width * (model.task == "reranking")
+    return 12 * model.layers * model.width**2, model.vocabulary * model.width
+
+
+def kv_bytes_per_token(model: ServedGpt | Llama) -> int:
+    """Bytes of one token's keys and values in all layers."""
+    if isinstance(model, Llama):
+        # Engines keep them in the precision of activations unless they are told otherwise.
+        return 2 * model.layers * model.kv_heads * (model.width // model.heads) * 2
+    # The project's own int8 is of matrix products alone.
+    return 2 * model.layers * model.width * (2 if model.precision in ("bf16", "fp16") else 4)
+
+
+def step_bytes(model: ServedGpt | Llama, sequences: float, tokens: float) -> float:
+    """Bytes that one decode step must read for `sequences` sequences of `tokens` tokens each."""
+    return sum(matmul_parameters(model)) * WEIGHT_BYTES[model.precision] + sequences * tokens * kv_bytes_per_token(model)
+
+
+def prefill_operations(model: Model, tokens: int) -> float:
+    """Floating-point operations of a prompt of `tokens` tokens."""
+    layers, head = matmul_parameters(model)
+    pairs = tokens**2 if isinstance(model, Encoder) else tokens * (tokens + 1) / 2
+    return 2.0 * layers * tokens + 2.0 * head + 4.0 * model.layers * model.width * pairs
+
+
+def mean_streaming(log: RequestLog) -> float:
+    """Sequences that were between their first and their last token, in the mean over the time in which there was one; NaN: never."""
+    some = log.received > 1
+    starts, ends = np.sort(log.first_token[some]), np.sort(log.last_token[some])
+    # With both sorted, the k-th end before the next start closes a stretch: nobody is left between them.
+    edges = [0, *(np.flatnonzero(starts[1:] > ends[:-1]) + 1), len(starts)]
+    busy = sum(float(ends[b - 1] - starts[a]) for a, b in pairwise(edges) if b > a)
+    return float((ends - starts).sum()) / busy if busy > 0 else float("nan")
+
+
+def _decode(model: ServedGpt | Llama, log: RequestLog, bandwidth: float | None) -> list[MetricRow]:
+    phase, ok = log.load.name, log.ok
+    read, written = (counts[ok].astype(float) for counts in (log.load.input_tokens, log.load.output_tokens))
+    held = (read + written) * kv_bytes_per_token(model)
+    rows = [row("memory_per_sequence", float(held.mean()), len(held), phase=phase)]
+    rows.append(row("memory_per_sequence", float(held.max()), len(held), phase=phase, statistic="max"))
+    gaps = log.gaps()
+    if bandwidth and len(gaps) and gaps.mean() > 0:
+        # Over a response's steps its sequence grows evenly, and a long response has more of them.
+        tokens = float(np.average(read + written / 2, weights=written - 1))
+        needed = step_bytes(model, mean_streaming(log), tokens)
+        rows.append(row("model_bandwidth_utilization", needed / float(gaps.mean()) / bandwidth, len(gaps), phase=phase))
+    return rows
+
+
+def _prefill(model: Model, log: RequestLog, matmul: float | None) -> list[MetricRow]:
+    phase, ok = log.load.name, log.ok
+    seconds = log.server_s[ok, _PREFILL]
+    if not np.isfinite(seconds).all() or seconds.sum() <= 0:
+        return []
+    done = sum(prefill_operations(model, int(n)) for n in log.load.input_tokens[ok])
+    rate = done / float(seconds.sum())
+    rows = [row("prefill_flops", rate, len(seconds), phase=phase)]
+    return rows + ([row("prefill_flops_utilization", rate / matmul, len(seconds), phase=phase)] if matmul else [])
