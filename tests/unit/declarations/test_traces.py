@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.data.example_trace import example_trace
 
 from plumbline.declarations import DeclarationError, InferenceWorkload, load, spec_hash
 from plumbline.declarations.arrivals import TRACE_ROWS, TraceLayout
+from plumbline.declarations.places import REPOSITORY
 from plumbline.declarations.traces import TraceError, read_trace
+from plumbline.harness.inference.arrivals import schedule_of
 
 Break = Callable[[str, str, str], Path]
 CHAT = "workloads/inference/chat.yaml"
@@ -190,3 +193,14 @@ def test_an_encoder_answers_each_recorded_request_once(broken: Break) -> None:
     assert "azure/t.csv:2: 8 tokens out; expected 1: an encoder answers once" in only_problem(config)
     written(config / "traces" / "azure", AZURE.replace(",8\n", ",1\n").replace(",5\n", ",1\n").replace(",16\n", ",1\n"))
     assert chat(config).model.architecture == "encoder"
+
+
+def test_the_shipped_trace_is_what_its_command_makes() -> None:
+    assert (REPOSITORY / "include" / "config" / "traces" / "afternoon.csv").read_text(encoding="utf-8") == example_trace()
+
+
+def test_the_shipped_example_replays_it() -> None:
+    workload = load(REPOSITORY / "include" / "config").workloads["chat-replay-cpu"]
+    assert isinstance(workload, InferenceWorkload)
+    replayed = schedule_of(workload).phases[1]
+    assert (replayed.n, replayed.arrivals_s[0]) == (139, 0.0)
