@@ -10,6 +10,7 @@ from plumbline.harness.inference.endpoint.answers import Answer, GenerateAnswer,
 from plumbline.harness.inference.endpoint.http1 import Headers, Http1
 from plumbline.harness.inference.endpoint.requests import prefix
 from plumbline.harness.inference.endpoint.talk import address_of, tls_context
+from plumbline.harness.inference.wire import INPUT_TOKENS
 
 _HEADER_LENGTH = b"inference-header-content-length"
 
@@ -29,7 +30,8 @@ def http_transport(target: Target, load: PhaseLoad, bodies: Sequence[bytes] | Ma
 
     def answer_of(number: int, headers: Headers) -> Answer:
         if target.protocol != "kserve_http":
-            return OpenAiAnswer(int(load.output_tokens[number]), target.exact)
+            sent = int(load.input_tokens[number]) if INPUT_TOKENS in target.wire.last else None
+            return OpenAiAnswer(int(load.output_tokens[number]), target.exact, sent)
         if target.wire.method == "stream":
             return GenerateAnswer(target.wire, int(load.output_tokens[number]), int(load.input_tokens[number]))
         length = headers.get(_HEADER_LENGTH, b"")

@@ -1,0 +1,92 @@
+"""A trial on a hosted model: its client gets the key, and nobody and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fakes.trials import a_trial, local_provider
+
+from plumbline.declarations import Provider, Trial, places
+from plumbline.launch.endpoint import EndpointLauncher
+from plumbline.results import LaunchRecord, ResultStore
+
+pytestmark = pytest.mark.integration
+
+KEY = "sk-planted-93ab77c1"
+PROGRAM = """
+import argparse, os, sys
+from plumbline.harness import endpoint_key
+parser = argparse.ArgumentParser()
+parser.add_argument("run"); parser.add_argument("--trial"); parser.add_argument("--out")
+options = parser.parse_args()
+key = endpoint_key.take()
+print(f"a key of {len(key or '')} characters; connections: {[n for n in os.environ if 'AIRFLOW' in n]}; again: {endpoint_key.take()}")
+sys.exit(int(key is None))
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installation of its own, whose Airflow has one connection."""
+    path, temporary = tmp_path / "home", tmp_path / "tmp"
+    path.mkdir()
+    temporary.mkdir()
+    monkeypatch.setenv("PLUMBLINE_HOME", str(path))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("AIRFLOW_CONN_HOSTED_KEY", json.dumps({"conn_type": "http", "password": KEY}))
+    monkeypatch.setenv("AIRFLOW_CONN_EMPTY", json.dumps({"conn_type": "http"}))
+    monkeypatch.setenv("AIRFLOW_CONN_BROKEN", json.dumps({"conn_type": "http", "password": "two\nlines"}))
+    return path
+
+
+def trial_on(url: str, connection: str | None = "hosted_key", **declare: Any) -> Trial:
+    endpoint = {"kind": "endpoint", "url": url, "protocol": "openai", "model": "chat", "connection": connection, "timeout": "60s"}
+    data = json.loads(local_provider().model_dump_json())
+    provider = Provider.model_validate_json(json.dumps({**data, "name": "hosted", "launcher": endpoint}))
+    return a_trial("inference", provider, {"server": {"backend": "external"}, **declare})
+
+
+def launched(trial: Trial, home: Path) -> LaunchRecord:
+    program = home / "program.py"
+    program.write_text(PROGRAM)
+    return EndpointLauncher([sys.executable, str(program)]).launch(trial, ResultStore(places().results_url))
+
+
+def everything_written(*folders: Path) -> bytes:
+    return b"".join(path.read_bytes() for folder in folders for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def test_the_key_is_in_the_clients_environment_and_nowhere_else(home: Path, tmp_path: Path) -> None:
+    record = launched(trial_on("http://127.0.0.1:1/v1"), home)
+    # The program is no harness and leaves no document: what counts is what it saw, and what was written.
+    assert f"a key of {len(KEY)} characters; connections: []; again: None" in record.log_tail
+    assert record.launcher == "endpoint"
+    assert KEY.encode() not in everything_written(home, tmp_path)
+    assert KEY not in record.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("connection", "said"),
+    [
+        ("nobody", "the Airflow connection nobody is not defined"),
+        ("empty", "the Airflow connection empty has no password"),
+        ("broken", "is no API key"),
+    ],
+)
+def test_a_key_that_is_not_there_is_a_bad_declaration(home: Path, connection: str, said: str) -> None:
+    record = launched(trial_on("http://127.0.0.1:1/v1", connection), home)
+    assert record.failure_class == "bad_declaration"
+    assert said in str(record.failure_detail)
+    assert "two" not in record.model_dump_json()
+
+
+def test_an_endpoint_that_asks_for_no_key_gets_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_ENDPOINT_KEY", KEY)  # somebody's, and not this trial's
+    record = launched(trial_on("http://127.0.0.1:1/v1", None), home)
+    assert "a key of 0 characters" in record.log_tail
