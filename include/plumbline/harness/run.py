@@ -33,7 +33,8 @@ from plumbline.results import (
     Validity,
 )
 
-Measure = Callable[[Trial, Path, Progress, Watch], Measurement]
+Measure = Callable[[Trial, Path, Progress, Watch, Sequence[MetricRow]], Measurement]
+"""The last argument: what the hardware probes found."""
 Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"]], list[MetricRow]]
 
 _LOCAL_PATIENCE_S, _REMOTE_PATIENCE_S = 15.0, 300.0
@@ -45,16 +46,16 @@ class UnusableStore(ValueError):
     """The result store cannot be written to; nothing was."""
 
 
-def _training(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Measurement:
+def _training(trial: Trial, workdir: Path, progress: Progress, watch: Watch, _probed: Sequence[MetricRow]) -> Measurement:
     from plumbline.harness import training
 
     return training.measure(trial, workdir, progress, watch)
 
 
-def _inference(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Measurement:
+def _inference(trial: Trial, workdir: Path, progress: Progress, watch: Watch, probed: Sequence[MetricRow]) -> Measurement:
     from plumbline.harness import inference
 
-    return inference.measure(trial, workdir, progress, watch)
+    return inference.measure(trial, workdir, progress, watch, probed)
 
 
 MEASURES: Mapping[str, Measure] = {"training": _training, "inference": _inference}
@@ -150,9 +151,11 @@ class _Run:
                 if not hosted:
                     self._progress("environment", 0.01, "probing the hardware")
                     with watch.phase("environment"):
-                        self._probed = self._probe(cpus[: promised()], workdir, "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda")
+                        self._probed = self._probe(
+                            cpus[: promised()], workdir, "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda"
+                        )
                 self._happened("measurement_started")
-                self._measurement = self._measures[trial.workload.kind](trial, workdir, self._part, watch)
+                self._measurement = self._measures[trial.workload.kind](trial, workdir, self._part, watch, self._probed)
                 self._happened("measurement_finished")
             finally:
                 self._end_leftovers()

@@ -29,7 +29,7 @@ def disk_alone(cpus, workdir, device):
     return disk.rows(workdir)
 
 
-def products(trial, workdir, progress, watch):
+def products(trial, workdir, progress, watch, probed):
     """Times matrix products: a measurement in miniature."""
     times = []
     with watch.phase("steady"):
@@ -136,8 +136,8 @@ def test_a_measurements_own_telemetry_is_kept_beside_the_watchs(home):
 
 
 def test_a_failure_is_recorded_with_what_was_measured(home):
-    def failing(trial, workdir, progress, watch):
-        partial = products(trial, workdir, progress, watch)
+    def failing(trial, workdir, progress, watch, probed):
+        partial = products(trial, workdir, progress, watch, probed)
         partial.evidence.append(EvidenceFile("log", workdir / "never-written.log"))
         raise TrialFailed("server_error", "the server stopped answering", partial)
 
@@ -166,8 +166,8 @@ def test_any_other_exception_is_a_harness_error_with_its_traceback(home):
 
 
 def test_evidence_of_the_same_name_is_an_error_that_loses_no_numbers(home):
-    def careless(trial, workdir, progress, watch):
-        found = products(trial, workdir, progress, watch)
+    def careless(trial, workdir, progress, watch, probed):
+        found = products(trial, workdir, progress, watch, probed)
         found.evidence *= 2
         return found
 
@@ -253,7 +253,7 @@ from plumbline.harness.__main__ import read_trial
 from plumbline.harness.probes import disk
 from plumbline.harness.run import run
 
-def stuck(trial, workdir, progress, watch):
+def stuck(trial, workdir, progress, watch, probed):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     (workdir / "partial").touch()
     with watch.phase("steady"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,13 +11,14 @@ if TYPE_CHECKING:
     from plumbline.harness.measurement import Measurement
     from plumbline.harness.progress import Progress
     from plumbline.harness.watch import Watch
+    from plumbline.results import MetricRow
 
 
-def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Measurement:
-    """Measure one inference trial; raises TrialFailed with what was measured until then.
+def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch, probed: Sequence[MetricRow] = ()) -> Measurement:
+    """Measure one inference trial; raises TrialFailed with what was measured until then. `probed`: what the hardware probes found.
 
     The import waits, so that planning can compute an arrival schedule without the client's libraries.
     """
-    from plumbline.harness.inference import measuring
+    from plumbline.harness.inference import trial as flow
 
-    return measuring.measure(trial, workdir, progress, watch)
+    return flow.measure(trial, workdir, progress, watch, probed)

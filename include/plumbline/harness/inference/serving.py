@@ -1,0 +1,212 @@
+"""The server under load, as the phases see it: our own Triton, or one that somebody else runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+import grpc
+
+from plumbline.declarations.phases import LoadPhase
+from plumbline.harness.inference import control
+from plumbline.harness.inference.client import Target
+from plumbline.harness.inference.endpoint.external import Endpoint
+from plumbline.harness.inference.endpoint.failures import failure_of
+from plumbline.harness.inference.network import Way
+from plumbline.harness.inference.prompts import Prompt
+from plumbline.harness.inference.repositories import Repository
+from plumbline.harness.inference.requestlog import RequestLog
+from plumbline.harness.inference.scrape import Scraper
+from plumbline.harness.inference.server_view import ServerView
+from plumbline.harness.inference.triton import Reload, Triton
+from plumbline.results import FailureClass, Telemetry
+
+RELOAD_WITHIN_S = 120.0
+_COUNT_WITHIN_S = 1.0
+
+
+class Beside(Protocol):
+    """What is sampled beside a phase: `sample` about once a second, `telemetry` once the phase is over."""
+
+    def sample(self) -> None: ...
+
+    def telemetry(self) -> list[Telemetry]: ...
+
+
+class Served(Protocol):
+    """One model behind one address."""
+
+    def target(self, running: Callable[[], bool] | None = None) -> Target:
+        """Where the load goes; `running` in place of the server's own (a fault ends it for a while, and that ends no phase)."""
+
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        """Request `number`, serialised."""
+
+    def way(self) -> Way:
+        """The network path to it."""
+
+    def running(self) -> bool:
+        """Whether it lives, as far as can be told from here."""
+
+    def state(self) -> str:
+        """In words, how it is and what it said last."""
+
+    def answered(self, requests: int) -> None:
+        """The client has seen so many more answers: the counters must come to hold them."""
+
+    def view(self) -> ServerView | None:
+        """Its counters, once they hold every request that was answered; None where nobody can see them."""
+
+    def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
+        """What it means that nothing in this log was answered rightly."""
+
+    def beside(self, phase: LoadPhase) -> AbstractContextManager[Beside]:
+        """What is to be sampled while a phase runs."""
+
+
+class OwnTriton:
+    """A Triton that the harness started, with the model of `repository`."""
+
+    def __init__(self, triton: Triton, repository: Repository) -> None:
+        self.triton, self.repository = triton, repository
+        self._answered = 0
+
+    def target(self, running: Callable[[], bool] | None = None) -> Target:
+        return Target(self.triton.address, self.repository.wire, running or self.triton.running)
+
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        return self.repository.body(number, prompt, output_tokens)
+
+    def way(self) -> Way:
+        return Way(self.triton.address)
+
+    def running(self) -> bool:
+        return self.triton.running()
+
+    def state(self) -> str:
+        return self.triton.state()
+
+    def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
+        return "server_error", f"{told(log)}; {self.triton.state()}"
+
+    def answered(self, requests: int) -> None:
+        self._answered += requests
+
+    def began_again(self) -> None:
+        """Its counters have begun at zero."""
+        self._answered = 0
+
+    def reload(self) -> Reload:
+        """Unload the model and load it again: its memory is empty then, and so are its counters."""
+        done = self.triton.reload(RELOAD_WITHIN_S)
+        self.began_again()
+        return done
+
+    def view(self) -> ServerView | None:
+        # A request is counted after its answer was sent.
+        deadline = time.monotonic() + _COUNT_WITHIN_S
+        try:
+            found = self._counted()
+            while found.succeeded < self._answered and time.monotonic() < deadline:
+                time.sleep(0.02)
+                found = self._counted()
+        except grpc.RpcError:
+            return None  # what it would have told is then absent, and nothing else depends on it
+        return found
+
+    def _counted(self) -> ServerView:
+        return control.statistics(self.triton.address, self.triton.model, self.triton.metrics_address)
+
+    def beside(self, phase: LoadPhase) -> AbstractContextManager[Beside]:
+        return _BesideTriton(self.triton, phase)
+
+    @property
+    def journals(self) -> Path:
+        """The folder in which our own models write down what they began and answered."""
+        return self.repository.folder / self.repository.model / "1"
+
+
+class _BesideTriton:
+    """Its gauges and its memory."""
+
+    def __init__(self, triton: Triton, phase: LoadPhase) -> None:
+        self._triton, self._phase = triton, phase
+        self._scraper = Scraper(triton.metrics_address)
+        self._resident: list[float] = []
+
+    def __enter__(self) -> _BesideTriton:
+        self._scraper.__enter__()
+        self.sample()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._scraper.__exit__(kind, error, trace)
+
+    def sample(self) -> None:
+        if resident := self._triton.resident_bytes():
+            self._resident.append(float(resident))
+
+    def telemetry(self) -> list[Telemetry]:
+        rows = self._scraper.telemetry(self._phase)
+        values = self._resident
+        if values:
+            low, high = min(values), max(values)
+            mean = sum(values) / len(values)
+            rows.append(Telemetry(phase=self._phase, signal="server_resident", unit="bytes", n=len(values), mean=mean, min=low, max=high))
+        return rows
+
+
+class SomebodysServer:
+    """An endpoint: only what comes over the wire is known of it."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+
+    def target(self, running: Callable[[], bool] | None = None) -> Target:
+        return self.endpoint.target()
+
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        return self.endpoint.body(number, prompt, output_tokens)
+
+    def way(self) -> Way:
+        end = self.endpoint
+        return Way(end.address, end.launcher.protocol, end.tls, end.path, end.headers)
+
+    def running(self) -> bool:
+        return True
+
+    def state(self) -> str:
+        return f"{self.endpoint.launcher.url} is not ours to look into"
+
+    def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
+        failure_class, why = failure_of(log)
+        return failure_class, f"{told(log)}; {why}"
+
+    def answered(self, requests: int) -> None:
+        return
+
+    def view(self) -> ServerView | None:
+        return None
+
+    def beside(self, phase: LoadPhase) -> AbstractContextManager[Beside]:
+        return nullcontext(_Nothing())
+
+
+class _Nothing:
+    def sample(self) -> None:
+        return
+
+    def telemetry(self) -> list[Telemetry]:
+        return []
+
+
+def told(log: RequestLog) -> str:
+    """What became of a load's requests, in words."""
+    counts = ", ".join(f"{n} {name}" for name, n in log.errors().items())
+    return f"{log.finished} of {log.n} requests of {log.load.name} finished" + (
+        f" ({counts}); first error: {log.first_error()}" if counts else ""
+    )
