@@ -9,10 +9,11 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out, table
-from plumbline.declarations import METRICS, DeclarationError, Declarations, LocalLauncher, Trial, load
+from plumbline.declarations import METRICS, DeclarationError, Declarations, EndpointLauncher, LocalLauncher, Trial, load
 from plumbline.declarations.reading import reading
 from plumbline.harness.progress import ProgressLine
 from plumbline.launch.plan import PlanError
+from plumbline.orchestration.connections import adopt
 from plumbline.orchestration.direct import planned_trial, replayed, run_directly
 from plumbline.results import MetricRow, ResultDocument
 
@@ -60,6 +61,11 @@ def replay(
 
 
 def _run(planned: Trial, as_json: bool) -> None:
+    launcher = planned.provider.launcher
+    if isinstance(launcher, EndpointLauncher) and launcher.connection is not None:
+        # What Airflow does not have is told by the launcher, in the trial's record.
+        with clear_errors(RuntimeError):
+            adopt([launcher.connection])
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
@@ -16,17 +14,14 @@ from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, Trial
 from plumbline.declarations.models import Encoder
-from plumbline.declarations.phases import LoadPhase
 from plumbline.harness import endpoint_key
 from plumbline.harness.inference import wire as wires
 from plumbline.harness.inference.client.target import Target
 from plumbline.harness.inference.endpoint import requests
-from plumbline.harness.inference.endpoint.failures import failure_of
 from plumbline.harness.inference.endpoint.talk import channel, http_connection
-from plumbline.harness.inference.network import Way
 from plumbline.harness.inference.prompts import Prompt
 from plumbline.harness.inference.requestlog import RequestLog
-from plumbline.results import FailureClass, Scalar, Telemetry
+from plumbline.results import Scalar
 
 _CALL_S = 5.0
 
@@ -80,35 +75,12 @@ class Endpoint:
         """Sent with every request."""
         return {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
 
-    def running(self) -> bool:
-        """Nobody here can say that the server has ended."""
-        return True
-
-    def state(self) -> str:
-        """What it is, in words."""
-        return f"the endpoint {self.launcher.url}, model {self.launcher.model}"
-
-    def view(self, at_least: int | None = None) -> None:
-        """Nobody here can see its counters."""
-
-    def beside(self, phase: LoadPhase) -> AbstractContextManager[Unseen]:
-        """Nor what it does meanwhile."""
-        return nullcontext(Unseen())
-
-    def way(self) -> Way:
-        """The network path to it."""
-        return Way(self.address, self.launcher.protocol, self.tls, self.path, self.headers)
-
-    def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
-        """Class and reason of a trial in which nothing of this log succeeded."""
-        return failure_of(log)
-
-    def target(self, running: Callable[[], bool] | None = None) -> Target:
-        """Where the load goes."""
+    def target(self) -> Target:
+        """Where the load goes. Nobody here can say that the server has ended."""
         return Target(
             self.address,
             self.wire,
-            running or self.running,
+            lambda: True,
             protocol=self.launcher.protocol,
             tls=self.tls,
             headers=self.headers,
@@ -169,17 +141,6 @@ class Endpoint:
             return response.headers.get("Server")
         finally:
             connection.close()
-
-
-class Unseen:
-    """What can be sampled of a server that nobody can look into: nothing."""
-
-    def sample(self) -> None:
-        """Nothing."""
-
-    def telemetry(self) -> list[Telemetry]:
-        """Nothing."""
-        return []
 
 
 def tokens_per_arrival(log: RequestLog) -> float | None:
