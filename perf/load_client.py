@@ -1,6 +1,6 @@
 """Our load client against its peers, on one Triton that does nothing, in one run: `make perf-load`, or `python perf/load_client.py`.
 
-rate      the highest rate of Poisson arrivals that a client keeps up: at least 99.5 % of the requests sent in time and, for ours, p99
+rate      the highest rate of Poisson arrivals that a client keeps up: sent and answered at 99.5 % of it at least and, for ours, p99
           dispatch delay below 10 ms, no error and each answer's size right (a peer is judged by the rate that it reports, with what a
           Poisson count varies by in its favour). Each rate has two tries: one is enough, for a busy machine can only hide, not help
 cpu       user and system time of the client's processes for a request, seen from outside, in the middle of a run
@@ -107,7 +107,7 @@ def measure(server: Server, clients: Sequence[Client], effort: Effort, folder: P
         run = client.run(server, rate, seconds, seed, folder)
         cpu = "–" if run.cpu_us is None else f"{run.cpu_us:.0f}"
         print(
-            f"  {run.client:14} {run.rate:8,.0f}/s  in time {run.achieved:7.2%}  p99 {run.p99_ms:9.2f} ms  CPU {cpu:>5} µs  "
+            f"  {run.client:14} {run.rate:8,.0f}/s  achieved {run.achieved:7.2%}  p99 {run.p99_ms:9.2f} ms  CPU {cpu:>5} µs  "
             f"{'held' if run.held else 'not held'} {run.note}",
             flush=True,
         )
