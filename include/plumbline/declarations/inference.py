@@ -95,6 +95,8 @@ class InferenceWorkload(Workload):
             )
         if refusal := unservable(self.model, self.server.backend, self.needs.accelerator):
             raise ValueError(refusal)
+        if self.requests.text and self.server.backend in ("onnxruntime", "pytorch"):
+            raise ValueError(f"requests.text on server.backend {self.server.backend}, which has no tokenizer; expected text: false")
         if isinstance(self.model, Encoder) and self.requests.output_tokens.constant != 1:
             raise ValueError("an encoder answers once; expected requests.output_tokens: {constant: 1}")
         if self.server.backend == "external":

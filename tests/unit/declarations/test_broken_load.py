@@ -127,3 +127,16 @@ def test_one_clear_error(broken: Break, old: str, new: str, where: str, said: st
     problem = only_problem(config)
     assert problem.startswith(f"config/{CHAT}:{where}"), problem
     assert said in problem
+
+
+def test_text_needs_a_server_that_has_a_tokenizer(broken: Break) -> None:
+    for old, new in (
+        ("{architecture: gpt,", "{architecture: encoder, task: embedding,"),
+        (OUTPUT, "{constant: 1}"),
+        ("{backend: python}", "{backend: pytorch}"),
+        (SEED, "  seed: 1\n  text: true\n"),
+    ):
+        config = broken(CHAT, old, new)
+    said = "requests.text: on server.backend pytorch, which has no tokenizer; expected text: false"
+    assert only_problem(config) == f"config/{CHAT}:11  {said}"
+    assert "chat" in load(broken(CHAT, "text: true", "text: false")).workloads

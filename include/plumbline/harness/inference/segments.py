@@ -89,6 +89,9 @@ class Text:
         return found
 
 
+_TEXT = Text()  # one for all: a search asks for prompts again and again, and the pieces' ids are the same
+
+
 def source_of(workload: InferenceWorkload) -> Source:
     """Where the workload's prompts come from."""
-    return Text() if workload.requests.text else Ids(workload.model.vocabulary)
+    return _TEXT if workload.requests.text else Ids(workload.model.vocabulary)
