@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client.alone import send_share
+from plumbline.harness.inference.client.crew import send_together
 from plumbline.harness.inference.client.engine import Order
 from plumbline.harness.inference.client.target import Settings, Stop, Target, Tick
 from plumbline.harness.inference.requestlog import RequestLog
@@ -39,10 +40,16 @@ def drive(
     """
     if len(bodies) != load.n:
         raise ValueError(f"{len(bodies)} bodies for a load of {load.n} requests; expected one for each")
+
+    def looking(log: RequestLog) -> Callable[[], Order]:
+        return _looking(log, target, tick, stop)
+
+    processes = processes_for(load, settings)
+    if processes > 1:
+        return send_together(load, shares(load, processes), bodies, target, settings, timeout_s=timeout_s, looking=looking)
     log = RequestLog.of(load)
-    look = _looking(log, target, tick, stop)
     with _kept_to(settings.cpus):
-        spent = send_share(log, np.arange(load.n), bodies, target, settings, timeout_s=timeout_s, look=look)
+        spent = send_share(log, np.arange(load.n), bodies, target, settings, timeout_s=timeout_s, look=looking(log))
     log.cpu_s = (spent,)
     return log
 

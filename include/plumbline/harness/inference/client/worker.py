@@ -1,0 +1,45 @@
+"""One of several processes that send a phase's load: `python -m plumbline.harness.inference.client.worker`.
+
+It reads its Job from standard input, says "ready" on standard output once it is connected, and writes its Outcome when its last request has
+ended. What happened to the requests stands in the shared columns.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import time
+
+import numpy as np
+
+from plumbline.harness.inference.client.alone import send_share
+from plumbline.harness.inference.client.columns import Columns
+from plumbline.harness.inference.client.job import READY, Job, Outcome
+
+_POLL_S = 0.001
+
+
+def main() -> None:
+    """Carry out the job on standard input."""
+    job: Job = pickle.load(sys.stdin.buffer)
+    if job.cpu is not None:
+        os.sched_setaffinity(0, {job.cpu})
+    columns = Columns(job.load, job.fd)
+
+    def begin() -> float:
+        sys.stdout.buffer.write(READY)
+        sys.stdout.buffer.flush()
+        while np.isnan(columns.began):
+            time.sleep(_POLL_S)
+        return columns.began
+
+    log = columns.log
+    spent = send_share(
+        log, job.mine, job.bodies, job.target, job.settings, timeout_s=job.timeout_s, look=lambda: columns.order, begin=begin
+    )
+    sys.stdout.buffer.write(pickle.dumps(Outcome(log.details, log.capped, spent)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from plumbline.harness.inference.arrivals import PhaseLoad
+from plumbline.harness.inference.client import Settings, drive, processes_for
+from plumbline.harness.inference.client.driving import shares
+from plumbline.harness.inference.client.target import Target
+from plumbline.harness.inference.wire import Wire
+
+
+def load_of(after: list[int], *, duration_s: float = 1.0, closed: bool = False) -> PhaseLoad:
+    n = len(after)
+    one = np.ones(n, np.int32)
+    return PhaseLoad("steady", duration_s, np.zeros(n), one, one, np.array(after, np.int32), closed)
+
+
+def test_requests_are_dealt_out_in_turn_and_chains_stay_together() -> None:
+    assert [list(share) for share in shares(load_of([-1] * 5), 2)] == [[0, 2, 4], [1, 3]]
+    # Two conversations (0 → 2 → 4 and 1 → 3) and a request of its own.
+    assert [list(share) for share in shares(load_of([-1, -1, 0, 1, 2, -1]), 2)] == [[0, 2, 4, 5], [1, 3]]
+    assert [list(share) for share in shares(load_of([-1]), 3)] == [[0], [], []]
+
+
+def test_as_many_processes_as_the_rate_needs_and_the_cores_allow() -> None:
+    four, eight = tuple(range(4)), tuple(range(8))
+    assert processes_for(load_of([-1] * 4_000), Settings(cpus=four)) == 1
+    assert processes_for(load_of([-1] * 9_000), Settings(cpus=four)) == 3
+    assert processes_for(load_of([-1] * 40_000), Settings(cpus=four)) == 3
+    assert processes_for(load_of([-1] * 40_000), Settings(cpus=eight)) == 7
+    assert processes_for(load_of([-1] * 40_000), Settings(cpus=(3,))) == 1
+    assert processes_for(load_of([-1] * 40_000, closed=True), Settings(cpus=four)) == 1
+    assert processes_for(load_of([-1]), Settings(processes=5)) == 5
+    assert processes_for(load_of([-1] * 9_000)) <= max(1, len(os.sched_getaffinity(0)) - 1)
+
+
+def test_slow_requests_are_spread_and_only_within_their_time() -> None:
+    settings = Settings(slow_share=0.25, slow_from_s=1.0, slow_until_s=2.0)
+    assert [number for number in range(12) if settings.slow(number, 1.5)] == [3, 7, 11]
+    assert not any(settings.slow(number, moment) for number in range(12) for moment in (0.9, 2.0))
+    assert not any(Settings().slow(number, 0.0) for number in range(12))
+
+
+def test_a_body_for_each_request() -> None:
+    with pytest.raises(ValueError, match="1 bodies for a load of 2 requests; expected one for each"):
+        drive(load_of([-1, -1]), [b""], Target("127.0.0.1:1", Wire("unary", "m", {}, index=None), lambda: True), timeout_s=1)
+
+
+def test_a_protocol_that_nobody_speaks() -> None:
+    target = Target("127.0.0.1:1", Wire("unary", "m", {}, index=None), lambda: True, protocol="pigeon")
+    with pytest.raises(ValueError, match="pigeon"):
+        drive(load_of([-1]), [b""], target, timeout_s=1)
