@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.fakes.golden_triton import SERVER_TIMES, Golden
+from tests.fakes.stream_resets import Resets
 
 from plumbline.declarations.inference import Slo
 from plumbline.harness.inference import client, control, wire
@@ -39,10 +40,10 @@ def closed_load(n: int, duration_s: float, think_s: float) -> PhaseLoad:
     return PhaseLoad("steady", duration_s, think, 5 * alike, alike, np.arange(n, dtype=np.int32) - 1, closed=True)
 
 
-def drive(golden: Golden, load: PhaseLoad, timeout_s: float = 20.0) -> RequestLog:
+def drive(golden: Golden, load: PhaseLoad, timeout_s: float = 20.0, address: str | None = None) -> RequestLog:
     prompt = Prompt(np.zeros(5, np.int32))
     bodies = [wire.lm_body(WIRE, i, prompt, int(tokens)) for i, tokens in enumerate(load.output_tokens)]
-    return client.drive(load, bodies, client.Target(golden.address, WIRE, golden.running), timeout_s=timeout_s)
+    return client.drive(load, bodies, client.Target(address or golden.address, WIRE, golden.running), timeout_s=timeout_s)
 
 
 def reported(rows: Sequence[MetricRow], metric: str, statistic: str = "value") -> float:
@@ -124,6 +125,18 @@ def test_counts_match_to_the_request_and_errors_are_in_every_denominator() -> No
     log.fail(5, "timeout", "one more")
     tail = next(r for r in metrics_of(log, SLO, None) if (r.metric, r.statistic) == ("request_scheduled_latency", "p99"))
     assert (tail.value, tail.n) == (None, n)
+
+
+def test_streams_that_are_reset_on_their_way_are_lost_requests_and_no_others_are() -> None:
+    load, reset = open_load(120, rate=150, tokens=4), {3, 40, 41, 119}
+    with Golden(first_s=0.01, gap_s=0.01) as golden, Resets(golden.address, reset) as relay:
+        log = drive(golden, load, address=relay.address)
+    assert set(np.flatnonzero(log.error).tolist()) == reset
+    assert log.errors() == {"server_error": 4}
+    assert ((log.received[list(reset)] >= 1) & (log.received[list(reset)] < 4)).all(), "what came before is kept"
+    assert "reset the stream: INTERNAL_ERROR" in log.first_error()
+    found = next(r for r in metrics_of(log, SLO, None) if r.metric == "error_rate")
+    assert (found.value, found.n) == (4 / 120, 120)
 
 
 def test_a_stall_shows_in_an_open_loop_and_hides_from_a_closed_one() -> None:
