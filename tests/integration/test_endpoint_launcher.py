@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fakes.openai_server import Hosted, Plan
 from tests.fakes.trials import a_trial, local_provider
 
 from plumbline.declarations import Provider, Trial, places
+from plumbline.launch import launcher_for
+from plumbline.launch.collect import collect
 from plumbline.launch.endpoint import EndpointLauncher
-from plumbline.results import LaunchRecord, ResultStore
+from plumbline.results import LaunchRecord, ResultDocument, ResultStore
 
 pytestmark = pytest.mark.integration
 
@@ -90,3 +93,56 @@ def test_an_endpoint_that_asks_for_no_key_gets_none(home: Path, monkeypatch: pyt
     monkeypatch.setenv("PLUMBLINE_ENDPOINT_KEY", KEY)  # somebody's, and not this trial's
     record = launched(trial_on("http://127.0.0.1:1/v1", None), home)
     assert "a key of 0 characters" in record.log_tail
+
+
+SHORT = {
+    "requests": {"input_tokens": {"uniform": {"min": 4, "max": 12}}, "output_tokens": {"constant": 8}, "seed": 5},
+    "phases": [
+        {"name": "warmup", "arrivals": {"poisson": {"rate": "10/s"}}, "duration": "1s"},
+        {"name": "steady", "arrivals": {"poisson": {"rate": "20/s"}}, "duration": "3s"},
+    ],
+    "acceptance": [],
+    "request_timeout": "5s",
+}
+
+
+def measured(trial: Trial) -> ResultDocument:
+    store = ResultStore(places().results_url)
+    launcher_for(trial.provider).launch(trial, store)
+    return collect(store, trial.campaign_id, trial.trial_id)[-1]
+
+
+def test_a_hosted_model_is_measured_from_here(home: Path, tmp_path: Path) -> None:
+    with Hosted(Plan(first_s=0.05, gap_s=0.004, key=KEY, per_event=2)) as hosted:
+        document = measured(trial_on(hosted.url + "/v1", **SHORT))
+    assert document.validity.failure_class is None, document.validity
+    rows = {(row.phase, row.metric, row.statistic): row for row in document.metrics}
+    first = rows["steady", "time_to_first_token", "p50"]
+    assert first.value is not None
+    assert 0.05 <= first.value < 0.5
+    together = rows["steady", "tokens_per_event", "mean"].value
+    assert together is not None
+    assert 2 <= together < 4  # two in each event, and on a busy machine two events in one reading
+    assert rows["steady", "error_rate", "value"].value == 0
+    assert rows["cold_start", "first_inference_latency", "value"].value is not None
+    assert rows["steady", "network_round_trip_time", "p50"].n == 40
+    # What nobody can see from here is absent, and not taken from this machine.
+    names = {row.metric for row in document.metrics if row.value is not None}
+    assert names.isdisjoint({"matmul_tflops", "memory_bandwidth", "time_to_ready", "model_load_time", "model_bandwidth_utilization"})
+    assert document.environment is not None
+    facts = document.environment.facts
+    assert facts["endpoint.url"] == hosted.url + "/v1"
+    assert facts["endpoint.server"] == "hosted/1.2.3"
+    assert "cpu.model" not in facts
+    assert facts["client.cpu.usable"]
+    assert len(hosted.records) == 1 + round(sum(rows[phase, "request_throughput", "value"].n for phase in ("warmup", "steady")))
+    assert KEY.encode() not in everything_written(home, tmp_path)
+
+
+def test_a_wrong_key_is_named_and_not_repeated(home: Path, tmp_path: Path) -> None:
+    with Hosted(Plan(key="another")) as hosted:
+        document = measured(trial_on(hosted.url + "/v1", **SHORT))
+    assert document.validity.failure_class == "bad_declaration"
+    assert "the endpoint refuses the key" in document.validity.reasons[0].detail
+    assert len(hosted.records) == 1
+    assert KEY.encode() not in everything_written(home, tmp_path)

@@ -74,6 +74,7 @@ METRICS: dict[str, Metric] = {
             "client",
             "of a TCP handshake between client and server, which the kernels answer",
         ),
+        _m("tokens_per_event", "count", "informative", "mean", "client", "tokens of one answer that arrived together, at an endpoint"),
         _m("protocol_round_trip_time", "s", _LOW, "p50", "client", "of the smallest request on an idle connection to the server"),
         _m("request_dispatch_delay", "s", _LOW, "p99", "client", "how late the client sent a request: the client's own fault"),
         _m("offered_rate", "1/s", "informative", "value", "client", "requests a second that the schedule itself timed"),

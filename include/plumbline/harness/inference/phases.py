@@ -80,6 +80,7 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
         *metrics_of(log, record.workload.slo, gained),
         *floor.floor_rows(record.workload, log, record.probed),
         *network.round_trip_rows(load.name, trips),
+        *served.rows(log),
     ]
     record.result.stages += stages_of(log, gained)
     record.result.telemetry += beside.telemetry()

@@ -14,7 +14,7 @@ import grpc
 from plumbline.declarations.phases import LoadPhase
 from plumbline.harness.inference import control
 from plumbline.harness.inference.client import Target
-from plumbline.harness.inference.endpoint.external import Endpoint
+from plumbline.harness.inference.endpoint.external import Endpoint, tokens_per_arrival
 from plumbline.harness.inference.endpoint.failures import failure_of
 from plumbline.harness.inference.network import Way
 from plumbline.harness.inference.prompts import Prompt
@@ -23,7 +23,7 @@ from plumbline.harness.inference.requestlog import RequestLog
 from plumbline.harness.inference.scrape import Scraper
 from plumbline.harness.inference.server_view import ServerView
 from plumbline.harness.inference.triton import Reload, Triton
-from plumbline.results import FailureClass, Telemetry
+from plumbline.results import FailureClass, MetricRow, Telemetry, row
 
 RELOAD_WITHIN_S = 120.0
 _COUNT_WITHIN_S = 1.0
@@ -64,6 +64,9 @@ class Served(Protocol):
     def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
         """What it means that nothing in this log was answered rightly."""
 
+    def rows(self, log: RequestLog) -> list[MetricRow]:
+        """What a phase's log says that is of interest with this server only."""
+
     def beside(self, phase: LoadPhase) -> AbstractContextManager[Beside]:
         """What is to be sampled while a phase runs."""
 
@@ -92,6 +95,9 @@ class OwnTriton:
 
     def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
         return "server_error", f"{told(log)}; {self.triton.state()}"
+
+    def rows(self, log: RequestLog) -> list[MetricRow]:
+        return []
 
     def answered(self, requests: int) -> None:
         self._answered += requests
@@ -185,6 +191,9 @@ class SomebodysServer:
     def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
         failure_class, why = failure_of(log)
         return failure_class, f"{told(log)}; {why}"
+
+    def rows(self, log: RequestLog) -> list[MetricRow]:
+        return [row("tokens_per_event", tokens_per_arrival(log), log.finished, phase=log.load.name, statistic="mean")]
 
     def answered(self, requests: int) -> None:
         return
