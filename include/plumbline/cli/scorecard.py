@@ -117,5 +117,7 @@ def _acceptance(card: CardTable) -> None:
 def _outcome(verdict: Verdict | None) -> str:
     if verdict is None:
         return ""
-    colour = {"pass": "green", "mixed": "yellow", "fail": "red", "insufficient": "yellow"}[verdict.outcome]
+    if verdict.outcome == "insufficient":
+        return f"[yellow]insufficient[/] {verdict.explanation}"
+    colour = {"pass": "green", "mixed": "yellow", "fail": "red"}[verdict.outcome]
     return f"[{colour}]{verdict.outcome}[/] {verdict.value} {f'({verdict.margin})' if verdict.margin else ''}"

@@ -27,6 +27,10 @@ def test_numbers_keep_what_the_document_says(sample: CampaignData) -> None:
     assert (numbers.provider, numbers.kind, numbers.status, numbers.attempt) == ("local-1core", "training", "valid", 1)
     assert len(numbers.metrics) == len(document.metrics)
     assert numbers.value("step_time", "median", "steady") == document.value("step_time")
+    kept = next(m for m in document.metrics if (m.metric, m.statistic) == ("step_time", "median"))
+    number = numbers.number("step_time", "median", "steady")
+    assert number is not None
+    assert (number.ci_low, number.ci_high) == (kept.ci_low, kept.ci_high) != (None, None)
 
 
 def test_a_planned_trial_without_a_document_is_missing(sample: CampaignData) -> None:
