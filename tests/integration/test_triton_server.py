@@ -46,12 +46,17 @@ def wait_for(what: Callable[[], bool]) -> None:
 
 def test_it_counts_and_tells_its_metrics(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton:
-        before = control.statistics(triton.address, triton.model, triton.metrics_address)
+        before = triton.view()
         with scrape.Scraper(triton.metrics_address, every_s=0.05) as scraper:
             for _ in range(5):
                 noop_model.ask(triton.address)
-        served = control.statistics(triton.address, triton.model, triton.metrics_address) - before
+        after = triton.view()
         plain = control.statistics(triton.address, triton.model)
+        triton.kill()
+        assert triton.view() is None
+    assert before is not None
+    assert after is not None
+    served = after - before
     assert (served.succeeded, served.failed, served.executions, served.inferences) == (5, 0, 5, 5)
     assert served.batch_size == 1
     assert served.compute_infer_s > 0

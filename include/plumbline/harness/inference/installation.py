@@ -14,6 +14,8 @@ from plumbline.harness.measurement import TrialFailed
 
 VARIABLE = "PLUMBLINE_TRITONSERVER"
 _STUB = "triton_python_backend_stub"
+_IMAGES = {"vllm": "vllm-python-py3", "tensorrtllm": "trtllm-python-py3", "onnxruntime": "py3", "pytorch": "py3", "python": "py3"}
+"""NVIDIA's images by the backend that each brings."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,27 @@ class Installation:
                 raise TrialFailed("image_error", f"{self.server} has no {name} for Python {version}: {path} is missing")
         return parts
 
+    def backends(self) -> tuple[str, ...]:
+        """Names of the backends that it brings, in alphabetical order."""
+        folder = self.root / "backends"
+        return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir())) if folder.is_dir() else ()
+
+    def require(self, backend: str) -> None:
+        """TrialFailed("image_error") unless it brings `backend`."""
+        if backend not in (found := self.backends()):
+            brings = f"; the image tritonserver:YY.MM-{_IMAGES[backend]} brings it" if backend in _IMAGES else ""
+            raise TrialFailed("image_error", f"{self.server} has no {backend} backend, it has {', '.join(found) or 'none'}{brings}")
+
     def backend_directory(self, folder: Path) -> Path:
-        """Lay out the Python backend in `folder` (the stub must lie beside the library) and return it."""
+        """Lay out the backends in `folder` and return it: the Python backend's stub must lie beside its library, all others as they are."""
         python = folder / "python"
         python.mkdir(parents=True, exist_ok=True)
         for name, path in self.backend_parts().items():
             shutil.copy2(path, python / name)
+        for backend in self.backends():
+            link = folder / backend
+            if not link.exists():
+                link.symlink_to(self.root / "backends" / backend, target_is_directory=True)
         return folder
 
     def environment(self) -> dict[str, str]:

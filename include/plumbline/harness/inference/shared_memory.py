@@ -19,9 +19,11 @@ def _namespace() -> int:
 
 
 def _started(pid: int) -> int | None:
-    """When the process started, in hundredths of a second of wall time; None if there is none."""
+    """When the process started, in hundredths of a second of wall time; None if there is none any more."""
     try:
-        return round(psutil.Process(pid).create_time() * 100)
+        process = psutil.Process(pid)
+        # One that was killed may wait long for its parent to take note, in a container for ever.
+        return None if process.status() == psutil.STATUS_ZOMBIE else round(process.create_time() * 100)
     except psutil.NoSuchProcess:
         return None
 

@@ -15,6 +15,7 @@ import grpc
 
 from plumbline.harness.inference import control, scrape, shared_memory
 from plumbline.harness.inference.installation import Installation
+from plumbline.harness.inference.server_view import ServerView
 from plumbline.harness.inference.serverlog import ServerLog
 from plumbline.harness.inference.serverprocess import ServerProcess
 from plumbline.harness.measurement import TrialFailed
@@ -114,6 +115,13 @@ class Triton:
     def resident_bytes(self) -> int:
         """Resident memory of the server and its model processes; 0 once they have ended."""
         return self._process.resident_bytes()
+
+    def view(self) -> ServerView | None:
+        """The server's counters now; None if it does not answer."""
+        try:
+            return control.statistics(self.address, self.model, self.metrics_address)
+        except grpc.RpcError:
+            return None
 
     def state(self) -> str:
         """In words, whether the server lives or how it ended, and what it logged last."""

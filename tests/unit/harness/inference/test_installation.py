@@ -85,3 +85,26 @@ def test_an_installation_without_our_pythons_stub(tmp_path: Path) -> None:
     stub.unlink()
     with pytest.raises(TrialFailed, match=rf"image_error: .*tritonserver has no {STUB} for Python {VERSION}"):
         Installation.of(server).backend_directory(tmp_path / "backends")
+
+
+def test_the_other_backends_are_used_where_they_lie(tmp_path: Path) -> None:
+    server = unpack(tmp_path / "triton", wheel=False)
+    other = tmp_path / "triton" / "backends" / "onnxruntime"
+    other.mkdir()
+    (other / "libtriton_onnxruntime.so").write_text("library")
+    found = Installation.of(server)
+    folder = found.backend_directory(tmp_path / "backends")
+    assert (folder / "onnxruntime" / "libtriton_onnxruntime.so").read_text() == "library"
+    assert not (folder / "python").is_symlink(), "its stub comes from elsewhere"
+    assert found.backend_directory(folder) == folder, "a second time changes nothing"
+    assert found.backends() == ("onnxruntime", "python")
+    found.require("onnxruntime")
+
+
+def test_a_backend_that_is_missing(tmp_path: Path) -> None:
+    found = Installation.of(unpack(tmp_path, wheel=False))
+    with pytest.raises(
+        TrialFailed, match=r"image_error: .*tritonserver has no vllm backend, it has python; the image .*-vllm-python-py3 brings it"
+    ):
+        found.require("vllm")
+    found.require("python")

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from plumbline.harness.inference import shared_memory
@@ -31,6 +33,18 @@ def test_what_a_killed_process_left_is_swept_and_what_lives_stays(folder: Path) 
     other.communicate()
     assert shared_memory.sweep() == [theirs.name]
     assert sorted(folder.iterdir()) == sorted([ours, foreign])
+
+
+def test_a_killed_process_that_nobody_took_note_of_has_ended(folder: Path) -> None:
+    other = subprocess.Popen([sys.executable, "-c", NAME], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    theirs = folder / f"{other.stdout.readline().strip()}abc"
+    theirs.write_bytes(b"x")
+    other.kill()
+    os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # ended, and still in the table of processes
+    assert psutil.Process(other.pid).status() == psutil.STATUS_ZOMBIE
+    assert shared_memory.sweep() == [theirs.name]
+    other.communicate()
 
 
 def test_a_process_id_that_was_given_again_is_not_its_owner(folder: Path) -> None:
