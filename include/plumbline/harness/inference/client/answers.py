@@ -12,7 +12,7 @@ from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client.notes import view
 from plumbline.harness.inference.client.transport import Sink
 from plumbline.harness.inference.requestlog import STAGES
-from plumbline.harness.inference.wire import ANY, INPUT_TOKENS, SERVER_TIMES, Wire
+from plumbline.harness.inference.wire import ANY, INPUT_TOKENS, PERHAPS, SERVER_TIMES, Wire
 
 _FINAL = "triton_final_response"
 _INT32 = struct.Struct("<i").unpack
@@ -20,19 +20,19 @@ _TIMES = struct.Struct(f"<{len(STAGES)}d").unpack
 
 
 class Answer:
-    """One request's responses so far: how many, and whether the last one has come."""
+    """One request's responses so far: how many, with how many tokens, and whether the last one has come."""
 
-    __slots__ = ("final", "number", "responses")
+    __slots__ = ("final", "number", "responses", "tokens")
 
     def __init__(self, number: int) -> None:
-        self.number, self.responses, self.final = number, 0, False
+        self.number, self.responses, self.tokens, self.final = number, 0, 0, False
 
 
 class Answers:
     """Checks responses against the wire's and the load's words, and reports them."""
 
     def __init__(self, wire: Wire, load: PhaseLoad, sink: Sink) -> None:
-        self._sink, self._index = sink, wire.index
+        self._sink, self._index, self._brings = sink, wire.index, wire.tokens
         self._always = tuple(wire.responses.items())
         self._at_last = (*self._always, *wire.last.items())
         self._times, self._counted = SERVER_TIMES in wire.last, INPUT_TOKENS in wire.last
@@ -44,11 +44,15 @@ class Answers:
         answer.responses = position + 1
         if last:
             answer.final = True
-        self._sink.token(number, at)
+        if self._brings is None:
+            answer.tokens += 1
+            self._sink.token(number, at)
+        else:
+            self._several(answer, arrays.get(self._brings, b""), at)
         for name, size in self._at_last if last else self._always:
             found = len(arrays.get(name, b""))
             # A server can send tensors of the right shape and no bytes.
-            if found != size and (size != ANY or not found):
+            if found != size and size != PERHAPS and (size != ANY or not found):
                 expected = size if size != ANY else "at least 1"
                 self._sink.fail(number, "wrong_output", f"token {position}: {found} bytes of {name}; expected {expected}")
                 return
@@ -62,8 +66,16 @@ class Answers:
         expected = self._output_tokens[answer.number]
         if not answer.final:
             self._sink.fail(answer.number, "server_error", "the stream ended without a final response")
-        elif answer.responses != expected:
-            self._sink.fail(answer.number, "wrong_output", f"{answer.responses} tokens; expected {expected}")
+        elif answer.tokens != expected:
+            self._sink.fail(answer.number, "wrong_output", f"{answer.tokens} tokens; expected {expected}")
+
+    def _several(self, answer: Answer, told: bytes, at: float) -> None:
+        """A response that says how many tokens it brings: all of them have come at once."""
+        brought = int.from_bytes(told, "little")
+        answer.tokens += brought
+        # A broken count must not become a loop without end.
+        for _ in range(min(brought, self._output_tokens[answer.number] + 1)):
+            self._sink.token(answer.number, at)
 
     def _account(self, number: int, arrays: Mapping[str, bytes]) -> None:
         if self._times:

@@ -84,14 +84,14 @@ class Connections:
             self._roomy.append(connection)
 
     def lost(self, connection: Connection, reason: str) -> None:
-        """It takes no more requests. Where it was the last one, another is tried for until there is one."""
+        """It takes no more requests, and another one is opened; where it was the last one, that is tried until it succeeds."""
         if connection not in self._open:
             return
         self._open.discard(connection)
         self.full(connection)
         if connection is self._slow:
             self._slow, self._slow_has_room = None, False
-        elif not self._regular and not self._opening:
+        elif len(self._regular) + len(self._opening) < self._transport.first:
             self._open_another()
 
     def read_on(self) -> None:

@@ -242,9 +242,11 @@ class Engine(Notes):
                 at = self.began + self.scheduled[number] + self._timeout_s
                 if at > now:
                     self._expiry = self._loop.call_later(at - now + 0.001, self._expire)
-                    return
+                    break
                 self._give_up(number, now)
             self._deadlines.popleft()
+        # Only now: what has waited too long itself must not be sent any more.
+        self._unpark()
 
     def _give_up(self, number: int, at: float) -> None:
         if self._state[number] == _OUT:
@@ -253,7 +255,6 @@ class Engine(Notes):
         else:
             self.fail(number, "not_sent", f"no room for it within {self._timeout_s:g}s: too many requests were under way")
         self._done(number, at)
-        self._unpark()
 
     async def _watch(self) -> None:
         """Return once the server has ended and its open streams have had the time to break by themselves."""

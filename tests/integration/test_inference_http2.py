@@ -1,0 +1,125 @@
+"""The load client's own HTTP/2 against a library's: whatever a server may do is understood, and what it may not do has a class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.fakes.http2_server import Http2Server, Way
+
+from plumbline.harness.inference import client
+from plumbline.harness.inference.arrivals import PhaseLoad
+from plumbline.harness.inference.client import kserve_grpc
+from plumbline.harness.inference.requestlog import RequestLog
+from plumbline.harness.inference.wire import Tensor, Wire
+
+pytestmark = pytest.mark.integration
+
+WIRE = Wire("unary", "m", {"VECTOR": 64}, index=None)
+
+
+def drive(server: Http2Server, n: int, *, rate: float = 200.0, size: int = 64, timeout_s: float = 10.0, **given: Any) -> RequestLog:
+    one = np.ones(n, np.int32)
+    load = PhaseLoad("steady", n / rate, np.arange(n) / rate, one, one, np.full(n, -1, np.int32))
+    bodies = [WIRE.body(i, [Tensor("IN", "UINT8", (size,), bytes(size))]) for i in range(n)]
+    target = client.Target(server.address, WIRE, lambda: True, headers=given.pop("headers", {}))
+    log = client.drive(load, bodies, target, timeout_s=timeout_s, **given)
+    assert not server.errors, "the client broke the protocol"
+    return log
+
+
+@pytest.mark.parametrize("way", ["plain", "in_pieces", "padded", "pinged"])
+def test_every_right_way_to_answer(way: Way) -> None:
+    with Http2Server(ways=dict.fromkeys(range(0, 30, 2), way)) as server:
+        log = drive(server, 30)
+    assert log.finished == 30, log.first_error()
+    assert (len(server.pongs) == 15) == (way == "pinged")
+
+
+@pytest.mark.parametrize(
+    ("way", "error", "detail"),
+    [
+        ("long_trailers", "server_error", "INTERNAL: so long "),
+        ("reset", "server_error", "the server reset the stream: INTERNAL_ERROR"),
+        ("refused", "unreachable", "the server reset the stream: REFUSED_STREAM"),
+        ("http_503", "unreachable", "HTTP status 503 where gRPC was expected"),
+        ("no_trailers", "server_error", "the stream ended without a status"),
+        ("unfinished", "wrong_output", "the stream ended 20 bytes into a message"),
+        ("compressed", "wrong_output", "a compressed message"),
+        ("no_message", "server_error", "without a final response"),
+        ("two_messages", "wrong_output", "2 tokens; expected 1"),
+        ("garbage", "wrong_output", "not a ModelInferResponse"),
+        ("silent", "timeout", "0 of 1 tokens within 0.5s"),
+    ],
+)
+def test_every_wrong_way_has_its_class_and_touches_no_other_request(way: Way, error: str, detail: str) -> None:
+    with Http2Server(ways={4: way, 11: way}) as server:
+        log = drive(server, 20, timeout_s=0.5 if way == "silent" else 10.0)
+    assert log.errors() == {error: 2}
+    assert all(detail in log.details[number] for number in (4, 11)), log.details
+    assert np.isfinite(log.ended).all()
+    assert server.resets == ([8, 8] if way == "silent" else [])
+
+
+def test_a_server_that_breaks_the_protocol_is_left_and_connected_to_again() -> None:
+    with Http2Server(ways={4: "broken_frame"}) as server:
+        log = drive(server, 40, rate=100)
+    assert log.errors().keys() == {"unreachable"}
+    assert "the server broke HTTP/2's rules: a frame of 1048576 bytes" in log.details[4]
+    assert log.finished >= 35
+    assert server.connections == 3
+
+
+def test_a_server_that_says_goodbye_loses_no_request() -> None:
+    with Http2Server(ways={4: "goaway", 9: "goaway", 14: "goaway"}) as server:
+        log = drive(server, 30, rate=100)
+    assert log.finished == 30, log.details
+    assert server.connections >= 4
+
+
+def test_no_more_streams_than_the_server_allows() -> None:
+    """Answers that take 0.2 s, two at a time on each connection: more connections are opened, and once there are enough of them the
+    waiting counts."""
+    with Http2Server(most_streams=2, delay_s=0.2) as server:
+        log = drive(server, 120, rate=2000)
+    assert log.finished == 120, log.details
+    assert server.most_open == 2
+    assert 2 < server.connections <= kserve_grpc.Transport.most
+    assert log.dispatch_delays().max() > 0.05
+
+
+@pytest.mark.parametrize("size", [1_000, 100_000])
+def test_no_more_bytes_than_the_server_gives_credit_for(size: int) -> None:
+    """The library ends the connection if a byte too many comes."""
+    with Http2Server(window=1000) as server:
+        log = drive(server, 6, size=size)
+    assert log.finished == 6, log.details
+    assert server.received == dict.fromkeys(range(6), size)
+
+
+def test_headers_that_a_gateway_wants() -> None:
+    with Http2Server() as server:
+        log = drive(server, 5, headers={"Authorization": "Bearer " + "x" * 300})
+    assert log.finished == 5
+    assert {headers["authorization"] for headers in server.headers} == {"Bearer " + "x" * 300}
+    assert {headers[":path"] for headers in server.headers} == {"/inference.GRPCInferenceService/ModelInfer"}
+    assert "x" * 300 not in repr(client.Target("a:1", WIRE, lambda: True, headers={"authorization": "x" * 300}))
+
+
+def test_a_connection_whose_stream_numbers_are_used_up_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = kserve_grpc.GrpcConnection.__init__
+    # Two thousand million streams are more than a test can wait for.
+    monkeypatch.setattr(kserve_grpc.GrpcConnection, "__init__", lambda *args, **given: init(*args, **given, first_stream=2**31 - 9))
+    with Http2Server() as server:
+        log = drive(server, 40, rate=100)
+    assert log.finished == 40, log.details
+    assert server.connections >= 8
+
+
+def test_a_client_without_any_room_says_that_it_did_not_send() -> None:
+    with Http2Server(ways=dict.fromkeys(range(20), "silent")) as server:
+        log = drive(server, 20, rate=1e6, timeout_s=0.4, settings=client.Settings(in_flight_cap=5))
+    assert log.errors() == {"timeout": 5, "not_sent": 15}
+    assert log.capped == 15
+    assert "no room for it within 0.4s" in log.details[19]
