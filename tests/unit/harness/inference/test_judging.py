@@ -8,7 +8,9 @@ from tests.fakes.trials import declared
 from tests.unit.harness.inference.test_metrics import SLO, fail, log_of
 from tests.unit.harness.inference.test_stages import VIEW
 
-from plumbline.declarations import Criterion
+from plumbline.declarations import Criterion, InferenceWorkload
+from plumbline.declarations.confidence import too_few
+from plumbline.harness.inference.arrivals import schedule_of
 from plumbline.harness.inference.judging import client_limited, counts_differ, too_few_requests
 from plumbline.harness.inference.metrics import metrics_of
 
@@ -89,3 +91,13 @@ def test_a_trial_that_is_large_enough_or_whose_requests_failed_is_not_too_small(
     assert too_few_requests([P99], metrics_of(log_of(), SLO, None)) is None
     assert too_few_requests([P99], metrics_of(fail(log_of(), *range(50)), SLO, None)) is None
     assert too_few_requests([P99], []) is None
+
+
+SHIPPED = [w for w in declared().workloads.values() if isinstance(w, InferenceWorkload)]
+
+
+@pytest.mark.parametrize("workload", SHIPPED, ids=lambda w: w.name)
+def test_a_shipped_workload_asks_enough_for_its_own_criteria(workload: InferenceWorkload) -> None:
+    requests = {phase.name: phase.n for phase in schedule_of(workload).phases}
+    reasons = [too_few(criterion, requests[criterion.phase]) for criterion in workload.acceptance if criterion.phase in requests]
+    assert not [reason for reason in reasons if reason]
