@@ -4,11 +4,11 @@ import dataclasses
 import math
 
 import pytest
-from tests.fakes.trials import declared
+from tests.fakes.trials import CONFIG, declared
 from tests.unit.harness.inference.test_metrics import SLO, fail, log_of
 from tests.unit.harness.inference.test_stages import VIEW
 
-from plumbline.declarations import Criterion, InferenceWorkload
+from plumbline.declarations import Criterion, InferenceWorkload, load
 from plumbline.declarations.confidence import too_few
 from plumbline.harness.inference.arrivals import schedule_of
 from plumbline.harness.inference.judging import client_limited, counts_differ, too_few_requests
@@ -93,7 +93,7 @@ def test_a_trial_that_is_large_enough_or_whose_requests_failed_is_not_too_small(
     assert too_few_requests([P99], []) is None
 
 
-SHIPPED = [w for w in declared().workloads.values() if isinstance(w, InferenceWorkload)]
+SHIPPED = [w for w in load(CONFIG).workloads.values() if isinstance(w, InferenceWorkload)]
 
 
 @pytest.mark.parametrize("workload", SHIPPED, ids=lambda w: w.name)
