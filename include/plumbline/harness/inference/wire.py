@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SERVER_TIMES, INPUT_TOKENS = "SERVER_TIMES", "INPUT_TOKENS"
 ANY = -1
 """As a tensor's size: at least one byte."""
+PERHAPS = -2
+"""As a tensor's size: any, none included. A token that ends inside a character has no text yet."""
 _TIMES_BYTES = 8 * len(STAGES)
 
 
@@ -39,7 +41,7 @@ class Wire:
     """How one model is asked and what it must answer.
 
     method     "stream": any number of responses over ModelStreamInfer, the last one marked as final; "unary": one over ModelInfer
-    responses  bytes of each output tensor that every response must carry; ANY: at least one byte
+    responses  bytes of each output tensor that every response must carry; ANY: at least one byte, PERHAPS: it may be empty
     last       what the last response must carry besides. Two names have a meaning: SERVER_TIMES (seconds by STAGES) goes into the log,
                INPUT_TOKENS must equal the declared number, or the server's tokenizer is not the one that the load was made for
     index      the tensor that counts a request's responses from 0; None if there is none
@@ -65,7 +67,7 @@ class Wire:
 def causal_lm(model: str, text: bool) -> Wire:
     """A language model that streams its tokens: of token ids, or of text, which it tokenizes itself and says into how many tokens."""
     if text:
-        return Wire("stream", model, {"TOKEN": 4, "INDEX": 4, "TEXT": ANY}, {SERVER_TIMES: _TIMES_BYTES, INPUT_TOKENS: 4})
+        return Wire("stream", model, {"TOKEN": 4, "INDEX": 4, "TEXT": PERHAPS}, {SERVER_TIMES: _TIMES_BYTES, INPUT_TOKENS: 4})
     return Wire("stream", model, {"TOKEN": 4, "INDEX": 4}, {SERVER_TIMES: _TIMES_BYTES})
 
 
@@ -94,13 +96,15 @@ def encoder_body(wire: Wire, number: int, prompt: Prompt) -> bytes:
 
 def encoder_inputs(prompt: Prompt) -> list[Tensor]:
     """The tensors of a request for the vector or the score of the prompt."""
-    return [_text("TEXT_IN", prompt.text) if prompt.text is not None else _int32("IDS", prompt.ids)]
+    # One text of a batch that Triton makes of those that wait.
+    return [_text("TEXT_IN", prompt.text, 1) if prompt.text is not None else _int32("IDS", prompt.ids[None])]
 
 
 def _int32(name: str, values: NDArray[np.int32]) -> Tensor:
     return Tensor(name, "INT32", values.shape, values.astype("<i4").tobytes())
 
 
-def _text(name: str, text: str) -> Tensor:
+def _text(name: str, text: str, *batch: int) -> Tensor:
+    # Bytes, not KServe's BYTES: under numpy 2, Triton's Python backend dies of strings that come in and sends empty ones out.
     encoded = text.encode()
-    return Tensor(name, "BYTES", (1,), len(encoded).to_bytes(4, "little") + encoded)
+    return Tensor(name, "UINT8", (*batch, len(encoded)), encoded)

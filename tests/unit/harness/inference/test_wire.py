@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tritonclient.grpc import service_pb2 as messages
 
-from plumbline.harness.inference.wire import ANY, Tensor, Wire, causal_lm, encoder, encoder_body, lm_body
+from plumbline.harness.inference.wire import PERHAPS, Tensor, Wire, causal_lm, encoder, encoder_body, lm_body
 
 
 def prompt(ids: list[int], text: str | None = None) -> Any:
@@ -30,17 +30,17 @@ def test_a_prompt_of_ids() -> None:
     }
 
 
-def test_a_prompt_of_text_carries_its_length_in_bytes() -> None:
+def test_a_prompt_of_text_is_its_bytes() -> None:
     _, inputs = read(lm_body(causal_lm("chat", text=True), 0, prompt([1], "né"), 1))
-    assert inputs["PROMPT"] == ("BYTES", [1], b"\x03\0\0\0n\xc3\xa9")
+    assert inputs["PROMPT"] == ("UINT8", [3], b"n\xc3\xa9")
     assert "PROMPT_IDS" not in inputs
 
 
 def test_an_encoders_request() -> None:
     wire = encoder("embed", "embedding", width=8, text=False)
     assert (wire.method, wire.responses, wire.last, wire.index) == ("unary", {"VECTOR": 32}, {"SERVER_TIMES": 40}, None)
-    assert list(read(encoder_body(wire, 0, prompt([5, 6])))[1]) == ["IDS"]
-    assert list(read(encoder_body(wire, 0, prompt([5, 6], "ab")))[1]) == ["TEXT_IN"]
+    assert read(encoder_body(wire, 0, prompt([5, 6])))[1] == {"IDS": ("INT32", [1, 2], b"\5\0\0\0\6\0\0\0")}
+    assert read(encoder_body(wire, 0, prompt([5, 6], "abc")))[1] == {"TEXT_IN": ("UINT8", [1, 3], b"abc")}
     assert encoder("rank", "reranking", width=8, text=True, timed=False).last == {}
     assert encoder("rank", "reranking", width=8, text=True).responses == {"SCORE": 4}
 
@@ -48,7 +48,7 @@ def test_an_encoders_request() -> None:
 def test_what_a_language_model_must_answer() -> None:
     assert causal_lm("chat", text=False).last == {"SERVER_TIMES": 40}
     of_text = causal_lm("chat", text=True)
-    assert of_text.responses == {"TOKEN": 4, "INDEX": 4, "TEXT": ANY}
+    assert of_text.responses == {"TOKEN": 4, "INDEX": 4, "TEXT": PERHAPS}
     assert of_text.last == {"SERVER_TIMES": 40, "INPUT_TOKENS": 4}
 
 

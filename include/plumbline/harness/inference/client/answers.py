@@ -52,8 +52,9 @@ class Answers:
         for name, size in self._at_last if last else self._always:
             found = len(arrays.get(name, b""))
             # A server can send tensors of the right shape and no bytes.
-            if found != size and size != PERHAPS and (size != ANY or not found):
-                expected = size if size != ANY else "at least 1"
+            missing = name not in arrays if size == PERHAPS else found != size and (size != ANY or not found)
+            if missing:
+                expected = {ANY: "at least 1", PERHAPS: "the tensor"}.get(size, size)
                 self._sink.fail(number, "wrong_output", f"token {position}: {found} bytes of {name}; expected {expected}")
                 return
         if self._index is not None and (index := _INT32(arrays[self._index])[0]) != position:

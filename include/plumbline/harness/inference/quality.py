@@ -1,0 +1,179 @@
+"""Whether a served model's answers are still those of the reference precision: speed without the declared quality is worth nothing.
+
+The reference's answers to a fixed set of prompts are computed beside the server, from the same seed; the served model's come over the wire,
+as every other answer does. A causal LM is asked for one token after each prompt, and after the prompt with the reference's first tokens: one
+early difference then costs one token, not all that follow it (teacher forcing).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2 as messages
+from tritonclient.grpc import service_pb2_grpc
+
+from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.models import Encoder, Llama, Quality
+from plumbline.harness.environment.cpu import promised
+from plumbline.harness.inference.prompts import Prompt
+from plumbline.harness.inference.repositories import Repository
+from plumbline.harness.measurement import Judgement, TrialFailed
+from plumbline.results import MetricRow, Reason, row
+
+_SEED = 20240229
+_TOKENS = 8
+"""Tokens that a causal LM is asked for after each prompt."""
+_LONGEST = 512
+_REFERENCE_WITHIN_S, _ANSWERS_WITHIN_S = 600.0, 300.0
+Values = NDArray[np.float64]
+TokenIds = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """`rows`: output_agreement. `judgements`: one if it is too low. `asked`: requests that the server answered for it."""
+
+    rows: list[MetricRow]
+    judgements: list[Judgement]
+    asked: int
+
+
+def check(workload: InferenceWorkload, repository: Repository, address: str) -> Checked:
+    """Ask the server at `address` and compare. The workload must declare a `quality`.
+
+    Raises TrialFailed: "server_error" if it does not answer, "harness_error" if the reference cannot be computed, "timeout" if that takes
+    over ten minutes.
+    """
+    quality, model = workload.quality, workload.model
+    if quality is None:
+        raise ValueError(f"workload {workload.name} declares no quality; expected one to check")
+    if isinstance(model, Llama):
+        return Checked([], [_unchecked(workload.server.backend)], 0)
+    prompts = prompts_of(model.vocabulary, model.context, quality.prompts)
+    tokens = min(_TOKENS, model.context - max(map(len, prompts)))
+    reference = _reference(workload, quality, prompts, tokens)
+    if isinstance(model, Encoder):
+        bodies = [repository.body(i, Prompt(ids), 1) for i, ids in enumerate(prompts)]
+        answers = np.array([np.frombuffer(a, "<f4") for a in _unary(address, bodies, next(iter(repository.wire.responses)))], np.float64)
+        exact = np.array(reference, np.float64)
+        agreement = least_cosine(exact, answers) if model.task == "embedding" else correlation(exact[:, 0], answers[:, 0])
+    else:
+        asked = forced(prompts, [np.array(answer, np.int32) for answer in reference])
+        bodies = [repository.body(i, Prompt(ids), 1) for i, ids in enumerate(asked)]
+        got = [int(np.frombuffer(answer, "<i4")[0]) for answer in _streamed(address, bodies, "TOKEN")]
+        agreement = float(np.mean(np.array(got) == np.array(reference).reshape(-1)))
+    rows = [row("output_agreement", agreement, len(bodies), phase="cold_start")]
+    lost = judge(agreement, quality, model.precision, len(bodies))
+    return Checked(rows, [lost] if lost else [], len(bodies))
+
+
+def prompts_of(vocabulary: int, context: int, n: int) -> list[TokenIds]:
+    """The fixed set of prompts for a model: random ids, from an eighth to half of the context long."""
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([_SEED, vocabulary, context])))
+    longest = min(context // 2, _LONGEST)
+    lengths = np.linspace(max(1, longest // 4), longest, n).astype(int)
+    return [rng.integers(0, vocabulary, length, dtype=np.int32) for length in lengths]
+
+
+def forced(prompts: Sequence[TokenIds], reference: Sequence[TokenIds]) -> list[TokenIds]:
+    """Each prompt followed by none, one, two … of the reference's tokens: what is asked, in order of the tokens that are expected."""
+    return [np.concatenate([prompt, answer[:k]]) for prompt, answer in zip(prompts, reference, strict=True) for k in range(len(answer))]
+
+
+def least_cosine(reference: Values, served: Values) -> float:
+    """The least cosine similarity of any two rows of [texts, width]; NaN if a vector is none."""
+    norms = np.linalg.norm(reference, axis=1) * np.linalg.norm(served, axis=1)
+    with np.errstate(invalid="ignore"):
+        return float(((reference * served).sum(axis=1) / norms).min())
+
+
+def correlation(reference: Values, served: Values) -> float:
+    """Correlation of two lists of scores [texts]; NaN if one of them does not vary."""
+    with np.errstate(invalid="ignore"):
+        return float(np.corrcoef(reference, served)[0, 1])
+
+
+def judge(agreement: float, quality: Quality, precision: str, n: int) -> Judgement | None:
+    """Invalid if the agreement is below the declared one, or no number."""
+    if agreement >= quality.agreement:
+        return None
+    detail = (
+        f"the outputs in {precision} agree with {quality.reference} to {agreement:.1%} over {n} answers; "
+        f"expected at least {quality.agreement:.1%}: the speed was bought with the answers"
+    )
+    return Judgement("invalid", Reason(code="quality_lost", detail=detail))
+
+
+def _unchecked(backend: str) -> Judgement:
+    detail = f"server.backend {backend} makes its weights itself, so there is no reference to hold its answers against"
+    return Judgement("invalid", Reason(code="quality_unchecked", detail=detail))
+
+
+def _reference(workload: InferenceWorkload, quality: Quality, prompts: Sequence[TokenIds], tokens: int) -> Any:
+    asked = {
+        "shape": workload.model.model_dump(mode="json"),
+        "precision": quality.reference,
+        "device": "cpu" if workload.needs.accelerator == "cpu" else "cuda",
+        "threads": promised(),
+        "prompts": [ids.tolist() for ids in prompts],
+        "tokens": tokens,
+    }
+    command = [sys.executable, "-m", "plumbline.harness.inference.reference_worker"]
+    try:
+        done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=_REFERENCE_WITHIN_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise TrialFailed("timeout", f"the reference's answers took longer than {_REFERENCE_WITHIN_S:g}s") from error
+    if done.returncode:
+        raise TrialFailed(
+            "harness_error", f"the reference's answers were not computed: {' | '.join(done.stderr.strip().splitlines()[-3:])}"
+        )
+    return json.loads(done.stdout)
+
+
+def _streamed(address: str, bodies: Sequence[bytes], name: str) -> list[bytes]:
+    """Output `name` of the only token of each request, all of them on one stream."""
+    found: dict[int, bytes] = {}
+    with grpc.insecure_channel(address) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        requests = (messages.ModelInferRequest.FromString(body) for body in bodies)
+        try:
+            for message in stub.ModelStreamInfer(requests, timeout=_ANSWERS_WITHIN_S):
+                if message.error_message:
+                    raise TrialFailed("server_error", f"the check of the outputs was refused: {message.error_message}")
+                if (answer := _output(message.infer_response, name)) is not None:
+                    found[int(message.infer_response.id)] = answer
+        except grpc.RpcError as error:
+            raise TrialFailed("server_error", f"the check of the outputs was not answered: {error.code()}") from error
+    return _complete(found, len(bodies))
+
+
+def _unary(address: str, bodies: Sequence[bytes], name: str) -> list[bytes]:
+    """Output `name` of each request's answer."""
+    with grpc.insecure_channel(address) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        calls = [stub.ModelInfer.future(messages.ModelInferRequest.FromString(body), timeout=_ANSWERS_WITHIN_S) for body in bodies]
+        try:
+            answers = {i: _output(call.result(), name) for i, call in enumerate(calls)}
+        except grpc.RpcError as error:
+            raise TrialFailed("server_error", f"the check of the outputs was not answered: {error.code()}, {error.details()}") from error
+    return _complete({i: answer for i, answer in answers.items() if answer is not None}, len(bodies))
+
+
+def _output(response: Any, name: str) -> bytes | None:
+    """An output's bytes; None if it is not there, or empty."""
+    named = {output.name: data for output, data in zip(response.outputs, response.raw_output_contents, strict=False)}
+    return named.get(name) or None
+
+
+def _complete(found: dict[int, bytes], n: int) -> list[bytes]:
+    if len(found) < n:
+        raise TrialFailed("server_error", f"the check of the outputs got {len(found)} of {n} answers")
+    return [found[i] for i in range(n)]

@@ -1,0 +1,144 @@
+"""The served models on a real tritonserver: precisions and their quality, text, the prefix cache, the encoder."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from tests.unit.harness.inference.test_arrivals import workload
+from tritonclient.grpc import service_pb2 as messages
+from tritonclient.grpc import service_pb2_grpc
+
+from plumbline.declarations import InferenceWorkload
+from plumbline.harness.inference import installation, quality, repositories, scrape
+from plumbline.harness.inference.prompts import Prompt
+from plumbline.harness.inference.repositories import Repository
+from plumbline.harness.inference.tokenizer import shipped
+from plumbline.harness.inference.triton import Triton
+
+pytestmark = pytest.mark.integration
+ENCODER = {"architecture": "encoder", "task": "embedding", "layers": 2, "width": 64, "heads": 4, "vocabulary": 2048, "context": 128}
+
+
+def declared(precision: str = "fp32", **changes: Any) -> InferenceWorkload:
+    data = json.loads(workload().model_dump_json()) | {"quality": {"agreement": "85%"}}
+    for name, change in changes.items():
+        data[name] = {**data[name], **change} if isinstance(data[name], dict) and "architecture" not in change else change
+    data["model"]["precision"] = precision
+    return InferenceWorkload.model_validate_json(json.dumps(data))
+
+
+@contextmanager
+def serving(repository: Repository, workdir: Path) -> Iterator[Triton]:
+    with Triton(installation.find(), repository.folder, repository.model, workdir, ready_within_s=120) as triton:
+        yield triton
+
+
+def answers(triton: Triton, repository: Repository, prompts: list[Prompt], tokens: int) -> list[dict[str, list[bytes]]]:
+    """Every output of every response, by name, for each prompt in turn."""
+    found: list[dict[str, list[bytes]]] = []
+    with grpc.insecure_channel(triton.address) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        for i, prompt in enumerate(prompts):
+            outputs: dict[str, list[bytes]] = {}
+            request = messages.ModelInferRequest.FromString(repository.body(i, prompt, tokens))
+            for message in stub.ModelStreamInfer(iter([request]), timeout=30):
+                assert not message.error_message, message.error_message
+                response = message.infer_response
+                for output, data in zip(response.outputs, response.raw_output_contents, strict=True):
+                    outputs.setdefault(output.name, []).append(data)
+            found.append(outputs)
+    return found
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_a_precision_keeps_the_declared_quality(precision: str, tmp_path: Path) -> None:
+    made = declared(precision)
+    repository = repositories.write(made, tmp_path / "models", threads=1)
+    with serving(repository, tmp_path) as triton:
+        checked = quality.check(made, repository, triton.address)
+        assert triton.start_up.about["precision"] == precision
+        assert triton.start_up.about["weight_bytes"] < 4 * made.model.parameters
+    assert checked.judgements == []
+    (found,) = checked.rows
+    assert (found.metric, found.phase, found.n) == ("output_agreement", "cold_start", checked.asked)
+    assert found.value is not None and 0.85 <= found.value <= 1
+
+
+def test_the_reference_itself_agrees_and_a_damaged_model_does_not(tmp_path: Path) -> None:
+    made = declared()
+    repository = repositories.write(made, tmp_path / "models", threads=1)
+    with serving(repository, tmp_path) as triton:
+        (exact,) = quality.check(made, repository, triton.address).rows
+    assert exact.value is not None and exact.value >= 0.99, "sums in another order may tip a token, no more"
+    source = repository.folder / repository.model / "1" / "transformer.py"
+    text = source.read_text()
+    # Weights of three levels: a quantisation that went too far.
+    damaged = text.replace(
+        "nn.init.normal_(weights, std=0.02)", "weights.data.normal_(std=0.02).div_(0.02).clamp_(-1, 1).round_().mul_(0.02)"
+    )
+    assert damaged != text
+    source.write_text(damaged)
+    with serving(repository, tmp_path) as triton:
+        checked = quality.check(made, repository, triton.address)
+    (lost,) = checked.judgements
+    assert (lost.level, lost.reason.code) == ("invalid", "quality_lost")
+
+
+def test_text_goes_in_and_comes_out(tmp_path: Path) -> None:
+    made = declared(requests={"text": True})
+    repository = repositories.write(made, tmp_path / "models", threads=1)
+    ids = np.arange(300, 340, dtype=np.int32)
+    text = shipped().decode(ids.tolist())
+    expected = np.array(shipped().encode(text).ids, np.int32)
+    with serving(repository, tmp_path) as triton:
+        of_text, of_ids = answers(triton, repository, [Prompt(expected, text), Prompt(expected)], 12)
+    assert of_text["TOKEN"] == of_ids["TOKEN"], "the server's tokenizer makes the same ids"
+    assert np.frombuffer(of_text["INPUT_TOKENS"][0], "<i4").tolist() == [len(expected)]
+    tokens = [struct.unpack("<i", data)[0] for data in of_text["TOKEN"]]
+    said = b"".join(of_text["TEXT"]).decode()
+    # A character that the answer ends within is never said.
+    assert said and shipped().decode(tokens).rstrip("\ufffd") == said.rstrip("\ufffd")
+    times = np.frombuffer(of_text["SERVER_TIMES"][0], "<f8")
+    assert (times >= 0).all() and times[0] > 0 and times[4] > 0
+    assert np.frombuffer(of_ids["SERVER_TIMES"][0], "<f8")[0] < 0.01
+
+
+def test_prompts_that_begin_alike_are_found_in_the_cache(tmp_path: Path) -> None:
+    """Hits on the server's own page, to the token; the answers do not depend on them."""
+    rng = np.random.default_rng(1)
+    shared = rng.integers(0, 2048, 40, dtype=np.int32)
+    prompts = [Prompt(np.concatenate([shared, rng.integers(0, 2048, 10, dtype=np.int32)])) for _ in range(4)]
+    tokens: dict[str, list[list[bytes]]] = {}
+    for state in ("off", "cold"):
+        repository = repositories.write(declared(server={"prefix_cache": state}), tmp_path / state, threads=1)
+        with serving(repository, tmp_path) as triton:
+            tokens[state] = [answer["TOKEN"] for answer in answers(triton, repository, prompts, 4)]
+            page = scrape.fetch(triton.metrics_address) if state == "cold" else ""
+    assert tokens["cold"] == tokens["off"]
+    counted = {line.split("{")[0]: float(line.split()[-1]) for line in page.splitlines() if line.startswith("plumbline_prefix_cache")}
+    # Two whole blocks of 16 tokens of the shared 40, for all but the first.
+    assert counted == {"plumbline_prefix_cache_hits": 3 * 32, "plumbline_prefix_cache_misses": 4 * 50 - 3 * 32}
+
+
+@pytest.mark.parametrize(("task", "precision"), [("embedding", "int8"), ("reranking", "fp32")])
+def test_an_encoder_keeps_its_quality(task: str, precision: str, tmp_path: Path) -> None:
+    made = declared(precision, model=ENCODER | {"task": task}, requests={"output_tokens": {"constant": 1}}, quality={"agreement": "98%"})
+    repository = repositories.write(made, tmp_path / "models", threads=1)
+    with serving(repository, tmp_path) as triton:
+        checked = quality.check(made, repository, triton.address)
+    assert checked.judgements == [] and checked.rows[0].n == 16
+
+
+def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    made = declared()
+    repository = repositories.write(made, tmp_path / "models", threads=1)
+    with pytest.raises(quality.TrialFailed, match=r"server_error: the check of the outputs was not answered: StatusCode\.UNAVAILABLE"):
+        quality.check(made, repository, "127.0.0.1:1")

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from plumbline.harness.inference.arrivals import PhaseLoad
+from plumbline.harness.inference.client.answers import Answer, Answers
+from plumbline.harness.inference.client.transport import Connection
+from plumbline.harness.inference.requestlog import ErrorClass
+from plumbline.harness.inference.wire import PERHAPS, causal_lm
+
+TIMES = struct.pack("<5d", 0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+class Heard:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        self.tokens = 0
+        self.times: tuple[float, ...] = ()
+
+    def token(self, number: int, at: float) -> None:
+        self.tokens += 1
+
+    def server_times(self, number: int, seconds: tuple[float, ...]) -> None:
+        self.times = seconds
+
+    def fail(self, number: int, error: ErrorClass, detail: str) -> None:
+        self.failures.append(f"{error}: {detail}")
+
+    def ended(self, number: int, at: float) -> None: ...
+
+    def room(self, connection: Connection) -> None: ...
+
+    def lost(self, connection: Connection, reason: str) -> None: ...
+
+
+def heard(text: bytes | None, input_tokens: int = 24) -> Heard:
+    """What is said of a two-token answer whose second token has the text (None: no such tensor)."""
+    counts = (np.full(1, 24, np.int32), np.full(1, 2, np.int32))
+    sink, answer = Heard(), Answer(0)
+    answers = Answers(causal_lm("chat", text=True), PhaseLoad("steady", 1.0, np.zeros(1), *counts, np.full(1, -1, np.int32)), sink)
+    for i in range(2):
+        arrays = {"TOKEN": bytes(4), "INDEX": struct.pack("<i", i), "TEXT": b"a"}
+        if i == 1:
+            arrays |= {"SERVER_TIMES": TIMES, "INPUT_TOKENS": struct.pack("<i", input_tokens)}
+            arrays = {k: v for k, v in arrays.items() if k != "TEXT"} | ({} if text is None else {"TEXT": text})
+        answers.take(answer, arrays, i == 1, 0.0)
+    answers.close(answer)
+    return sink
+
+
+@pytest.mark.parametrize("text", [b" word", b""])
+def test_a_token_may_have_no_text_yet(text: bytes) -> None:
+    sink = heard(text)
+    assert sink.failures == [] and sink.tokens == 2 and sink.times == (0.1, 0.2, 0.3, 0.4, 0.5)
+    assert causal_lm("chat", text=True).responses["TEXT"] == PERHAPS
+
+
+def test_its_text_must_be_there_at_all() -> None:
+    assert heard(None).failures == ["wrong_output: token 1: 0 bytes of TEXT; expected the tensor"]
+
+
+def test_another_tokenizer_is_noticed() -> None:
+    (failure,) = heard(b"a", input_tokens=23).failures
+    assert "tokenizer mismatch: the server made 23 tokens of the prompt; 24 were declared" in failure
