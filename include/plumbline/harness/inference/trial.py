@@ -9,7 +9,7 @@ from pathlib import Path
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, Trial
 from plumbline.declarations.load import FaultPhaseSpec, SearchPhaseSpec
 from plumbline.harness.environment.cpu import promised, usable
-from plumbline.harness.inference import cold_start, evidence, installation, judging, repositories
+from plumbline.harness.inference import cold_start, evidence, installation, judging, quality, repositories
 from plumbline.harness.inference.arrivals import Schedule, schedule_of
 from plumbline.harness.inference.client import Settings
 from plumbline.harness.inference.cores import Cores, divided
@@ -96,9 +96,8 @@ def _on_own_triton(record: Record, schedule: Schedule, prompts: Prompts) -> None
                 server.enter_context(triton)
                 cold_start.of_triton(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
             if record.workload.quality is not None:
-                from plumbline.harness.inference import quality  # it is seldom asked for
-
-                checked = quality.check(record.workload, triton.address, triton.model, record.workdir)
+                checked = quality.check(record.workload, repository, triton.address)
+                served.answered(checked.asked)
                 record.result.metrics += checked.rows
                 record.result.judgements += checked.judgements
             _phases(driver, schedule, prompts)
