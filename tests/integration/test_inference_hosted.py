@@ -32,15 +32,15 @@ TEXT = {"input_tokens": {"constant": 5}, "output_tokens": {"constant": 4}, "text
 ONE_TOKEN = {"input_tokens": {"constant": 5}, "output_tokens": {"constant": 1}, "seed": 1}
 
 
-def trial_on(url: str, protocol: str, *, exact: bool = True, **declare: Any) -> Trial:
-    endpoint = {"kind": "endpoint", "url": url, "protocol": protocol, "model": "golden", "exact_output": exact}
+def trial_on(url: str, protocol: str, *, exact: bool = True, model_name: str = "golden", **declare: Any) -> Trial:
+    endpoint = {"kind": "endpoint", "url": url, "protocol": protocol, "model": model_name, "exact_output": exact}
     data = json.loads(local_provider().model_dump_json())
     provider = Provider.model_validate_json(json.dumps({**data, "name": "hosted", "launcher": endpoint}))
     return a_trial("inference", provider, {"server": {"backend": "external"}, **declare})
 
 
-def endpoint_at(url: str, protocol: str = "openai", key: str | None = None, *, exact: bool = True, **declare: Any) -> Endpoint:
-    trial = trial_on(url, protocol, exact=exact, **declare)
+def endpoint_at(url: str, protocol: str = "openai", key: str | None = None, **declare: Any) -> Endpoint:
+    trial = trial_on(url, protocol, **declare)
     assert isinstance(trial.provider.launcher, EndpointLauncher)
     assert isinstance(trial.workload, InferenceWorkload)
     return Endpoint(trial.provider.launcher, trial.workload, key)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from plumbline.declarations import InferenceWorkload, TrainingWorkload, Trial
+from plumbline.declarations import EndpointLauncher, InferenceWorkload, TrainingWorkload, Trial
 from plumbline.quality.ranges import interval_holds
 from plumbline.results import ResultDocument
 
@@ -123,8 +123,10 @@ def required(trial: Trial) -> tuple[str, ...]:
     if isinstance(workload, TrainingWorkload):
         recovered = ("recovery.restart_penalty.value",) if workload.fault else ()
         return ("steady.step_time.median", "steady.tokens_per_second.median", "steady.final_loss.value", *recovered)
+    # A hosted model was ready before anybody looked.
+    hosted = isinstance(trial.provider.launcher, EndpointLauncher)
     return (
-        "cold_start.time_to_ready.value",
+        f"cold_start.{'first_inference_latency' if hosted else 'time_to_ready'}.value",
         "steady.time_to_first_token.p50",
         "steady.request_scheduled_latency.p50",
         "steady.request_throughput.value",

@@ -16,6 +16,7 @@ from tests.data.result_documents import (
     failed,
     inference_metrics,
     inference_workload,
+    provider,
     training_metrics,
     training_workload,
     trial,
@@ -24,6 +25,8 @@ from tests.data.result_documents import (
 from plumbline.declarations import Trial
 from plumbline.quality import QualityReport, check
 from plumbline.results import Environment, Event, MetricRow, ResultDocument, Validity, row
+
+HOSTED = provider("hosted", launcher={"kind": "endpoint", "url": "http://127.0.0.1:8000", "protocol": "kserve_http", "model": "gpt"})
 
 
 @dataclass
@@ -105,6 +108,10 @@ def must_not_fire(cases: Cases) -> None:
     good("a fault and a criterion, both measured", document(cases.asked(workload=with_fault)))
     good("no fault, so no restart", document(cases.asked(), metrics=without(training_metrics(), "restart_penalty")))
     good("an absent number with no observations", document(cases.asked(), metrics=[*training_metrics(), row("queue_time", None, 0)]))
+
+    outside = cases.asked("inference", where=HOSTED, workload=inference_workload(server={"backend": "external"}))
+    seen_from_here = {f"client.{name}": value for name, value in FACTS.items()}
+    good("a hosted model", document(outside, metrics=without(steady, "time_to_ready"), facts=seen_from_here))
 
 
 def must_fire(cases: Cases) -> None:

@@ -18,6 +18,8 @@ _GRPC = {
     "FAILED_PRECONDITION": 400,
     "RESOURCE_EXHAUSTED": 429,
 }
+# An error within a gRPC stream has no status: these are Triton's words for a request that can never succeed.
+_NEVER = re.compile(r"unknown model|unexpected inference input|unexpected shape for input|expected \d+ inputs but got", re.IGNORECASE)
 _BY_ERROR: dict[str, FailureClass] = {
     "timeout": "timeout",
     "cancelled": "server_error",
@@ -61,11 +63,18 @@ def _commonest(log: RequestLog, error: str) -> tuple[int | None, str]:
     for number, detail in sorted(log.details.items()):
         if ERROR_CLASSES[log.error[number] - 1] != error:
             continue
-        match = _STATUS.match(detail)
-        status = None if match is None else int(match[1]) if match[1] else _GRPC.get(match[2])
+        status = _status(detail)
         found[status] += 1
         first.setdefault(status, detail)
     if not found:
         return None, log.first_error()
     status = found.most_common(1)[0][0]
     return status, first[status]
+
+
+def _status(detail: str) -> int | None:
+    """What a detail says in HTTP's terms; None if it says nothing of the kind."""
+    match = _STATUS.match(detail)
+    if match is None:
+        return 400 if _NEVER.search(detail) else None
+    return int(match[1]) if match[1] else _GRPC.get(match[2])
