@@ -12,7 +12,7 @@ probe would help. The interval takes requests for independent; they share a queu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from plumbline.declarations.confidence import needed_to_prove, wilson
@@ -22,7 +22,7 @@ Ending = Literal["between", "upper_end", "lower_end", "client_limited"]
 """between      the rate lies between one that held and one that did not
 upper_end       the upper end of the declared range held: the rate is at least that
 lower_end       the lower end did not hold: the rate is less than that
-client_limited  a probe failed in which the client itself was the limit: nothing above what held is known"""
+client_limited  twice in a row a probe failed in which the client itself was the limit: nothing above what held is known"""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,15 @@ class Saturation:
     ending: Ending | None = None
     probes: list[tuple[Probe, Verdict]] = field(default_factory=list)
     _again: list[Probe] = field(default_factory=list)
+    _void: Probe | None = None
 
     def next_rate(self) -> float | None:
         """The rate to probe now; None when the search is over."""
         if self.ending is not None or len(self.probes) >= self.search.at_most:
             return None
         low, high = (float(rate) for rate in self.search.between)
-        if self._again:
-            return self._again[0].rate
+        if self._void or self._again:
+            return (self._void or self._again[0]).rate
         if self.held is None:
             return low
         if self.failed is None:
@@ -74,13 +75,16 @@ class Saturation:
 
     def learn(self, probe: Probe) -> Verdict:
         """Take in a probe of the rate that `next_rate` gave."""
-        together = [*self._again, probe]
-        verdict = self._judge(together)
+        verdict = self._judge([*self._again, probe])
+        if not verdict.holds and probe.client_limited is not None:
+            verdict = replace(verdict, holds=None, sure=False)
         self.probes.append((probe, verdict))
         if not verdict.holds and probe.client_limited is not None:
-            # Before anything else: what the client did not manage says nothing of the server, neither now nor when probed again.
-            self.ending = "client_limited"
+            # What the client did not manage says nothing of the server. It may have been disturbed for a moment, so it gets a second chance.
+            self.ending = "client_limited" if self._void else None
+            self._void = probe
             return verdict
+        self._void = None
         self._again = [probe] if verdict.holds is None else []
         if verdict.holds:
             self.held = probe.rate

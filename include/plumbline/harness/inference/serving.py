@@ -9,10 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-import grpc
-
 from plumbline.declarations.phases import LoadPhase
-from plumbline.harness.inference import control
 from plumbline.harness.inference.client import Target
 from plumbline.harness.inference.endpoint.external import Endpoint, tokens_per_arrival
 from plumbline.harness.inference.endpoint.failures import failure_of
@@ -115,17 +112,11 @@ class OwnTriton:
     def view(self) -> ServerView | None:
         # A request is counted after its answer was sent.
         deadline = time.monotonic() + _COUNT_WITHIN_S
-        try:
-            found = self._counted()
-            while found.succeeded < self._answered and time.monotonic() < deadline:
-                time.sleep(0.02)
-                found = self._counted()
-        except grpc.RpcError:
-            return None  # what it would have told is then absent, and nothing else depends on it
+        found = self.triton.view()
+        while found is not None and found.succeeded < self._answered and time.monotonic() < deadline:
+            time.sleep(0.02)
+            found = self.triton.view()
         return found
-
-    def _counted(self) -> ServerView:
-        return control.statistics(self.triton.address, self.triton.model, self.triton.metrics_address)
 
     def beside(self, phase: LoadPhase) -> AbstractContextManager[Beside]:
         return _BesideTriton(self.triton, phase)

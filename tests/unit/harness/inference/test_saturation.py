@@ -76,6 +76,22 @@ def test_a_client_that_was_the_limit_ends_the_search_as_such() -> None:
     assert (found.ending, found.highest, found.held) == ("client_limited", None, 8.0)
     assert "the client was the limit, not the server" in found.told()
     assert "8/s held before" in found.told()
+    assert [p.rate for p, _ in found.probes][-2:] == [16.0, 16.0], "it had a second chance"
+
+
+def test_a_client_that_was_disturbed_once_goes_on() -> None:
+    disturbed = iter([True])
+
+    def probe(rate: float) -> Probe:
+        found = sharp(17)(rate)
+        if rate == 16.0 and next(disturbed, False):
+            return Probe(rate, found.n, 0, hopeless=True, client_limited="p99 of the dispatch delay is 200 ms")
+        return found
+
+    found = searched(a_search(), probe)
+    assert found.ending == "between"
+    assert found.highest is not None
+    assert 16 <= found.highest <= 17
 
 
 def test_a_late_client_is_no_reason_to_end_what_held_all_the_same() -> None:

@@ -1,0 +1,114 @@
+"""Faults in a real tritonserver under load: what the client counts is what the server's model wrote down, and the way back is timed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tests.integration.test_inference import measure, nothing_is_left, servers, short_trial
+
+from plumbline.harness.inference.models import journal
+from plumbline.harness.measurement import Measurement, TrialFailed
+
+pytestmark = pytest.mark.integration
+__all__ = ["nothing_is_left"]
+
+STEADY = {"name": "steady", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "1s"}
+# Limits that a busy machine keeps, and a server that is away does not.
+LENIENT = {"slo": {"time_to_first_token": "1s"}, "request_timeout": "10s"}
+
+
+def faulty(workdir: Path, inject: str, duration: str = "10s", **more: Any) -> tuple[Measurement, dict[str, Any]]:
+    fault = {"name": "fault", "arrivals": {"poisson": {"rate": "20/s"}}, "duration": duration, "inject": inject, "at": "1s", **more}
+    result = measure(short_trial(phases=[STEADY, fault], **LENIENT), workdir)
+    return result, json.loads(next(e.path for e in result.evidence if e.kind == "fault").read_text())
+
+
+def value(result: Measurement, phase: str, metric: str) -> float | None:
+    return next(r.value for r in result.metrics if (r.phase, r.metric, r.statistic) == (phase, metric, "value"))
+
+
+def moments(result: Measurement) -> dict[str, float]:
+    return {event.name: event.monotonic_s or 0.0 for event in result.events}
+
+
+def test_killed_under_load_what_failed_is_what_the_server_never_answered(tmp_path: Path) -> None:
+    result, fault = faulty(tmp_path, "server_kill")
+
+    # The truth: the files that both incarnations of the model wrote, one before and one after the kill, first inference and steady included.
+    before, after = journal.read(tmp_path / "models" / "chat" / "1", {})
+    rows = pq.read_table(next(e.path for e in result.evidence if e.kind == "requests")).to_pylist()
+    rows = [row for row in rows if row["phase"] == "fault"]
+    steady_and_first = 10 + 1
+    answered = sorted([*before.finished[steady_and_first:], *after.finished])
+    assert [row["number"] for row in rows if row["status"] == "ok"] == answered
+    failed = [row for row in rows if row["status"] != "ok"]
+    assert len(failed) == fault["failed"] == fault["lost"] == len(rows) - len(answered) > 0
+    assert len(before.started) >= len(before.finished), "those under way when it was killed were begun"
+    assert fault["server_never_finished"] == len(failed)
+    assert [j for j in result.judgements if j.reason.code == "counts_differ"] == []
+
+    took = value(result, "fault", "time_to_recover")
+    ready = value(result, "fault", "time_to_ready")
+    assert took is not None
+    assert ready is not None
+    assert took > ready * 0.9, "nothing is answered before the server is ready again"
+    assert value(result, "fault", "requests_lost") == len(failed)
+    error_rate = value(result, "fault", "error_rate")
+    assert error_rate is not None
+    assert error_rate > 0
+    assert value(result, "recovery", "error_rate") == 0
+    assert value(result, "recovery", "goodput_ratio") == pytest.approx(1, abs=0.05)
+    at = moments(result)
+    assert at["fault_started"] < at["fault_injected"] < at["server_restarted"] < at["recovered"] < at["fault_ended"]
+
+
+def test_a_model_that_is_loaded_again_comes_back(tmp_path: Path) -> None:
+    result, fault = faulty(tmp_path, "model_reload", duration="14s")
+    unload, load = value(result, "fault", "model_unload_time"), value(result, "fault", "model_load_time")
+    assert unload is not None
+    assert load is not None
+    took = value(result, "fault", "time_to_recover")
+    assert took is not None
+    assert took > load
+    assert fault["failed"] == fault["server_never_finished"] > 0, "the model was gone for a while"
+    assert value(result, "recovery", "error_rate") == 0
+
+
+def test_an_overload_is_in_the_schedule_and_loses_nothing(tmp_path: Path) -> None:
+    result, fault = faulty(tmp_path, "overload", duration="6s", lasts="1s", factor=3)
+    assert fault["failed"] == 0
+    assert (fault["began_s"], fault["ended_s"]) == (1.0, 2.0)
+    assert value(result, "fault", "requests_lost") == 0
+    assert fault["requests"] > 6 * 20, "three times the rate for a second"
+
+
+def test_answers_read_slowly_are_the_clients_doing_and_end_when_it_reads_on(tmp_path: Path) -> None:
+    result, fault = faulty(tmp_path, "slow_client", duration="6s", lasts="2s", factor=0.5)
+    assert fault["failed"] == 0
+    assert value(result, "fault", "time_to_recover") is not None
+    goodput = value(result, "fault", "goodput_ratio")
+    assert goodput is not None
+    assert goodput < 1, "half of the answers of two seconds waited for the client"
+
+
+def test_a_server_that_does_not_come_back_fails_the_trial(tmp_path: Path) -> None:
+    """Its model is damaged while it runs; the kill then cannot be recovered from."""
+    fault = {"name": "fault", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "20s", "inject": "server_kill", "at": "1s"}
+
+    def damage(phase: str) -> None:
+        if phase == "steady":
+            (tmp_path / "models" / "chat" / "1" / "transformer.py").write_text("import a_module_that_is_missing\n")
+
+    with pytest.raises(TrialFailed) as caught:
+        measure(short_trial(phases=[STEADY | {"duration": "3s"}, fault], **LENIENT), tmp_path, damage)
+    assert caught.value.failure_class == "server_error"
+    assert "after server_kill: not ready" in caught.value.detail
+    assert "a_module_that_is_missing" in caught.value.detail
+    assert any(r.phase == "steady" for r in caught.value.partial.metrics)
+    rows = pq.read_table(next(e.path for e in caught.value.partial.evidence if e.kind == "requests")).to_pylist()
+    assert {row["phase"] for row in rows} == {"steady", "fault"}
+    assert servers() == []
