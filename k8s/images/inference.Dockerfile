@@ -1,6 +1,7 @@
 # Inference on GPUs: NVIDIA's Triton with one engine, and the harness beside it. The engine is chosen by the base:
 #   BASE     nvcr.io/nvidia/tritonserver:YY.MM-vllm-python-py3@sha256:...    ENGINE=vllm
 #            nvcr.io/nvidia/tritonserver:YY.MM-trtllm-python-py3@sha256:...  ENGINE=tensorrt_llm
+#            nvcr.io/nvidia/tritonserver:YY.MM-py3@sha256:...                ENGINE=onnxruntime (for the backends onnxruntime and pytorch)
 #   ENGINE   what the base must hold; the build fails if it does not
 ARG BASE
 FROM ${BASE} AS build
@@ -16,10 +17,15 @@ RUN cp /src/install.sh / && /install.sh wheel
 FROM ${BASE}
 ARG BASE
 ARG ENGINE
-RUN python3 -c "import importlib.util as u, sys; sys.exit(None if u.find_spec('${ENGINE}') else 'ENGINE is \'${ENGINE}\', which this base does not hold; expected vllm or tensorrt_llm')"
+RUN case "${ENGINE}" in \
+      vllm|tensorrt_llm) python3 -c "import importlib.util as u, sys; sys.exit(not u.find_spec('${ENGINE}'))" ;; \
+      onnxruntime) test -d /opt/tritonserver/backends/onnxruntime ;; \
+      *) false ;; \
+    esac || { echo "ENGINE is '${ENGINE}', which this base does not hold; expected vllm, tensorrt_llm or onnxruntime" >&2; exit 1; }
 COPY k8s/images/install.sh /
-COPY requirements/image.txt /locks/
-RUN /install.sh packages
+COPY requirements/image.txt requirements/image-cpu.txt requirements/image-onnx.txt requirements/torch.txt /locks/
+# The base of the tensor backends has no torch, which makes the models that they serve; any build of it will do.
+RUN if [ "${ENGINE}" = onnxruntime ]; then /install.sh packages image-cpu.txt torch.txt image-onnx.txt; else /install.sh packages; fi
 COPY --from=build /wheel /wheel
 RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness
 ENV PLUMBLINE_TRITONSERVER=/opt/tritonserver/bin/tritonserver \
