@@ -84,6 +84,7 @@ def _load(record: Record) -> tuple[Schedule, Prompts]:
 def _on_own_triton(record: Record, schedule: Schedule, prompts: Prompts) -> None:
     cores = divided(usable(), promised())
     installed = installation.find()
+    installed.require(record.workload.server.backend)
     repository = repositories.write(record.workload, record.workdir / "models", threads=cores.server_count)
     record.report("cold_start", 0.0, "starting tritonserver")
     triton = Triton(installed, repository.folder, repository.model, record.workdir, ready_within_s=READY_WITHIN_S, cpus=cores.server)
