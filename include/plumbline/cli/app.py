@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from plumbline.cli import airflow, campaign, check, cluster, demo, drift, scorecard, trial
+from plumbline.cli import airflow, campaign, check, cluster, demo, drift, scorecard, serve, trial
 from plumbline.cli.output import EXIT_CODES
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command()(campaign.up)
 app.command("demo-drift")(demo.demo_drift)
 app.command()(trial.trial)
 app.command()(trial.replay)
+app.command()(serve.serve)
 app.command()(scorecard.campaigns)
 app.command()(scorecard.scorecard)
 app.command()(scorecard.report)
