@@ -59,6 +59,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch, probe
     except KeyboardInterrupt as stop:
         # By now the server is gone; what it was measured to do until here is worth keeping.
         raise TrialFailed("interrupted", f"the measurement was asked to stop by {stop or 'the keyboard'}", record.measured()) from stop
+    record.result.facts["client.processes"] = max(len(log.cpu_s) for log in record.logs)
     if (few := judging.too_few_requests(workload.acceptance, record.result.metrics)) is not None:
         record.result.judgements.append(few)
     return record.measured()

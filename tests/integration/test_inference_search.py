@@ -1,0 +1,97 @@
+"""The search for the highest rate against a server whose capacity is known: it answers one request at a time, each in 20 ms."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tests.fakes.golden_triton import Golden
+from tests.integration.test_inference_hosted import trial_on
+
+from plumbline.harness import inference
+from plumbline.harness.measurement import Measurement
+from plumbline.harness.watch import Watch
+from plumbline.results import MetricRow
+
+pytestmark = pytest.mark.integration
+
+CAPACITY = 50.0
+
+
+def searched(
+    workdir: Path, between: list[str], limits: dict[str, float] | None = None, **search: Any
+) -> tuple[Measurement, dict[str, Any]]:
+    sweep = {"goodput": "90%", "between": between, "probe": "3s", "tolerance": "25%", "at_most": 8} | search
+    phases = [
+        {"name": "steady", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "1s"},
+        {"name": "sweep", "search": sweep},
+    ]
+    requests = {"input_tokens": {"constant": 5}, "output_tokens": {"constant": 1}, "seed": 1}
+    slo = {"request_scheduled_latency": "250ms"}
+    reported: list[float] = []
+    with Golden(first_s=1 / CAPACITY, serial=True) as golden, Watch(sorted(os.sched_getaffinity(0))) as watch:
+        trial = trial_on(f"grpc://{golden.address}", "kserve_grpc", phases=phases, requests=requests, slo=slo, acceptance=[])
+        if limits is not None:
+            trial = trial.model_copy(update={"validity": trial.validity.model_copy(update=limits)})
+        result = inference.measure(trial, workdir, lambda phase, fraction, note="": reported.append(fraction), watch)
+    assert reported == sorted(reported)
+    assert reported[-1] <= 1
+    return result, json.loads(next(e.path for e in result.evidence if e.kind == "search").read_text())
+
+
+def highest(result: Measurement) -> MetricRow:
+    return next(r for r in result.metrics if r.metric == "highest_sustained_rate")
+
+
+def codes(result: Measurement) -> set[str]:
+    return {j.reason.code for j in result.judgements}
+
+
+def test_the_capacity_is_found(tmp_path: Path) -> None:
+    result, search = searched(tmp_path, ["8/s", "400/s"])
+    found = highest(result)
+    assert search["ended"] == "between", search["told"]
+    assert found.value is not None
+    # In three seconds even a rate somewhat above the capacity meets a limit of 250 ms at 90 %; a busy machine has less of it.
+    assert 0.25 * CAPACITY < found.value < 1.3 * CAPACITY
+    assert found.ci_low == found.value
+    assert found.ci_high is not None
+    assert found.ci_high > found.value
+    assert "search_open" not in codes(result)
+
+    over = [probe for probe in search["probes"] if probe["rate"] > 2 * CAPACITY]
+    assert over == [] or all(probe["hopeless"] for probe in over), "nobody waits for the end of what is lost"
+    rows = pq.read_table(next(e.path for e in result.evidence if e.kind == "requests")).to_pylist()
+    sweep = [row for row in rows if row["phase"] == "sweep"]
+    assert {row["probe"] for row in sweep} == set(range(len(search["probes"])))
+    goodput = next(r for r in result.metrics if (r.phase, r.metric) == ("sweep", "goodput_ratio"))
+    assert goodput.value is not None
+    assert goodput.value >= 0.9, "the phase's figures are those of a probe that held"
+
+
+def test_above_the_upper_end_and_below_the_lower_one_there_is_no_value(tmp_path: Path) -> None:
+    (tmp_path / "up").mkdir()
+    result, search = searched(tmp_path / "up", ["4/s", "8/s"], goodput="50%")
+    assert (search["ended"], highest(result).value) == ("upper_end", None)
+    assert "search_open" in codes(result)
+
+    (tmp_path / "down").mkdir()
+    result, search = searched(tmp_path / "down", ["200/s", "400/s"])
+    assert (search["ended"], highest(result).value) == ("lower_end", None)
+    assert any("not even 200/s" in j.reason.detail for j in result.judgements)
+    assert len(search["probes"]) == 1
+    assert all(r.metric == "highest_sustained_rate" for r in result.metrics if r.phase == "sweep"), (
+        "nothing held: there are no figures of it"
+    )
+
+
+def test_a_client_that_was_the_limit_is_not_called_the_servers(tmp_path: Path) -> None:
+    late = {"dispatch_delay_degraded": 1e-9, "dispatch_delay_invalid": 1e-9}  # as if every delay were too long
+    result, search = searched(tmp_path, ["200/s", "400/s"], late)
+    assert (search["ended"], highest(result).value) == ("client_limited", None)
+    assert len(search["probes"]) == 2, "it had a second chance"
+    assert any("the client was the limit, not the server" in j.reason.detail for j in result.judgements)

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from plumbline.harness.inference.cores import divided
+
+
+def test_few_cores_are_shared_and_that_is_told() -> None:
+    found = divided([0, 1], 2)
+    assert (found.client, found.server, found.server_count) == (None, None, 2)
+    assert "too few" in found.told
+
+
+def test_from_four_cores_on_the_client_has_the_last_ones() -> None:
+    assert (divided([2, 3, 6, 7], 4).client, divided([2, 3, 6, 7], 4).server) == ((7,), (2, 3, 6))
+    many = divided(range(32), 32)
+    assert many.client == (28, 29, 30, 31)
+    assert many.server == tuple(range(28))
+    assert many.server_count == 28
+
+
+def test_a_share_of_a_nodes_time_is_no_core_of_ones_own() -> None:
+    found = divided(range(64), 8)
+    assert (found.client, found.server, found.server_count) == (None, None, 8)
+    assert "8 cores' worth of time on 64" in found.told
