@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 
 from plumbline.archive import TrialView
+from plumbline.declarations import METRICS
 from plumbline.declarations.phases import PHASES
 from plumbline.reports.figures import scale, words
-from plumbline.results import Event, PodRecord, ResultDocument
+from plumbline.results import Event, MetricRow, PodRecord, ResultDocument
 
 
 @dataclass(frozen=True)
 class MetricLine:
+    """A metric by its leading statistic; `beside` has the others in words."""
+
     name: str
     statistic: str
     value: str
     interval: str
     n: int
+    beside: str
+
+
+@dataclass(frozen=True)
+class PhasePart:
+    """What was measured in one phase. `stages`: where its time went, as (stage, mean of an occurrence, share of the phase's stages)."""
+
+    phase: str
+    opened: bool
+    metrics: tuple[MetricLine, ...]
+    stages: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +60,7 @@ class TrialPage:
     document: ResultDocument
     view: TrialView
     attempts: tuple[TrialView, ...]
-    metrics: tuple[tuple[str, tuple[MetricLine, ...]], ...]
+    phases: tuple[PhasePart, ...]
     moments: tuple[Moment, ...]
     pods: tuple[PodPart, ...] = ()
 
@@ -55,18 +68,38 @@ class TrialPage:
 def trial_page(document: ResultDocument, attempts: tuple[TrialView, ...]) -> TrialPage:
     """One attempt in full. `attempts`: every archived attempt of the trial, this one among them."""
     view = next(a for a in attempts if a.attempt == document.trial.attempt)
-    ordered = sorted(document.metrics, key=lambda m: PHASES.index(m.phase))
-    metrics = []
-    for phase, rows in groupby(ordered, key=lambda m: m.phase):
-        lines = []
-        for m in rows:
-            shown = scale(m.unit, [m.value], m.metric)
-            interval = f"{shown.number(m.ci_low)} … {shown.number(m.ci_high)}" if m.ci_low is not None else ""
-            lines.append(MetricLine(words(m.metric), "" if m.statistic == "value" else m.statistic, shown.text(m.value), interval, m.n))
-        metrics.append((words(phase), tuple(lines)))
     events = (*(document.launch.events if document.launch else ()), *document.timeline)
     pods = tuple(_pod(pod) for pod in document.launch.pods) if document.launch else ()
-    return TrialPage(document, view, attempts, tuple(metrics), tuple(_moments(events)), pods)
+    phases = tuple(_phase(document, phase) for phase in PHASES if any(m.phase == phase for m in document.metrics))
+    return TrialPage(document, view, attempts, phases, tuple(_moments(events)), pods)
+
+
+def _phase(document: ResultDocument, phase: str) -> PhasePart:
+    rows: dict[str, list[MetricRow]] = {}
+    for row in document.metrics:
+        if row.phase == phase:
+            rows.setdefault(row.metric, []).append(row)
+    # A warm-up is kept and read by nobody who has no doubts.
+    return PhasePart(words(phase), phase != "warmup", tuple(_line(several) for several in rows.values()), _stages(document, phase))
+
+
+def _line(rows: list[MetricRow]) -> MetricLine:
+    lead = next((row for row in rows if row.statistic == METRICS[row.metric].statistic), rows[0])
+    shown = scale(lead.unit, [lead.value], lead.metric)
+    interval = f"{shown.number(lead.ci_low)} … {shown.number(lead.ci_high)}" if lead.ci_low is not None else ""
+    beside = [f"{row.statistic} {scale(row.unit, [row.value], row.metric).text(row.value)}" for row in rows if row is not lead]
+    statistic = "" if lead.statistic == "value" else lead.statistic
+    return MetricLine(words(lead.metric), statistic, shown.text(lead.value), interval, lead.n, " · ".join(beside))
+
+
+def _stages(document: ResultDocument, phase: str) -> tuple[tuple[str, str, str], ...]:
+    own = [stage for stage in document.stages if stage.phase == phase and stage.n]
+    total = sum(stage.total_s for stage in own)
+    means = [stage.total_s / stage.n for stage in own]
+    return tuple(
+        (words(stage.stage), scale("s", [mean]).text(mean), f"{stage.total_s / total:.0%}" if total else "")
+        for stage, mean in zip(own, means, strict=True)
+    )
 
 
 def _pod(pod: PodRecord) -> PodPart:

@@ -78,6 +78,15 @@ def test_a_trial_says_why_it_is_degraded_and_how_to_repeat_it(client: TestClient
     assert len(re.findall(r"[0-9a-f]{64}", text)) >= 3
 
 
+def test_a_phase_has_a_line_for_each_metric_and_says_where_its_time_went(client: TestClient) -> None:
+    text = client.get("/trials/2026-11.local-1core.inference.chat-tiny-cpu.0200.r1").text
+    steady = text[text.index("<summary>steady</summary>") :]
+    line = steady[steady.index("time to first token") :].split("</tr>")[0]
+    assert re.search(r'<span class="stat">p50</span>.*<td class="beside">[^<]*p95 [\d.]+ ms', line)
+    assert steady.split("</details>")[0].count("time to first token") == 1
+    assert re.search(r"Where the time went, in the mean: .*queue <b>[\d.]+ m?s</b> \(\d+%\)", steady)
+
+
 def test_attempts_are_told_apart(client: TestClient) -> None:
     name = "/trials/2026-11.local-1core.training.gpt-tiny-cpu.0200.r3"
     best, failed = client.get(name).text, client.get(f"{name}?attempt=2").text
