@@ -85,7 +85,8 @@ def _phase(document: ResultDocument, phase: str) -> PhasePart:
 
 def _line(rows: list[MetricRow]) -> MetricLine:
     lead = next((row for row in rows if row.statistic == METRICS[row.metric].statistic), rows[0])
-    shown = scale(lead.unit, [lead.value], lead.metric)
+    # Nothing of many is 0 %, and its interval is not.
+    shown = scale(lead.unit, [lead.value] if lead.value else [lead.ci_low, lead.ci_high], lead.metric)
     interval = f"{shown.number(lead.ci_low)} … {shown.number(lead.ci_high)}" if lead.ci_low is not None else ""
     beside = [f"{row.statistic} {scale(row.unit, [row.value], row.metric).text(row.value)}" for row in rows if row is not lead]
     statistic = "" if lead.statistic == "value" else lead.statistic

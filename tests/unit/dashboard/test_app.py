@@ -82,7 +82,7 @@ def test_a_phase_has_a_line_for_each_metric_and_says_where_its_time_went(client:
     text = client.get("/trials/2026-11.local-1core.inference.chat-tiny-cpu.0200.r1").text
     steady = text[text.index("<summary>steady</summary>") :]
     line = steady[steady.index("time to first token") :].split("</tr>")[0]
-    assert re.search(r'<span class="stat">p50</span>.*<td class="beside">[^<]*p95 [\d.]+ ms', line)
+    assert re.search(r'<span class="stat">p50</span>.*<td class="others">[^<]*p95 [\d.]+ ms', line)
     assert steady.split("</details>")[0].count("time to first token") == 1
     assert re.search(r"Where the time went, in the mean: .*queue <b>[\d.]+ m?s</b> \(\d+%\)", steady)
 
