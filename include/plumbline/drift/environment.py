@@ -67,6 +67,9 @@ RULES: tuple[Rule, ...] = (
     Rule(r"training\.backend", "runtime libraries", True, 0.8, ("network", "software"), "collective backend"),
     Rule(r"torch\.threads.*", "limits and clocks", True, 0.8, ("compute",), "torch threads"),
     Rule(r"(torch|triton|tritonserver|vllm|tensorrt.*)\..*", "runtime libraries", True, 0.7, ("software",)),
+    Rule(r"endpoint\..*", "runtime libraries", True, 0.8, ("software", "network")),
+    # Of a hosted model: the client's own machine, which its provider has no part in.
+    Rule(r"client\.cpu\.(usable|model)", "limits and clocks", True, 0.4, ("isolation",)),
     Rule(r"(python|numpy|blas|pyarrow|tritonclient)\..*", "runtime libraries", True, 0.3, ("software",)),
     Rule(r"harness\..*", "runtime libraries", True, 0.4, ("software",), "harness"),
     Rule(r"os\.kernel", "kernel and OS", True, 0.5, ("software", "storage", "network"), "kernel"),

@@ -23,6 +23,14 @@ def test_nothing_changed_nothing_reported() -> None:
         ("training.world_size", 8, 16, "limits and clocks", "training world size 8 → 16 (2 of 2 trials)"),
         ("training.backend", "nccl", "gloo", "runtime libraries", "collective backend nccl → gloo (2 of 2 trials)"),
         ("container.image_digest", "sha256:a", "sha256:b", "image", "container image digest sha256:a → sha256:b (2 of 2 trials)"),
+        (
+            "endpoint.server",
+            "triton 2.51.0",
+            "triton 2.60.0",
+            "runtime libraries",
+            "endpoint server triton 2.51.0 → triton 2.60.0 (2 of 2 trials)",
+        ),
+        ("client.cpu.usable", 8, 4, "limits and clocks", "client cpu usable 8 → 4 (2 of 2 trials)"),
         ("limits.cpu_quota", 2.0, None, "limits and clocks", "limits cpu quota 2.0 → absent (2 of 2 trials)"),
     ],
 )

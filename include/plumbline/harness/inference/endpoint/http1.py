@@ -24,7 +24,8 @@ _READY = 64
 
 
 class Http1:
-    """A Transport. `prefix` + `bodies[number]` is request `number`; `secret`, if it comes back in an error, is not repeated."""
+    """A Transport. `prefix` + `bodies[number]` is request `number`; `secret`, if it comes back in an error, is not repeated; `ready`
+    connections are opened before the load, some tens at least."""
 
     most = 900  # below the usual limit of open files
 
@@ -36,9 +37,10 @@ class Http1:
         bodies: Sequence[bytes] | Mapping[int, bytes],
         answer_of: AnswerOf,
         secret: str | None = None,
+        ready: int = 0,
     ) -> None:
         # Ready before the load, so that a handshake is no delay of a request: it would be the client's, not the server's.
-        self.first = min(len(bodies), _READY)
+        self.first = min(len(bodies), max(ready, _READY), self.most)
         self._address, self._tls = address, tls
         self.prefix, self.bodies, self.answer_of, self._secret = prefix, bodies, answer_of, secret
 

@@ -43,5 +43,6 @@ def http_transport(target: Target, load: PhaseLoad, bodies: Sequence[bytes] | Ma
         prefix(target.address, path_of(target), target.headers),
         bodies,
         answer_of,
+        ready=int((load.after < 0).sum()) if load.closed else 0,
         secret=target.headers.get("Authorization", "").rpartition(" ")[2] or None,
     )
