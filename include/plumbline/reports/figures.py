@@ -44,6 +44,8 @@ def scale(unit: str, values: Iterable[float | None], metric: str = "", significa
     # A value that is tiny beside the others must not stretch all of them: precision follows it down to a tenth of the middle one.
     smallest = max(smallest, middle / factor / 10)
     decimals = max(0, significant - 1 - math.floor(math.log10(smallest))) if smallest > 0 else 0
+    if unit == "count" and all(size == int(size) for size in sizes):
+        decimals = 0  # nobody loses 36.0 requests
     return Scale(factor, suffix, min(decimals, 10))
 
 

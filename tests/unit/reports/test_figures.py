@@ -40,6 +40,11 @@ def test_one_tiny_value_does_not_stretch_the_row() -> None:
     assert scale("s", [1e-9, 0.5, 0.6]).text(0.5) == "500.0 ms"
 
 
+def test_whole_counts_are_whole() -> None:
+    assert scale("count", [36.0]).text(36.0) == "36"
+    assert scale("count", [3.25]).text(3.25) == "3.25"
+
+
 def test_a_probability_is_never_certain() -> None:
     assert (chance(1.0), chance(0.0), chance(0.874), chance(None)) == ("> 99 %", "< 1 %", "87 %", "–")
 
