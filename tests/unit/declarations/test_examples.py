@@ -32,13 +32,14 @@ def test_an_example_is_disabled_and_names_its_page(provider: Provider) -> None:
 
 
 @pytest.mark.parametrize("provider", [p for p in EXAMPLES if isinstance(p.launcher, KubernetesLauncher)], ids=lambda p: p.name)
-def test_an_example_becomes_a_pod_of_a_whole_node(provider: Provider) -> None:
+def test_an_example_becomes_a_pod(provider: Provider) -> None:
     assert isinstance(provider.launcher, KubernetesLauncher)
     trials = typical(DECLARED, provider, provider.launcher, NOW)
     assert [t.workload.kind for t in trials] == ["training", "inference"]
+    assert trials[0].workload.needs.count == provider.accelerator.count, "nothing declared fits: a stand-in takes the whole node"
     for trial in trials:
         asked = requested(manifest.pod(trial, requested_at=NOW))
-        assert asked["nvidia.com/gpu"] == 8
+        assert asked["nvidia.com/gpu"] == trial.workload.needs.count
         assert all(asked[name] == count for name, count in provider.launcher.resources.extended.items())
     assert provider.prices and all(len(price.source) > 20 for price in provider.prices)
 
