@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -111,4 +115,20 @@ def test_a_server_that_does_not_come_back_fails_the_trial(tmp_path: Path) -> Non
     assert any(r.phase == "steady" for r in caught.value.partial.metrics)
     rows = pq.read_table(next(e.path for e in caught.value.partial.evidence if e.kind == "requests")).to_pylist()
     assert {row["phase"] for row in rows} == {"steady", "fault"}
+    assert servers() == []
+
+
+def test_an_interrupt_while_the_server_is_away_leaves_nothing(tmp_path: Path) -> None:
+    fault = {"name": "fault", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "20s", "inject": "server_kill", "at": "1s"}
+    interrupted: list[float] = []
+
+    def interrupt(phase: str) -> None:
+        if phase == "fault" and not interrupted:
+            interrupted.append(time.monotonic())
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()  # reported a second into the phase: the kill is just done
+
+    with pytest.raises(TrialFailed) as caught:
+        measure(short_trial(phases=[STEADY, fault], **LENIENT), tmp_path, interrupt)
+    assert caught.value.failure_class == "interrupted"
+    assert time.monotonic() - interrupted[0] < 15, "far less than the phase and the start that was under way"
     assert servers() == []

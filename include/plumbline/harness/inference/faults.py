@@ -26,6 +26,7 @@ from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed
 from plumbline.results import MetricRow, Reason, row
 
 _POLL_S = 0.005
+_STARTED_WITHIN_S = 1.0
 _GIVEN_UP = [ERROR_CLASSES.index(name) + 1 for name in ("timeout", "cancelled", "wrong_output")]
 
 
@@ -83,8 +84,8 @@ class _Deed:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._over.set()
-        if kind is None:
-            self._thread.join()
+        # After an interrupt nobody waits for the server to be ready, only until its process is known to those who will end it.
+        self._thread.join(None if kind is None else _STARTED_WITHIN_S)
 
     def watch(self, log: RequestLog) -> bool:
         """Tell the thread when the phase began; True, which ends the phase, once the deed has failed."""

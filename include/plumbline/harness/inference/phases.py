@@ -84,13 +84,12 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
     ]
     record.result.stages += stages_of(log, gained)
     record.result.telemetry += beside.telemetry()
+    found = []
+    if load.name != "warmup":
+        found.append(prefix_cache.contradicted(record.workload, log, gained))
     if load.name == "steady":
-        found = (
-            judging.client_limited(log, record.trial.validity),
-            judging.counts_differ(log, gained),
-            prefix_cache.contradicted(record.workload, log, gained),
-        )
-        record.result.judgements += [judgement for judgement in found if judgement is not None]
+        found += [judging.client_limited(log, record.trial.validity), judging.counts_differ(log, gained)]
+    record.result.judgements += [judgement for judgement in found if judgement is not None]
     # Overload may drown a server, and that is a result; one that answers nothing at its steady load was not measured at all.
     if load.name in ("warmup", "steady") and not log.finished:
         raise TrialFailed(*served.failure(log))

@@ -29,6 +29,7 @@ class ServerProcess:
         # A process inherits the cores of the thread that starts it.
         pin = () if cpus is None else (os.sched_setaffinity, (0, tuple(cpus)))
         self._launcher = ThreadPoolExecutor(1, "launch", *pin)
+        self._closed = False
 
     @property
     def pid(self) -> int:
@@ -40,6 +41,8 @@ class ServerProcess:
         """Start the server; what it writes is appended to `log`."""
 
         def launch() -> None:
+            if self._closed:
+                raise RuntimeError("the server was given up while it was to be started again")
             guard = [sys.executable, "-I", "-S", guarded.__file__, str(os.getpid())]
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
@@ -104,7 +107,9 @@ class ServerProcess:
             self._process, self._family = None, []
 
     def close(self) -> None:
-        """Stop the server; nothing can be started any more."""
+        """Stop the server; nothing can be started any more, also by a thread that is about to."""
+        self._closed = True
+        self._launcher.submit(_nothing).result()  # a start that was under way has been made by now, and is stopped like any other
         try:
             self.stop()
         finally:
@@ -121,6 +126,10 @@ class ServerProcess:
             with suppress(psutil.NoSuchProcess):
                 member.kill()
         psutil.wait_procs(family, timeout=_KILL_S)
+
+
+def _nothing() -> None:
+    return
 
 
 def _dead(process: psutil.Process) -> bool:
