@@ -1,8 +1,9 @@
 """Does the instrument see a change where there is none, and one where there is? `python perf/aa_inference.py [--workload W] [--out F.json]`
 
 A/A   ten trials of one workload on this machine, in two campaigns of five that take turns: any two trials and both campaigns are
-      compared as `plumbline compare` does. Every verdict must be "unchanged" or "insufficient data". The scatter of each judged
-      number stands beside (CV over the ten)
+      compared as `plumbline compare` does. Of any two trials every verdict must be "unchanged" or "insufficient data"; the campaigns
+      may be "suspected" (which asks for more repeats), never "regressed" or "improved". The scatter of each judged number stands
+      beside (CV over the ten)
 B     five more trials with half the cores, server and all, behind the provider's back: against the ten, "regressed", with an interval
       that excludes no change
 
@@ -39,7 +40,7 @@ from plumbline.orchestration.review import compared, workloads_of
 from plumbline.results import ResultDocument
 
 FIRST, SECOND, HALF = "aa-1", "aa-2", "half-the-cores"
-CALM = {"unchanged", "insufficient_data"}
+CALM = ("unchanged", "insufficient_data")
 
 
 @contextmanager
@@ -118,7 +119,8 @@ def main() -> int:
             run(declared, options.workload, options.provider, (HALF,), options.repeats)
         with open_archive() as archive:
             halved = against_all(archive, declared)
-    alarms = [row for comparison in (*pairs, both) for row in judged(comparison) if row.verdict not in CALM]
+    alarms = [row for pair in pairs for row in judged(pair) if row.verdict not in CALM]
+    alarms += [row for row in judged(both) if row.verdict in ("regressed", "improved")]
     regressed = [row for row in judged(halved) if row.verdict == "regressed" and row.ci_low is not None and row.ci_high is not None]
     sound = [row for row in regressed if row.ci_low is not None and row.ci_high is not None and (row.ci_low > 0 or row.ci_high < 0)]
     figures = {
