@@ -46,7 +46,8 @@ def answers(asked: dict[str, Any]) -> list[list[int]] | list[list[float]]:
     if shape["architecture"] == "encoder":
         embedding = encoder.seeded(shape["seed"], device, task=shape["task"], **dimensions)
         return outputs(in_precision(embedding, asked["precision"]), prompts, device)  # type: ignore[arg-type]
-    model: Any = in_precision(transformer.seeded(shape["seed"], device, **dimensions, sequences=_AT_ONCE), asked["precision"])
+    model: Any = in_precision(transformer.seeded(shape["seed"], device, **dimensions), asked["precision"])
+    model.reserve(_AT_ONCE)
     groups = [prompts[i : i + _AT_ONCE] for i in range(0, len(prompts), _AT_ONCE)]
     return [answer for group in groups for answer in continuations(model, group, asked["tokens"])]
 

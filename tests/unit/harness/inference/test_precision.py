@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from plumbline.harness.inference.models.common.precision import Int8Linear, in_precision, weight_bytes
-from plumbline.harness.inference.models.gpt.transformer import seeded
+from plumbline.harness.inference.models.gpt.transformer import Transformer, seeded
 
-SHAPE = {"layers": 2, "width": 64, "heads": 4, "vocabulary": 256, "context": 24, "sequences": 4}
+SHAPE = {"layers": 2, "width": 64, "heads": 4, "vocabulary": 256, "context": 24}
 
 
 def answers(precision: str) -> list[int]:
@@ -15,7 +15,8 @@ def answers(precision: str) -> list[int]:
     out: list[int] = []
     for seed in range(8):
         model = in_precision(seeded(3, **SHAPE), precision)
-        assert hasattr(model, "admit") and hasattr(model, "step")
+        assert isinstance(model, Transformer)
+        model.reserve(4)
         for i in range(4):
             model.admit(torch.randint(0, 256, (12,), generator=torch.Generator().manual_seed(100 * seed + i)))
         out += model.step(1000).tolist()
@@ -55,3 +56,11 @@ def test_every_linear_layer_is_replaced_and_weights_shrink() -> None:
 def test_an_unknown_precision() -> None:
     with pytest.raises(ValueError, match="precision fp8 is not served; expected one of fp32, bf16, fp16, int8"):
         in_precision(seeded(3, **SHAPE), "fp8")
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("int8", torch.float32)])
+def test_the_cache_is_reserved_in_the_precision_of_the_arithmetic(precision: str, dtype: torch.dtype) -> None:
+    model = in_precision(seeded(3, **SHAPE), precision)
+    assert isinstance(model, Transformer) and model.cache.numel() == 0 and model.full
+    model.reserve(3)
+    assert model.cache.dtype == dtype and model.cache.shape == (2, 3, 24, 2, 4, 16) and not model.full

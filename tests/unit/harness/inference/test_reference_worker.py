@@ -23,7 +23,8 @@ def asked(architecture: str, **more: Any) -> dict[str, Any]:
 def test_each_prompt_is_continued_as_alone() -> None:
     found = answers(asked("gpt"))
     for ids, tokens in zip(PROMPTS, found, strict=True):
-        model = seeded(3, **SHAPE, sequences=1)
+        model = seeded(3, **SHAPE)
+        model.reserve(1)
         model.admit(torch.tensor(ids))
         assert [int(model.step(100)) for _ in range(3)] == tokens
 

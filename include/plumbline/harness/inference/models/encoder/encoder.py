@@ -58,11 +58,16 @@ class Encoder(nn.Module):
 
 def seeded(seed: int, device: str = "cpu", *, task: str, **shape: int) -> Encoder:
     """An encoder in evaluation mode whose weights follow from `seed` alone, whatever the device."""
+    # Without weights at first: drawing them twice would cost a large model seconds of its load.
+    with torch.device("meta"):
+        model = Encoder(task=task, **shape)
+    model.to_empty(device="cpu")
     torch.manual_seed(seed)
-    model = Encoder(task=task, **shape)
     for name, weights in model.named_parameters():
         if weights.dim() > 1:
             nn.init.normal_(weights, std=0.02)
         elif name.endswith("bias"):
             nn.init.zeros_(weights)
+        else:
+            nn.init.ones_(weights)
     return model.eval().to(device)

@@ -66,13 +66,15 @@ class TritonPythonModel:
         parameters = parameters_of(args)
         torch.set_num_threads(int(parameters["threads"]))
         self.device = parameters["device"]
-        shape = {key: int(parameters[key]) for key in ("layers", "width", "heads", "vocabulary", "context", "sequences")}
+        shape = {key: int(parameters[key]) for key in ("layers", "width", "heads", "vocabulary", "context")}
         model: Transformer = seeded(int(parameters["seed"]), self.device, **shape)
         count = sum(p.numel() for p in model.parameters())
         self.model: Transformer = in_precision(model, parameters["precision"])
+        sequences = int(parameters["sequences"])
+        self.model.reserve(sequences)
         self.text = _text() if parameters["text"] == "true" else None
         # As much again as the rows hold: what is kept for later never costs more than what is being worked on.
-        room = shape["sequences"] * shape["context"]
+        room = sequences * shape["context"]
         self.prefixes = Prefixes(self.model.cache, room) if parameters["prefix_cache"] != "off" else None
         self.counters = _Counters(args["model_name"]) if self.prefixes else None
         self.indices = torch.arange(shape["context"], dtype=torch.int32)[:, None].unbind()

@@ -55,25 +55,29 @@ class Chunk:
 
 
 class Transformer(nn.Module):
-    """The weights, and a key/value cache with one row for each of at most `sequences` sequences.
+    """The weights, and a key/value cache with one row for each sequence that there is room for: none before `reserve`.
 
     Rows 0 … `generating` - 1 generate; those behind them, up to `active`, are still at their prompts, in order of admission. Rows stay
     packed, so that a step works on a slice of the cache and copies nothing.
     """
 
-    def __init__(self, *, layers: int, width: int, heads: int, vocabulary: int, context: int, sequences: int) -> None:
+    def __init__(self, *, layers: int, width: int, heads: int, vocabulary: int, context: int) -> None:
         super().__init__()
         self.context = context
         self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
-        # A token's key and value lie side by side: writing one is one copy, and a sequence's are read from one place.
-        self.register_buffer("cache", torch.zeros(layers, sequences, context, 2, heads, width // heads), persistent=False)
-        self.cache: Tensor
-        self.register_buffer("last", torch.zeros(sequences, dtype=torch.long), persistent=False)
-        self.last: Tensor
+        self.cache, self.last = torch.empty(layers, 0, context, 2, heads, width // heads), torch.empty(0, dtype=torch.long)
         self.lengths: list[int] = []
         self.prefills: list[Prefill] = []
+
+    def reserve(self, sequences: int) -> None:
+        """Make room for at most `sequences` sequences at a time, where the weights are and in their type; what was generated is forgotten."""
+        weights, (layers, _, *tokens) = self.token.weight, self.cache.shape
+        # A token's key and value lie side by side: writing one is one copy, and a sequence's are read from one place.
+        self.cache = torch.zeros(layers, sequences, *tokens, dtype=weights.dtype, device=weights.device)
+        self.last = torch.zeros(sequences, dtype=torch.long, device=weights.device)
+        self.lengths, self.prefills = [], []
 
     @property
     def active(self) -> int:
@@ -211,13 +215,18 @@ def close_up(rows: list[object], row: int, generating: int) -> None:
 
 def seeded(seed: int, device: str = "cpu", **shape: int) -> Transformer:
     """A transformer in evaluation mode whose weights follow from `seed` alone, whatever the device."""
+    # Without weights at first: drawing them twice would cost a large model seconds of its load.
+    with torch.device("meta"):
+        model = Transformer(**shape)
+    model.to_empty(device="cpu")
     torch.manual_seed(seed)
-    model = Transformer(**shape)
     for name, weights in model.named_parameters():
         if weights.dim() > 1:
             nn.init.normal_(weights, std=0.02)
         elif name.endswith("bias"):
             nn.init.zeros_(weights)
+        else:
+            nn.init.ones_(weights)
     return model.eval().to(device)
 
 
