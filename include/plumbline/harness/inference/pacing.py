@@ -10,6 +10,7 @@ import asyncio
 import ctypes
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
 _CLOCK_MONOTONIC, _NONBLOCK, _CLOEXEC, _ABSOLUTE = 1, os.O_NONBLOCK, os.O_CLOEXEC, 1
@@ -37,6 +38,7 @@ class Pacer:
         self._spec = _Itimerspec(0, 0, 0, 0)
         self._pointer = ctypes.byref(self._spec)
         self._fd = -1
+        self._set = False
 
     def __enter__(self) -> Pacer:
         self._fd = self._libc.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK | _CLOEXEC)
@@ -53,12 +55,14 @@ class Pacer:
         """Call `due()` once at `moment` (monotonic seconds); at once, but not from within this call, if it has passed. Another moment
         that was set before is forgotten."""
         self._spec.value_s, self._spec.value_ns = divmod(max(1, round(moment * _NANOSECONDS)), _NANOSECONDS)
+        self._set = True
         if self._libc.timerfd_settime(self._fd, _ABSOLUTE, self._pointer, None):
             raise OSError(ctypes.get_errno(), f"timerfd_settime: {os.strerror(ctypes.get_errno())}")
 
     def _expired(self) -> None:
-        try:
-            os.read(self._fd, 8)
-        except BlockingIOError:
-            return  # the timer was set again between its expiry and this callback
+        self._set = False
         self._due()
+        # Setting the timer again also takes the expiry back; only where that did not happen it must be read, or it would be called for ever.
+        if not self._set:
+            with suppress(BlockingIOError):
+                os.read(self._fd, 8)

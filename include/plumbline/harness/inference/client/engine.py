@@ -6,19 +6,20 @@ Nothing here waits for an answer before it sends the next request, except where 
 from __future__ import annotations
 
 import asyncio
-import heapq
+import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.harness.inference.client.connections import Connections
-from plumbline.harness.inference.client.notes import Notes, view
+from plumbline.harness.inference.client.notes import Notes
 from plumbline.harness.inference.client.target import Settings
 from plumbline.harness.inference.client.transport import Connection, Transport
+from plumbline.harness.inference.client.upcoming import Upcoming
 from plumbline.harness.inference.pacing import Pacer
 from plumbline.harness.inference.requestlog import ErrorClass, RequestLog
 
@@ -48,28 +49,20 @@ class Engine(Notes):
         look: Callable[[], Order],
     ) -> None:
         super().__init__(log)
-        load = log.load
-        timed = mine[load.after[mine] < 0]
-        self._order: list[int] = timed[np.argsort(load.arrivals_s[timed], kind="stable")].tolist()
-        self._position = 0
-        self._followers: dict[int, list[int]] = {}
-        for number in mine[load.after[mine] >= 0].tolist():
-            self._followers.setdefault(int(load.after[number]), []).append(number)
-        self._arrivals, self._duration_s = view(load.arrivals_s), load.duration_s
+        self._upcoming = Upcoming(log.load, mine)
         self._settings, self._timeout_s, self._look = settings, timeout_s, look
-        self._soon: list[tuple[float, int]] = []
         self._mine = mine
-        self._state = bytearray(load.n)
+        self._state = bytearray(log.load.n)
         self._parked: deque[int] = deque()
         self._deadlines: deque[int] = deque()
         self._where: dict[int, Connection] = {}
-        self._left = len(self._order)
+        self._left = self._upcoming.timed
         self._loop = asyncio.get_running_loop()
         self._connections = Connections(transport, self, self._loop, self._connected, self._refused)
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._expiry: asyncio.TimerHandle | None = None
         self._pacer = Pacer(self._loop, self._due)
-        self._stopped = False
+        self._stopped = self._coming = False
 
     async def connect(self, within_s: float, look: Callable[[], Order]) -> str:
         """Open the first connections. Returns why there is none, in words; empty if there is one."""
@@ -83,7 +76,7 @@ class Engine(Notes):
         try:
             with self._pacer:
                 if self._left:
-                    self._pacer.set(began + self.scheduled[self._order[0]])
+                    self._pacer.set(began + self._upcoming.moment())
                     await asyncio.wait({self._over, looking}, return_when=asyncio.FIRST_COMPLETED)
                 if looking.done():
                     looking.result()
@@ -115,26 +108,21 @@ class Engine(Notes):
 
     def _due(self) -> None:
         """Send what is due; come back when the next one is."""
-        order, scheduled, soon, began = self._order, self.scheduled, self._soon, self.began
+        self._coming = False
+        upcoming, began = self._upcoming, self.began
         now = _monotonic() - began
         sent = 0
         while not self._stopped:
-            timed = scheduled[order[self._position]] if self._position < len(order) else np.inf
-            followed = soon[0][0] if soon else np.inf
-            moment = min(timed, followed)
+            moment = upcoming.moment()
             if moment > now:
-                if moment < np.inf:
+                if moment != math.inf:
                     self._pacer.set(began + moment)
                 return
             if sent == _BEHIND:
-                self._loop.call_soon(self._due)
+                self._come()
                 return
             sent += 1
-            if timed <= followed:
-                number = order[self._position]
-                self._position += 1
-            else:
-                number = heapq.heappop(soon)[1]
+            number = upcoming.take()
             self._deadlines.append(number)
             if self._expiry is None:
                 self._expire()
@@ -214,23 +202,19 @@ class Engine(Notes):
         moment = self.note_ended(number, at)
         self._state[number] = _DONE
         self._left -= 1
-        if self._followers and (followers := self._followers.get(number)) is not None and not self._stopped:
-            self._follow(followers, moment)
+        if not self._stopped:
+            for scheduled, follower in self._upcoming.follow(number, moment):
+                self.note_due(follower, scheduled)
+                self._left += 1
+                self._come()
         if not self._left and not self._over.done():
             self._over.set_result(None)
 
-    def _follow(self, followers: Sequence[int], ended_s: float) -> None:
-        for number in followers:
-            scheduled = ended_s + self._arrivals[number]
-            if scheduled >= self._duration_s:
-                continue
-            self.note_due(number, scheduled)
-            self._left += 1
-            heapq.heappush(self._soon, (scheduled, number))
-            if self._soon[0][1] == number and (
-                self._position >= len(self._order) or scheduled < self.scheduled[self._order[self._position]]
-            ):
-                self._pacer.set(self.began + scheduled)
+    def _come(self) -> None:
+        """See what is due together with what else this turn of the loop brings; the timer is set by the way."""
+        if not self._coming:
+            self._coming = True
+            self._loop.call_soon(self._due)
 
     def _expire(self) -> None:
         """Give up what has waited too long; come back when the next request will have."""
@@ -268,8 +252,7 @@ class Engine(Notes):
     def _stop(self) -> None:
         """Send nothing more; what is under way may end."""
         self._stopped = True
-        ahead = [*self._order[self._position :], *(number for _, number in self._soon), *self._parked]
-        for number in ahead:
+        for number in [*self._upcoming.rest(), *self._parked]:
             if self._state[number] in (_AHEAD, _WAITING):
                 self.not_due(number)
                 self._state[number] = _DONE

@@ -1,4 +1,4 @@
-"""KServe v2 over gRPC, spoken by hand: one HTTP/2 connection whose requests are frames that were serialised before.
+"""KServe v2 over gRPC, spoken by hand: requests are HTTP/2 frames that were serialised before the load.
 
 gRPC's own clients cost several times the CPU of the server's answer, and a client that is busy is late. What they check is checked here
 too: statuses, flow control in both directions, the peer's limits.
@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
-from collections import deque
-from collections.abc import Mapping
-from typing import cast
-from urllib.parse import unquote
 
 from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client import http2
-from plumbline.harness.inference.client.answers import Answer, Answers, Messages
-from plumbline.harness.inference.client.statuses import of_http, of_reset, of_status
+from plumbline.harness.inference.client.answers import Answers, Messages
+from plumbline.harness.inference.client.grpc_connection import GrpcConnection
 from plumbline.harness.inference.client.target import Bodies, Target
 from plumbline.harness.inference.client.transport import Connection, Sink
 
 _SERVICE = "/inference.GRPCInferenceService/"
-_WRITE_BUFFER = 4 << 20
-_REFILL = 1 << 29
 
 
 class Transport:
@@ -34,6 +27,9 @@ class Transport:
 
     def __init__(self, target: Target, load: PhaseLoad, bodies: Bodies) -> None:
         self._target, self._load, self._bodies = target, load, bodies
+        # Tritonserver up to 24.11 can crash when the cancellation of a unary request meets its answer. Whoever waits no longer for one just
+        # does not listen any more; the answer to a stream is long, and there our models see to it that the two do not meet.
+        self._cancels = target.wire.method == "stream"
         self._tls = ssl.create_default_context() if target.tls else None
         if self._tls is not None:
             self._tls.set_alpn_protocols(["h2"])
@@ -54,7 +50,7 @@ class Transport:
     async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink, *, stalled: bool = False) -> Connection:
         reader = Messages(self._target.wire, answers := Answers(self._target.wire, self._load, sink), sink)
         made = loop.create_connection(
-            lambda: GrpcConnection(sink, self._block, self._bodies, reader, answers, stalled=stalled),
+            lambda: GrpcConnection(sink, self._block, self._bodies, reader, answers, cancels=self._cancels, stalled=stalled),
             self._host,
             self._port,
             ssl=self._tls,
@@ -66,333 +62,3 @@ class Transport:
             transport.abort()
             raise
         return connection
-
-
-class _Call(Answer):
-    """One request on a connection. `partial`: the beginning of a message that has not come whole."""
-
-    __slots__ = ("partial", "stream")
-
-    def __init__(self, number: int, stream: int) -> None:
-        super().__init__(number)
-        self.stream = stream
-        self.partial: bytearray | None = None
-
-
-class _Unsent:
-    """A request's message that flow control holds back, and the stream's window."""
-
-    __slots__ = ("message", "stream", "window")
-
-    def __init__(self, stream: int, message: bytes, window: int) -> None:
-        self.stream, self.message, self.window = stream, memoryview(message), window
-
-
-class GrpcConnection(asyncio.Protocol):
-    """One connection. `ready` is done once the server has said what it accepts, OSError if it hangs up before."""
-
-    def __init__(
-        self, sink: Sink, block: bytes, bodies: Bodies, reader: Messages, answers: Answers, *, stalled: bool = False, first_stream: int = 1
-    ) -> None:
-        self._sink, self._block, self._bodies, self._answers = sink, block, bodies, answers
-        self._read = reader.read
-        self._before = len(block).to_bytes(3, "big") + bytes((http2.HEADERS, http2.END_HEADERS))
-        self._stalled = stalled
-        self._heads = http2.HeaderBlocks()
-        self._rest = b""
-        self._open_block: tuple[int, int, bytearray] | None = None
-        self._unreturned = 0
-        self._calls: dict[int, _Call] = {}
-        self._streams: dict[int, int] = {}
-        self._next = first_stream
-        self._window, self._initial, self._largest_frame = http2.DEFAULT_WINDOW, http2.DEFAULT_WINDOW, http2.DEFAULT_FRAME
-        self._most = 100
-        self._unsent: deque[_Unsent] = deque()
-        self._congested = self._over = False
-        self._offered = True
-        self._why = ""
-        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    # What the engine asks for.
-
-    def send(self, number: int) -> bool:
-        stream, body = self._next, self._bodies[number]
-        self._next = stream + 2
-        self._calls[stream] = _Call(number, stream)
-        self._streams[number] = stream
-        name = stream.to_bytes(4, "big")
-        size = len(body) + 5
-        if size <= self._window and size <= self._initial and size <= self._largest_frame and not self._unsent:
-            self._window -= size
-            self._transport.write(
-                b"".join(
-                    (
-                        *(self._before, name, self._block, size.to_bytes(3, "big"), b"\x00\x01", name),
-                        *(b"\x00", (size - 5).to_bytes(4, "big"), body),
-                    )
-                )
-            )
-        else:
-            self._transport.write(self._before + name + self._block)
-            self._unsent.append(_Unsent(stream, b"\x00" + len(body).to_bytes(4, "big") + body, self._initial))
-            self._pump()
-        self._offered = self._has_room()
-        if self._next > http2.LAST_STREAM:
-            self._retire("its stream numbers are used up")
-        return self._offered
-
-    def cancel(self, number: int) -> None:
-        stream = self._streams.pop(number)
-        del self._calls[stream]
-        self._forget(stream)
-        self._transport.write(http2.frame(http2.RST_STREAM, 0, stream, http2.CANCEL.to_bytes(4, "big")))
-        self._left_one()
-
-    def read_on(self) -> None:
-        self._transport.write(http2.settings({http2.INITIAL_WINDOW_SIZE: http2.LARGEST_WINDOW}))
-
-    def close(self) -> None:
-        self._over = True
-        if self._calls:
-            self._calls.clear()
-            self._transport.abort()
-        else:
-            self._transport.close()
-
-    @property
-    def usable(self) -> bool:
-        return not self._over
-
-    # What the event loop calls.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's does not say that it is one
-        transport.set_write_buffer_limits(high=_WRITE_BUFFER)
-        # No table on our side (see HeaderBlocks), nothing pushed, and as much credit as there is: the server never waits for us.
-        ours = {http2.HEADER_TABLE_SIZE: 0, http2.ENABLE_PUSH: 0, http2.INITIAL_WINDOW_SIZE: 0 if self._stalled else http2.LARGEST_WINDOW}
-        credit = (http2.LARGEST_WINDOW - http2.DEFAULT_WINDOW).to_bytes(4, "big")
-        transport.write(http2.PREFACE + http2.settings(ours) + http2.frame(http2.WINDOW_UPDATE, 0, 0, credit))
-
-    def connection_lost(self, error: Exception | None) -> None:
-        why = self._why or f"the connection broke: {error or 'the server closed it'}"
-        at = time.monotonic()
-        if not self.ready.done():
-            self.ready.set_exception(ConnectionError(why))
-        self._unsent.clear()
-        calls, self._calls = self._calls, {}
-        self._streams.clear()
-        self._retire(why)
-        for call in calls.values():
-            self._sink.fail(call.number, "unreachable", why)
-            self._sink.ended(call.number, at)
-
-    def pause_writing(self) -> None:
-        self._congested, self._offered = True, False
-
-    def resume_writing(self) -> None:
-        self._congested = False
-        self._offer()
-
-    def data_received(self, data: bytes) -> None:
-        at = time.monotonic()
-        buffer = self._rest + data if self._rest else data
-        position, end = 0, len(buffer)
-        try:
-            while end - position >= 9:
-                high, low, kind, flags, stream = http2.unpack_head(buffer, position)
-                begin, after = position + 9, position + 9 + (high << 8 | low)
-                if after - begin > http2.DEFAULT_FRAME:
-                    raise http2.ProtocolError(f"a frame of {after - begin} bytes; at most {http2.DEFAULT_FRAME} were allowed")
-                if after > end:
-                    break
-                position = after
-                if self._open_block is not None and kind != http2.CONTINUATION:
-                    raise http2.ProtocolError(f"frame type {kind} inside a header block")
-                if kind == http2.DATA:
-                    self._data(stream, flags, buffer[begin:after], at)
-                elif kind == http2.HEADERS:
-                    self._headers(stream, flags, buffer[begin:after], at)
-                else:
-                    self._control(kind, flags, stream, buffer[begin:after], at)
-        except http2.ProtocolError as error:
-            self._why = f"the server broke HTTP/2's rules: {error}"
-            self._transport.abort()
-            return
-        self._rest = buffer[position:]
-
-    # Frames.
-
-    def _data(self, stream: int, flags: int, payload: bytes, at: float) -> None:
-        self._unreturned += len(payload)
-        if self._unreturned >= _REFILL:
-            self._transport.write(http2.frame(http2.WINDOW_UPDATE, 0, 0, self._unreturned.to_bytes(4, "big")))
-            self._unreturned = 0
-        call = self._calls.get(stream)
-        if call is None:
-            return  # given up; what was under way still comes
-        if flags & http2.PADDED:
-            payload = http2.without_padding(flags & http2.PADDED, payload)
-        size = len(payload)
-        if call.partial is None and size >= 5 and int.from_bytes(payload[:5], "big") == size - 5:
-            self._read(call, payload[5:], at)  # one whole, uncompressed message: nearly always
-        else:
-            self._pieces(call, payload, at)
-        if flags & http2.END_STREAM and stream in self._calls:
-            self._sink.fail(call.number, "server_error", "the stream ended without a status")
-            self._finish(call, at)
-
-    def _pieces(self, call: _Call, payload: bytes, at: float) -> None:
-        """Messages that begin or end within a frame."""
-        held = call.partial if call.partial is not None else bytearray()
-        held += payload
-        begin = 0
-        while len(held) - begin >= 5 and len(held) - begin - 5 >= (size := int.from_bytes(held[begin + 1 : begin + 5], "big")):
-            if held[begin]:
-                self._sink.fail(call.number, "wrong_output", "a compressed message, which was not asked for")
-            else:
-                self._read(call, bytes(held[begin + 5 : begin + 5 + size]), at)
-            begin += 5 + size
-        del held[:begin]
-        call.partial = held or None
-
-    def _headers(self, stream: int, flags: int, payload: bytes, at: float) -> None:
-        if flags & (http2.PADDED | http2.WITH_PRIORITY):
-            payload = http2.without_padding(flags, payload)
-        if flags & http2.END_HEADERS:
-            self._head(stream, flags, self._heads.read(payload), at)
-        else:
-            self._open_block = (stream, flags, bytearray(payload))
-
-    def _head(self, stream: int, flags: int, head: http2.Head, at: float) -> None:
-        call = self._calls.get(stream)
-        if call is None:
-            return
-        if head.http_status not in (None, "200"):
-            self._sink.fail(call.number, *of_http(str(head.http_status)))
-        if not flags & http2.END_STREAM:
-            return
-        if head.grpc_status is None:
-            self._sink.fail(call.number, "server_error", "the stream ended without a status")
-        elif head.grpc_status:
-            self._sink.fail(call.number, *of_status(head.grpc_status, unquote(head.grpc_message)))
-        elif call.partial:
-            self._sink.fail(call.number, "wrong_output", f"the stream ended {len(call.partial)} bytes into a message")
-        else:
-            self._answers.close(call)
-        self._finish(call, at)
-
-    def _control(self, kind: int, flags: int, stream: int, payload: bytes, at: float) -> None:
-        if kind == http2.CONTINUATION:
-            if self._open_block is None or self._open_block[0] != stream:
-                raise http2.ProtocolError("a continuation of nothing")
-            self._open_block[2].extend(payload)
-            if flags & http2.END_HEADERS:
-                begun, self._open_block = self._open_block, None
-                self._head(stream, begun[1], self._heads.read(bytes(begun[2])), at)
-        elif kind == http2.SETTINGS:
-            if not flags & http2.ACK:
-                self._settings(http2.read_settings(payload))
-        elif kind == http2.WINDOW_UPDATE:
-            self._credit(stream, _number(payload, 0))
-        elif kind == http2.PING:
-            if not flags & http2.ACK:
-                self._transport.write(http2.frame(http2.PING, http2.ACK, 0, payload))
-        elif kind == http2.RST_STREAM:
-            if (call := self._calls.get(stream)) is not None:
-                self._sink.fail(call.number, *of_reset(_number(payload, 0)))
-                self._finish(call, at)
-        elif kind == http2.GOAWAY:
-            self._goaway(_number(payload, 0), _number(payload, 4), at)
-        elif kind == http2.PUSH_PROMISE:
-            raise http2.ProtocolError("a promise to push, which was not allowed")
-
-    def _settings(self, values: Mapping[int, int]) -> None:
-        self._transport.write(http2.frame(http2.SETTINGS, http2.ACK, 0))
-        self._most = values.get(http2.MAX_CONCURRENT_STREAMS, self._most if self.ready.done() else http2.LARGEST_WINDOW)
-        self._largest_frame = values.get(http2.MAX_FRAME_SIZE, self._largest_frame)
-        initial = values.get(http2.INITIAL_WINDOW_SIZE, self._initial)
-        for held in self._unsent:
-            held.window += initial - self._initial
-        self._initial = initial
-        if not self.ready.done():
-            self.ready.set_result(None)
-        self._pump()
-        self._offer()
-
-    def _credit(self, stream: int, more: int) -> None:
-        if not stream:
-            self._window += more
-        for held in self._unsent:
-            if held.stream == stream:
-                held.window += more
-        self._pump()
-        self._offer()
-
-    def _goaway(self, last: int, code: int, at: float) -> None:
-        why = f"the server closes the connection: {_named(code)}"
-        for stream, call in list(self._calls.items()):
-            if stream > last:
-                self._sink.fail(call.number, "unreachable", why)
-                self._finish(call, at)
-        self._retire(why)
-
-    # Streams and room for more of them.
-
-    def _pump(self) -> None:
-        """Send what flow control lets through of the messages that wait, in their order."""
-        while self._unsent and self._window > 0:
-            held = next((held for held in self._unsent if held.window > 0), None)
-            if held is None:
-                return
-            size = min(len(held.message), self._window, held.window, self._largest_frame)
-            piece, held.message = held.message[:size], held.message[size:]
-            self._window -= size
-            held.window -= size
-            self._transport.write(http2.frame(http2.DATA, 0 if held.message else http2.END_STREAM, held.stream, bytes(piece)))
-            if not held.message:
-                self._unsent.remove(held)
-
-    def _finish(self, call: _Call, at: float) -> None:
-        del self._calls[call.stream]
-        del self._streams[call.number]
-        if self._forget(call.stream):
-            # The answer is complete, the question is not: the server need not wait for the rest.
-            self._transport.write(http2.frame(http2.RST_STREAM, 0, call.stream, http2.NO_ERROR.to_bytes(4, "big")))
-        self._sink.ended(call.number, at)
-        self._left_one()
-
-    def _forget(self, stream: int) -> bool:
-        held = next((held for held in self._unsent if held.stream == stream), None)
-        if held is not None:
-            self._unsent.remove(held)
-        return held is not None
-
-    def _has_room(self) -> bool:
-        return not (self._congested or self._over or self._unsent) and len(self._calls) < self._most
-
-    def _offer(self) -> None:
-        if not self._offered and self._has_room():
-            self._offered = True
-            self._sink.room(self)
-
-    def _left_one(self) -> None:
-        self._offer()
-        if self._over and not self._calls:
-            self._transport.close()
-
-    def _retire(self, why: str) -> None:
-        if not self._over:
-            self._over, self._offered, self._why = True, False, why
-            self._sink.lost(self, why)
-            if not self._calls:
-                self._transport.close()
-
-
-def _number(payload: bytes, at: int) -> int:
-    if len(payload) < at + 4:
-        raise http2.ProtocolError(f"a control frame of {len(payload)} bytes; expected at least {at + 4}")
-    return int.from_bytes(payload[at : at + 4], "big") & 0x7FFFFFFF
-
-
-def _named(code: int) -> str:
-    return http2.ERRORS[code] if code < len(http2.ERRORS) else f"error {code}"

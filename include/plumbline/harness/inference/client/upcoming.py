@@ -1,0 +1,63 @@
+"""Which request is due next: those that the schedule times itself, and those that follow another one's end."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.harness.inference.arrivals import PhaseLoad
+from plumbline.harness.inference.client.notes import view
+
+
+class Upcoming:
+    """The requests `mine` of a load in order of their moments, in seconds of the phase."""
+
+    def __init__(self, load: PhaseLoad, mine: NDArray[np.int64]) -> None:
+        timed = mine[load.after[mine] < 0]
+        self._order: list[int] = timed[np.argsort(load.arrivals_s[timed], kind="stable")].tolist()
+        self._moments: list[float] = load.arrivals_s[self._order].tolist()
+        self._moments.append(math.inf)
+        self._position = 0
+        self._followers: dict[int, list[int]] = {}
+        for number in mine[load.after[mine] >= 0].tolist():
+            self._followers.setdefault(int(load.after[number]), []).append(number)
+        self._waits, self._duration_s = view(load.arrivals_s), load.duration_s
+        self._soon: list[tuple[float, int]] = []
+        self.timed = len(self._order)
+
+    def moment(self) -> float:
+        """When the next one is due; infinite if none is known."""
+        timed = self._moments[self._position]
+        return min(timed, self._soon[0][0]) if self._soon else timed
+
+    def take(self) -> int:
+        """The next one; only while `moment()` is finite."""
+        if self._soon and self._soon[0][0] < self._moments[self._position]:
+            return heapq.heappop(self._soon)[1]
+        number = self._order[self._position]
+        self._position += 1
+        return number
+
+    def follow(self, number: int, ended_s: float) -> list[tuple[float, int]]:
+        """Request `number` has ended: moments and numbers of those that are due because of it. What would be due after the phase's end is
+        not due at all."""
+        followers = self._followers.get(number) if self._followers else None
+        if followers is None:
+            return []
+        due = [(ended_s + self._waits[follower], follower) for follower in followers]
+        due = [pair for pair in due if pair[0] < self._duration_s]
+        for pair in due:
+            heapq.heappush(self._soon, pair)
+        return due
+
+    def rest(self) -> Iterator[int]:
+        """All that are known to be due and were not taken; none of them is to come any more."""
+        yield from self._order[self._position :]
+        yield from (number for _, number in self._soon)
+        self._position = len(self._order)
+        self._soon.clear()
+        self._followers.clear()
