@@ -95,7 +95,8 @@ def test_killed_and_started_again_at_the_same_address(tmp_path: Path) -> None:
         assert triton.running()
         assert (triton.address, triton.pid != first) == (address, True)
         noop_model.ask(address)
-        assert control.statistics(address, triton.model).succeeded == 1, "the first incarnation's count went with it"
+        # Counted a moment after the answer; the first incarnation's count went with it.
+        wait_for(lambda: control.statistics(address, triton.model).succeeded == 1)
     log = triton.log.read_text()
     assert log.count("Started GRPCInferenceService") == 2, "one log of both"
 
