@@ -9,7 +9,8 @@ from typing import cast
 from urllib.parse import unquote
 
 from plumbline.harness.inference.client import http2
-from plumbline.harness.inference.client.answers import Answer, Answers, Messages
+from plumbline.harness.inference.client.answers import Answers, Messages
+from plumbline.harness.inference.client.call import Call
 from plumbline.harness.inference.client.sending import Outbox
 from plumbline.harness.inference.client.statuses import of_http, of_reset, of_status
 from plumbline.harness.inference.client.target import Bodies
@@ -17,18 +18,6 @@ from plumbline.harness.inference.client.transport import Sink
 
 _WRITE_BUFFER = 4 << 20
 _REFILL = 1 << 29
-
-
-class _Call(Answer):
-    """One request on a connection. `partial`: the beginning of a message that has not come whole; `given_up`: nobody waits for it."""
-
-    __slots__ = ("given_up", "partial", "stream")
-
-    def __init__(self, number: int, stream: int) -> None:
-        super().__init__(number)
-        self.stream = stream
-        self.partial: bytearray | None = None
-        self.given_up = False
 
 
 class GrpcConnection(asyncio.Protocol):
@@ -54,7 +43,7 @@ class GrpcConnection(asyncio.Protocol):
         self._rest = b""
         self._open_block: tuple[int, int, bytearray] | None = None
         self._unreturned = 0
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, Call] = {}
         self._streams: dict[int, int] = {}
         self._next = first_stream
         self._most = 100
@@ -68,7 +57,7 @@ class GrpcConnection(asyncio.Protocol):
     def send(self, number: int) -> bool:
         stream, body = self._next, self._bodies[number]
         self._next = stream + 2
-        self._calls[stream] = _Call(number, stream)
+        self._calls[stream] = Call(number, stream)
         self._streams[number] = stream
         self._out.request(stream, body)
         self._offered = self._has_room()
@@ -177,24 +166,14 @@ class GrpcConnection(asyncio.Protocol):
         if call.partial is None and size >= 5 and int.from_bytes(payload[:5], "big") == size - 5:
             self._read(call, payload[5:], at)  # one whole, uncompressed message: nearly always
         else:
-            self._pieces(call, payload, at)
+            for message in call.messages(payload):
+                if message is None:
+                    self._sink.fail(call.number, "wrong_output", "a compressed message, which was not asked for")
+                else:
+                    self._read(call, message, at)
         if flags & http2.END_STREAM and stream in self._calls:
             self._sink.fail(call.number, "server_error", "the stream ended without a status")
             self._finish(call, at)
-
-    def _pieces(self, call: _Call, payload: bytes, at: float) -> None:
-        """Messages that begin or end within a frame."""
-        held = call.partial if call.partial is not None else bytearray()
-        held += payload
-        begin = 0
-        while len(held) - begin >= 5 and len(held) - begin - 5 >= (size := int.from_bytes(held[begin + 1 : begin + 5], "big")):
-            if held[begin]:
-                self._sink.fail(call.number, "wrong_output", "a compressed message, which was not asked for")
-            else:
-                self._read(call, bytes(held[begin + 5 : begin + 5 + size]), at)
-            begin += 5 + size
-        del held[:begin]
-        call.partial = held or None
 
     def _headers(self, stream: int, flags: int, payload: bytes, at: float) -> None:
         if flags & (http2.PADDED | http2.WITH_PRIORITY):
@@ -234,17 +213,17 @@ class GrpcConnection(asyncio.Protocol):
             if not flags & http2.ACK:
                 self._settings(http2.read_settings(payload))
         elif kind == http2.WINDOW_UPDATE:
-            self._out.credit(stream, _number(payload, 0))
+            self._out.credit(stream, http2.number(payload, 0))
             self._offer()
         elif kind == http2.PING:
             if not flags & http2.ACK:
                 self._out.write(http2.frame(http2.PING, http2.ACK, 0, payload))
         elif kind == http2.RST_STREAM:
             if (call := self._calls.get(stream)) is not None:
-                self._sink.fail(call.number, *of_reset(_number(payload, 0)))
+                self._sink.fail(call.number, *of_reset(http2.number(payload, 0)))
                 self._finish(call, at)
         elif kind == http2.GOAWAY:
-            self._goaway(_number(payload, 0), _number(payload, 4), at)
+            self._goaway(http2.number(payload, 0), http2.number(payload, 4), at)
         elif kind == http2.PUSH_PROMISE:
             raise http2.ProtocolError("a promise to push, which was not allowed")
 
@@ -257,7 +236,7 @@ class GrpcConnection(asyncio.Protocol):
         self._offer()
 
     def _goaway(self, last: int, code: int, at: float) -> None:
-        why = f"the server closes the connection: {_named(code)}"
+        why = f"the server closes the connection: {http2.name_of(code)}"
         for stream, call in list(self._calls.items()):
             if stream > last:
                 self._sink.fail(call.number, "unreachable", why)
@@ -266,7 +245,7 @@ class GrpcConnection(asyncio.Protocol):
 
     # Streams and room for more of them.
 
-    def _finish(self, call: _Call, at: float) -> None:
+    def _finish(self, call: Call, at: float) -> None:
         del self._calls[call.stream]
         if self._out.blocked and self._out.forget(call.stream):
             # The answer is complete, the question is not: the server need not wait for the rest.
@@ -296,13 +275,3 @@ class GrpcConnection(asyncio.Protocol):
             self._sink.lost(self, why)
             if not self._calls:
                 self._transport.close()
-
-
-def _number(payload: bytes, at: int) -> int:
-    if len(payload) < at + 4:
-        raise http2.ProtocolError(f"a control frame of {len(payload)} bytes; expected at least {at + 4}")
-    return int.from_bytes(payload[at : at + 4], "big") & 0x7FFFFFFF
-
-
-def _named(code: int) -> str:
-    return http2.ERRORS[code] if code < len(http2.ERRORS) else f"error {code}"

@@ -56,6 +56,18 @@ def read_settings(payload: bytes) -> dict[int, int]:
     return dict(_SETTING.iter_unpack(payload))
 
 
+def number(payload: bytes, at: int) -> int:
+    """The 31 bits at a place of a control frame's payload."""
+    if len(payload) < at + 4:
+        raise ProtocolError(f"a control frame of {len(payload)} bytes; expected at least {at + 4}")
+    return int.from_bytes(payload[at : at + 4], "big") & 0x7FFFFFFF
+
+
+def name_of(code: int) -> str:
+    """An error code's name."""
+    return ERRORS[code] if code < len(ERRORS) else f"error {code}"
+
+
 def without_padding(flags: int, payload: bytes) -> bytes:
     """A DATA or HEADERS frame's payload without padding and priority."""
     front = back = 0

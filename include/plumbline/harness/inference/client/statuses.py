@@ -30,7 +30,7 @@ def of_status(code: int, message: str) -> tuple[ErrorClass, str]:
 
 def of_reset(code: int) -> tuple[ErrorClass, str]:
     """A stream that the server reset."""
-    name = http2.ERRORS[code] if code < len(http2.ERRORS) else f"error {code}"
+    name = http2.name_of(code)
     return _CLASSES.get(name, "server_error"), f"the server reset the stream: {name}"
 
 
