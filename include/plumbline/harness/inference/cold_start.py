@@ -47,7 +47,7 @@ def of_endpoint(driver: Driver, served: SomebodysServer, prompt: Prompt, output_
 def first_inference(driver: Driver, prompt: Prompt, output_tokens: int) -> None:
     """Send one request to a server that has not answered any."""
     record = driver.record
-    log = driver.drive(in_turn("warmup", [prompt], output_tokens), [prompt], note="first inference: ")
+    log = driver.drive(in_turn("warmup", [prompt], output_tokens), [prompt], note="first inference: ", declared=False)
     record.event("first_inference_ended")
     latency = float(log.last_token[0] - log.dispatched[0]) if log.finished else None
     record.result.metrics.append(row("first_inference_latency", latency, log.finished, phase="cold_start"))
@@ -57,14 +57,14 @@ def first_inference(driver: Driver, prompt: Prompt, output_tokens: int) -> None:
     record.done_s = OVERHEAD_S
 
 
-def client_facts(record: Record, cores: Cores) -> None:
-    """How the client works, and which cores it and the server have."""
-    record.result.facts |= {
-        "client.loop": client.LOOP,
-        "client.placement": record.workload.server.client_placement,
-        "client.cpus": ranges(cores.client) if cores.client else cores.told,
-        "server.cpus": ranges(cores.server) if cores.server else cores.told,
-    }
+def client_facts(record: Record, cores: Cores | None) -> None:
+    """How the client works, and which cores it and the server have; None: the server is elsewhere."""
+    record.result.facts |= {"client.loop": client.LOOP, "client.placement": record.workload.server.client_placement}
+    if cores is not None:
+        record.result.facts |= {
+            "client.cpus": ranges(cores.client) if cores.client else cores.told,
+            "server.cpus": ranges(cores.server) if cores.server else cores.told,
+        }
 
 
 def _facts(record: Record, served: OwnTriton) -> None:

@@ -36,14 +36,17 @@ class Driver:
         running: Callable[[], bool] | None = None,
         settings: Settings | None = None,
         note: str = "",
+        declared: bool = True,
     ) -> RequestLog:
-        """One load's log. Never raises for what the server does."""
+        """One load's log. `declared` False: it only prepares for what is, and does not count as progress. Never raises for what the server
+        does."""
         bodies = [self.served.body(i, prompt, int(n)) for i, (prompt, n) in enumerate(zip(prompts, load.output_tokens, strict=True))]
         began = time.monotonic()
 
         def tick(ended: int, due: int) -> None:
             sample()
-            self.record.report(load.name, min(time.monotonic() - began, load.duration_s), f"{note}{ended} of {due} requests")
+            into_s = min(time.monotonic() - began, load.duration_s) if declared else 0.0
+            self.record.report(load.name, into_s, f"{note}{ended} of {due} requests")
 
         log = client.drive(
             load,

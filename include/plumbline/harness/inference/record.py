@@ -34,6 +34,7 @@ class Record:
     result: Measurement
     logs: list[RequestLog] = field(default_factory=list)
     done_s: float = 0.0
+    _told: float = 0.0
 
     @property
     def total_s(self) -> float:
@@ -47,8 +48,9 @@ class Record:
         self.result.events.append(Event(name=name, utc=datetime.fromtimestamp(time.time() - (now - at), timezone.utc), monotonic_s=at))
 
     def report(self, phase: str, into_s: float, note: str) -> None:
-        """Tell how far the trial is: `into_s` seconds into what comes after all that is done."""
-        self.progress(phase, (self.done_s + into_s) / self.total_s, note)
+        """Tell how far the trial is, never less far than before: `into_s` seconds into what comes after all that is done."""
+        self._told = max(self._told, min((self.done_s + into_s) / self.total_s, 1.0))
+        self.progress(phase, self._told, note)
 
     def measured(self) -> Measurement:
         """The measurement so far, with the requests seen until now."""

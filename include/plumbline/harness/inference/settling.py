@@ -42,7 +42,7 @@ def settle(driver: Driver, phase: LoadPhase, prompt: Prompt) -> None:
     """
     slo, deadline = driver.record.workload.slo, time.monotonic() + _SETTLED_WITHIN_S
     while True:
-        log = driver.drive(in_turn(phase, [prompt], 1), [prompt], note="settling: ")
+        log = driver.drive(in_turn(phase, [prompt], 1), [prompt], note="settling: ", declared=False)
         if good(log, slo).all():
             return
         if time.monotonic() > deadline:
@@ -58,6 +58,6 @@ def in_turn(phase: LoadPhase, prompts: Sequence[Prompt], output_tokens: int) -> 
 
 
 def _ask(driver: Driver, phase: LoadPhase, prompts: Sequence[Prompt]) -> None:
-    log = driver.drive(in_turn(phase, prompts, 1), prompts, note="filling the cache: ")
+    log = driver.drive(in_turn(phase, prompts, 1), prompts, note="filling the cache: ", declared=False)
     if log.finished < len(prompts):
         raise TrialFailed("server_error", f"before {phase}, for the prefix cache: {told(log)}; {driver.served.state()}")

@@ -12,7 +12,7 @@ from plumbline.harness.environment.cpu import promised, usable
 from plumbline.harness.inference import cold_start, evidence, installation, judging, quality, repositories
 from plumbline.harness.inference.arrivals import Schedule, schedule_of
 from plumbline.harness.inference.client import Settings
-from plumbline.harness.inference.cores import Cores, divided
+from plumbline.harness.inference.cores import divided
 from plumbline.harness.inference.endpoint.external import Endpoint
 from plumbline.harness.inference.faults import measure_fault
 from plumbline.harness.inference.phases import Driver, measure_phase
@@ -113,7 +113,7 @@ def _on_own_triton(record: Record, schedule: Schedule, prompts: Prompts) -> None
 def _on_endpoint(record: Record, schedule: Schedule, prompts: Prompts) -> None:
     served = SomebodysServer(Endpoint.of(record.trial))
     driver = Driver(record, served, Settings())
-    cold_start.client_facts(record, Cores(None, None, 0, "the server's are not known"))
+    cold_start.client_facts(record, None)
     with record.watch.phase("cold_start"):
         cold_start.of_endpoint(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
     _phases(driver, schedule, prompts)
