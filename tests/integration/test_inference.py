@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,11 +20,11 @@ from tests.fakes.trials import a_trial
 
 from plumbline.declarations import InferenceWorkload, Trial, criteria_hash, series_key, spec_hash
 from plumbline.harness import inference
-from plumbline.harness.inference import client, control, installation, repositories, shared_memory
+from plumbline.harness.inference import client, installation, repositories, shared_memory
 from plumbline.harness.inference.arrivals import schedule_of
 from plumbline.harness.inference.prompts import prompts_of
 from plumbline.harness.inference.repositories import Repository
-from plumbline.harness.inference.triton import Triton, free_port
+from plumbline.harness.inference.triton import Triton
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.watch import Watch
 
@@ -225,20 +224,6 @@ def test_a_server_that_is_not_ready_in_time(tmp_path: Path) -> None:
         a_triton(written, tmp_path, ready_within_s=0.1),
     ):
         pytest.fail("nothing is ready in a tenth of a second")
-
-
-def test_a_port_that_somebody_took(tmp_path: Path) -> None:
-    trial = short_trial()
-    assert isinstance(trial.workload, InferenceWorkload)
-    written = a_repository(trial.workload, tmp_path)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        offered = [taken.getsockname()[1]]
-        ports = iter([*offered, *(free_port() for _ in range(3))])
-        with a_triton(written, tmp_path, ports=lambda: next(ports)) as triton:
-            assert int(triton.address.rsplit(":", 1)[1]) not in offered
-            assert control.ready(triton.address, triton.model, within_s=5)
 
 
 @pytest.mark.parametrize("victim", ["server", "model"])
