@@ -20,7 +20,9 @@ import h2.settings
 from tritonclient.grpc import service_pb2 as messages
 
 Right = Literal["plain", "in_pieces", "padded", "pinged", "goaway"]
-Wrong = Literal["long_trailers", "reset", "refused", "http_503", "no_trailers", "unfinished", "compressed", "no_message", "two_messages"]
+Wrong = Literal[
+    "turned_away", "long_trailers", "reset", "refused", "http_503", "no_trailers", "unfinished", "compressed", "no_message", "two_messages"
+]
 Way = Right | Wrong | Literal["garbage", "broken_frame", "silent"]
 VECTOR = bytes(range(64))
 
@@ -132,6 +134,10 @@ class _Connection(asyncio.Protocol):
         """This one is answered still; the next must come over another connection."""
         self.plain(stream)
         self.h2.close_connection(last_stream_id=stream)
+
+    def turned_away(self, stream: int) -> None:
+        """The connection is closed, and nothing that came over it will be answered."""
+        self.h2.close_connection(last_stream_id=0)
 
     def http_503(self, stream: int) -> None:
         self.h2.send_headers(stream, [(":status", "503")], end_stream=True)

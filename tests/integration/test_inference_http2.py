@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,32 @@ def test_a_server_that_says_goodbye_loses_no_request() -> None:
         log = drive(server, 30, rate=100)
     assert log.finished == 30, log.details
     assert server.connections >= 4
+
+
+def test_what_waits_for_room_is_not_sent_where_the_server_says_goodbye() -> None:
+    """The request under way is turned away, and its end makes room: for those that wait, on another connection."""
+    with Http2Server(most_streams=1, delay_s=0.2, ways={0: "turned_away"}) as server:
+        log = drive(server, 60, rate=2000)
+    assert log.errors() == {"unreachable": 1}, log.details
+    assert "the server closes the connection" in log.details[0]
+
+
+def test_a_client_that_stood_still_sends_nothing_that_it_has_given_up() -> None:
+    stood: list[float] = []
+
+    def stop(log: RequestLog) -> bool:
+        if not stood and np.isfinite(log.ended).any():
+            stood.append(0.5)
+            time.sleep(0.5)
+        return False
+
+    with Http2Server() as server:
+        log = drive(server, 100, rate=200, timeout_s=0.05, stop=stop)
+    assert np.isfinite(log.ended).all()
+    given_up = [number for number in range(100) if log.error_of(number) == "not_sent"]
+    assert given_up
+    assert not server.received.keys() & set(given_up)
+    assert all("within 0.05s" in log.details[number] for number in given_up)
 
 
 def test_no_more_streams_than_the_server_allows() -> None:

@@ -126,7 +126,9 @@ class Engine(Notes):
             self._deadlines.append(number)
             if self._expiry is None:
                 self._expire()
-            self._start(number)
+            # A client that stood still for longer than the timeout has given it up just now.
+            if self._state[number] == _AHEAD:
+                self._start(number)
             now = _monotonic() - began
 
     def _start(self, number: int) -> None:

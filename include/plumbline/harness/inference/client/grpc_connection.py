@@ -237,11 +237,12 @@ class GrpcConnection(asyncio.Protocol):
 
     def _goaway(self, last: int, code: int, at: float) -> None:
         why = f"the server closes the connection: {http2.name_of(code)}"
+        # First of all: with each that ends there is room for one that waited, and that must not be sent here.
+        self._retire(why)
         for stream, call in list(self._calls.items()):
             if stream > last:
                 self._sink.fail(call.number, "unreachable", why)
                 self._finish(call, at)
-        self._retire(why)
 
     # Streams and room for more of them.
 
