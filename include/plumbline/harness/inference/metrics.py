@@ -46,7 +46,7 @@ def achieved_rate_ratio(log: RequestLog) -> float | None:
     of its own; of conversations their first turns, the only ones that the schedule itself times.
 
     The share that was sent at all, times the stretch from first to last: a client that falls behind sends the same requests over a
-    longer time. Below two requests there is no rate, only the share.
+    longer time. Where all are due at one moment there is no rate, only the share.
     """
     timed = log.due & (log.load.after < 0)
     if log.load.closed or not timed.any():
@@ -54,8 +54,9 @@ def achieved_rate_ratio(log: RequestLog) -> float | None:
     scheduled, dispatched = log.scheduled[timed], log.dispatched[timed]
     sent = np.isfinite(dispatched)
     stretch = 1.0
-    if sent.all() and (span := float(np.ptp(dispatched))) > 0:
-        stretch = float(np.ptp(scheduled)) / span
+    declared, span = float(np.ptp(scheduled)), float(np.ptp(dispatched))
+    if declared > 0 and span > 0:  # false for NaN: something was not sent, and the share says that
+        stretch = declared / span
     return float(sent.mean()) * min(1.0, stretch)
 
 

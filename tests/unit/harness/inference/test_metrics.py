@@ -168,6 +168,14 @@ def test_what_was_never_sent_lowers_the_rate_and_is_infinitely_late() -> None:
     assert found(metrics_of(log, SLO, None), "request_dispatch_delay", "p99").value is None
 
 
+def test_requests_of_one_moment_have_no_rate_to_fall_behind() -> None:
+    log = log_of()
+    log.scheduled[:], log.dispatched[:] = 2.0, 2.0 + 1e-5 * np.arange(100)
+    assert achieved_rate_ratio(log) == 1.0
+    log.dispatched[99] = math.nan
+    assert achieved_rate_ratio(log) == 0.99
+
+
 def test_a_closed_loop_has_no_rate_of_its_own() -> None:
     log = log_of(closed=True, after=[-1] * 4 + list(range(96)))
     assert achieved_rate_ratio(log) is None
