@@ -3,7 +3,8 @@
 Decode    each step reads every weight of a matrix product once, for all sequences together, and each sequence's keys and values:
               bytes = weights + sequences × tokens in a sequence × key/value bytes a token
               model_bandwidth_utilization = bytes / mean inter-token latency / memory_bandwidth
-          140 GB of weights at 3.35 TB/s take 42 ms a token, whatever computes. `sequences` is the mean number that was streaming while any
+          140 GB of weights at 3.35 TB/s take 42 ms a token, whatever computes; a model that is split over several GPUs is read by all of
+          them at once, and their bandwidths add up, as their operations do below. `sequences` is the mean number that was streaming while any
           was: their residence, first to last token, over the time in which there was one. Above 1 the weights stay in a cache.
 Prefill   2 operations a weight of each layer and token, 2 a weight of the head (for the last token only), and attention's 4·width a layer
           and pair of query and key; a causal model sees t·(t + 1)/2 pairs, an encoder t²:
@@ -35,7 +36,9 @@ def floor_rows(workload: InferenceWorkload, log: RequestLog, probes: Sequence[Me
     """The rows above for one phase, those for which everything was measured. `probes`: `matmul_tflops` and `memory_bandwidth`, or nothing."""
     if not log.finished:
         return []
-    probed = {probe.metric: probe.value for probe in probes if probe.value}
+    # A GPU is probed alone; of our own models one GPU serves, whatever is declared.
+    split = workload.needs.count if isinstance(workload.model, Llama) and workload.needs.accelerator != "cpu" else 1
+    probed = {probe.metric: probe.value * split for probe in probes if probe.value}
     rows = [] if isinstance(workload.model, Encoder) else _decode(workload.model, log, probed.get("memory_bandwidth"))
     # What came from a prefix cache was not computed, and who had how much of it is not known.
     if workload.server.prefix_cache == "off":
@@ -57,7 +60,7 @@ def kv_bytes_per_token(model: ServedGpt | Llama) -> int:
     """Bytes of one token's keys and values in all layers."""
     if isinstance(model, Llama):
         # Engines keep them in the precision of activations unless they are told otherwise.
-        return 2 * model.layers * model.kv_heads * (model.width // model.heads) * 2
+        return 2 * model.layers * model.kv_heads * (model.width // model.heads) * (4 if model.precision == "fp32" else 2)
     # The project's own int8 is of matrix products alone.
     return 2 * model.layers * model.width * (2 if model.precision in ("bf16", "fp16") else 4)
 

@@ -67,6 +67,24 @@ def test_every_sequence_adds_its_keys_and_values() -> None:
     assert floor.step_bytes(model, 3, 10) == weights * 1 + 3 * 10 * 512
 
 
+def test_the_bandwidth_of_a_model_that_is_split_over_gpus_is_that_of_all_of_them() -> None:
+    made = served(backend="vllm")
+    shape: dict[str, Any] = {"layers": 2, "width": 256, "heads": 8, "kv_heads": 2, "feed_forward": 512, "vocabulary": 256, "context": 64}
+    llama = Llama(architecture="llama", **shape)
+    log = log_of([0.0, 0.0], gap=0.01, tokens=11)
+
+    def utilization(accelerator: str, count: int) -> float:
+        needs = made.needs.model_copy(update={"accelerator": accelerator, "count": count})
+        found = values(floor.floor_rows(made.model_copy(update={"model": llama, "needs": needs}), log, PROBES))
+        value = found["model_bandwidth_utilization", "value"]
+        assert value is not None
+        return value
+
+    assert utilization("nvidia", 2) == pytest.approx(utilization("nvidia", 1) / 2)
+    assert utilization("cpu", 2) == utilization("cpu", 1), "cores are probed all at once"
+    assert floor.kv_bytes_per_token(Llama(architecture="llama", precision="fp32", **shape)) == 2 * floor.kv_bytes_per_token(llama)
+
+
 @pytest.mark.parametrize(("precision", "weight", "kv"), [("fp32", 4, 4), ("bf16", 2, 2), ("int8", 1, 4)])
 def test_our_own_model_in_each_precision(precision: Any, weight: int, kv: int) -> None:
     shape = ServedGpt(architecture="gpt", layers=2, width=64, heads=4, vocabulary=256, context=64, seed=1, precision=precision)
