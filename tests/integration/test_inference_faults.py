@@ -39,6 +39,14 @@ def moments(result: Measurement) -> dict[str, float]:
     return {event.name: event.monotonic_s or 0.0 for event in result.events}
 
 
+def test_a_fault_after_the_last_request_is_no_fault(tmp_path: Path) -> None:
+    arrivals = {"on_off": {"on": {"rate": "20/s", "duration": "1s"}, "off": {"rate": "0.001/s", "duration": "60s"}}}
+    with pytest.raises(TrialFailed, match=r"had ended before 4s, when server_kill was to come") as failed:
+        faulty(tmp_path, "server_kill", arrivals=arrivals, at="4s")
+    assert failed.value.failure_class == "bad_declaration"
+    assert "fault" not in [item.kind for item in failed.value.partial.evidence]
+
+
 def test_killed_under_load_what_failed_is_what_the_server_never_answered(tmp_path: Path) -> None:
     result, fault = faulty(tmp_path, "server_kill")
 

@@ -114,7 +114,8 @@ class _Deed:
 def measure_fault(driver: Driver, spec: FaultPhaseSpec, load: PhaseLoad, prompts: Sequence[Prompt]) -> None:
     """Drive the phase, inject its fault, and take down both parts: `fault` until the service is back, `recovery` from then on.
 
-    Raises TrialFailed as a server's start does if it does not come back, and "server_error" if it is gone without our doing.
+    Raises TrialFailed as a server's start does if it does not come back, "server_error" if it is gone without our doing, and
+    "bad_declaration" if the load was over before the fault.
     """
     record, served = driver.record, driver.served
     require_running(served, "before fault")
@@ -126,6 +127,12 @@ def measure_fault(driver: Driver, spec: FaultPhaseSpec, load: PhaseLoad, prompts
     record.logs.append(log)
     record.result.telemetry += beside.telemetry()
     require_running(served, told(log))
+    if np.isnan(injection.began):
+        raise TrialFailed(
+            "bad_declaration",
+            f"the last request of phase fault had ended before {spec.at:g}s, when {spec.inject} was to come: nobody was there to notice; "
+            "expected arrivals beyond phases.fault.at",
+        )
     found = recovery.recovery_of(log, good(log, record.workload.slo), injection.began - log.began, injection.ended - log.began)
     for name, at in injection.events:
         record.event(name, at)
