@@ -99,6 +99,11 @@ class InferenceWorkload(Workload):
             raise ValueError(f"requests.text on server.backend {self.server.backend}, which has no tokenizer; expected text: false")
         if isinstance(self.model, Encoder) and self.requests.output_tokens.constant != 1:
             raise ValueError("an encoder answers once; expected requests.output_tokens: {constant: 1}")
+        if isinstance(self.model, Encoder) and self.server.prefix_cache != "off" and self.server.backend != "external":
+            raise ValueError(
+                f"server.prefix_cache {self.server.prefix_cache} for an encoder: each token sees those after it, so nothing of a prefix can be "
+                "kept; expected off"
+            )
         if self.server.backend == "external":
             self._left_alone()
         reference = "bf16" if isinstance(self.model, Llama) else "fp32"

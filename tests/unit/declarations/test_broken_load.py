@@ -129,6 +129,17 @@ def test_one_clear_error(broken: Break, old: str, new: str, where: str, said: st
     assert said in problem
 
 
+def test_an_encoder_has_no_prefix_cache(broken: Break) -> None:
+    for old, new in (
+        ("{architecture: gpt,", "{architecture: encoder, task: embedding,"),
+        (OUTPUT, "{constant: 1}"),
+        ("{backend: python}", "{backend: python, prefix_cache: cold}"),
+    ):
+        config = broken(CHAT, old, new)
+    assert "server.prefix_cache: cold for an encoder" in only_problem(config)
+    assert "chat" in load(broken(CHAT, ", prefix_cache: cold", "")).workloads
+
+
 def test_text_needs_a_server_that_has_a_tokenizer(broken: Break) -> None:
     for old, new in (
         ("{architecture: gpt,", "{architecture: encoder, task: embedding,"),
