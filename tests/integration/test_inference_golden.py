@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 # What a message may take from the server's hands to the client's clock on a busy machine; typically a hundredth of it.
 WORST_S = 0.1
-STREAM, UNARY = causal_lm("golden", text=False), encoder("golden", "embedding", 16, text=False)
+STREAM, UNARY = causal_lm("golden", text=False), encoder("golden", "embedding", 16)
 
 
 def load_of(n: int, rate: float, tokens: int = 8, **given: Any) -> PhaseLoad:
@@ -176,7 +176,7 @@ def test_prompts_and_answers_larger_than_any_window_go_through() -> None:
     """A megabyte each way and request: many frames, and more than the server's flow control lets through at once."""
     load = load_of(8, rate=100, tokens=1)
     with Golden(vector=1 << 20) as golden:
-        wire = encoder("golden", "embedding", 1 << 18, text=False)
+        wire = encoder("golden", "embedding", 1 << 18)
         log = drive(golden, load, wire=wire, ids=1 << 18)
     assert log.finished == 8, log.first_error()
     assert all(record.input_tokens == 1 << 18 for record in golden.records.values())

@@ -71,9 +71,9 @@ def causal_lm(model: str, text: bool) -> Wire:
     return Wire("stream", model, {"TOKEN": 4, "INDEX": 4}, {SERVER_TIMES: _TIMES_BYTES})
 
 
-def encoder(model: str, task: Literal["embedding", "reranking"], width: int, text: bool, *, timed: bool = True) -> Wire:
-    """A model that answers once, with a vector of `width` floats or with a score. `text`: it is asked with text (`Prompt.text`).
-    `timed`: it tells its own times, as our Python backend does and an ONNX runtime cannot."""
+def encoder(model: str, task: Literal["embedding", "reranking"], width: int, *, timed: bool = True) -> Wire:
+    """A model that answers once, with a vector of `width` floats or with a score. `timed`: it tells its own times, as our Python
+    backend does and an ONNX runtime cannot."""
     return Wire(
         "unary",
         model,

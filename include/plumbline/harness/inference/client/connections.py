@@ -83,7 +83,7 @@ class Connections:
         elif connection in self._open and connection not in self._roomy:
             self._roomy.append(connection)
 
-    def lost(self, connection: Connection, reason: str) -> None:
+    def lost(self, connection: Connection) -> None:
         """It takes no more requests, and another one is opened; where it was the last one, that is tried until it succeeds."""
         if connection not in self._open:
             return

@@ -186,7 +186,7 @@ class Engine(Notes):
         self._unpark()
 
     def lost(self, connection: Connection, reason: str) -> None:
-        self._connections.lost(connection, reason)
+        self._connections.lost(connection)
 
     def _connected(self) -> None:
         self._unpark()

@@ -67,7 +67,7 @@ class Endpoint:
             # Token ids are what they are; text is cut into tokens by a tokenizer that is not ours.
             return wires.Wire("stream", model, {}, {} if workload.requests.text else {wires.INPUT_TOKENS: 4}, index=None)
         if isinstance(workload.model, Encoder):
-            return wires.encoder(model, workload.model.task, workload.model.width, workload.requests.text, timed=False)
+            return wires.encoder(model, workload.model.task, workload.model.width, timed=False)
         return replace(wires.causal_lm(model, workload.requests.text), last={})
 
     @property

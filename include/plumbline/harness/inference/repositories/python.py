@@ -21,7 +21,7 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
     text, shape = workload.requests.text, workload.model
     if isinstance(shape, Encoder):
         config = _encoder(workload, shape, threads)
-        asked = wire.encoder(ENCODER, shape.task, shape.width, text)
+        asked = wire.encoder(ENCODER, shape.task, shape.width)
         found = Repository(folder, ENCODER, "python", asked, lambda number, prompt, _: wire.encoder_body(asked, number, prompt))
     else:
         config = _causal_lm(workload, threads)

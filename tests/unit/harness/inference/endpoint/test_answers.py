@@ -111,7 +111,7 @@ def body(**sizes: int) -> tuple[bytes, int]:
 
 
 def test_sizes_of_tensors_are_checked_also_if_the_body_ends_early() -> None:
-    wire: Wire = encoder("m", "embedding", 4, text=False)
+    wire: Wire = encoder("m", "embedding", 4)
     whole, length = body(VECTOR=16, SERVER_TIMES=40)
     answer = InferAnswer(wire, length)
     answer.feed(whole[:20], 1.0)
