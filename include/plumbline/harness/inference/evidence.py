@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from plumbline.harness.inference.arrivals import PhaseLoad, Schedule
+from plumbline.declarations.load import Requests
+from plumbline.harness.inference.arrivals import PhaseLoad, Schedule, turn_of
 from plumbline.harness.inference.requestlog import ERROR_CLASSES, STAGES, RequestLog, Values
 from plumbline.harness.measurement import EvidenceFile
 
@@ -36,17 +37,17 @@ def write_schedule(schedule: Schedule, folder: Path) -> EvidenceFile:
     return _write("schedule", pa.concat_tables(tables), folder)
 
 
-def write_requests(logs: Sequence[RequestLog], folder: Path) -> EvidenceFile:
+def write_requests(logs: Sequence[RequestLog], requests: Requests, folder: Path) -> EvidenceFile:
     """`requests.parquet`: one row a request that was due, by its number in the schedule, or in that of the search's `probe`.
 
     `…_s` are seconds from the start of the phase, except `token_times_s` [received tokens], which count from the request's scheduled time,
     and the server's own durations by stage (`queue_s`, `prefill_s` …). Null: did not happen. `status` is `ok` or the class of the error;
     `after` is the request that this one followed, `turn` (from 1) its place in its conversation.
     """
-    return _write("requests", pa.concat_tables([_table(log) for log in logs]), folder)
+    return _write("requests", pa.concat_tables([_table(log, requests) for log in logs]), folder)
 
 
-def _table(log: RequestLog) -> pa.Table:
+def _table(log: RequestLog, requests: Requests) -> pa.Table:
     due = np.flatnonzero(log.due)
     return pa.table(
         {
@@ -54,7 +55,7 @@ def _table(log: RequestLog) -> pa.Table:
             "probe": pa.array([log.probe] * len(due), pa.int32()),
             "number": pa.array(due, pa.int32()),
             "after": _after(log.load.after[due]),
-            "turn": _turn(log.load, due),
+            "turn": _turn(log.load, requests, due),
             "status": pa.array(_STATUS[log.error[due]], pa.string()),
             "detail": pa.array([log.details.get(i) for i in due.tolist()], pa.string()),
             "scheduled_s": _seconds(log.scheduled[due]),
@@ -79,15 +80,9 @@ def _after(after: NDArray[np.int32]) -> pa.Array:
     return pa.array(after, pa.int32(), mask=after < 0)
 
 
-def _turn(load: PhaseLoad, due: NDArray[np.int64]) -> pa.Array:
-    """Null where there are no conversations: a closed loop's requests follow each other without belonging together."""
-    turn = np.ones(load.n, np.int32)
-    follows = load.after >= 0
-    talks = not load.closed and bool(follows.any())
-    if talks:
-        for i in np.flatnonzero(follows):  # ascending, and a turn comes after a smaller number: its predecessor's is known
-            turn[i] = turn[load.after[i]] + 1
-    return pa.array(turn[due], pa.int32(), mask=np.full(len(due), not talks))
+def _turn(load: PhaseLoad, requests: Requests, due: NDArray[np.int64]) -> pa.Array:
+    """Null where there are no conversations: the requests of a closed loop's user follow each other without belonging together."""
+    return pa.array(turn_of(load, requests)[due] + 1, pa.int32(), mask=np.full(len(due), requests.turns is None))
 
 
 def _token_times(log: RequestLog, due: NDArray[np.int64]) -> pa.Array:

@@ -55,5 +55,5 @@ class Record:
     def measured(self) -> Measurement:
         """The measurement so far, with the requests seen until now."""
         seen = [item for item in self.result.evidence if item.kind != "requests"]
-        self.result.evidence = [*seen, evidence.write_requests(self.logs, self.workdir)] if self.logs else seen
+        self.result.evidence = [*seen, evidence.write_requests(self.logs, self.workload.requests, self.workdir)] if self.logs else seen
         return self.result

@@ -7,15 +7,19 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.harness.inference.test_metrics import log_of
 
+from plumbline.declarations.load import Requests
 from plumbline.harness.inference.arrivals import PhaseLoad, Schedule
 from plumbline.harness.inference.evidence import write_requests, write_schedule
+
+SAID = {"input_tokens": {"constant": 8}, "output_tokens": {"constant": 5}, "seed": 1}
+ALONE = Requests.model_validate(SAID)
 
 
 def test_requests_are_kept_with_every_token(tmp_path: Path) -> None:
     first, second = log_of(n=4), log_of(n=3)
     second.received[1] = 0
     second.fail(1, "timeout", "too late")
-    file = write_requests([first, second], tmp_path)
+    file = write_requests([first, second], ALONE, tmp_path)
     assert (file.kind, file.path, file.rows) == ("requests", tmp_path / "requests.parquet", 7)
     rows = pq.read_table(file.path).to_pylist()
     assert [r["number"] for r in rows] == [0, 1, 2, 3, 0, 1, 2]
@@ -34,30 +38,33 @@ def test_requests_are_kept_with_every_token(tmp_path: Path) -> None:
     assert failed["first_token_s"] is None, "absent, not NaN"
 
 
-def test_only_what_was_due_is_a_row_and_turns_are_counted(tmp_path: Path) -> None:
-    log = log_of(n=5, after=[-1, -1, 0, 2, 1])
-    log.due[3] = False
-    rows = pq.read_table(write_requests([log], tmp_path).path).to_pylist()
-    assert [(r["number"], r["after"], r["turn"]) for r in rows] == [(0, None, 1), (1, None, 1), (2, 0, 2), (4, 1, 2)]
+@pytest.mark.parametrize("closed", [False, True])
+def test_only_what_was_due_is_a_row_and_turns_are_counted(tmp_path: Path, closed: bool) -> None:
+    log = log_of(n=6, after=[-1, -1, 0, 1, 2, 3], closed=closed)
+    log.due[3] = log.due[5] = False
+    talks = Requests.model_validate({**SAID, "turns": {"count": 2}})
+    rows = pq.read_table(write_requests([log], talks, tmp_path).path).to_pylist()
+    # A closed loop's user begins another conversation after the second turn.
+    assert [(r["number"], r["after"], r["turn"]) for r in rows] == [(0, None, 1), (1, None, 1), (2, 0, 2), (4, 2, 1)]
     assert all(len(r["token_times_s"]) == 5 for r in rows)
 
 
 def test_requests_of_a_search_say_which_probe_they_belong_to(tmp_path: Path) -> None:
     probes = [log_of(n=2), log_of(n=1), log_of(n=1)]
     probes[0].probe, probes[1].probe = 0, 1
-    rows = pq.read_table(write_requests(probes, tmp_path).path).to_pylist()
+    rows = pq.read_table(write_requests(probes, ALONE, tmp_path).path).to_pylist()
     assert [(r["probe"], r["number"]) for r in rows] == [(0, 0), (0, 1), (1, 0), (None, 0)]
 
 
-def test_a_closed_loop_has_no_turns(tmp_path: Path) -> None:
-    rows = pq.read_table(write_requests([log_of(n=3, after=[-1, 0, 1], closed=True)], tmp_path).path).to_pylist()
+def test_a_closed_loop_without_conversations_has_no_turns(tmp_path: Path) -> None:
+    rows = pq.read_table(write_requests([log_of(n=3, after=[-1, 0, 1], closed=True)], ALONE, tmp_path).path).to_pylist()
     assert [(r["after"], r["turn"]) for r in rows] == [(None, None), (0, None), (1, None)]
 
 
 def test_tokens_are_counted_from_their_own_requests_schedule_at_size(tmp_path: Path) -> None:
     log = log_of(n=20_000, rate=1000.0)
     log.received[::7] = 3
-    table = pq.read_table(write_requests([log], tmp_path).path)
+    table = pq.read_table(write_requests([log], ALONE, tmp_path).path)
     times = table["token_times_s"].combine_chunks()
     lengths = np.asarray(times.value_lengths())
     assert lengths.sum() == log.received.sum() and (lengths == log.received).all()
