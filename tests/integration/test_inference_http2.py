@@ -102,7 +102,8 @@ def test_a_client_that_stood_still_sends_nothing_that_it_has_given_up() -> None:
     given_up = [number for number in range(100) if log.error_of(number) == "not_sent"]
     assert given_up
     assert not server.received.keys() & set(given_up)
-    assert all("within 0.05s" in log.details[number] for number in given_up)
+    assert all("the client itself was" in log.details[number] for number in given_up)
+    assert log.errors().get("timeout", 0) < len(given_up), "the server is not blamed for it"
 
 
 def test_no_more_streams_than_the_server_allows() -> None:

@@ -123,12 +123,15 @@ class Engine(Notes):
                 return
             sent += 1
             number = upcoming.take()
-            self._deadlines.append(number)
-            if self._expiry is None:
-                self._expire()
-            # A client that stood still for longer than the timeout has given it up just now.
-            if self._state[number] == _AHEAD:
+            if now - moment >= self._timeout_s:
+                # Sent now it would be given up at once, and the server blamed for it.
+                self.fail(number, "not_sent", f"the client itself was {now - moment:.3g}s late, beyond the timeout of {self._timeout_s:g}s")
+                self._done(number, began + now)
+            else:
                 self._start(number)
+                self._deadlines.append(number)
+                if self._expiry is None:
+                    self._expire()
             now = _monotonic() - began
 
     def _start(self, number: int) -> None:
