@@ -93,7 +93,9 @@ def test_tensors_go_and_come_as_bytes() -> None:
         log = drive(endpoint_at(hosted.url, "kserve_http", model=ENCODER, requests=ONE_TOKEN), load_of(10, rate=50, tokens=1))
     assert log.errors() == {"wrong_output": 1}
     assert log.details[3] == "60 bytes of VECTOR; expected 64"
-    assert hosted.records[0].asked["inputs"] == [{"name": "IDS", "shape": [1, 5], "datatype": "INT32", "parameters": {"binary_data_size": 20}}]
+    assert hosted.records[0].asked["inputs"] == [
+        {"name": "IDS", "shape": [1, 5], "datatype": "INT32", "parameters": {"binary_data_size": 20}}
+    ]
 
 
 def test_a_grpc_endpoint_is_the_same_load() -> None:

@@ -160,7 +160,9 @@ def only_problem(config: Path) -> str:
         pytest.param(
             CHAT, "duration: 15s", "duration: 400d", "13  phases[1].duration", "over a day; expected a duration", id="absurd duration"
         ),
-        pytest.param(CHAT, "duration: 15s", "duration: 1ms", "13  phases[1]", "the arrivals ask for 0.006 requests in 0.001s", id="no request"),
+        pytest.param(
+            CHAT, "duration: 15s", "duration: 1ms", "13  phases[1]", "the arrivals ask for 0.006 requests in 0.001s", id="no request"
+        ),
         pytest.param(
             CHAT, "context: 128", "context: 32", "7  requests", "64 tokens long (input + output), over model.context 32", id="context"
         ),
