@@ -267,15 +267,23 @@ def test_a_signal_to_stop_ends_the_load_and_reaches_who_listens(number: signal.S
     before = signal.signal(number, signal.default_int_handler)
     with Golden() as golden, ExitStack() as stack:
         stack.callback(signal.signal, number, before)
-        timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
-        timer.start()
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            drive(golden, load)
-        timer.join()
+            drive(golden, load, tick=lambda *_: os.kill(os.getpid(), number))  # once the load is under way
         assert signal.getsignal(number) is signal.default_int_handler
     assert time.monotonic() - began < load.duration_s / 2
     assert 0 < len(golden.records) < 4000
+
+
+def test_what_a_signal_left_undone_is_not_called_done() -> None:
+    before = signal.signal(signal.SIGTERM, lambda *_: None)  # somebody who listens, and goes on
+    try:
+        with Golden(first_s=0.5) as golden:
+            log = drive(golden, load_of(400, rate=20), tick=lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert 0 < log.finished < 100
+    assert log.finished + log.errors()["cancelled"] + log.errors()["not_sent"] == 400
 
 
 def test_control_calls() -> None:

@@ -29,6 +29,7 @@ except ImportError:  # not on every platform; asyncio's own loop is slower and d
     LOOP, _new_loop = "asyncio", asyncio.new_event_loop
 
 _UNDER_WAY = "the server ended before it had answered"
+_STOPPED = "the load was stopped by a signal"
 _DUE_LATER = "the server had ended before it was due"
 
 
@@ -59,6 +60,8 @@ def send_share(
             engine.abandon(_DUE_LATER, _UNDER_WAY, "unreachable")
         finally:
             engine.close()
+            # A signal whose own handler does not raise ends the load here: what was not sent, or not answered, must not look as if it had been.
+            engine.abandon(_STOPPED, _STOPPED, "cancelled")
 
     # What was built until here lives through the phase: the collector need not walk over it in the middle of a measurement.
     gc.collect()
