@@ -140,7 +140,7 @@ def test_a_server_that_dies_ends_the_phase_at_once_and_loses_no_request() -> Non
 
 def test_a_server_that_comes_back_is_connected_to_again() -> None:
     """Killed in the middle and started again at its address: who comes in between is turned away, who comes later is served."""
-    load = load_of(150, rate=50, tokens=2)
+    load = load_of(200, rate=50, tokens=2)
     with ExitStack() as stack:
         first = stack.enter_context(Golden(first_s=0.005))
         port = int(first.address.rpartition(":")[2])
@@ -152,16 +152,20 @@ def test_a_server_that_comes_back_is_connected_to_again() -> None:
             time.sleep(0.2)
             started.append(stack.enter_context(Golden(first_s=0.005, port=port)))
 
-        timer = threading.Timer(0.8, again)
-        timer.start()
-        log = drive(first, load, running=lambda: True, timeout_s=3.0)
-        timer.join()
+        outage = threading.Thread(target=again)
+
+        def tick(ended: int, requests: int) -> None:
+            if ended and outage.ident is None:  # the load is under way
+                outage.start()
+
+        log = drive(first, load, running=lambda: True, timeout_s=3.0, tick=tick)
+        outage.join()
     assert set(log.errors()) == {"unreachable"}
     failed = np.flatnonzero(log.error)
     assert np.array_equal(failed, np.arange(failed[0], failed[-1] + 1)), "one outage, and everything after it was served"
-    assert failed[-1] < 149
+    assert failed[-1] < 199
     assert np.isfinite(log.dispatched).all()
-    assert log.finished == 150 - len(failed)
+    assert log.finished == 200 - len(failed)
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -257,7 +261,7 @@ def test_progress_counts_what_has_ended() -> None:
         drive(golden, load_of(30, rate=12, tokens=1), tick=lambda ended, requests: seen.append((ended, requests)))
     assert seen
     assert all(total == 30 for _, total in seen)
-    assert 5 <= seen[0][0] <= 30
+    assert 0 < seen[0][0] <= seen[-1][0] <= 30
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
