@@ -111,6 +111,16 @@ def test_text_goes_in_and_comes_out(tmp_path: Path) -> None:
     assert np.frombuffer(of_ids["SERVER_TIMES"][0], "<f8")[0] < 0.01
 
 
+def test_a_prompt_of_more_than_one_step_begins_with_its_first_token(tmp_path: Path) -> None:
+    asked = declared(model={"context": 640})
+    repository = repositories.write(asked, tmp_path / "models", threads=1)
+    prompts = [Prompt(np.arange(n, dtype=np.int32), None) for n in (5, 600)]
+    with serving(repository, tmp_path) as triton:
+        for outputs in answers(triton, repository, prompts, 3):
+            assert [len(token) for token in outputs["TOKEN"]] == [4, 4, 4]
+            assert [struct.unpack("<i", index)[0] for index in outputs["INDEX"]] == [0, 1, 2]
+
+
 def test_prompts_that_begin_alike_are_found_in_the_cache(tmp_path: Path) -> None:
     """Hits on the server's own page, to the token; the answers do not depend on them."""
     rng = np.random.default_rng(1)

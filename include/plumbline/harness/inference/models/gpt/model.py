@@ -169,7 +169,8 @@ class TritonPythonModel:
         before = self.model.generating
         tokens = self.model.step(PREFILL_TOKENS[self.device]).to("cpu", torch.int32)
         self._prefilled(before, len(tokens))
-        for sequence, token in zip(self.rows, tokens.split(1), strict=False):
+        # Not `split`: of no tokens, where a step was all of a prompt's beginning, that makes one empty token.
+        for sequence, token in zip(self.rows, tokens[:, None].unbind(), strict=False):
             self._send(sequence, token)
         for row in reversed(range(len(self.rows))):
             sequence = self.rows[row]
