@@ -155,11 +155,12 @@ def test_sequences_are_batched_and_tokens_do_not_depend_on_it(tmp_path: Path) ->
     prompts = [prompt.ids for prompt in prompts_of(workload, schedule_of(workload)).by_phase[1][:10]]
     with a_triton(a_repository(workload, tmp_path), tmp_path) as triton:
         alone = [stream(triton.address, triton.model, [prompt], 64)[0] for prompt in prompts]
-        together = stream(triton.address, triton.model, prompts, 64)
-    assert [s.tokens for s in together] == [s.tokens for s in alone]
+        tries = [stream(triton.address, triton.model, prompts, 64) for _ in range(4)]
+    assert all([s.tokens for s in together] == [s.tokens for s in alone] for together in tries)
     assert all(len(s.tokens) == 64 for s in alone)
-    first_end = min(s.ended for s in together)
-    assert all(s.first < first_end for s in together), "all stream at the same time"
+    # On a busy machine this client may come to open its last stream only when the first has ended.
+    overlaps = [max(s.first for s in together) < min(s.ended for s in together) for together in tries]
+    assert any(overlaps), "all stream at the same time"
 
 
 def test_a_request_given_up_frees_its_row(tmp_path: Path) -> None:
