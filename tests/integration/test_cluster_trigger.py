@@ -346,10 +346,15 @@ async def test_the_progress_says_what_a_launch_waits_for_and_that_the_wait_is_ov
 @pytest.mark.parametrize("forbidden", [("get", "pods/log"), ("list", "events")])
 async def test_a_log_or_events_that_cannot_be_read_end_nothing_and_are_told_once(kube: FakeKubernetes, forbidden: tuple[str, str]) -> None:
     kube.forbidden.add(forbidden)
-    kube.script("pl-a-*", Script().started().log("hello").after(0.5).succeeded())
+    kube.script("pl-a-*", Script().started().log("hello"))
     create(kube, 0)
+    kube.wait_for(lambda: kube.pods()["pl-a-0"]["status"].get("containerStatuses"), "the script has begun")
     with structlog.testing.capture_logs() as told:
-        assert (await fired(trigger(started=True)))[0] == "finished"
+        watching = asyncio.create_task(fired(trigger(started=True)))
+        while not watching.done() and len(kube.called(f"GET */{forbidden[1].rpartition('/')[2]}*")) < 3:
+            await asyncio.sleep(0.02)
+        kube.become("pl-a-0", Script().succeeded())
+        assert (await watching)[0] == "finished"
     assert len([line for line in told if "could not be read, said once" in line["event"]]) == 1
     assert ("hello" in [line["event"] for line in told]) == (forbidden == ("list", "events"))
 
