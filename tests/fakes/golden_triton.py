@@ -42,7 +42,8 @@ class Record:
 
 @dataclass(frozen=True)
 class Plan:
-    """`first_s` after a request comes its first token, `gap_s` after each the next. `serial`: one request at a time, the others wait.
+    """`first_s` after a request comes its first token, `gap_s` after each the next. `per_token_s`: so much later for each token of the
+    prompt. `serial`: one request at a time, the others wait.
     `delays_s`: instead of first_s, by request number. `stall` (every_s, for_s), counted from the first request: from each multiple of
     every_s on nothing is sent for for_s. `die_after`: end the process, with no goodbye, once so many requests have come. `vector`: bytes of
     the unary answer. `port`: 0 is any."""
@@ -53,6 +54,7 @@ class Plan:
     vector: int = 64
     port: int = 0
     gap_s: float = 0.0
+    per_token_s: float = 0.0
     serial: bool = False
     die_after: int | None = None
     faults: dict[int, Fault] = field(default_factory=dict)
@@ -138,6 +140,7 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
         try:
             delays = self.plan.delays_s
             due = time.monotonic() + (self.plan.first_s if delays is None else delays[int(request.id)])
+            due += self.plan.per_token_s * record.input_tokens
             for i in range(record.wanted):
                 await self._until(due)
                 due += self.plan.gap_s

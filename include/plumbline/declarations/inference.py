@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.load import FaultPhaseSpec, PhaseSpec, Requests
+from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, PhaseSpec, Requests
 from plumbline.declarations.models import Encoder, Llama, Quality, ServedModel, unservable
 from plumbline.declarations.phases import PHASES
 from plumbline.declarations.sizes import check_sizes
@@ -33,7 +33,7 @@ class Server(Declared):
     client_placement: Literal["same_node", "other_node", "other_region"] = "same_node"
 
 
-_DECLARED = ("warmup", "steady", "stress", "sweep", "burst", "fault")
+_DECLARED = ("warmup", "steady", "context", "stress", "sweep", "burst", "fault")
 
 
 class Slo(Declared):
@@ -74,6 +74,7 @@ class InferenceWorkload(Workload):
         if "steady" not in (phase.name for phase in self.phases):
             raise ValueError("no steady phase; expected one, such as {name: steady, arrivals: {poisson: {rate: 8/s}}, duration: 60s}")
         check_sizes(self.requests, self.phases, self.model, own_tokenizer=self.server.backend != "external")
+        self._own_lengths()
         self._model_and_server()
         measured = {phase.name for phase in self.phases} | {"cold_start"}
         if any(isinstance(phase, FaultPhaseSpec) for phase in self.phases):
@@ -82,6 +83,21 @@ class InferenceWorkload(Workload):
             if criterion.phase not in measured:
                 raise ValueError(f'"{criterion.text}" names a phase that is not declared; expected one of {", ".join(sorted(measured))}')
         return self
+
+    def _own_lengths(self) -> None:
+        """A growing context sets the lengths of prompts itself, and each token of them must be computed."""
+        for i, phase in enumerate(self.phases):
+            if not isinstance(phase, ContextPhaseSpec):
+                continue
+            for what in ("turns", "shared_prefix"):
+                if getattr(self.requests, what) is not None:
+                    raise ValueError(
+                        f"phases[{i}] context with requests.{what}: the phase's prompts have the lengths that it says; expected no {what}"
+                    )
+            if self.server.prefix_cache != "off":
+                raise ValueError(
+                    f"phases[{i}] context with server.prefix_cache {self.server.prefix_cache}: its prompts have nothing in common; expected off"
+                )
 
     def _model_and_server(self) -> None:
         able = {

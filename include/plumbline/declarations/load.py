@@ -1,7 +1,8 @@
-"""The load of an inference workload: its phases, and in each of them arrivals, a search or a fault."""
+"""The load of an inference workload: its phases, and in each of them arrivals, a search, a growing context or a fault."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -75,6 +76,27 @@ class SearchPhaseSpec(Declared):
     search: Search
 
 
+class ContextPhaseSpec(Declared):
+    """What a long context costs: prompts of one length after the other, the server idle in between.
+
+    For each of `input_tokens`, from the shortest to the longest, `users` ask again and again until `requests` are answered, for `each` at most.
+    """
+
+    name: Literal["context"]
+    input_tokens: Annotated[tuple[int, ...], Field(min_length=2, max_length=16)]
+    requests: int = Field(ge=2, le=10_000)
+    users: int = Field(1, ge=1)
+    each: Duration = Field(gt=0, le=DAY_S)
+
+    @model_validator(mode="after")
+    def _growing(self) -> ContextPhaseSpec:
+        if self.input_tokens[0] < 1 or any(after <= before for before, after in pairwise(self.input_tokens)):
+            raise ValueError(f"input_tokens {list(self.input_tokens)} do not grow; expected rising lengths, such as [128, 512, 2048]")
+        if self.users > self.requests:
+            raise ValueError(f"{self.users} users for {self.requests} requests of a length; expected at least one request a user")
+        return self
+
+
 class FaultPhaseSpec(_Stretch):
     """Load with a fault in it. `at` from the start of the phase; what comes after the service is back is the phase `recovery`.
 
@@ -111,18 +133,23 @@ class FaultPhaseSpec(_Stretch):
         return self
 
 
-PhaseSpec = Annotated[LoadPhaseSpec | SearchPhaseSpec | FaultPhaseSpec, Field(discriminator="name")]
+PhaseSpec = Annotated[LoadPhaseSpec | ContextPhaseSpec | SearchPhaseSpec | FaultPhaseSpec, Field(discriminator="name")]
 
 
 def longest(phase: PhaseSpec) -> float:
     """Seconds that a phase can take at most, without draining."""
-    return float(phase.search.at_most * phase.search.probe if isinstance(phase, SearchPhaseSpec) else phase.duration)
+    if isinstance(phase, SearchPhaseSpec):
+        return float(phase.search.at_most * phase.search.probe)
+    if isinstance(phase, ContextPhaseSpec):
+        return float(len(phase.input_tokens) * phase.each)
+    return float(phase.duration)
 
 
 __all__ = [
     "TRACE_ROWS",
     "Arrivals",
     "Closed",
+    "ContextPhaseSpec",
     "FaultPhaseSpec",
     "LoadPhase",
     "LoadPhaseSpec",

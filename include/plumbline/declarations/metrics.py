@@ -164,6 +164,39 @@ METRICS: dict[str, Metric] = {
         ),
         _m("prefill_flops_utilization", "ratio", _HIGH, "value", "hardware", "prefill_flops over the machine's own best matmul rate"),
         _m("memory_per_sequence", "bytes", "informative", "mean", "hardware", "keys and values that a sequence holds at its last token"),
+        # how the costs of a request grow with its prompt, over the lengths of a growing context
+        _m(
+            "prefill_growth_exponent",
+            "ratio",
+            _LOW,
+            "value",
+            "latency",
+            "power of the prompt's length with which prefill_time grows: 1 is proportional, 2 is attention alone",
+        ),
+        _m(
+            "first_token_growth_exponent",
+            "ratio",
+            _LOW,
+            "value",
+            "latency",
+            "power of the prompt's length with which time_to_first_token grows: of all that comes before the first token",
+        ),
+        _m(
+            "inter_token_latency_growth",
+            "ratio",
+            _LOW,
+            "value",
+            "latency",
+            "mean inter_token_latency after the longest prompts over that after the shortest",
+        ),
+        _m(
+            "memory_growth_per_sequence",
+            "bytes",
+            "informative",
+            "max",
+            "hardware",
+            "the server's memory at its highest while it answers, less what it held idle, over the sequences in flight",
+        ),
         _m("output_agreement", "ratio", _HIGH, "value", "quality", "how far the outputs are those of the reference precision"),
         # training
         _m(

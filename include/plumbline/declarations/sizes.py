@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plumbline.declarations.load import PhaseSpec, Requests, SearchPhaseSpec, Trace
+from plumbline.declarations.load import ContextPhaseSpec, PhaseSpec, Requests, SearchPhaseSpec, Trace
 from plumbline.declarations.models import Encoder, ServedModel
 
 TOKENIZER_VOCABULARY = 2048
@@ -27,9 +27,10 @@ def check_sizes(requests: Requests, phases: Sequence[PhaseSpec], model: ServedMo
             f"expected vocabulary {TOKENIZER_VOCABULARY}, or text: false"
         )
     for i, phase in enumerate(phases):
-        trace = None if isinstance(phase, SearchPhaseSpec) else phase.arrivals.trace
-        if trace is not None:
-            _trace(f"phases[{i}].arrivals.trace", trace, requests, model)
+        if isinstance(phase, ContextPhaseSpec):
+            _growing(f"phases[{i}].input_tokens", phase, requests, model)
+        elif not isinstance(phase, SearchPhaseSpec) and phase.arrivals.trace is not None:
+            _trace(f"phases[{i}].arrivals.trace", phase.arrivals.trace, requests, model)
 
 
 def _own_part(requests: Requests) -> None:
@@ -50,6 +51,15 @@ def _longest(requests: Requests) -> int:
 
 def _parts(requests: Requests) -> str:
     return f"{requests.turns.count} turns of input + output" if requests.turns else "input + output"
+
+
+def _growing(where: str, phase: ContextPhaseSpec, requests: Requests, model: ServedModel) -> None:
+    longest, written = phase.input_tokens[-1], requests.output_tokens.longest
+    if longest + written > model.context:
+        raise ValueError(
+            f"{where}: {longest} tokens in, up to {written} out, over model.context {model.context}; expected at most "
+            f"{max(model.context - written, 0)}, or a larger context"
+        )
 
 
 def _trace(where: str, trace: Trace, requests: Requests, model: ServedModel) -> None:

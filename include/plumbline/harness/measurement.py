@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from plumbline.results import Event, FailureClass, MetricRow, Reason, Scalar, Stage, Telemetry
+from plumbline.results import Curve, Event, FailureClass, MetricRow, Reason, Scalar, Stage, Telemetry
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Measurement:
     """Everything that was measured; parts stay empty when they do not apply."""
 
     metrics: list[MetricRow] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     telemetry: list[Telemetry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)

@@ -198,6 +198,7 @@ class _Run:
             timeline=tuple(sorted([*self._events, *measured.events], key=lambda event: event.utc)),
             validity=verdict,
             metrics=(*self._probed, *measured.metrics),
+            curves=tuple(measured.curves),
             stages=tuple(measured.stages),
             telemetry=(*measured.telemetry, *(row for row in self._telemetry if (row.phase, row.signal) not in seen)),
             evidence=tuple(evidence),

@@ -2,6 +2,7 @@
 
 from plumbline.results.document import (
     SCHEMA_VERSION,
+    Curve,
     Environment,
     Event,
     Evidence,
@@ -10,6 +11,7 @@ from plumbline.results.document import (
     MetricRow,
     Notice,
     PodRecord,
+    Point,
     Reason,
     Reproducibility,
     ResultDocument,
@@ -25,6 +27,7 @@ from plumbline.results.store import BadResult, ResultStore
 __all__ = [
     "SCHEMA_VERSION",
     "BadResult",
+    "Curve",
     "Environment",
     "Event",
     "Evidence",
@@ -33,6 +36,7 @@ __all__ = [
     "MetricRow",
     "Notice",
     "PodRecord",
+    "Point",
     "Reason",
     "Reproducibility",
     "ResultDocument",

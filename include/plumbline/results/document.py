@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -94,6 +95,36 @@ class MetricRow(Part):
             raise ValueError(f'unknown statistic "{self.statistic}"; expected one of {", ".join(STATISTICS)}')
         if self.statistic != "cv" and (self.unit, self.direction) != (known.unit, known.direction):
             raise ValueError(f"{self.metric} is in {known.unit}, {known.direction}; got {self.unit}, {self.direction}")
+        return self
+
+
+class Point(Part):
+    """One value of a curve, at `at`. `value` is None when it could not be measured there."""
+
+    at: float
+    value: float | None
+    n: int = Field(ge=0, description="observations behind the value")
+    ci_low: float | None = None
+    ci_high: float | None = None
+
+
+class Curve(Part):
+    """A metric along what a phase varies from one part of it to the next, at rising places."""
+
+    phase: Phase
+    along: Literal["input_tokens"]
+    metric: str
+    statistic: str
+    unit: Unit
+    points: Annotated[tuple[Point, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _in_catalogue(self) -> Curve:
+        known = METRICS.get(self.metric)
+        if known is None or known.unit != self.unit or self.statistic not in STATISTICS:
+            raise ValueError(f"{self.statistic} {self.metric} in {self.unit}: no such metric, statistic or unit of it in the catalogue")
+        if any(after.at <= before.at for before, after in pairwise(self.points)):
+            raise ValueError(f"the points of {self.metric} along {self.along} do not rise: {[point.at for point in self.points]}")
         return self
 
 
@@ -216,6 +247,7 @@ class _Content(Part):
     timeline: tuple[Event, ...] = ()
     validity: Validity
     metrics: tuple[MetricRow, ...] = ()
+    curves: tuple[Curve, ...] = ()
     stages: tuple[Stage, ...] = ()
     telemetry: tuple[Telemetry, ...] = ()
     evidence: tuple[Evidence, ...] = ()

@@ -14,7 +14,7 @@ Kind = Literal["training", "inference"]
 USABLE = ("valid", "degraded")
 """Statuses whose numbers count. Invalid, failed and missing trials are counted as trials, never as numbers."""
 
-PHASE_ORDER = ("steady", "cold_start", "recovery", "environment", "stress", "sweep", "burst", "fault", "warmup", "cooldown")
+PHASE_ORDER = ("steady", "cold_start", "recovery", "environment", "context", "stress", "sweep", "burst", "fault", "warmup", "cooldown")
 """Where a metric's leading number is looked for when nobody names a phase: the first phase in which it was measured."""
 
 

@@ -16,6 +16,7 @@ INPUT, OUTPUT, SEED = "{normal: {mean: 24, stddev: 6, min: 8, max: 48}}", "{cons
 STEADY = "  - {name: steady, arrivals: {poisson: {rate: 6/s}}, duration: 15s}\n"
 ARRIVALS = "{poisson: {rate: 6/s}}"
 SWEEP = STEADY + "  - {name: sweep, search: {goodput: 99%, between: [2/s, 64/s], probe: 10s}}\n"
+CONTEXT = STEADY + "  - {name: context, input_tokens: [16, 64, 112], requests: 4, each: 5s}\n"
 FAULT = STEADY + "  - {name: fault, arrivals: {poisson: {rate: 6/s}}, duration: 15s, inject: server_kill, at: 5s}\n"
 
 
@@ -31,6 +32,7 @@ FAULT = STEADY + "  - {name: fault, arrivals: {poisson: {rate: 6/s}}, duration: 
         (SEED, "  seed: 1\n  turns: {count: 2}\n"),
         (SEED, "  seed: 1\n  text: true\n"),
         (STEADY, SWEEP),
+        (STEADY, CONTEXT),
         (STEADY, FAULT),
         (STEADY, FAULT.replace("server_kill, at: 5s", "overload, at: 5s, lasts: 5s, factor: 4")),
         (STEADY, FAULT.replace("server_kill, at: 5s", "slow_client, at: 5s, lasts: 5s, factor: 0.5")),
@@ -95,6 +97,20 @@ def test_what_can_be_driven(broken: Break, old: str, new: str) -> None:
             "4s holds 8 requests at the lowest rate, 2/s: no share can be read from so few; expected at least 10",
             id="short probe",
         ),
+        pytest.param(
+            STEADY,
+            CONTEXT.replace("112]", "113]"),
+            "1  phases[2].input_tokens",
+            "113 tokens in, up to 16 out, over model.context 128; expected at most 112, or a larger context",
+            id="length over the context",
+        ),
+        pytest.param(
+            STEADY, CONTEXT.replace("[16, 64,", "[64, 64,"), "14  phases[2]", "do not grow; expected rising lengths", id="no growth"
+        ),
+        pytest.param(STEADY, CONTEXT.replace("[16, 64, 112]", "[16]"), "14  phases[2].input_tokens", "at least 2", id="one length"),
+        pytest.param(
+            STEADY, CONTEXT.replace("requests: 4,", "requests: 4, users: 5,"), "14  phases[2]", "5 users for 4 requests", id="idle users"
+        ),
         pytest.param(STEADY, FAULT.replace("at: 5s", "at: 15s"), "14  phases[2]", "expected time left for the recovery", id="late fault"),
         pytest.param(STEADY, FAULT.replace("at: 5s", "at: 5s, factor: 2"), "14  phases[2]", "server_kill takes no lasts and factor", id="factor"),
         pytest.param(
@@ -127,6 +143,19 @@ def test_one_clear_error(broken: Break, old: str, new: str, where: str, said: st
     problem = only_problem(config)
     assert problem.startswith(f"config/{CHAT}:{where}"), problem
     assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (SEED, "  seed: 1\n  turns: {count: 2}\n", "context with requests.turns"),
+        (SEED, "  seed: 1\n  shared_prefix: {tokens: 4}\n", "context with requests.shared_prefix"),
+        ("{backend: python}", "{backend: python, prefix_cache: cold}", "context with server.prefix_cache cold"),
+    ],
+)
+def test_a_growing_context_computes_every_token_of_its_own_prompts(broken: Break, old: str, new: str, said: str) -> None:
+    broken(CHAT, STEADY, CONTEXT)
+    assert said in only_problem(broken(CHAT, old, new))
 
 
 def test_an_encoder_has_no_prefix_cache(broken: Break) -> None:

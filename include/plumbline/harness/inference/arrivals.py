@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.load import Arrivals, Closed, FaultPhaseSpec, PhaseSpec, Requests, SearchPhaseSpec, Trace
+from plumbline.declarations.load import Arrivals, Closed, ContextPhaseSpec, FaultPhaseSpec, PhaseSpec, Requests, SearchPhaseSpec, Trace
 from plumbline.declarations.phases import LoadPhase
 from plumbline.harness.inference.processes import Counts, Overload, Random, Seconds, arrival_times, in_time, lengths, microseconds
 
@@ -25,6 +25,7 @@ class PhaseLoad:
     `arrivals_s` float64 [n], whole microseconds: seconds from the start of the phase, or, where `after` int32 [n] is not -1, from the end of
     the request with that (smaller) number: the next turn of a conversation, the next request of a closed loop's user.
     `input_tokens`, `output_tokens` int32 [n]. `closed`: a closed loop; it may end before its duration, when its requests are worked off.
+    `probe`: which one of a search's loads, or of a growing context's, from 0; None: the phase's only one.
     """
 
     name: LoadPhase
@@ -34,6 +35,7 @@ class PhaseLoad:
     output_tokens: Counts
     after: Counts
     closed: bool = False
+    probe: int | None = None
 
     @property
     def n(self) -> int:
@@ -87,6 +89,8 @@ def schedule_of(workload: InferenceWorkload) -> Schedule:
         if isinstance(spec, SearchPhaseSpec):
             declared = spec.model_dump(mode="json")
             searches.append(json.dumps({"phase": i, **declared}, sort_keys=True, separators=(",", ":")))
+        elif isinstance(spec, ContextPhaseSpec):
+            phases += _growing(spec, workload.requests, i)
         else:
             phases.append(
                 _load(f"phases[{i}] {spec.name}", spec.name, spec.arrivals, spec.duration, workload.requests, [i], _overload(spec))
@@ -105,12 +109,12 @@ def probe_load(workload: InferenceWorkload, phase: int, probe: int, rate: float)
         raise TypeError(f"phases[{phase}] {spec.name} is no search; expected a phase that declares one")
     arrivals = Arrivals.model_validate({"poisson": {"rate": f"{float(rate)!r}/s"}})
     where = f"phases[{phase}] {spec.name}, probe {probe} at {rate:g}/s"
-    return _load(where, spec.name, arrivals, spec.search.probe, workload.requests, [phase, 2, probe])
+    return replace(_load(where, spec.name, arrivals, spec.search.probe, workload.requests, [phase, 2, probe]), probe=probe)
 
 
 def random(workload: InferenceWorkload | Requests, *stream: int) -> Random:
     """A generator of a stream of its own, of the requests' seed. Streams: [phase] its arrivals and lengths, [phase, 1] its prompts,
-    [phase, 2, probe] and [phase, 3, probe] a probe's, [0, 4] shared prefixes, [0, 5] the cold start's prompt."""
+    [phase, 2, probe] and [phase, 3, probe] a probe's or a length's, [0, 4] shared prefixes, [0, 5] the cold start's prompt."""
     requests = workload.requests if isinstance(workload, InferenceWorkload) else workload
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([requests.seed, *stream])))
 
@@ -145,6 +149,16 @@ def _load(
         )
     fresh, output = (lengths(tokens, len(times), rng) for tokens in (requests.input_tokens, requests.output_tokens))
     return PhaseLoad(name, duration_s, times, _with_history(fresh, output, after, requests), output, after, arrivals.closed is not None)
+
+
+def _growing(spec: ContextPhaseSpec, requests: Requests, phase: int) -> list[PhaseLoad]:
+    """A load for each length. All of them ask for the same outputs: only the prompts differ."""
+    times, after = _closed_loop(Closed(users=spec.users, requests=spec.requests), requests)
+    output = lengths(requests.output_tokens, spec.requests, random(requests, phase))
+    return [
+        PhaseLoad(spec.name, spec.each, times, np.full(len(times), length, np.int32), output, after, closed=True, probe=k)
+        for k, length in enumerate(spec.input_tokens)
+    ]
 
 
 def _replayed(where: str, name: LoadPhase, trace: Trace, duration_s: float, overload: Overload | None) -> PhaseLoad:

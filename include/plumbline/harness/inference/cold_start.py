@@ -74,6 +74,8 @@ def _facts(record: Record, served: OwnTriton) -> None:
         "triton.backend": served.repository.backend,
         "client.grpc": version("grpcio"),
         **{f"model.{key}": about.get(key) for key in ("parameters", "dtype", "device", "threads", "python", "torch")},
+        # Keys and values of all rows: reserved, and resident, from the start on.
+        **{f"model.{key}": about[key] for key in ("kv_cache_bytes",) if key in about},
     }
     if about and about["prefix"] != sys.prefix:
         raise TrialFailed("harness_error", f"the model runs in the Python environment {about['prefix']}; expected {sys.prefix}")

@@ -20,11 +20,12 @@ _STATUS = np.array(["ok", *ERROR_CLASSES])
 
 def write_schedule(schedule: Schedule, folder: Path) -> EvidenceFile:
     """`schedule.parquet`: one row a request, in the order in which they are due; `arrival_s` from the start of the phase, or, where `after`
-    is not null, from the end of the request with that number."""
+    is not null, from the end of the request with that number; `probe` tells the lengths of a growing context apart, from 0."""
     tables = [
         pa.table(
             {
                 "phase": pa.array([phase.name] * phase.n, pa.string()),
+                "probe": pa.array([phase.probe] * phase.n, pa.int32()),
                 "number": pa.array(np.arange(phase.n), pa.int32()),
                 "arrival_s": pa.array(phase.arrivals_s, pa.float64()),
                 "after": _after(phase.after),
@@ -38,7 +39,8 @@ def write_schedule(schedule: Schedule, folder: Path) -> EvidenceFile:
 
 
 def write_requests(logs: Sequence[RequestLog], requests: Requests, folder: Path) -> EvidenceFile:
-    """`requests.parquet`: one row a request that was due, by its number in the schedule, or in that of the search's `probe`.
+    """`requests.parquet`: one row a request that was due, by its number in the schedule, or in that of its `probe`: of a search, or of a growing
+    context's lengths, from 0.
 
     `…_s` are seconds from the start of the phase, except `token_times_s` [received tokens], which count from the request's scheduled time,
     and the server's own durations by stage (`queue_s`, `prefill_s` …). Null: did not happen. `status` is `ok` or the class of the error;
@@ -52,7 +54,7 @@ def _table(log: RequestLog, requests: Requests) -> pa.Table:
     return pa.table(
         {
             "phase": pa.array([log.load.name] * len(due), pa.string()),
-            "probe": pa.array([log.probe] * len(due), pa.int32()),
+            "probe": pa.array([log.load.probe] * len(due), pa.int32()),
             "number": pa.array(due, pa.int32()),
             "after": _after(log.load.after[due]),
             "turn": _turn(log.load, requests, due),

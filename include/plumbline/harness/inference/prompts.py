@@ -10,7 +10,6 @@ from itertools import chain
 import numpy as np
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.load import SearchPhaseSpec
 from plumbline.harness.inference.arrivals import PhaseLoad, Schedule, random, turn_of
 from plumbline.harness.inference.processes import Random
 from plumbline.harness.inference.segments import Prompt, Source, TokenIds, source_of
@@ -51,8 +50,11 @@ def prompts_of(workload: InferenceWorkload, schedule: Schedule) -> Prompts:
     prefixes = _prefixes(workload, source)
     unique = _Unique(workload, source)
     cold_start = unique.first(None, source.segments([int(schedule.phases[0].input_tokens[0])], rng := random(workload, 0, 5))[0], rng)
-    numbers = [i for i, spec in enumerate(workload.phases) if not isinstance(spec, SearchPhaseSpec)]
-    phases = [unique.phase(load, prefixes, random(workload, i, 1)) for i, load in zip(numbers, schedule.phases, strict=True)]
+    phases = []
+    for load in schedule.phases:
+        number = next(i for i, spec in enumerate(workload.phases) if spec.name == load.name)
+        stream = [number, 1] if load.probe is None else [number, 3, load.probe]
+        phases.append(unique.phase(load, prefixes, random(workload, *stream)))
     return Prompts(cold_start, tuple(phases), prefixes)
 
 

@@ -38,7 +38,6 @@ class RequestLog:
     details   what went wrong, in words, by request number
     cpu_s     CPU seconds of the client's processes in the phase, by process
     capped    how many requests waited because as many as the client may have in flight were
-    probe     which one of a search, from 0; None: the log is of a phase
     """
 
     load: PhaseLoad
@@ -54,7 +53,6 @@ class RequestLog:
     details: dict[int, str] = field(default_factory=dict)
     cpu_s: tuple[float, ...] = ()
     capped: int = 0
-    probe: int | None = None
 
     @classmethod
     def of(cls, load: PhaseLoad, zeros: Zeros = np.zeros) -> RequestLog:

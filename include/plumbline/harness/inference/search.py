@@ -90,7 +90,6 @@ def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, number: int, rate:
     with record.watch.phase(spec.name):
         log = driver.drive(load, asked, stop=stop, note=f"probe {number + 1} at {rate:.4g}/s: ")
     record.logs.append(log)
-    log.probe = number
     require_running(driver.served, told(log))
     met = good(log, workload.slo)
     limited = judging.client_limited(log, record.trial.validity)

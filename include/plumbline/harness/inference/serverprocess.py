@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import psutil
 from plumbline.harness.inference import guarded
 
 _TERM_S, _KILL_S = 10.0, 5.0
+_PEAK = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
 
 
 class ServerProcess:
@@ -74,6 +76,24 @@ class ServerProcess:
             with suppress(psutil.NoSuchProcess):
                 total += process.memory_info().rss
         return total
+
+    def forget_peak(self) -> bool:
+        """Let `peak_resident_bytes` begin anew; False where the kernel does not offer that."""
+        try:
+            for process in self._family:
+                Path(f"/proc/{process.pid}/clear_refs").write_text("5", encoding="ascii")
+        except OSError:
+            return False
+        return bool(self._family)
+
+    def peak_resident_bytes(self) -> int | None:
+        """Each noted process's own highest resident memory since `forget_peak`, summed; None if one of them has ended."""
+        try:
+            pages = [Path(f"/proc/{process.pid}/status").read_text(encoding="ascii", errors="replace") for process in self._family]
+        except OSError:
+            return None
+        peaks = [match for page in pages if (match := _PEAK.search(page))]
+        return sum(int(match[1]) * 1024 for match in peaks) if peaks and len(peaks) == len(pages) else None
 
     def state(self) -> str:
         """In words, whether the server lives or how it ended."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -19,7 +20,7 @@ from plumbline.harness.inference.repositories import Repository
 from plumbline.harness.inference.requestlog import RequestLog
 from plumbline.harness.inference.scrape import Scraper
 from plumbline.harness.inference.server_view import ServerView
-from plumbline.harness.inference.triton import Reload, Triton
+from plumbline.harness.inference.triton import GAUGES_EVERY_S, Reload, Triton
 from plumbline.results import FailureClass, MetricRow, Telemetry, row
 
 RELOAD_WITHIN_S = 120.0
@@ -32,6 +33,13 @@ class Beside(Protocol):
     def sample(self) -> None: ...
 
     def telemetry(self) -> list[Telemetry]: ...
+
+
+@dataclass
+class Peak:
+    """`bytes` is there once the block is over; None: nobody can see it."""
+
+    bytes: int | None = None
 
 
 class Served(Protocol):
@@ -66,6 +74,9 @@ class Served(Protocol):
 
     def beside(self, phase: LoadPhase) -> AbstractContextManager[Beside]:
         """What is to be sampled while a phase runs."""
+
+    def peak_memory(self, *, gpu: bool) -> AbstractContextManager[Peak]:
+        """How much memory it had at most while the block ran: on its GPUs, or of the machine."""
 
 
 class OwnTriton:
@@ -120,6 +131,19 @@ class OwnTriton:
 
     def beside(self, phase: LoadPhase) -> AbstractContextManager[Beside]:
         return _BesideTriton(self.triton, phase)
+
+    @contextmanager
+    def peak_memory(self, *, gpu: bool) -> Iterator[Peak]:
+        peak = Peak()
+        told = self.triton.forget_peak()
+        yield peak
+        if gpu:
+            # Allocators of GPU memory keep what they once had, so that the end tells of the peak, as soon as the gauge has been read again.
+            time.sleep(1.1 * GAUGES_EVERY_S)
+            view = self.triton.view()
+            peak.bytes = view.gpu_memory_bytes if view else None
+        elif told:
+            peak.bytes = self.triton.peak_resident_bytes()
 
     @property
     def journals(self) -> Path:
@@ -194,6 +218,9 @@ class SomebodysServer:
 
     def beside(self, phase: LoadPhase) -> AbstractContextManager[Beside]:
         return nullcontext(_Nothing())
+
+    def peak_memory(self, *, gpu: bool) -> AbstractContextManager[Peak]:
+        return nullcontext(Peak())
 
 
 class _Nothing:

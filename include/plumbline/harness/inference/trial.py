@@ -7,11 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, Trial
-from plumbline.declarations.load import FaultPhaseSpec, SearchPhaseSpec
+from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
 from plumbline.harness.environment.cpu import promised, usable
 from plumbline.harness.inference import cold_start, evidence, installation, judging, quality, repositories
 from plumbline.harness.inference.arrivals import Schedule, schedule_of
 from plumbline.harness.inference.client import Settings
+from plumbline.harness.inference.context import measure_context
 from plumbline.harness.inference.cores import divided
 from plumbline.harness.inference.endpoint.external import Endpoint
 from plumbline.harness.inference.faults import measure_fault
@@ -125,6 +126,9 @@ def _phases(driver: Driver, schedule: Schedule, prompts: Prompts) -> None:
     for number, spec in enumerate(driver.record.workload.phases):
         if isinstance(spec, SearchPhaseSpec):
             measure_search(driver, number, spec, prompts)
+            continue
+        if isinstance(spec, ContextPhaseSpec):
+            measure_context(driver, spec, [next(scheduled) for _ in spec.input_tokens])
             continue
         load, asked = next(scheduled)
         if spec.name != "warmup":

@@ -20,6 +20,8 @@ from plumbline.harness.inference.serverlog import ServerLog
 from plumbline.harness.inference.serverprocess import ServerProcess
 from plumbline.harness.measurement import TrialFailed
 
+GAUGES_EVERY_S = 1.0
+"""How often the server looks at its gauges, GPU memory among them."""
 _HOST = "127.0.0.1"
 _PORT_TRIES = 5
 _POLL_S = 0.01
@@ -116,6 +118,14 @@ class Triton:
         """Resident memory of the server and its model processes; 0 once they have ended."""
         return self._process.resident_bytes()
 
+    def forget_peak(self) -> bool:
+        """Let `peak_resident_bytes` begin anew; False where the kernel does not offer that."""
+        return self._process.forget_peak()
+
+    def peak_resident_bytes(self) -> int | None:
+        """Highest resident memory of the server and its model processes since `forget_peak`; None if one of them has ended."""
+        return self._process.peak_resident_bytes()
+
     def view(self) -> ServerView | None:
         """The server's counters now; None if it does not answer."""
         try:
@@ -196,7 +206,7 @@ class Triton:
             *("--model-repository", str(self.repository), "--backend-directory", str(self._backends)),
             *endpoint("grpc", self.address),
             *endpoint("metrics", self.metrics_address),
-            *("--metrics-interval-ms", "1000"),
+            *("--metrics-interval-ms", f"{GAUGES_EVERY_S * 1e3:.0f}"),
             *(endpoint("http", self.http_address) if self.http else ("--allow-http", "false")),
             # So that a model can be unloaded and loaded again.
             *("--model-control-mode", "explicit", "--load-model", "*"),

@@ -224,6 +224,25 @@ def test_only_a_search_has_probes() -> None:
         probe_load(searching(), 0, 0, 20.0)
 
 
+CONTEXT = {"name": "context", "input_tokens": [16, 64], "requests": 5, "users": 2, "each": "9s"}
+
+
+def growing(**changes: Any) -> InferenceWorkload:
+    output = {"uniform": {"min": 2, "max": 60}}
+    return workload([*steady({"constant": {"rate": "4/s"}}, "1s"), CONTEXT | changes], output_tokens=output)
+
+
+def test_a_growing_context_is_a_closed_loop_for_each_length_with_the_same_outputs() -> None:
+    schedule = schedule_of(growing())
+    assert [(load.name, load.probe) for load in schedule.phases] == [("steady", None), ("context", 0), ("context", 1)]
+    short, long = schedule.phases[1:]
+    assert (set(short.input_tokens.tolist()), set(long.input_tokens.tolist())) == ({16}, {64})
+    assert short.output_tokens.tolist() == long.output_tokens.tolist()
+    assert (long.closed, long.duration_s, long.after.tolist()) == (True, 9.0, [-1, -1, 0, 1, 2])
+    changed = [{}, {"input_tokens": [16, 63]}, {"requests": 6}, {"users": 1}, {"each": "8s"}]
+    assert len({schedule_of(growing(**changes)).sha256 for changes in changed}) == len(changed)
+
+
 def test_the_hash_covers_chains_and_closed_loops() -> None:
     declared = [
         workload(CLOSED),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,8 @@ def test_only_what_was_due_is_a_row_and_turns_are_counted(tmp_path: Path, closed
 
 def test_requests_of_a_search_say_which_probe_they_belong_to(tmp_path: Path) -> None:
     probes = [log_of(n=2), log_of(n=1), log_of(n=1)]
-    probes[0].probe, probes[1].probe = 0, 1
+    for k in (0, 1):
+        probes[k].load = replace(probes[k].load, probe=k)
     rows = pq.read_table(write_requests(probes, ALONE, tmp_path).path).to_pylist()
     assert [(r["probe"], r["number"]) for r in rows] == [(0, 0), (0, 1), (1, 0), (None, 0)]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.fakes.trials import a_trial
-from tests.unit.harness.inference.test_arrivals import steady, workload
+from tests.unit.harness.inference.test_arrivals import CONTEXT, steady, workload
 
 from plumbline.harness.inference.arrivals import probe_load, schedule_of, turn_of
 from plumbline.harness.inference.prompts import Prompt, Prompts, probe_prompts, prompts_of
@@ -111,6 +111,14 @@ def test_prompts_of_a_search_are_drawn_for_each_probe() -> None:
     assert [p.ids.tolist() for p in probes[0]] == [p.ids.tolist() for p in probes[1]]
     assert distinct([*flat(prompts), *probes[0], *probes[2]]) == 9 + len(probes[0]) + len(probes[2])
     assert {p.ids[:4].tobytes() for p in probes[2]} == {prompts.prefixes[0].ids.tobytes()}
+
+
+def test_longer_prompts_of_a_growing_context_do_not_repeat_the_shorter_ones() -> None:
+    """What a server had computed for one length it could otherwise keep for the next."""
+    declared = workload([*steady({"constant": {"rate": "4/s"}}, "1s"), {**CONTEXT, "requests": 8}])
+    _, short, long = prompts_of(declared, schedule_of(declared)).by_phase
+    assert ([len(p.ids) for p in short], [len(p.ids) for p in long]) == ([16] * 8, [64] * 8)
+    assert not {p.ids[:4].tobytes() for p in short} & {p.ids[:4].tobytes() for p in long}
 
 
 def test_scarce_prompts_are_drawn_again_until_they_are_unique() -> None:

@@ -91,6 +91,7 @@ class TritonPythonModel:
             precision=parameters["precision"],
             parameters=count,
             weight_bytes=weight_bytes(self.model),
+            kv_cache_bytes=self.model.cache.numel() * self.model.cache.element_size(),
             build_s=time.monotonic() - began,
         )
 
