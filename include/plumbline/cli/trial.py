@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out, table
 from plumbline.declarations import METRICS, DeclarationError, Declarations, EndpointLauncher, LocalLauncher, Trial, load
@@ -15,7 +16,7 @@ from plumbline.harness.progress import ProgressLine
 from plumbline.launch.plan import PlanError
 from plumbline.orchestration.connections import adopt
 from plumbline.orchestration.direct import planned_trial, replayed, run_directly
-from plumbline.results import MetricRow, ResultDocument
+from plumbline.results import Curve, MetricRow, ResultDocument
 
 LOCAL = "local"
 _STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}
@@ -98,10 +99,24 @@ def show(document: ResultDocument) -> None:
         statistic = "" if lead.statistic == "value" else lead.statistic
         shown.add_row(phase, metric, statistic, reading(lead.value, lead.unit), interval, f"{lead.n:,}", f"[dim]{beside}[/]")
     out.print(shown)
+    for phase in dict.fromkeys(curve.phase for curve in document.curves):
+        out.print(_curves([curve for curve in document.curves if curve.phase == phase]))
     for item in document.evidence:
         out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim", highlight=False)
     if document.reproducibility:
         out.print(f"again: {document.reproducibility.replay_command}", style="dim", highlight=False)
+
+
+def _curves(curves: list[Curve]) -> Table:
+    """The curves of one phase, a column a place."""
+    places = sorted({point.at for curve in curves for point in curve.points})
+    heads = tuple(f"{at:,.0f}" for at in places)
+    shown = table("", "phase", f"by {curves[0].along}", "", *heads, right=heads)
+    for curve in curves:
+        values = {point.at: point.value for point in curve.points}
+        statistic = "" if curve.statistic == "value" else curve.statistic
+        shown.add_row(curve.phase, curve.metric, statistic, *(reading(values.get(at), curve.unit) for at in places))
+    return shown
 
 
 def _by_metric(document: ResultDocument) -> dict[tuple[str, str], list[MetricRow]]:

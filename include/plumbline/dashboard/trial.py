@@ -24,6 +24,14 @@ class MetricLine:
 
 
 @dataclass(frozen=True)
+class CurveTable:
+    """A phase's curves: `heads` what they run along and its places, each of `lines` a metric, its statistic and its values there."""
+
+    heads: tuple[str, ...]
+    lines: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
 class PhasePart:
     """What was measured in one phase. `stages`: where its time went, as (stage, mean of an occurrence, share of the phase's stages)."""
 
@@ -31,6 +39,7 @@ class PhasePart:
     opened: bool
     metrics: tuple[MetricLine, ...]
     stages: tuple[tuple[str, str, str], ...]
+    curves: CurveTable | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,8 @@ def trial_page(document: ResultDocument, attempts: tuple[TrialView, ...]) -> Tri
     view = next(a for a in attempts if a.attempt == document.trial.attempt)
     events = (*(document.launch.events if document.launch else ()), *document.timeline)
     pods = tuple(_pod(pod) for pod in document.launch.pods) if document.launch else ()
-    phases = tuple(_phase(document, phase) for phase in PHASES if any(m.phase == phase for m in document.metrics))
+    measured = {row.phase for row in document.metrics} | {curve.phase for curve in document.curves}
+    phases = tuple(_phase(document, phase) for phase in PHASES if phase in measured)
     return TrialPage(document, view, attempts, phases, tuple(_moments(events)), pods)
 
 
@@ -80,7 +90,13 @@ def _phase(document: ResultDocument, phase: str) -> PhasePart:
         if row.phase == phase:
             rows.setdefault(row.metric, []).append(row)
     # A warm-up is kept and read by nobody who has no doubts.
-    return PhasePart(words(phase), phase != "warmup", tuple(_line(several) for several in rows.values()), _stages(document, phase))
+    return PhasePart(
+        words(phase),
+        phase != "warmup",
+        tuple(_line(several) for several in rows.values()),
+        _stages(document, phase),
+        _curves(document, phase),
+    )
 
 
 def _line(rows: list[MetricRow]) -> MetricLine:
@@ -101,6 +117,20 @@ def _stages(document: ResultDocument, phase: str) -> tuple[tuple[str, str, str],
         (words(stage.stage), scale("s", [mean]).text(mean), f"{stage.total_s / total:.0%}" if total else "")
         for stage, mean in zip(own, means, strict=True)
     )
+
+
+def _curves(document: ResultDocument, phase: str) -> CurveTable | None:
+    own = [curve for curve in document.curves if curve.phase == phase]
+    if not own:
+        return None
+    places = sorted({point.at for curve in own for point in curve.points})
+    lines = []
+    for curve in own:
+        values = {point.at: point.value for point in curve.points}
+        shown = scale(curve.unit, values.values(), curve.metric)
+        statistic = "" if curve.statistic == "value" else curve.statistic
+        lines.append((words(curve.metric), statistic, tuple(shown.text(values.get(at)) for at in places)))
+    return CurveTable((words(own[0].along), *(f"{at:,.0f}" for at in places)), tuple(lines))
 
 
 def _pod(pod: PodRecord) -> PodPart:

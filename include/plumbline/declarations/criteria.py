@@ -79,6 +79,7 @@ def value_in(unit: Unit, text: str) -> float:
         "W": ({"W": 1.0, "kW": 1e3}, "a power", "700W"),
         "J": ({"J": 1.0, "kJ": 1e3}, "an energy", "2J"),
         "count": ({"": 1.0}, "a count", "10"),
+        "1": ({"": 1.0}, "a plain number", "1.5"),
         "nats": ({"": 1.0, "nats": 1.0}, "a loss", "2.5"),
     }
     table, what, example = scales[unit]

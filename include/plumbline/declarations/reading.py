@@ -23,7 +23,7 @@ def reading(value: float | None, unit: Unit | str) -> str:
         return f"{digits(value * 100)} %"
     if unit == "USD":
         return f"{value:,.2f} USD" if abs(value) >= 1 or value == 0 else f"{value:.3g} USD"
-    if unit in ("count", ""):
+    if unit in ("count", "1", ""):
         return f"{value:,.0f}" if value == int(value) else digits(value)
     if unit in ("bytes", "bytes/s", "FLOP/s", "tokens/s", "samples/s", "W", "J"):
         factor, prefix = next(((f, p) for f, p in _SI if abs(value) >= f), _SI[-1])

@@ -29,6 +29,7 @@ _BY_UNIT: dict[str, Range] = {
     "samples/s": Range(0.0, 1e9),
     "ratio": Range(0.0, 1.0, above=False),
     "count": Range(0.0, 1e12, above=False),
+    "1": Range(-1e6, 1e6),
     "bytes": Range(0.0, 1e15),
     "bytes/s": Range(0.0, 1e14),
     "FLOP/s": Range(0.0, 1e20),
@@ -37,6 +38,10 @@ _BY_UNIT: dict[str, Range] = {
     "USD": Range(0.0, 1e7, above=False),
 }
 _OWN: dict[str, Range] = {
+    # Something that costs hardly anything at all lengths falls a little as likely as it rises; nothing grows with such a power.
+    "prefill_growth_exponent": Range(-2.0, 10.0),
+    "first_token_growth_exponent": Range(-2.0, 10.0),
+    "inter_token_latency_growth": Range(0.0, 1e6),
     "final_loss": Range(0.0, 1e3),
     # The matmul probe that it is measured against is itself a measurement: a little above 1 is its noise.
     "model_flops_utilization": Range(0.0, 1.2),
@@ -57,6 +62,7 @@ _MAY_BE_ZERO = frozenset(
         "goodput",
         "image_pull_time",
         "inter_token_latency",
+        "memory_growth_per_sequence",
         "output_token_throughput",
         "pod_scheduling_time",
         "queue_time",

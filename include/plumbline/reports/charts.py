@@ -7,6 +7,7 @@ from typing import Any
 
 from plumbline.declarations import METRICS, InferenceWorkload
 from plumbline.reports.chart import STAGE_COLOURS, Chart, axis, colour
+from plumbline.reports.charts_curves import GROWING, along
 from plumbline.reports.charts_latency import distribution, percentiles
 from plumbline.reports.charts_training import step_times
 from plumbline.reports.content import CampaignData
@@ -45,6 +46,7 @@ def charts_of(campaign: CampaignData, cards: Sequence[Scorecard], evidence: Evid
             charts.append(
                 distribution(key, suffix, providers, found, "request_scheduled_latency", slo.request_scheduled_latency if slo else None)
             )
+            charts += [along(key, suffix, providers, campaign, workload, name, statistic) for name, statistic in GROWING]
             charts += [percentiles(key, suffix, providers, own, name) for name in ("time_to_first_token", "inter_token_latency")]
         charts += [_repeats(key, kind, suffix, providers, own, name) for name in REPEATED[kind]]
         charts.append(_stages(key, kind, suffix, providers, campaign, workload))

@@ -14,7 +14,7 @@ _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
     "W": ((1.0, "W"), (1e3, "kW")),
     "J": ((1e-3, "mJ"), (1.0, "J"), (1e3, "kJ")),
 }
-_SHOWN = {"1/s": "/s", "count": ""}
+_SHOWN = {"1/s": "/s", "count": "", "1": ""}
 SIGNIFICANT = 3
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from tests.data import result_documents
 from tests.fakes.trials import CONFIG
 
 from plumbline.cli import trial
 from plumbline.declarations import load
+from plumbline.results import Curve, Point
 
 
 @pytest.mark.parametrize(
@@ -44,3 +46,13 @@ def test_local_without_a_local_provider_is_refused(tmp_path, plumbline, home, mo
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
     result = plumbline("trial", "embedding-cpu", "--provider", "local")
     assert result.exit_code == 2 and "no enabled provider has a launcher of kind local" in result.stderr
+
+
+def test_curves_are_shown_by_their_places():
+    points = tuple(Point(at=at, value=value, n=8) for at, value in ((128, 0.01), (2048, None)))
+    curve = Curve(phase="context", along="input_tokens", metric="prefill_time", statistic="mean", unit="s", points=points)
+    document = result_documents.document(result_documents.trial("inference"), curves=(curve,))
+    with trial.out.capture() as shown:
+        trial.show(document)
+    lines = [line.split() for line in shown.get().splitlines() if "context" in line or "by input_tokens" in line]
+    assert lines == [["phase", "by", "input_tokens", "128", "2,048"], ["context", "prefill_time", "mean", "10.0", "ms", "–"]]

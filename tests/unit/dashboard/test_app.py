@@ -13,6 +13,7 @@ from fastapi import Depends, FastAPI, HTTPException
 from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 from tests.browser.sample import campaign
+from tests.data.result_documents import document, trial
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
@@ -20,7 +21,7 @@ from plumbline.dashboard.overview import age
 from plumbline.dashboard.reading import NoArchive, Reader
 from plumbline.declarations import load
 from plumbline.reports import write
-from plumbline.results import Event, LaunchRecord, Notice, PodRecord
+from plumbline.results import Curve, Event, LaunchRecord, Notice, PodRecord, Point
 
 HOSTILE = '<script>alert("x")</script>'
 
@@ -132,6 +133,19 @@ def test_the_pods_of_a_launch_say_where_they_ran_and_what_the_cluster_said(tmp_p
     assert "NVIDIA-H100-80GB-HBM3" in text
     assert "FailedMount 3×" in text
     assert HOSTILE not in text
+
+
+def test_curves_are_a_table_by_their_places(tmp_path: Path) -> None:
+    points = tuple(Point(at=at, value=value, n=8) for at, value in ((128, 0.01), (1024, 0.0835), (2048, None)))
+    curve = Curve(phase="context", along="input_tokens", metric="prefill_time", statistic="mean", unit="s", points=points)
+    found = document(trial("inference"), curves=(curve,), metrics=[])
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(found, uri="s3://x")
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        text = client.get(f"/trials/{found.trial.trial_id}").text
+    part = text[text.index("<summary>context</summary>") :].split("</details>")[0]
+    assert re.findall(r'class="num">([\d,]+)</th>', part) == ["128", "1,024", "2,048"]
+    assert re.findall(r'<td class="num">([^<]+)</td>', part) == ["10.0 ms", "83.5 ms", "–"]
 
 
 def test_findings_by_state_with_their_explanation_and_as_text(client: TestClient) -> None:

@@ -24,6 +24,7 @@ from plumbline.declarations.reading import reading
         (98.32, "USD", "98.32 USD"),
         (0.00123, "USD", "0.00123 USD"),
         (12.0, "count", "12"),
+        (1.127, "1", "1.13"),
         (2.17, "nats", "2.17 nats"),
         (None, "s", "–"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from tests.browser.sample import campaign
 
 from plumbline.reports import CampaignData, Quality, conclude, write
-from plumbline.results import ResultStore
+from plumbline.results import Curve, Point, ResultDocument, ResultStore
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,25 @@ def test_every_chart_that_the_data_allows_is_there(page: str) -> None:
         "inference-chat-tiny-cpu-repeats-output_token_throughput",
         "inference-chat-tiny-cpu-stages",
     }
+
+
+def test_what_grows_with_the_prompt_is_drawn_by_provider(sample: CampaignData, tmp_path: Path) -> None:
+    def curved(document: ResultDocument, k: int) -> ResultDocument:
+        points = tuple(Point(at=at, value=(1 + k) * at * 1e-4, n=8) for at in (128, 2048))
+        curve = Curve(phase="context", along="input_tokens", metric="time_to_first_token", statistic="p50", unit="s", points=points)
+        return document.model_copy(update={"curves": (curve,)} if document.trial.workload.kind == "inference" else {})
+
+    documents = tuple(curved(d, d.trial.repeat) for d in sample.documents)
+    rejected = documents[3].trial
+    assert (rejected.provider.name, rejected.workload.kind, rejected.repeat) == ("local-1core", "inference", 1)
+    quality = {(rejected.trial_id, rejected.attempt): Quality("reject", ())}
+    found = charts(write(replace(sample, documents=documents, quality=quality), tmp_path).read_text())
+    assert not any("along-inter_token_latency" in name for name in found), "nobody measured that"
+    first = found["inference-chat-tiny-cpu-along-time_to_first_token"]["data"][0]  # type: ignore[index]
+    assert (first["name"], first["x"]) == ("local-1core", [128, 2048])
+    # The median of the second and third repeats, three and four times as long; the rejected first one is left out.
+    assert first["y"] == pytest.approx([128 * 0.35, 2048 * 0.35])
+    assert first["error_y"]["array"] == pytest.approx([128 * 0.05, 2048 * 0.05])
 
 
 def test_the_limits_speak_of_this_campaign(page: str) -> None:
