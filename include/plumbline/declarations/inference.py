@@ -11,6 +11,7 @@ from plumbline.declarations.base import Declared
 from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, PhaseSpec, Requests
 from plumbline.declarations.models import Encoder, Llama, Quality, ServedModel, unservable
 from plumbline.declarations.phases import PHASES
+from plumbline.declarations.retrieval import Retrieval, refusal
 from plumbline.declarations.sizes import check_sizes
 from plumbline.declarations.units import Duration
 from plumbline.declarations.workload import Workload
@@ -61,6 +62,7 @@ class InferenceWorkload(Workload):
     request_timeout: Duration = 30.0
     slo: Slo
     quality: Quality | None = None
+    retrieval: Retrieval | None = Field(None, description="documents that are searched for each request and put before it")
 
     @model_validator(mode="after")
     def _consistent(self) -> InferenceWorkload:
@@ -76,6 +78,8 @@ class InferenceWorkload(Workload):
         check_sizes(self.requests, self.phases, self.model, own_tokenizer=self.server.backend != "external")
         self._own_lengths()
         self._model_and_server()
+        if self.retrieval is not None:
+            self._retrieved(self.retrieval)
         measured = {phase.name for phase in self.phases} | {"cold_start"}
         if any(isinstance(phase, FaultPhaseSpec) for phase in self.phases):
             measured.add("recovery")
@@ -130,6 +134,19 @@ class InferenceWorkload(Workload):
             )
         if self.server.prefix_cache == "primed" and self.requests.shared_prefix is None:
             raise ValueError("server.prefix_cache primed without requests.shared_prefix: there is nothing to prime it with")
+
+    def _retrieved(self, retrieval: Retrieval) -> None:
+        if (refused := refusal(retrieval, self.model, self.server.backend, self.requests, self.phases)) is not None:
+            raise ValueError(refused)
+        if self.server.prefix_cache != "off":
+            raise ValueError(
+                f"server.prefix_cache {self.server.prefix_cache} with retrieval: which prompts share a document is not declared; expected off"
+            )
+
+    @property
+    def added_tokens(self) -> int:
+        """Tokens that the server itself puts before each prompt: those of retrieved documents."""
+        return self.retrieval.added_tokens if self.retrieval else 0
 
     def _left_alone(self) -> None:
         """What nobody can do to a server that somebody else runs, or know of it."""

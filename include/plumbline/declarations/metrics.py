@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Direction = Literal["lower_is_better", "higher_is_better", "informative"]
-Unit = Literal["s", "1/s", "tokens/s", "samples/s", "ratio", "count", "bytes", "bytes/s", "FLOP/s", "W", "J", "USD", "nats", "1"]
-"""`ratio` is a share or a percentage of something; `1` a plain number, such as an exponent."""
+Unit = Literal["s", "1/s", "tokens/s", "samples/s", "ratio", "count", "bytes", "bytes/s", "FLOP/s", "W", "J", "USD", "nats"]
 Group = Literal["latency", "throughput", "reliability", "cost", "start_up", "recovery", "hardware", "client", "quality"]
 
 STATISTICS = ("value", "min", "p50", "p90", "p95", "p99", "max", "mean", "median", "stddev", "cv")
@@ -129,6 +128,11 @@ METRICS: dict[str, Metric] = {
         _m("prefill_time", "s", _LOW, "mean", "latency", "the model's pass over the whole prompt, by the server's own account"),
         _m("decode_time", "s", _LOW, "mean", "latency", "from the first token to the last in the model, by the server's own account"),
         _m("post_processing_time", "s", _LOW, "mean", "latency", "from token ids to text, by the server's own account"),
+        _m("embedding_time", "s", _LOW, "mean", "latency", "from asking the embedding model of a retrieval until it answered"),
+        _m("search_time", "s", _LOW, "mean", "latency", "the search for the documents nearest to a query"),
+        _m("reranking_time", "s", _LOW, "mean", "latency", "from asking the reranking model of a retrieval until it answered"),
+        _m("retrieval_time", "s", _LOW, "mean", "latency", "embedding, search and reranking together: what comes before the model"),
+        _m("orchestration_time", "s", _LOW, "mean", "latency", "what a pipeline had a request for beyond all its stages: handing over"),
         _m("delivery_time", "s", _LOW, "mean", "latency", "a request's latency since it was sent less what the server accounts for"),
         _m(
             "batch_size", "count", "informative", "mean", "throughput", "inferences in one execution of the model, by the server's counters"
@@ -168,7 +172,7 @@ METRICS: dict[str, Metric] = {
         # how the costs of a request grow with its prompt, over the lengths of a growing context
         _m(
             "prefill_growth_exponent",
-            "1",
+            "ratio",
             _LOW,
             "value",
             "latency",
@@ -176,7 +180,7 @@ METRICS: dict[str, Metric] = {
         ),
         _m(
             "first_token_growth_exponent",
-            "1",
+            "ratio",
             _LOW,
             "value",
             "latency",
@@ -184,7 +188,7 @@ METRICS: dict[str, Metric] = {
         ),
         _m(
             "inter_token_latency_growth",
-            "1",
+            "ratio",
             _LOW,
             "value",
             "latency",

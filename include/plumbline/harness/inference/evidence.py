@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.declarations.load import Requests
 from plumbline.harness.inference.arrivals import PhaseLoad, Schedule, turn_of
-from plumbline.harness.inference.requestlog import ERROR_CLASSES, STAGES, RequestLog, Values
+from plumbline.harness.inference.requestlog import ERROR_CLASSES, RequestLog, Values
 from plumbline.harness.measurement import EvidenceFile
 
 _STATUS = np.array(["ok", *ERROR_CLASSES])
@@ -68,7 +68,7 @@ def _table(log: RequestLog, requests: Requests) -> pa.Table:
             "input_tokens": pa.array(log.load.input_tokens[due], pa.int32()),
             "output_tokens": pa.array(log.load.output_tokens[due], pa.int32()),
             "received_tokens": pa.array(log.received[due], pa.int32()),
-            **{f"{stage}_s": _seconds(log.server_s[due, k]) for k, stage in enumerate(STAGES)},
+            **{f"{stage}_s": _seconds(log.server_s[due, k]) for k, stage in enumerate(log.stages)},
             "token_times_s": _token_times(log, due),
         }
     )

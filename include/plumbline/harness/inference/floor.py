@@ -19,17 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.models import Encoder, Llama, Precision, ServedGpt
-from plumbline.harness.inference.requestlog import STAGES, RequestLog
+from plumbline.harness.inference.requestlog import RequestLog
 from plumbline.results import MetricRow, row
 
 WEIGHT_BYTES: dict[Precision, float] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "int4": 0.5}
-_PREFILL = STAGES.index("prefill")
 Model = ServedGpt | Llama | Encoder
+Counts = NDArray[np.integer[Any]]
 
 
 def floor_rows(workload: InferenceWorkload, log: RequestLog, probes: Sequence[MetricRow]) -> list[MetricRow]:
@@ -39,10 +41,11 @@ def floor_rows(workload: InferenceWorkload, log: RequestLog, probes: Sequence[Me
     # A GPU is probed alone; of our own models one GPU serves, whatever is declared.
     split = workload.needs.count if isinstance(workload.model, Llama) and workload.needs.accelerator != "cpu" else 1
     probed = {probe.metric: probe.value * split for probe in probes if probe.value}
-    rows = [] if isinstance(workload.model, Encoder) else _decode(workload.model, log, probed.get("memory_bandwidth"))
+    read = log.load.input_tokens[log.ok] + workload.added_tokens
+    rows = [] if isinstance(workload.model, Encoder) else _decode(workload.model, log, read, probed.get("memory_bandwidth"))
     # What came from a prefix cache was not computed, and who had how much of it is not known.
     if workload.server.prefix_cache == "off":
-        rows += _prefill(workload.model, log, probed.get("matmul_tflops"))
+        rows += _prefill(workload.model, log, read, probed.get("matmul_tflops"))
     return rows
 
 
@@ -87,9 +90,9 @@ def mean_streaming(log: RequestLog) -> float:
     return float((ends - starts).sum()) / busy if busy > 0 else float("nan")
 
 
-def _decode(model: ServedGpt | Llama, log: RequestLog, bandwidth: float | None) -> list[MetricRow]:
-    phase, ok = log.load.name, log.ok
-    read, written = (counts[ok].astype(float) for counts in (log.load.input_tokens, log.load.output_tokens))
+def _decode(model: ServedGpt | Llama, log: RequestLog, read: Counts, bandwidth: float | None) -> list[MetricRow]:
+    """`read` [finished requests]: tokens of their prompts."""
+    phase, written = log.load.name, log.load.output_tokens[log.ok].astype(float)
     held = (read + written) * kv_bytes_per_token(model)
     rows = [row("memory_per_sequence", float(held.mean()), len(held), phase=phase)]
     rows.append(row("memory_per_sequence", float(held.max()), len(held), phase=phase, statistic="max"))
@@ -102,12 +105,12 @@ def _decode(model: ServedGpt | Llama, log: RequestLog, bandwidth: float | None) 
     return rows
 
 
-def _prefill(model: Model, log: RequestLog, matmul: float | None) -> list[MetricRow]:
+def _prefill(model: Model, log: RequestLog, read: Counts, matmul: float | None) -> list[MetricRow]:
     phase, ok = log.load.name, log.ok
-    seconds = log.server_s[ok, _PREFILL]
+    seconds = log.server_s[ok, log.stages.index("prefill")]
     if not np.isfinite(seconds).all() or seconds.sum() <= 0:
         return []
-    done = sum(prefill_operations(model, int(n)) for n in log.load.input_tokens[ok])
+    done = sum(prefill_operations(model, int(n)) for n in read)
     rate = done / float(seconds.sum())
     rows = [row("prefill_flops", rate, len(seconds), phase=phase)]
     return rows + ([row("prefill_flops_utilization", rate / matmul, len(seconds), phase=phase)] if matmul else [])

@@ -20,6 +20,10 @@ ErrorClass = Literal["timeout", "cancelled", "server_error", "unreachable", "wro
 ERROR_CLASSES: tuple[str, ...] = get_args(ErrorClass)
 STAGES = ("tokenization", "queue", "prefill", "decode", "post_processing")
 """What a server can tell of a request, in the order in which it goes through them."""
+RETRIEVAL = ("embedding", "search", "reranking")
+"""What comes before the model where documents are retrieved."""
+PIPELINE = ("tokenization", *RETRIEVAL, "queue", "prefill", "decode", "post_processing", "orchestration")
+"""What a retrieval pipeline can tell; orchestration is what it had a request for beyond all the others."""
 Values = NDArray[np.float64]
 Zeros = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
 """Makes an array of zeros: numpy's own, or one in shared memory."""
@@ -34,10 +38,11 @@ class RequestLog:
     error     int8 [n]: 0 is none, k is ERROR_CLASSES[k - 1]; the first thing that went wrong
     received  int32 [n]: responses (tokens) that came
     token_at  [sum of output_tokens]: arrival of each; those of request i begin at first_token_of[i]
-    server_s  [n, len(STAGES)]: the server's own account in seconds
+    server_s  [n, len(stages)]: the server's own account in seconds
     details   what went wrong, in words, by request number
     cpu_s     CPU seconds of the client's processes in the phase, by process
     capped    how many requests waited because as many as the client may have in flight were
+    stages    what `server_s` tells of
     """
 
     load: PhaseLoad
@@ -53,9 +58,10 @@ class RequestLog:
     details: dict[int, str] = field(default_factory=dict)
     cpu_s: tuple[float, ...] = ()
     capped: int = 0
+    stages: tuple[str, ...] = STAGES
 
     @classmethod
-    def of(cls, load: PhaseLoad, zeros: Zeros = np.zeros) -> RequestLog:
+    def of(cls, load: PhaseLoad, zeros: Zeros = np.zeros, stages: tuple[str, ...] = STAGES) -> RequestLog:
         """An empty log: nothing was sent yet, and only what the schedule itself times is due."""
         n = load.n
         log = cls(
@@ -67,7 +73,8 @@ class RequestLog:
             error=zeros((n,), np.int8),
             received=zeros((n,), np.int32),
             token_at=zeros((int(load.output_tokens.sum()),), np.float64),
-            server_s=zeros((n, len(STAGES)), np.float64),
+            server_s=zeros((n, len(stages)), np.float64),
+            stages=stages,
         )
         for times in (log.scheduled, log.dispatched, log.ended, log.token_at, log.server_s):
             times.fill(np.nan)

@@ -5,6 +5,7 @@ Seconds of the finished requests. A stage that a server does not have, or does n
     dispatch         from the scheduled time until it was sent: the client's own
     tokenization, queue, prefill, decode, post_processing   as the model tells them; the queue holds Triton's own too, since Triton has a
                      request before the model does
+    embedding, search, reranking, orchestration   of a retrieval pipeline: see models/retrieval/model.py
     delivery         what is left of the time from sending to the last token: the network, gRPC on both sides, the client's reading
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plumbline.harness.inference.requestlog import STAGES, RequestLog
+from plumbline.harness.inference.requestlog import RETRIEVAL, RequestLog
 from plumbline.harness.inference.server_view import ServerView
 from plumbline.results import MetricRow, Stage, row
 
@@ -28,6 +29,8 @@ def stage_rows(log: RequestLog, server: ServerView | None) -> list[MetricRow]:
     seconds = _seconds(log, server)
     rows = [row("queue_time", seconds.pop("queue", None), n, phase=phase), row("compute_time", _computed(log, server), n, phase=phase)]
     rows += [row(f"{stage}_time", mean, n, phase=phase) for stage, mean in seconds.items()]
+    if all(stage in seconds for stage in RETRIEVAL):
+        rows.append(row("retrieval_time", sum(seconds[stage] for stage in RETRIEVAL), n, phase=phase))
     if server and server.batch_size is not None and _answered_once(log):
         rows.append(row("batch_size", server.batch_size, server.executions, phase=phase))
     if server and server.cache_hit_ratio is not None:
@@ -51,7 +54,7 @@ def _seconds(log: RequestLog, server: ServerView | None) -> dict[str, float]:
     if server is None or not server.succeeded:
         return found
     queue = server.queued_s / server.succeeded + told.get("queue", 0.0)
-    ordered = {stage: queue if stage == "queue" else found[stage] for stage in STAGES if stage in found or stage == "queue"}
+    ordered = {stage: queue if stage == "queue" else found[stage] for stage in log.stages if stage in found or stage == "queue"}
     at_work = sum(found.values()) if told else _computed(log, server)
     if at_work is None:
         return ordered
@@ -62,7 +65,7 @@ def _seconds(log: RequestLog, server: ServerView | None) -> dict[str, float]:
 def _told(log: RequestLog) -> dict[str, float]:
     """The model's own account, mean seconds by stage; empty where a model gives none."""
     seconds = log.server_s[log.ok]
-    return dict(zip(STAGES, map(float, seconds.mean(axis=0)), strict=True)) if np.isfinite(seconds).all() else {}
+    return dict(zip(log.stages, map(float, seconds.mean(axis=0)), strict=True)) if np.isfinite(seconds).all() else {}
 
 
 def _computed(log: RequestLog, server: ServerView | None) -> float | None:

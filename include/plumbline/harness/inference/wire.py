@@ -6,19 +6,19 @@ The messages are KServe v2's (`ModelInferRequest`), with all tensors as raw litt
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2 as messages
 
-from plumbline.harness.inference.requestlog import STAGES
+from plumbline.harness.inference.requestlog import PIPELINE, STAGES
 
 if TYPE_CHECKING:
     from plumbline.harness.inference.prompts import Prompt
 
-SERVER_TIMES, INPUT_TOKENS = "SERVER_TIMES", "INPUT_TOKENS"
+SERVER_TIMES, INPUT_TOKENS, DOCUMENTS = "SERVER_TIMES", "INPUT_TOKENS", "DOCUMENTS"
 ANY = -1
 """As a tensor's size: at least one byte."""
 PERHAPS = -2
@@ -42,10 +42,11 @@ class Wire:
 
     method     "stream": any number of responses over ModelStreamInfer, the last one marked as final; "unary": one over ModelInfer
     responses  bytes of each output tensor that every response must carry; ANY: at least one byte, PERHAPS: it may be empty
-    last       what the last response must carry besides. Two names have a meaning: SERVER_TIMES (seconds by STAGES) goes into the log,
+    last       what the last response must carry besides. Two names have a meaning: SERVER_TIMES (seconds by `stages`) goes into the log,
                INPUT_TOKENS must equal the declared number, or the server's tokenizer is not the one that the load was made for
     index      the tensor that counts a request's responses from 0; None if there is none
     tokens     the tensor (uint32 [1]) that says how many tokens a response brings, for servers that put several into one; None: one each
+    stages     what SERVER_TIMES tells of
     """
 
     method: Literal["stream", "unary"]
@@ -54,6 +55,7 @@ class Wire:
     last: Mapping[str, int] = field(default_factory=dict)
     index: str | None = "INDEX"
     tokens: str | None = None
+    stages: tuple[str, ...] = STAGES
 
     def body(self, number: int, tensors: Sequence[Tensor]) -> bytes:
         """Request `number` (its id) as a serialised ModelInferRequest."""
@@ -69,6 +71,12 @@ def causal_lm(model: str, text: bool) -> Wire:
     if text:
         return Wire("stream", model, {"TOKEN": 4, "INDEX": 4, "TEXT": PERHAPS}, {SERVER_TIMES: _TIMES_BYTES, INPUT_TOKENS: 4})
     return Wire("stream", model, {"TOKEN": 4, "INDEX": 4}, {SERVER_TIMES: _TIMES_BYTES})
+
+
+def pipeline(model: str, text: bool, top: int) -> Wire:
+    """A language model behind a retrieval, asked and answering like one; it says besides which `top` documents it put before the query."""
+    alone = causal_lm(model, text)
+    return replace(alone, last={**alone.last, SERVER_TIMES: 8 * len(PIPELINE), DOCUMENTS: 4 * top}, stages=PIPELINE)
 
 
 def encoder(model: str, task: Literal["embedding", "reranking"], width: int, *, timed: bool = True) -> Wire:

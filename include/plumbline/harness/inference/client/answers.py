@@ -11,12 +11,10 @@ from tritonclient.grpc import service_pb2 as messages
 from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client.notes import view
 from plumbline.harness.inference.client.transport import Sink
-from plumbline.harness.inference.requestlog import STAGES
 from plumbline.harness.inference.wire import ANY, INPUT_TOKENS, PERHAPS, SERVER_TIMES, Wire
 
 _FINAL = "triton_final_response"
 _INT32 = struct.Struct("<i").unpack
-_TIMES = struct.Struct(f"<{len(STAGES)}d").unpack
 
 
 class Answer:
@@ -36,6 +34,7 @@ class Answers:
         self._always = tuple(wire.responses.items())
         self._at_last = (*self._always, *wire.last.items())
         self._times, self._counted = SERVER_TIMES in wire.last, INPUT_TOKENS in wire.last
+        self._seconds = struct.Struct(f"<{len(wire.stages)}d").unpack
         self._input_tokens, self._output_tokens = view(load.input_tokens), view(load.output_tokens)
 
     def take(self, answer: Answer, arrays: Mapping[str, bytes], last: bool, at: float) -> None:
@@ -80,7 +79,7 @@ class Answers:
 
     def _account(self, number: int, arrays: Mapping[str, bytes]) -> None:
         if self._times:
-            self._sink.server_times(number, _TIMES(arrays[SERVER_TIMES]))
+            self._sink.server_times(number, self._seconds(arrays[SERVER_TIMES]))
         if self._counted:
             made, declared = _INT32(arrays[INPUT_TOKENS])[0], self._input_tokens[number]
             if made != declared:

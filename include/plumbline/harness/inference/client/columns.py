@@ -21,9 +21,9 @@ class Columns:
     """The columns of one phase's log, the phase's beginning and the order of the moment. Whoever opens the same file for the same load
     sees the same columns; all must be opened before the phase begins, because opening empties them."""
 
-    def __init__(self, load: PhaseLoad, fd: int | None = None) -> None:
+    def __init__(self, load: PhaseLoad, stages: tuple[str, ...], fd: int | None = None) -> None:
         size = _Sizes()
-        RequestLog.of(load, size.zeros)
+        RequestLog.of(load, size.zeros, stages)
         self.fd = os.memfd_create("plumbline-requests") if fd is None else fd
         os.ftruncate(self.fd, size.used)
         self._memory = mmap.mmap(self.fd, size.used)
@@ -31,7 +31,7 @@ class Columns:
         self._control = self._zeros((2,), np.float64)
         if fd is None:
             self._control[:] = np.nan, 0
-        self.log = RequestLog.of(load, self._zeros)
+        self.log = RequestLog.of(load, self._zeros, stages)
 
     @property
     def began(self) -> float:

@@ -100,7 +100,7 @@ def send_together(
 
     `looking(log)` gives what is asked about every tenth of a second for the order to all processes.
     """
-    columns = Columns(load)
+    columns = Columns(load, target.wire.stages)
     log = columns.log
     with ExitStack() as stack:
         stack.callback(columns.close)

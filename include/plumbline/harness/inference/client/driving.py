@@ -47,7 +47,7 @@ def drive(
     processes = processes_for(load, settings)
     if processes > 1:
         return send_together(load, shares(load, processes), bodies, target, settings, timeout_s=timeout_s, looking=looking)
-    log = RequestLog.of(load)
+    log = RequestLog.of(load, stages=target.wire.stages)
     with _kept_to(settings.cpus):
         spent = send_share(log, np.arange(load.n), bodies, target, settings, timeout_s=timeout_s, look=looking(log))
     log.cpu_s = (spent,)

@@ -18,7 +18,7 @@ class Sink(Protocol):
         """A response (a token) of request `number` has come."""
 
     def server_times(self, number: int, seconds: tuple[float, ...]) -> None:
-        """The server's own account of a request, by STAGES."""
+        """The server's own account of a request, by the wire's stages."""
 
     def fail(self, number: int, error: ErrorClass, detail: str) -> None:
         """Something is wrong with a request; only the first is kept. It may go on; `ended` follows in any case."""

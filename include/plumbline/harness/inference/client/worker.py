@@ -25,7 +25,7 @@ def main() -> None:
     job: Job = pickle.load(sys.stdin.buffer)
     if job.cpu is not None:
         os.sched_setaffinity(0, {job.cpu})
-    columns = Columns(job.load, job.fd)
+    columns = Columns(job.load, job.target.wire.stages, job.fd)
 
     def begin() -> float:
         sys.stdout.buffer.write(READY)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.models import Encoder, ServedGpt
+from plumbline.declarations.retrieval import Retrieval
 
 _HERE = Path(__file__).parent
 _TOKENIZER = _HERE.with_name("tokenizer.json")
@@ -13,12 +14,14 @@ _SHARED = ("common/precision.py", "common/serving.py", "journal.py")
 _SOURCES = {
     "gpt": ("gpt/model.py", "gpt/transformer.py", "gpt/prefixes.py", *_SHARED),
     "encoder": ("encoder/model.py", "encoder/encoder.py", *_SHARED),
+    "retrieval": ("retrieval/model.py", "retrieval/index.py", "encoder/encoder.py", "common/serving.py", "journal.py"),
 }
 
 
 def sources_of(workload: InferenceWorkload) -> dict[str, Path]:
-    """The files of the workload's model on Triton's Python backend, by the name that each must have in the version folder."""
-    sources = {Path(name).name: _HERE / name for name in _SOURCES[workload.model.architecture]}
+    """The files of the workload's model (of its pipeline, if it retrieves) on Triton's Python backend, by the name that each must have in the
+    version folder."""
+    sources = {Path(name).name: _HERE / name for name in _SOURCES["retrieval" if workload.retrieval else workload.model.architecture]}
     return sources | ({"text.py": _HERE / "common" / "text.py", "tokenizer.json": _TOKENIZER} if workload.requests.text else {})
 
 
@@ -27,14 +30,28 @@ def parameters_of(workload: InferenceWorkload, threads: int) -> dict[str, str | 
     shape = workload.model
     if not isinstance(shape, ServedGpt | Encoder):
         raise TypeError(f"architecture {shape.architecture} is not served by the Python backend; expected gpt or encoder")
-    built: dict[str, str | int] = {
-        key: getattr(shape, key) for key in ("layers", "width", "heads", "vocabulary", "context", "seed", "precision")
+    built = _built(workload, shape, threads)
+    if isinstance(shape, Encoder):
+        return built | {"task": shape.task}
+    return built | {"sequences": workload.server.sequences, "prefix_cache": workload.server.prefix_cache}
+
+
+def pipeline_parameters_of(workload: InferenceWorkload, retrieval: Retrieval, threads: int) -> dict[str, str | int]:
+    """What the pipeline is built from; the embedding model's shape is that of its own, with which it makes the documents' vectors."""
+    return _built(workload, retrieval.embedding, threads) | {
+        "documents": retrieval.documents,
+        "document_tokens": retrieval.document_tokens,
+        "documents_seed": retrieval.seed,
+        "candidates": retrieval.candidates,
+        "top": retrieval.top,
+        "sequences": workload.server.sequences,
     }
-    built |= {
+
+
+def _built(workload: InferenceWorkload, shape: ServedGpt | Encoder, threads: int) -> dict[str, str | int]:
+    return {
+        **{key: getattr(shape, key) for key in ("layers", "width", "heads", "vocabulary", "context", "seed", "precision")},
         "device": "cpu" if workload.needs.accelerator == "cpu" else "cuda",
         "threads": threads,
         "text": "true" if workload.requests.text else "false",
     }
-    if isinstance(shape, Encoder):
-        return built | {"task": shape.task}
-    return built | {"sequences": workload.server.sequences, "prefix_cache": workload.server.prefix_cache}

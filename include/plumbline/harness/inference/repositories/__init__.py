@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.harness.inference.repositories import exported, python, tensorrtllm, vllm
+from plumbline.harness.inference.repositories import exported, python, retrieval, tensorrtllm, vllm
 from plumbline.harness.inference.repositories.repository import Repository
 from plumbline.harness.measurement import TrialFailed
 
@@ -40,10 +40,14 @@ def write(workload: InferenceWorkload, folder: Path, *, threads: int) -> Reposit
     if backend == "external":
         raise TrialFailed("bad_declaration", "server.backend external: that server has its own model; expected an endpoint to drive")
     folder.mkdir(parents=True, exist_ok=True)
-    return _BACKENDS[backend].write(workload, folder, threads)
+    return _backend(workload).write(workload, folder, threads)
 
 
 def model_hash(workload: InferenceWorkload) -> str:
     """Hash (hex) of what is served: what makes the model, its shape, its precision and its weights' seed. Prompts and load are not in it."""
     backend = workload.server.backend
-    return "" if backend == "external" else _BACKENDS[backend].model_hash(workload)
+    return "" if backend == "external" else _backend(workload).model_hash(workload)
+
+
+def _backend(workload: InferenceWorkload) -> _Backend:
+    return retrieval if workload.retrieval else _BACKENDS[workload.server.backend]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from plumbline.declarations import InferenceWorkload
@@ -13,23 +14,21 @@ from plumbline.harness.inference.repositories.repository import Config, Input, R
 from plumbline.harness.inference.requestlog import STAGES
 
 CHAT, ENCODER = "chat", "encoder"
-_TIMES = len(STAGES)
+Output = tuple[str, str, tuple[int, ...]]
 
 
 def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository:
     """The repository of the workload's model; it computes on `threads` cores."""
     text, shape = workload.requests.text, workload.model
     if isinstance(shape, Encoder):
-        config = _encoder(workload, shape, threads)
+        config = encoder(ENCODER, workload, shape, threads, batch=workload.server.sequences)
         asked = wire.encoder(ENCODER, shape.task, shape.width)
         found = Repository(folder, ENCODER, "python", asked, lambda number, prompt, _: wire.encoder_body(asked, number, prompt))
     else:
-        config = _causal_lm(workload, threads)
+        config = causal_lm(CHAT, text, models.parameters_of(workload, threads))
         streamed = wire.causal_lm(CHAT, text)
         found = Repository(folder, CHAT, "python", streamed, lambda number, prompt, tokens: wire.lm_body(streamed, number, prompt, tokens))
-    version = version_folder(folder, config)
-    for name, source in models.sources_of(workload).items():
-        shutil.copyfile(source, version / name)
+    place(folder, config, workload)
     return found
 
 
@@ -39,11 +38,20 @@ def model_hash(workload: InferenceWorkload) -> str:
     return hash_of(workload, **{name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sources})
 
 
-def _causal_lm(workload: InferenceWorkload, threads: int) -> Config:
-    text = workload.requests.text
+def place(folder: Path, config: Config, workload: InferenceWorkload) -> None:
+    """Write a model's configuration, and its sources beside it."""
+    version = version_folder(folder, config)
+    for name, source in models.sources_of(workload).items():
+        shutil.copyfile(source, version / name)
+
+
+def causal_lm(
+    name: str, text: bool, parameters: Mapping[str, str | int], *, last: Iterable[Output] = (), times: int = len(STAGES)
+) -> Config:
+    """The configuration of a model that takes a prompt and streams tokens. `last`: what it answers besides; `times`: how many it tells."""
     # The instance is of kind CPU also for a model on a GPU: the model places itself, Triton only has to start it once.
     return config_of(
-        CHAT,
+        name,
         "python",
         [
             Input("PROMPT_IDS", "INT32", (-1,), optional=text),
@@ -54,26 +62,28 @@ def _causal_lm(workload: InferenceWorkload, threads: int) -> Config:
             ("TOKEN", "INT32", (1,)),
             ("INDEX", "INT32", (1,)),
             *([("TEXT", "UINT8", (-1,)), (wire.INPUT_TOKENS, "INT32", (1,))] if text else []),
-            (wire.SERVER_TIMES, "FP64", (_TIMES,)),
+            (wire.SERVER_TIMES, "FP64", (times,)),
+            *last,
         ],
         kind="CPU",
         decoupled=True,
-        parameters=models.parameters_of(workload, threads),
+        parameters=parameters,
     )
 
 
-def _encoder(workload: InferenceWorkload, shape: Encoder, threads: int) -> Config:
+def encoder(name: str, workload: InferenceWorkload, shape: Encoder, threads: int, *, batch: int, part: bool = False) -> Config:
+    """The configuration of an encoder. `batch`: texts that are computed at once; `part`: it is one of a pipeline's models."""
     text = workload.requests.text
     answer = ("VECTOR", "FP32", (shape.width,)) if shape.task == "embedding" else ("SCORE", "FP32", (1,))
     return config_of(
-        ENCODER,
+        name,
         "python",
         [
             Input("IDS", "INT32", (-1,), optional=text, ragged=True),
             *([Input("TEXT_IN", "UINT8", (-1,), optional=True, ragged=True)] if text else []),
         ],
-        [answer, (wire.SERVER_TIMES, "FP64", (_TIMES,))],
+        [answer, (wire.SERVER_TIMES, "FP64", (len(STAGES),))],
         kind="CPU",
-        batch=workload.server.sequences,
-        parameters=models.parameters_of(workload, threads),
+        batch=batch,
+        parameters=models.parameters_of(workload, threads) | ({"part": "true"} if part else {}),
     )

@@ -1,8 +1,8 @@
 """Triton's side of the encoder: whatever waits while a batch is computed is the next batch, padded to its longest text.
 
-In    IDS int32 [1, tokens], or TEXT_IN uint8 [1, bytes] (UTF-8; the ids are taken if both come)
-Out   VECTOR fp32 [1, width] (embedding) or SCORE fp32 [1, 1] (reranking); SERVER_TIMES fp64 [1, 5]: seconds of tokenization, queue (0: the
-      server's own statistics have it), prefill (the whole batch's computation), decode (0), post-processing (0: pooling is in the model)
+In    IDS int32 [texts, tokens], or TEXT_IN uint8 [1, bytes] (UTF-8; the ids are taken if both come)
+Out   VECTOR fp32 [texts, width] (embedding) or SCORE fp32 [texts, 1] (reranking); SERVER_TIMES fp64 [texts, 5]: seconds of tokenization, queue
+      (0: the server's own statistics have it), prefill (the whole batch's computation), decode (0), post-processing (0: pooling is in the model)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import triton_python_backend_utils as pb_utils
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 # The stub imports this file as a member of a package named after the version folder and puts no such folder on the path.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -44,13 +45,14 @@ class TritonPythonModel:
             self.text = Text(Path(__file__).parent / "tokenizer.json")
         self.journal = Journal(Path(__file__).parent)
         leave_with_server()
-        introduce(
-            self.model,
-            precision=parameters["precision"],
-            parameters=count,
-            weight_bytes=weight_bytes(self.model),
-            build_s=time.monotonic() - began,
-        )
+        if parameters.get("part") != "true":  # of a pipeline, whose causal LM is the workload's model
+            introduce(
+                self.model,
+                precision=parameters["precision"],
+                parameters=count,
+                weight_bytes=weight_bytes(self.model),
+                build_s=time.monotonic() - began,
+            )
 
     @torch.inference_mode()
     def execute(self, requests: list[Any]) -> list[Any]:
@@ -68,23 +70,28 @@ class TritonPythonModel:
                 texts.append((i, ids, time.monotonic() - began if self.text else 0.0))
         if texts:
             began = time.monotonic()
-            answers = self._computed([ids for _, ids, _ in texts])
+            answers = self._computed([row for _, ids, _ in texts for row in ids])
             took = time.monotonic() - began
-            for (i, _, tokenization), answer in zip(texts, answers[:, None].unbind(), strict=True):
-                times = torch.tensor([[tokenization, 0.0, took, 0.0, 0.0]], dtype=torch.float64)
+            end = 0
+            for i, ids, tokenization in texts:
+                answer = answers[end : (end := end + len(ids))]
+                times = torch.tensor([[tokenization, 0.0, took, 0.0, 0.0]] * len(ids), dtype=torch.float64)
                 responses[i] = pb_utils.InferenceResponse([output(self.answer, answer), output("SERVER_TIMES", times)])
                 self.journal.finished(requests[i].request_id())
         return responses
 
     def _ids(self, request: Any) -> Tensor:
-        ids = tensor_of(request, "IDS")
-        if ids is None:
+        """The texts of a request, all equally long: int64 [texts, tokens]."""
+        given = pb_utils.get_input_tensor_by_name(request, "IDS")
+        if given is not None:
+            ids = from_dlpack(given.to_dlpack())
+        else:
             text = tensor_of(request, "TEXT_IN") if self.text else None
             if text is None:
                 raise ValueError("a request without a text; expected IDS" + (" or TEXT_IN" if self.text else ""))
-            ids = self.text.ids(text)
-        if not 0 < len(ids) <= self.model.context:
-            raise ValueError(f"a text of {len(ids)} tokens; expected 1…{self.model.context}")
+            ids = self.text.ids(text)[None]
+        if not 0 < ids.shape[1] <= self.model.context:
+            raise ValueError(f"a text of {ids.shape[1]} tokens; expected 1…{self.model.context}")
         return Tensor.long(ids)
 
     def _computed(self, texts: list[Tensor]) -> Tensor:

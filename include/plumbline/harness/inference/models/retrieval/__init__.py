@@ -1,0 +1,1 @@
+"""Retrieval-augmented generation as a pipeline of Triton's models: its orchestrator and its index."""
