@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Direction = Literal["lower_is_better", "higher_is_better", "informative"]
-Unit = Literal["s", "1/s", "tokens/s", "samples/s", "ratio", "count", "bytes", "bytes/s", "FLOP/s", "W", "J", "USD", "nats"]
+Unit = Literal["s", "1/s", "tokens/s", "samples/s", "ratio", "count", "bytes", "bytes/s", "FLOP/s", "W", "J", "USD", "nats", "1"]
+"""`ratio` is a share or a percentage of something; `1` a plain number, such as an exponent."""
 Group = Literal["latency", "throughput", "reliability", "cost", "start_up", "recovery", "hardware", "client", "quality"]
 
 STATISTICS = ("value", "min", "p50", "p90", "p95", "p99", "max", "mean", "median", "stddev", "cv")
@@ -172,7 +173,7 @@ METRICS: dict[str, Metric] = {
         # how the costs of a request grow with its prompt, over the lengths of a growing context
         _m(
             "prefill_growth_exponent",
-            "ratio",
+            "1",
             _LOW,
             "value",
             "latency",
@@ -180,7 +181,7 @@ METRICS: dict[str, Metric] = {
         ),
         _m(
             "first_token_growth_exponent",
-            "ratio",
+            "1",
             _LOW,
             "value",
             "latency",
@@ -188,7 +189,7 @@ METRICS: dict[str, Metric] = {
         ),
         _m(
             "inter_token_latency_growth",
-            "ratio",
+            "1",
             _LOW,
             "value",
             "latency",
