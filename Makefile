@@ -65,7 +65,7 @@ e2e-full: setup-dev ## every fault on a real cluster, larger gangs, pod-time eff
 	@$(BIN)/python -m pytest tests/cluster $(ARGS)
 	@$(BIN)/python perf/pod_time.py
 
-perf-load: setup ## the load client against perf_analyzer and aiperf on one Triton (about 10 minutes; ARGS=--quick: 2)
+perf-load: setup ## the load client against perf_analyzer and aiperf on one Triton (under 9 minutes; ARGS=--quick: 2)
 	@$(BIN)/python perf/load_client.py $(ARGS)
 
 lint: setup-dev ## format, lint, types, floors, schema

@@ -7,18 +7,20 @@ cpu       user and system time of the client's processes for a request, seen fro
 latency   p50 and p99 at 200 and 1,000 requests a second, as each client reports them (ours count from the scheduled moment)
 
 Rounds are paired: in each, every client is measured right after the other, and the order alternates. A ratio is the median of the
-rounds' ratios. All traffic stays on loopback. Exit status 1 if an aim is missed.
+rounds' ratios. All traffic stays on loopback. The measuring ends by the clock, and what was measured until then is written, also if the run is
+interrupted or terminated. Exit status 1 if an aim is missed.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
@@ -33,7 +35,7 @@ RATES = (200.0, 1000.0)
 @dataclass(frozen=True)
 class Effort:
     """How much is measured. `step`: ratio of one rate of the search to the next; seconds of load at a rate, in the search and for
-    latencies; `tries`: of a rate in the search; `minutes`: no round begins that would not be done by then."""
+    latencies; `tries`: of a rate in the search; `minutes`: by then it is over, whatever is missing."""
 
     rounds: int
     step: float
@@ -43,22 +45,26 @@ class Effort:
     minutes: float
 
 
-FULL, QUICK = Effort(4, 1.08, 2, 4.5, 8.0, 12.0), Effort(1, 1.25, 1, 1.5, 2.0, 2.0)
+FULL, QUICK = Effort(2, 1.1, 2, 4.0, 6.0, 8.0), Effort(1, 1.25, 1, 1.5, 2.0, 2.0)
 STRIDE = 1.5
+
+
+class TimeUp(Exception):
+    """No further run ends in time."""
 
 
 @dataclass
 class Searched:
-    """Probes of one search, and the last rate that held (None: not even the lowest)."""
+    """The highest rate that held (None: not even the lowest). `cut`: time was up before it was narrowed down."""
 
     best: Run | None = None
-    runs: list[Run] = field(default_factory=list)
+    cut: bool = False
 
 
 def highest(probe: Callable[[float], Run], start: float, step: float, tries: int, *, lowest: float = 50.0) -> Searched:
     """The highest rate that holds, to within one step: strides of about half a rate up (or down) from `start`, then halving.
 
-    A rate at which the client fails has not held.
+    A rate at which the client fails has not held. Where it falls far behind nobody tries again; a probe that raises TimeUp ends the search.
     """
     found, rungs = Searched(), {}
     stride = max(1, round(math.log(STRIDE) / math.log(step)))
@@ -70,41 +76,49 @@ def highest(probe: Callable[[float], Run], start: float, step: float, tries: int
                 run = probe(rate)
             except ClientFailed as error:
                 print(f"  {error}", flush=True)
-                continue
-            found.runs.append(run)
+                return False
             if run.held:
                 rungs[rung] = run
                 return True
+            if run.hopeless:
+                return False
         return False
 
-    low, high = 0, stride
-    if holds(0):
-        while holds(high):
-            low, high = high, high + stride
-    else:
-        low, high = -stride, 0
-        while not holds(low):
-            if start * step**low <= lowest:
-                return found
-            low, high = low - stride, low
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    found.best = rungs[low]
+    try:
+        low, high = 0, stride
+        if holds(0):
+            while holds(high):
+                low, high = high, high + stride
+        else:
+            low, high = -stride, 0
+            while not holds(low):
+                if start * step**low <= lowest:
+                    return found
+                low, high = low - stride, low
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if holds(middle) else (low, middle)
+    except TimeUp:
+        found.cut = True
+    found.best = rungs[max(rungs)] if rungs else None
     return found
 
 
-def measure(server: Server, clients: Sequence[Client], effort: Effort, folder: Path) -> Measured:
-    """All rounds; a client that fails is left out from then on, with its reason."""
-    began, longest, seed = time.monotonic(), 0.0, 0
-    out = Measured()
+def measure(server: Server, clients: Sequence[Client], effort: Effort, folder: Path, out: Measured) -> None:
+    """All rounds, into `out`; a client that fails is left out from then on, with its reason, and so is what time does not suffice for."""
+    began, seed = time.monotonic(), 0
     starts = {Ours.name: 8000.0, PerfAnalyzer.name: 6000.0, AiPerf.name: 500.0}
     active = list(clients)
 
-    def one(client: Client, rate: float, seconds: float) -> Run:
+    def one(client: Client, rate: float, seconds: float, patient: bool) -> Run:
         nonlocal seed
         seed += 1
-        run = client.run(server, rate, seconds, seed, folder)
+        out.seconds = time.monotonic() - began
+        if out.seconds + 2 * seconds > effort.minutes * 60:
+            raise TimeUp
+        run = client.run(server, rate, seconds, seed, folder, patient=patient)
+        out.runs.append(run)
+        out.seconds = time.monotonic() - began
         cpu = "–" if run.cpu_us is None else f"{run.cpu_us:.0f}"
         print(
             f"  {run.client:14} {run.rate:8,.0f}/s  achieved {run.achieved:7.2%}  p99 {run.p99_ms:9.2f} ms  CPU {cpu:>5} µs  "
@@ -114,22 +128,18 @@ def measure(server: Server, clients: Sequence[Client], effort: Effort, folder: P
         return run
 
     for number in range(effort.rounds):
-        if number and time.monotonic() - began + longest > effort.minutes * 60:
-            print(f"time is up after {number} rounds")
-            break
         print(f"round {number + 1}", flush=True)
-        at = time.monotonic()
         for client in active[:] if number % 2 == 0 else active[::-1]:
             if client.name == AiPerf.name and number:
                 continue  # a rate a tenth of the others' needs no second look, and each of its starts takes half a run
             try:
                 if not number:
                     client.run(server, 500.0, 1.5, 0, folder)  # the first requests of all warm the server up and are not kept
-                latencies = {rate: one(client, rate, effort.latency_s) for rate in RATES}
+                latencies = {rate: one(client, rate, effort.latency_s, True) for rate in RATES}
                 searched = highest(
-                    lambda rate, client=client: one(client, rate, effort.search_s),  # type: ignore[misc]
+                    lambda rate, client=client: one(client, rate, effort.search_s, False),  # type: ignore[misc]
                     starts[client.name],
-                    effort.step if client.name != AiPerf.name else max(effort.step, 1.2),
+                    effort.step if client.name != AiPerf.name else max(effort.step, 1.25),
                     effort.tries,
                 )
             except ClientFailed as error:
@@ -137,12 +147,15 @@ def measure(server: Server, clients: Sequence[Client], effort: Effort, folder: P
                 out.failed[client.name] = str(error)
                 active.remove(client)
                 continue
-            out.add(client.name, number, latencies, searched.best, searched.runs)
+            except TimeUp:
+                out.left.append(f"{client.name}, round {number + 1}")
+                continue
+            # A rate of a search that was cut short is only a lower bound: it belongs into no ratio.
+            if searched.cut:
+                out.left.append(f"the highest rate of {client.name}, round {number + 1}")
+            out.add(client.name, number, latencies, None if searched.cut else searched.best)
             if searched.best:
                 starts[client.name] = searched.best.rate
-        longest = max(longest, time.monotonic() - at)
-    out.seconds = time.monotonic() - began
-    return out
 
 
 def main() -> int:
@@ -161,11 +174,13 @@ def main() -> int:
         except ClientFailed as error:
             failed[client.name] = f"not installed: {error}"
             clients.remove(client)
-    with tempfile.TemporaryDirectory(prefix="plumbline-perf-") as name, Server(Path(name)) as server:
-        measured = measure(server, clients, effort, Path(name))
-    measured.failed |= failed
-    text = write(measured, options.out, "make perf-load" + (" ARGS=--quick" if options.quick else ""))
-    print(text)
+    measured = Measured(failed=failed)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        with tempfile.TemporaryDirectory(prefix="plumbline-perf-") as name, Server(Path(name)) as server:
+            measure(server, clients, effort, Path(name), measured)
+    finally:
+        print(write(measured, options.out, "make perf-load" + (" ARGS=--quick" if options.quick else "")))
     return 0 if all(aim.met(measured) for aim in AIMS) else 1
 
 

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ ENVIRONMENTS = ROOT / ".perf"
 LINKED = {"libb64.so.0d": "libb64-*.so.0d", "libcudart.so.12": "libcudart-*.so.12*"}
 """Libraries that perf_analyzer needs, and how those of Triton's own wheel are called."""
 ACHIEVED, DISPATCH_MS, SIGMAS = 0.995, 10.0, 3
+HOPELESS = 0.9
 
 
 @dataclass(frozen=True)
@@ -41,19 +43,28 @@ class Run:
     dispatch_p99_ms: float | None = None
     note: str = ""
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether it was so far behind that no second try can help."""
+        return self.achieved < HOPELESS
+
 
 class ClientFailed(RuntimeError):
     """A client that cannot be installed, or ends without figures; the message says why."""
 
 
 class Client(Protocol):
-    """A load client. `run` may raise ClientFailed."""
+    """A load client. `run` may raise ClientFailed.
+
+    `patient`: a client that cannot keep the rate up may take three times as long, so that its latencies are known; in a search nobody waits
+    for it: it has not held.
+    """
 
     name: str
 
     def install(self) -> None: ...
 
-    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path) -> Run: ...
+    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path, *, patient: bool = True) -> Run: ...
 
 
 class Ours:
@@ -64,9 +75,9 @@ class Ours:
     def install(self) -> None:
         """It is installed."""
 
-    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path) -> Run:
+    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path, *, patient: bool = True) -> Run:
         command = [sys.executable, str(ROOT / "perf" / "load_drive.py"), server.grpc, str(rate), str(seconds), str(seed)]
-        seen = _watched(self.name, command, server, folder, seconds)
+        seen = _watched(self.name, command, server, folder, _within(seconds, 4.0, patient))
         told = json.loads(seen.output.strip().splitlines()[-1])
         agree = told["finished"] == seen.requests
         achieved, dispatch = min(told["sent"], told["answered"]), told["dispatch_p99_ms"]
@@ -98,7 +109,7 @@ class PerfAnalyzer:
             (libraries / name).unlink(missing_ok=True)
             (libraries / name).symlink_to(found[0])
 
-    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path) -> Run:
+    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path, *, patient: bool = True) -> Run:
         report = folder / "perf_analyzer.csv"
         report.unlink(missing_ok=True)
         command = [
@@ -108,7 +119,7 @@ class PerfAnalyzer:
             *("-f", str(report)),
         ]
         env = {"LD_LIBRARY_PATH": str(self._folder / "plumbline-libraries")}
-        seen = _watched(self.name, command, server, folder, seconds, env)
+        seen = _watched(self.name, command, server, folder, _within(seconds, 4.0, patient), env)
         if not report.exists():
             raise ClientFailed(f"perf_analyzer at {rate:g}/s wrote no report; it said: {' | '.join(seen.output.splitlines()[-4:])}")
         with report.open(newline="") as file:
@@ -151,7 +162,7 @@ class AiPerf:
             f'{{"inputs":[{{"name":"IN","shape":[1,{VALUES}],"datatype":"FP32","data":[{values}]}}]}}', encoding="utf-8"
         )
 
-    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path) -> Run:
+    def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path, *, patient: bool = True) -> Run:
         report = folder / "aiperf" / "profile_export_aiperf.json"
         report.unlink(missing_ok=True)
         count = max(20, round(rate * seconds))
@@ -162,7 +173,7 @@ class AiPerf:
             *("--num-dataset-entries", "10", "--isl", "8", "--random-seed", str(seed), "--output-artifact-dir", str(report.parent)),
             *("--request-rate", f"{rate:g}", "--arrival-pattern", "poisson", "--request-count", str(count)),
         ]
-        seen = _watched(self.name, command, server, folder, seconds + 30, {"NO_COLOR": "1"})
+        seen = _watched(self.name, command, server, folder, _within(seconds, 20.0, patient), {"NO_COLOR": "1"})
         if not report.exists():
             raise ClientFailed(f"aiperf at {rate:g}/s wrote no report; it said: {' | '.join(seen.output.splitlines()[-4:])}")
         told = json.loads(report.read_text(encoding="utf-8"))
@@ -172,9 +183,16 @@ class AiPerf:
         return Run(self.name, rate, count, achieved, float(latency["p50"]), float(latency["p99"]), seen.cpu_us, held)
 
 
-def _watched(name: str, command: list[str], server: Server, folder: Path, seconds: float, env: dict[str, str] | None = None) -> Watched:
+def _within(seconds: float, starting: float, patient: bool) -> float:
+    """Seconds after which a client is given up that has `seconds` of load, and takes up to `starting` until it begins and to end."""
+    return (3.0 if patient else 1.5) * seconds + starting
+
+
+def _watched(name: str, command: list[str], server: Server, folder: Path, within_s: float, env: dict[str, str] | None = None) -> Watched:
     server.settle()
-    seen = watch(command, lambda: server.served()[0], env=env, cwd=folder, within_s=2 * seconds + 15)
+    seen = watch(command, lambda: server.served()[0], env=env, cwd=folder, within_s=within_s)
+    if seen.status == -signal.SIGKILL:
+        raise ClientFailed(f"{name} was given up after {seen.took_s:.0f} s")
     if seen.status:
         raise ClientFailed(f"{name} ended with {seen.status}; it said: {' | '.join(seen.output.strip().splitlines()[-4:])}")
     return seen

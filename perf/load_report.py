@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import version
@@ -27,16 +27,17 @@ class Round:
 
 @dataclass
 class Measured:
-    """What a whole run found, by client and round; every single run is kept."""
+    """What a whole run found, by client and round; every single run is kept. `failed`: clients that could not be measured, and why;
+    `left`: what time did not suffice for."""
 
     rounds: dict[str, dict[int, Round]] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def add(self, client: str, number: int, latencies: dict[float, Run], best: Run | None, runs: Sequence[Run]) -> None:
+    def add(self, client: str, number: int, latencies: dict[float, Run], best: Run | None) -> None:
         self.rounds.setdefault(client, {})[number] = Round(latencies, best)
-        self.runs += [*latencies.values(), *runs]
 
     def values(self, client: str, of: Callable[[Round], float | None]) -> dict[int, float]:
         """A client's figure by round, where it has one."""
@@ -125,6 +126,7 @@ def write(measured: Measured, path: Path | None, command: str) -> str:
             "seconds": round(measured.seconds, 1),
             "aims": {aim.words: {"ratio": measured.ratio(aim.other, aim.of), "bound": aim.bound, "met": aim.met(measured)} for aim in AIMS},
             "failed": measured.failed,
+            "left": measured.left,
             "figures": {name: {client: measured.values(client, of) for client in measured.rounds} for name, of, _ in ROWS},
             "runs": [asdict(run) for run in measured.runs],
         }
@@ -156,6 +158,7 @@ def _markdown(measured: Measured, machine: dict[str, object], command: str) -> s
         found = measured.ratio(aim.other, aim.of)
         lines.append(f"| {aim.words} | {'not measured' if found is None else f'{found:.2f} ×'} | {'yes' if aim.met(measured) else 'no'} |")
     lines += [f"\n{name} was not measured: {why}" for name, why in measured.failed.items()]
+    lines += [f"\nTime was up before: {'; '.join(measured.left)}"] if measured.left else []
     return "\n".join(lines) + "\n"
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 PERF = Path(__file__).resolve().parents[3] / "perf"
 sys.path.insert(0, str(PERF))
 
-from load_client import highest  # noqa: E402
+from load_client import QUICK, TimeUp, highest, measure  # noqa: E402
 from load_clients import ClientFailed, Run  # noqa: E402
 from load_report import AIMS, Measured, write  # noqa: E402
 from load_watch import watch  # noqa: E402
@@ -33,7 +34,7 @@ def test_the_search_finds_the_capacity_to_within_a_step(capacity: float) -> None
 
 def test_a_server_below_the_lowest_rate_has_none() -> None:
     found = highest(lambda rate: run("x", rate, held=False), 1000.0, 1.1, 1, lowest=500.0)
-    assert found.best is None and found.runs
+    assert found.best is None and not found.cut
 
 
 def test_one_disturbed_try_is_forgiven_and_a_client_that_fails_has_not_held() -> None:
@@ -50,6 +51,52 @@ def test_one_disturbed_try_is_forgiven_and_a_client_that_fails_has_not_held() ->
     assert max(tried.values()) == 2
 
 
+def test_nobody_tries_again_what_was_far_off_and_time_that_is_up_ends_a_search() -> None:
+    tried: list[float] = []
+
+    def probe(rate: float) -> Run:
+        tried.append(rate)
+        if len(tried) > 3:
+            raise TimeUp
+        return replace(run("x", rate, held=rate <= 1000), achieved=1.0 if rate <= 1000 else 0.5)
+
+    found = highest(probe, 1000.0, 1.1, 2)
+    assert found.cut and found.best is not None and found.best.rate == 1000
+    assert len(set(tried)) == len(tried) == 4
+
+
+class Paced:
+    """A client that keeps up 500/s and takes `takes_s` for a run; it fails in its run number `fails`."""
+
+    def __init__(self, name: str, takes_s: float, fails: int = 0) -> None:
+        self.name, self.takes_s, self.fails, self.ran = name, takes_s, fails, 0
+
+    def install(self) -> None:
+        """Nothing to do."""
+
+    def run(self, server: object, rate: float, seconds: float, seed: int, folder: Path, *, patient: bool = True) -> Run:
+        self.ran += 1
+        if self.ran == self.fails:
+            raise ClientFailed("no report")
+        time.sleep(self.takes_s)
+        return run(self.name, rate, held=rate <= 500)
+
+
+def test_what_was_measured_until_time_is_up_is_kept_and_what_is_missing_is_named(tmp_path: Path) -> None:
+    out = Measured()
+    effort = replace(QUICK, rounds=2, search_s=0.0, latency_s=0.0, minutes=1.0 / 60)
+    clients = [Paced("plumbline", 0.0), Paced("perf_analyzer", 0.0, fails=2), Paced("aiperf", 0.3)]
+    measure(None, clients, effort, tmp_path, out)  # type: ignore[arg-type]
+    assert set(out.rounds) >= {"plumbline"} and out.failed == {"perf_analyzer": "no report"}
+    assert out.seconds < 30 and len(out.runs) > 4
+    assert any("aiperf" in left for left in out.left)
+    text = write(out, tmp_path / "load.json", "a test")
+    assert "Time was up before: " in text and "perf_analyzer was not measured: no report" in text
+    assert json.loads((tmp_path / "load.json").read_text())["left"] == out.left
+    assert "Time was up" not in write(measured(9000, 6000, 700), None, "a test")
+    assert "| not measured | no |" in write(Measured(), None, "interrupted before anything")
+
+
 def measured(ours: float, theirs: float, aiperf: float, p99: float = 1.0, cpu: float = 10.0) -> Measured:
     out = Measured()
     for number in range(3):
@@ -59,7 +106,7 @@ def measured(ours: float, theirs: float, aiperf: float, p99: float = 1.0, cpu: f
             ("aiperf", aiperf, 50.0, 2000.0),
         ):
             latencies = {at: run(client, at, p99=tail, cpu=micros) for at in (200.0, 1000.0)}
-            out.add(client, number, latencies, run(client, rate, cpu=micros), [])
+            out.add(client, number, latencies, run(client, rate, cpu=micros))
     return out
 
 
