@@ -24,7 +24,7 @@ from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.metrics import metrics_of
 from plumbline.harness.inference.phases import Driver, require_running
 from plumbline.harness.inference.prompts import Prompt
-from plumbline.harness.inference.requestlog import STAGES, RequestLog, Values
+from plumbline.harness.inference.requestlog import RequestLog, Values
 from plumbline.harness.inference.server_view import ServerView
 from plumbline.harness.inference.serving import told
 from plumbline.harness.inference.stages import stages_of
@@ -128,7 +128,7 @@ def growth_rows(logs: Sequence[RequestLog]) -> list[MetricRow]:
     """How the costs grow over the lengths, from the shortest to the longest; absent where a length has no value."""
     phase, n = logs[0].load.name, sum(log.finished for log in logs)
     tokens = np.array([log.load.input_tokens[0] for log in logs], np.float64)
-    prefill = np.array([_median(log.server_s[log.ok, STAGES.index("prefill")]) for log in logs])
+    prefill = np.array([_median(log.server_s[log.ok, log.stages.index("prefill")]) for log in logs])
     first = np.array([_median((log.first_token - log.scheduled)[log.ok]) for log in logs])
     shortest, longest = (_median(log.gaps()) for log in (logs[0], logs[-1]))
     return [
