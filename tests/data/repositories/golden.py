@@ -32,6 +32,16 @@ LLAMA = {
     "context": 128,
 }
 ENCODER = {"architecture": "encoder", "task": "embedding", "layers": 2, "width": 32, "heads": 4, "vocabulary": 24, "context": 128}
+_OF_TEXT = ENCODER | {"vocabulary": 2048}
+RETRIEVAL = {
+    "documents": 100,
+    "document_tokens": 16,
+    "candidates": 12,
+    "top": 4,
+    "embedding": _OF_TEXT,
+    "reranking": _OF_TEXT | {"task": "reranking", "width": 16},
+    "seed": 3,
+}
 ONE = {"output_tokens": {"constant": 1}}
 GPU = {"accelerator": "nvidia", "count": 1}
 _QUALITY = {"reference": "bf16", "agreement": "98%"}
@@ -48,6 +58,7 @@ CASES: dict[str, dict[str, Any]] = {
     "python-chat-text": {"requests": {"text": True, "input_tokens": {"constant": 16}}, "server": {"sequences": 8, "prefix_cache": "cold"}},
     "python-embedding": {"model": ENCODER, "requests": ONE, "server": {"sequences": 16}},
     "python-reranking-gpu": {"model": ENCODER | {"task": "reranking"}, "requests": ONE, "needs": GPU},
+    "python-retrieval": {"retrieval": RETRIEVAL, "requests": {"text": True, "input_tokens": {"constant": 16}}, "server": {"sequences": 8}},
     "vllm": {"model": LLAMA, "server": {"backend": "vllm"}, "needs": GPU},
     "vllm-fp8-two-gpus": {
         "model": LLAMA | {"precision": "fp8"},
@@ -66,7 +77,7 @@ def workload(**parts: Any) -> InferenceWorkload:
     """The shipped inference trial's workload with `parts` changed; a model is replaced."""
     data = json.loads(a_trial("inference").workload.model_dump_json()) | {"acceptance": []}
     for name, values in parts.items():
-        data[name] = values if name in ("model", "quality") else data[name] | values
+        data[name] = values if name in ("model", "quality", "retrieval") else data[name] | values
     return InferenceWorkload.model_validate_json(json.dumps(data))
 
 

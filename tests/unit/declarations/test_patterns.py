@@ -14,7 +14,7 @@ from plumbline.harness.inference.arrivals import schedule_of
 from plumbline.launch.plan import Request, plan
 
 SHIPPED = load(Path(__file__).resolve().parents[3] / "include" / "config")
-PATTERNS = ("api-cpu", "batch-cpu", "chat-cpu", "embedding-cpu", "tool-cpu")
+PATTERNS = ("api-cpu", "batch-cpu", "chat-cpu", "embedding-cpu", "rag-cpu", "tool-cpu")
 INFERENCE = [w for w in SHIPPED.workloads.values() if isinstance(w, InferenceWorkload)]
 NOW = datetime(2026, 11, 1, tzinfo=timezone.utc)
 

@@ -9,6 +9,7 @@ from tests.unit.harness.inference.test_arrivals import workload
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.models import Encoder, Llama, ServedGpt
+from plumbline.declarations.retrieval import Retrieval
 from plumbline.harness.inference import floor
 from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.requestlog import RequestLog
@@ -141,6 +142,23 @@ def test_what_was_not_measured_has_no_row() -> None:
     failed = log_of([0.0], gap=0.01, tokens=11)
     failed.fail(0, "timeout", "late")
     assert floor.floor_rows(served(), failed, PROBES) == []
+
+
+def test_retrieved_documents_are_read_too() -> None:
+    made, log = served(), log_of([0.0], gap=0.01, tokens=11)
+    shape: dict[str, Any] = {"architecture": "encoder", "layers": 1, "width": 8, "heads": 2, "vocabulary": 2048, "context": 64}
+    retrieval = Retrieval(
+        documents=9,
+        document_tokens=16,
+        candidates=4,
+        top=2,
+        embedding=Encoder(task="embedding", **shape),
+        reranking=Encoder(task="reranking", **shape),
+    )
+    found = values(floor.floor_rows(made.model_copy(update={"retrieval": retrieval}), log, PROBES))
+    assert isinstance(made.model, ServedGpt)
+    assert found["memory_per_sequence", "mean"] == (24 + 32 + 11) * floor.kv_bytes_per_token(made.model)
+    assert found["prefill_flops", "value"] == pytest.approx(floor.prefill_operations(made.model, 24 + 32) / 0.01)
 
 
 def test_an_encoder_has_a_prefill_only() -> None:

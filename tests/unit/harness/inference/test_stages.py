@@ -3,9 +3,11 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 from tests.unit.harness.inference.test_metrics import fail, found, log_of, names
 
+from plumbline.harness.inference.requestlog import PIPELINE
 from plumbline.harness.inference.server_view import ServerView
 from plumbline.harness.inference.stages import stage_rows, stages_of
 
@@ -85,6 +87,26 @@ def test_stages_add_up_over_the_finished_requests() -> None:
     assert stages["prefill"] == (pytest.approx(0.99), 99)
     whole = sum(total for total, _ in stages.values())
     assert whole == pytest.approx((log.last_token - log.scheduled)[log.ok].sum()), "nothing is left over, and nothing counted twice"
+
+
+def test_a_pipelines_stages_tell_retrieval_from_the_model() -> None:
+    told = {"tokenization": 0.001, "embedding": 0.003, "search": 0.002, "reranking": 0.005, "queue": 0.002, "prefill": 0.01, "decode": 0.03}
+    told |= {"post_processing": 0.0, "orchestration": 0.004}
+    seconds = np.tile(list(told.values()), (100, 1))
+    log = dataclasses.replace(log_of(), stages=PIPELINE, server_s=seconds)
+    rows = stage_rows(log, VIEW)
+    assert tuple(told) == PIPELINE
+    for metric, value in (("retrieval_time", 0.01), ("search_time", 0.002), ("orchestration_time", 0.004), ("compute_time", 0.04)):
+        assert found(rows, metric, "mean").value == pytest.approx(value), metric
+    assert "post_processing_time" not in names(rows)
+    assert found(rows, "delivery_time", "mean").value == pytest.approx(0.089 - sum(told.values()) - 0.004)
+    stages = stages_of(log, VIEW)
+    assert [s.stage for s in stages] == ["dispatch", *(stage for stage in PIPELINE if told[stage]), "delivery"]
+    assert sum(s.total_s for s in stages) == pytest.approx((log.last_token - log.scheduled).sum())
+
+
+def test_a_model_alone_has_no_retrieval() -> None:
+    assert not {"retrieval_time", "embedding_time", "orchestration_time"} & names(stage_rows(log_of(), VIEW))
 
 
 def test_nothing_finished_has_no_stages() -> None:

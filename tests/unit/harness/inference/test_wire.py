@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tritonclient.grpc import service_pb2 as messages
 
-from plumbline.harness.inference.wire import PERHAPS, Tensor, Wire, causal_lm, encoder, encoder_body, lm_body
+from plumbline.harness.inference.wire import PERHAPS, Tensor, Wire, causal_lm, encoder, encoder_body, lm_body, pipeline
 
 
 def prompt(ids: list[int], text: str | None = None) -> Any:
@@ -50,6 +50,23 @@ def test_what_a_language_model_must_answer() -> None:
     of_text = causal_lm("chat", text=True)
     assert of_text.responses == {"TOKEN": 4, "INDEX": 4, "TEXT": PERHAPS}
     assert of_text.last == {"SERVER_TIMES": 40, "INPUT_TOKENS": 4}
+
+
+def test_a_pipeline_answers_like_its_model_and_says_more() -> None:
+    wire = pipeline("rag", text=True, top=3)
+    assert (wire.method, wire.responses, wire.index) == ("stream", causal_lm("rag", text=True).responses, "INDEX")
+    assert wire.last == {"SERVER_TIMES": 8 * 9, "INPUT_TOKENS": 4, "DOCUMENTS": 12}
+    assert wire.stages == (
+        "tokenization",
+        "embedding",
+        "search",
+        "reranking",
+        "queue",
+        "prefill",
+        "decode",
+        "post_processing",
+        "orchestration",
+    )
 
 
 def test_any_other_model() -> None:

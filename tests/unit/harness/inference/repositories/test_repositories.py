@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.data.repositories.golden import CASES, ENCODER, FOLDER, GPU, LLAMA, ONE, builder_on_path, workload, written
+from tests.data.repositories.golden import CASES, ENCODER, FOLDER, GPU, LLAMA, ONE, RETRIEVAL, builder_on_path, workload, written
 from tokenizers import Tokenizer
 from tritonclient.grpc import service_pb2 as messages
 
@@ -53,6 +53,19 @@ def test_a_causal_lm_of_ours_is_asked_for_so_many_tokens(tmp_path: Path) -> None
     tensors = asked(write(tmp_path))
     assert np.frombuffer(tensors["PROMPT_IDS"][2], "<i4").tolist() == PROMPT.ids.tolist()
     assert tensors["MAX_TOKENS"] == ("INT32", [1], (7).to_bytes(4, "little"))
+
+
+def test_a_pipelines_models_lie_beside_it_and_its_hash_covers_them(tmp_path: Path) -> None:
+    declared = {"retrieval": RETRIEVAL, "requests": {"text": True, "input_tokens": {"constant": 16}}}
+    repository = write(tmp_path, **declared)
+    assert {p.name for p in repository.folder.iterdir()} == {"pipeline", "generator", "embedding", "reranking"}
+    assert {p.name for p in (repository.folder / "pipeline" / "1").iterdir()} >= {"model.py", "index.py", "encoder.py", "tokenizer.json"}
+    assert "text.py" not in {p.name for p in (repository.folder / "embedding" / "1").iterdir()}, "it is asked by ids"
+    assert list(asked(repository, Prompt(PROMPT.ids, "né"))) == ["PROMPT", "MAX_TOKENS"]
+    hashes = [repositories.model_hash(workload(**declared | {"retrieval": RETRIEVAL | change})) for change in ({}, {"seed": 4}, {"top": 3})]
+    alone = repositories.model_hash(workload(requests=declared["requests"]))
+    assert len({*hashes, alone}) == 4
+    assert hashes[0] == repositories.model_hash(workload(**declared))
 
 
 def test_vllm_is_asked_by_text_for_exactly_so_many_tokens(tmp_path: Path) -> None:
