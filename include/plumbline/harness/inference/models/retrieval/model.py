@@ -12,13 +12,16 @@ Out   what the causal LM answers; with the last response DOCUMENTS int32 [top], 
       prefill, decode, post_processing   as the causal LM tells them
       orchestration     what is left of the time from the request's arrival here to the last token: handing over between the models
 
-A request that was given up is worked on to its end, because this Triton has no way to cancel a model's request to a model.
+A request that was given up costs nothing more until the causal LM has it; then that one computes its whole answer, because this Triton has no way
+to cancel a model's request to a model.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,6 +49,10 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 class Refused(Exception):
     """One of the models answered with an error."""
+
+
+class GivenUp(Exception):
+    """The client waits no longer."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,7 @@ class TritonPythonModel:
         self.index = Index(drawn(*counts, shape["vocabulary"]), encoder, self.device)
         self.text = _text() if parameters["text"] == "true" else None
         self.journal = Journal(Path(__file__).parent)
+        self.closer = _Closer()
         self.threads = ThreadPoolExecutor(int(parameters["sequences"]), thread_name_prefix="retrieve")
         leave_with_server()
         pb_utils.Logger.log_info(f"indexed {len(self.index.documents)} documents in {time.monotonic() - began:.2f}s")
@@ -99,6 +107,7 @@ class TritonPythonModel:
     def finalize(self) -> None:
         """Wait for what is under way, so that Triton can release its requests."""
         self.threads.shutdown()
+        self.closer.end()
 
     def _query(self, request: Any) -> Tensor:
         ids = tensor_of(request, "PROMPT_IDS")
@@ -115,6 +124,8 @@ class TritonPythonModel:
             self._answer(asked)
         except Refused as error:
             _refuse(asked.sender, str(error))
+        except GivenUp:
+            self.closer.close(asked.sender)
         except BaseException as error:  # noqa: BLE001
             # A thread that dies silently leaves its client waiting for the timeout; a dead stub is an error at once.
             pb_utils.Logger.log_error(f"retrieval failed: {type(error).__name__}: {error}")
@@ -122,7 +133,9 @@ class TritonPythonModel:
 
     @torch.inference_mode()
     def _answer(self, asked: Asked) -> None:
-        began, queued = time.monotonic(), time.monotonic() - asked.arrived - asked.tokenization
+        _go_on(asked)
+        began = time.monotonic()
+        queued = began - asked.arrived - asked.tokenization
         ids = asked.query.to(torch.int32)
         vector = _answered(self.embedding, ids[None], "VECTOR")[0]
         embedded = time.monotonic()
@@ -133,6 +146,7 @@ class TritonPythonModel:
         chosen = scores.topk(self.top).indices
         reranked = time.monotonic()
         prompt = torch.cat([texts[chosen].flatten(), ids])
+        _go_on(asked)
         spent = [asked.tokenization, embedded - began, searched - embedded, reranked - searched, queued]
         self._generate(asked, prompt, found[chosen].to(torch.int32), spent)
 
@@ -140,24 +154,25 @@ class TritonPythonModel:
         """Stream the causal LM's answer. `spent`: seconds of the stages until now."""
         outputs = ["TOKEN", "INDEX", "SERVER_TIMES", *(["TEXT", "INPUT_TOKENS"] if self.text else [])]
         inputs = [output("PROMPT_IDS", prompt), output("MAX_TOKENS", asked.wanted)]
-        given_up = False
+        given_up = closed = False
         for response in pb_utils.InferenceRequest(model_name=self.generator, requested_output_names=outputs, inputs=inputs).exec(
             decoupled=True
         ):
             if response.has_error():
                 raise Refused(response.error().message())
             tensors = {tensor.name(): tensor for tensor in response.output_tensors()}
-            given_up = given_up or asked.sender.is_cancelled()
-            if given_up or not tensors:
+            # A sender that sent its last response must not be asked any more: what it points at in the server is gone.
+            given_up = given_up or (not closed and asked.sender.is_cancelled())
+            if given_up or closed or not tensors:
                 continue  # the model's request ends with the iteration, and only then
             told = tensors.pop("SERVER_TIMES", None)
             if told is not None:
+                closed = True
                 self._last(asked, tensors, documents, [*spent, *from_dlpack(told.to_dlpack()).tolist()[1:]])
             else:
                 asked.sender.send(pb_utils.InferenceResponse(list(tensors.values())))
         if given_up:
-            time.sleep(CLOSE_AFTER_S)
-            asked.sender.send(flags=FINAL)
+            raise GivenUp
 
     def _last(self, asked: Asked, tensors: dict[str, Any], documents: Tensor, spent: list[float]) -> None:
         """The last response. `spent`: seconds of the stages up to the queue here, then those of the causal LM from its queue on."""
@@ -169,6 +184,35 @@ class TritonPythonModel:
         answer = [*tensors.values(), output("DOCUMENTS", documents), output("SERVER_TIMES", torch.tensor(times, dtype=torch.float64))]
         asked.sender.send(pb_utils.InferenceResponse(answer), flags=FINAL)
         self.journal.finished(asked.request_id)
+
+
+class _Closer:
+    """Closes what was given up when the server has long dealt with its cancellation."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[tuple[float, Any] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="close", daemon=True)
+        self._thread.start()
+
+    def close(self, sender: Any) -> None:
+        self._waiting.put((time.monotonic() + CLOSE_AFTER_S, sender))
+
+    def end(self) -> None:
+        """Return once all are closed."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            due, sender = first
+            time.sleep(max(0.0, due - time.monotonic()))
+            sender.send(flags=FINAL)
+
+
+def _go_on(asked: Asked) -> None:
+    """Raises GivenUp if nobody waits for the answer any more."""
+    if asked.sender.is_cancelled():
+        raise GivenUp
 
 
 def _answered(model: str, ids: Tensor, name: str) -> Tensor:
