@@ -23,6 +23,8 @@ from plumbline.harness.measurement import TrialFailed
 GAUGES_EVERY_S = 1.0
 """How often the server looks at its gauges, GPU memory among them."""
 _HOST = "127.0.0.1"
+_ADDRESS = "PLUMBLINE_SERVER"
+"""The environment variable by which a model knows the server's gRPC endpoint: models/retrieval/server.py reads it."""
 _PORT_TRIES = 5
 _POLL_S = 0.01
 _TAKEN = ("already in use", "at the same address and port")
@@ -189,7 +191,7 @@ class Triton:
 
     def _ready(self, started: float) -> StartUp:
         self._log.begin()
-        self._process.start(self._command(), self.installation.environment(), self.log)
+        self._process.start(self._command(), {**self.installation.environment(), _ADDRESS: self.address}, self.log)
         ready = self._wait(started)
         if ready is None:
             raise TrialFailed("server_error", f"not ready after {time.monotonic() - started:.1f}s: {self.state()}")

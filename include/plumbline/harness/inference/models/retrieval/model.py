@@ -6,14 +6,13 @@ In    PROMPT_IDS int32 [tokens], or PROMPT uint8 [bytes] (UTF-8; the ids are tak
 Out   what the causal LM answers; with the last response DOCUMENTS int32 [top], the numbers of the documents in the order of the prompt, INPUT_TOKENS
       (for text) of the query alone, and SERVER_TIMES fp64 [9], seconds of:
       tokenization      here
-      embedding, reranking   from asking the model until it answered, its queue included
+      embedding, reranking   from asking the model until it answered, its queue and the way there included
       search            here
       queue             waiting for a thread here, and for a row of the causal LM
       prefill, decode, post_processing   as the causal LM tells them
       orchestration     what is left of the time from the request's arrival here to the last token: handing over between the models
 
-A request that was given up costs nothing more until the causal LM has it; then that one computes its whole answer, because this Triton has no way
-to cancel a model's request to a model.
+A request that was given up costs nothing more, here or in the causal LM.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from typing import Any
 import torch
 import triton_python_backend_utils as pb_utils
 from torch import Tensor
-from torch.utils.dlpack import from_dlpack
 
 # The stub imports this file as a member of a package named after the version folder and puts no such folder on the path.
 sys.path.insert(0, str(Path(__file__).parent))
 from encoder import seeded  # type: ignore[import-not-found]
 from index import Index, drawn  # type: ignore[import-not-found]
 from journal import Journal  # type: ignore[import-not-found]
+from server import Refused, Server  # type: ignore[import-not-found]
 from serving import leave_with_server, output, parameters_of, tensor_of  # type: ignore[import-not-found]
 
 # Tritonserver up to 24.11 can crash when a stream's final response meets the cancellation of that stream
@@ -45,10 +44,6 @@ from serving import leave_with_server, output, parameters_of, tensor_of  # type:
 CLOSE_AFTER_S = 0.5
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-
-
-class Refused(Exception):
-    """One of the models answered with an error."""
 
 
 class GivenUp(Exception):
@@ -83,7 +78,7 @@ class TritonPythonModel:
         self.index = Index(drawn(*counts, shape["vocabulary"]), encoder, self.device)
         self.text = _text() if parameters["text"] == "true" else None
         self.journal = Journal(Path(__file__).parent)
-        self.closer = _Closer()
+        self.server, self.closer = Server(), _Closer()
         self.threads = ThreadPoolExecutor(int(parameters["sequences"]), thread_name_prefix="retrieve")
         leave_with_server()
         pb_utils.Logger.log_info(f"indexed {len(self.index.documents)} documents in {time.monotonic() - began:.2f}s")
@@ -137,12 +132,13 @@ class TritonPythonModel:
         began = time.monotonic()
         queued = began - asked.arrived - asked.tokenization
         ids = asked.query.to(torch.int32)
-        vector = _answered(self.embedding, ids[None], "VECTOR")[0]
+        vector = self.server.answer(self.embedding, {"IDS": ids[None]})["VECTOR"][0]
         embedded = time.monotonic()
         found = self.index.nearest(vector, self.candidates)
         searched = time.monotonic()
         texts = self.index.documents[found]
-        scores = _answered(self.reranking, torch.cat([ids.expand(len(texts), -1), texts], 1), "SCORE").flatten()
+        pairs = torch.cat([ids.expand(len(texts), -1), texts], 1)
+        scores = self.server.answer(self.reranking, {"IDS": pairs})["SCORE"].flatten()
         chosen = scores.topk(self.top).indices
         reranked = time.monotonic()
         prompt = torch.cat([texts[chosen].flatten(), ids])
@@ -152,37 +148,27 @@ class TritonPythonModel:
 
     def _generate(self, asked: Asked, prompt: Tensor, documents: Tensor, spent: list[float]) -> None:
         """Stream the causal LM's answer. `spent`: seconds of the stages until now."""
-        outputs = ["TOKEN", "INDEX", "SERVER_TIMES", *(["TEXT", "INPUT_TOKENS"] if self.text else [])]
-        inputs = [output("PROMPT_IDS", prompt), output("MAX_TOKENS", asked.wanted)]
-        given_up = closed = False
-        for response in pb_utils.InferenceRequest(model_name=self.generator, requested_output_names=outputs, inputs=inputs).exec(
-            decoupled=True
-        ):
-            if response.has_error():
-                raise Refused(response.error().message())
-            tensors = {tensor.name(): tensor for tensor in response.output_tensors()}
-            # A sender that sent its last response must not be asked any more: what it points at in the server is gone.
-            given_up = given_up or (not closed and asked.sender.is_cancelled())
-            if given_up or closed or not tensors:
-                continue  # the model's request ends with the iteration, and only then
+        stream = self.server.stream(self.generator, {"PROMPT_IDS": prompt, "MAX_TOKENS": asked.wanted})
+        for tensors in stream:
             told = tensors.pop("SERVER_TIMES", None)
             if told is not None:
-                closed = True
-                self._last(asked, tensors, documents, [*spent, *from_dlpack(told.to_dlpack()).tolist()[1:]])
-            else:
-                asked.sender.send(pb_utils.InferenceResponse(list(tensors.values())))
-        if given_up:
-            raise GivenUp
+                self._last(asked, tensors, documents, [*spent, *told.tolist()[1:]])
+                return
+            if asked.sender.is_cancelled():
+                stream.cancel()
+                raise GivenUp
+            asked.sender.send(_response(tensors))
+        raise Refused(f"{self.generator}: the answer ended without its last token")
 
-    def _last(self, asked: Asked, tensors: dict[str, Any], documents: Tensor, spent: list[float]) -> None:
+    def _last(self, asked: Asked, tensors: dict[str, Tensor], documents: Tensor, spent: list[float]) -> None:
         """The last response. `spent`: seconds of the stages up to the queue here, then those of the causal LM from its queue on."""
         *until, queued, generator_queued, prefill, decode, post_processing = spent
         stages = [*until, queued + generator_queued, prefill, decode, post_processing]
         times = [*stages, time.monotonic() - asked.arrived - sum(stages)]
         if self.text:
-            tensors["INPUT_TOKENS"] = output("INPUT_TOKENS", torch.tensor([len(asked.query)], dtype=torch.int32))
-        answer = [*tensors.values(), output("DOCUMENTS", documents), output("SERVER_TIMES", torch.tensor(times, dtype=torch.float64))]
-        asked.sender.send(pb_utils.InferenceResponse(answer), flags=FINAL)
+            tensors["INPUT_TOKENS"] = torch.tensor([len(asked.query)], dtype=torch.int32)
+        tensors |= {"DOCUMENTS": documents, "SERVER_TIMES": torch.tensor(times, dtype=torch.float64)}
+        asked.sender.send(_response(tensors), flags=FINAL)
         self.journal.finished(asked.request_id)
 
 
@@ -215,12 +201,8 @@ def _go_on(asked: Asked) -> None:
         raise GivenUp
 
 
-def _answered(model: str, ids: Tensor, name: str) -> Tensor:
-    """One output of an encoder for texts [texts, tokens], on the CPU."""
-    response = pb_utils.InferenceRequest(model_name=model, requested_output_names=[name], inputs=[output("IDS", ids)]).exec()
-    if response.has_error():
-        raise Refused(response.error().message())
-    return from_dlpack(pb_utils.get_output_tensor_by_name(response, name).to_dlpack())
+def _response(tensors: dict[str, Tensor]) -> Any:
+    return pb_utils.InferenceResponse([output(name, values) for name, values in tensors.items()])
 
 
 def _refuse(sender: Any, problem: str) -> None:
