@@ -14,7 +14,14 @@ _SHARED = ("common/precision.py", "common/serving.py", "journal.py")
 _SOURCES = {
     "gpt": ("gpt/model.py", "gpt/transformer.py", "gpt/prefixes.py", *_SHARED),
     "encoder": ("encoder/model.py", "encoder/encoder.py", *_SHARED),
-    "retrieval": ("retrieval/model.py", "retrieval/index.py", "retrieval/server.py", "encoder/encoder.py", "common/serving.py", "journal.py"),
+    "retrieval": (
+        "retrieval/model.py",
+        "retrieval/index.py",
+        "retrieval/server.py",
+        "encoder/encoder.py",
+        "common/serving.py",
+        "journal.py",
+    ),
 }
 
 
