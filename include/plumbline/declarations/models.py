@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.training import TransformerShape
+from plumbline.declarations.architectures import LlamaShape, TransformerShape
 from plumbline.declarations.units import Percent
 from plumbline.declarations.workload import Seed
 
@@ -20,36 +20,10 @@ class ServedGpt(TransformerShape):
     precision: Precision = "fp32"
 
 
-class Llama(Declared):
+class Llama(LlamaShape):
     """A Llama-shaped causal LM for vLLM and TensorRT-LLM."""
 
-    architecture: Literal["llama"]
-    layers: int = Field(ge=1, le=512)
-    width: int = Field(ge=64, le=65536)
-    heads: int = Field(ge=1, le=512)
-    kv_heads: int = Field(ge=1, le=512, description="heads of keys and values; fewer than heads is grouped-query attention")
-    feed_forward: int = Field(ge=64, le=1_048_576, description="width of the gated MLP")
-    vocabulary: int = Field(ge=16, le=1_000_000)
-    context: int = Field(ge=8, le=1_048_576)
     precision: Precision = "bf16"
-    seed: Seed = 7
-
-    @model_validator(mode="after")
-    def _divisible(self) -> Llama:
-        if self.width % self.heads or self.heads % self.kv_heads:
-            raise ValueError(
-                f"width {self.width}, heads {self.heads}, kv_heads {self.kv_heads}; expected width a multiple of heads, and heads of kv_heads"
-            )
-        return self
-
-    @property
-    def parameters(self) -> int:
-        """Weights: embeddings and untied head, attention, gated MLP, RMS norms."""
-        head = self.width // self.heads
-        attention = 2 * self.width * self.width + 2 * self.width * self.kv_heads * head
-        return (
-            2 * self.vocabulary * self.width + self.layers * (attention + 3 * self.width * self.feed_forward + 2 * self.width) + self.width
-        )
 
 
 class Encoder(Declared):

@@ -1,40 +1,23 @@
-"""A training workload: model, data, batch, steps, checkpoints, fault."""
+"""A training workload: model, task, data, batch, steps, checkpoints, fault."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
+from plumbline.declarations.faults import Fault
+from plumbline.declarations.architectures import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
+from plumbline.declarations.tasks import ARCHITECTURES, LanguageModel, Reinforcement, Task
 from plumbline.declarations.workload import Seed, Workload
 
-
-class TransformerShape(Declared):
-    """A decoder-only transformer by its dimensions; weights are random from `seed`, nothing is downloaded."""
-
-    architecture: Literal["gpt"]
-    layers: int = Field(ge=1, le=512)
-    width: int = Field(ge=8, le=65536, description="size of the residual stream; a multiple of heads")
-    heads: int = Field(ge=1, le=512)
-    vocabulary: int = Field(ge=16, le=1_000_000)
-    context: int = Field(ge=8, le=1_048_576, description="longest sequence, in tokens")
-    seed: Seed = 7
-
-    @model_validator(mode="after")
-    def _divisible(self) -> TransformerShape:
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}; expected width = heads × head size")
-        return self
-
-    @property
-    def parameters(self) -> int:
-        """Trainable parameters: token and position embeddings, blocks (attention, MLP, norms with biases), final norm, untied head."""
-        block = 12 * self.width**2 + 13 * self.width
-        return (2 * self.vocabulary + self.context) * self.width + self.layers * block + 2 * self.width
+TrainedModel = Annotated[TransformerShape | LlamaShape | BertShape | VitShape | HubModel, Field(discriminator="architecture")]
+TrainingPrecision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+"""fp32: of everything. tf32: fp32 whose matrix products round their factors. bf16, fp16, fp8: of matrix products, beside fp32 weights."""
 
 
-class TrainingData(Declared):
+class SyntheticTokens(Declared):
     """Token ids in a memory-mapped file that the harness generates once from `seed` (a Markov chain: there is something to learn)."""
 
     source: Literal["synthetic"]
@@ -42,65 +25,114 @@ class TrainingData(Declared):
     seed: Seed = 11
 
 
+class SyntheticImages(Declared):
+    """Images (uint8, three channels) in a memory-mapped file that the harness generates once: a pattern for each class, and noise."""
+
+    source: Literal["images"]
+    images: int = Field(ge=16, le=10**9)
+    seed: Seed = 11
+
+
+class TokenFileData(Declared):
+    """A team's own token ids: little-endian unsigned integers one after the other, in a file that every node can read."""
+
+    source: Literal["file"]
+    url: str = Field(min_length=1, description="a path or an fsspec URL; fetched once into the cache")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="a series must not mix data")
+    width: Literal[2, 4] = Field(description="bytes of one token id")
+    tokens: int = Field(ge=1024, le=10**12)
+
+
+TrainingData = Annotated[SyntheticTokens | SyntheticImages | TokenFileData, Field(discriminator="source")]
+
+
 class Batch(Declared):
-    """Sequences a step: `micro` at a time on each process, `accumulation` times."""
+    """Samples a step: `micro` at a time on each process, `accumulation` times.
+
+    A sample is a sequence of `sequence` tokens; for contrastive a pair of them, for classification an image (`sequence` is left out),
+    for reinforcement an answer (its prompt and what was generated are `sequence` tokens together).
+    """
 
     micro: int = Field(ge=1, le=65536)
     accumulation: int = Field(1, ge=1, le=4096)
-    sequence: int = Field(ge=2, le=1_048_576, description="tokens a sequence")
+    sequence: int = Field(1, ge=1, le=1_048_576, description="tokens a sequence")
+    total: int | None = Field(None, ge=1, description="samples a step over all processes, if they are to be checked: the global batch")
 
 
 class Optimizer(Declared):
-    name: Literal["adamw"]
+    """`warmup` steps raise the learning rate linearly from 0; `clip` bounds the gradients' norm."""
+
+    name: Literal["adamw", "sgd"]
     learning_rate: float = Field(gt=0, lt=10)
     weight_decay: float = Field(0.0, ge=0, lt=10)
+    warmup: int = Field(0, ge=0, le=1_000_000)
+    clip: float | None = Field(None, gt=0, le=1e6)
 
 
 class Steps(Declared):
-    """`discard` steps are warm-up, the next `measure` are the steady state."""
+    """The first `discard` steps at least are warm-up; the next `measure` are looked at, and steady from where they are found to be."""
 
     discard: int = Field(ge=1, le=100_000)
     measure: int = Field(ge=5, le=10_000_000)
 
+    @property
+    def total(self) -> int:
+        return self.discard + self.measure
+
 
 class Checkpoint(Declared):
-    """A checkpoint after every `every` steps; the newest `keep` stay on disk."""
+    """A checkpoint after every `every` steps; the newest `keep` stay on disk.
+
+    `async`: training goes on while a copy in memory is written; the next one waits for it.
+    """
 
     every: int = Field(ge=1)
     keep: int = Field(2, ge=1, le=100)
+    mode: Literal["sync", "async"] = "sync"
 
 
 class Parallelism(Declared):
-    """How many processes train together, one replica each (DDP: gradients are averaged over all of them every step).
+    """How many processes train together: `processes` on each of `nodes`.
 
-    Processes form one job: `processes` on each of `nodes`. The batch is declared for one process, so the global batch grows with them.
+    `ddp`: a whole replica each, gradients averaged. `fsdp`: each process holds its part of weights, gradients and optimizer state; `shard`
+    processes hold one replica together (all of them if left out), and replicas average. `tensor` processes share each layer's matrix
+    products (Llama-shaped models). The batch is declared for one process; those that share a layer see the same batch, so the global
+    batch grows with the others alone.
     """
 
-    strategy: Literal["ddp"] = "ddp"
+    strategy: Literal["ddp", "fsdp"] = "ddp"
     nodes: int = Field(1, ge=1, le=1024, description="pods of the gang; more than one needs a kubernetes provider")
     processes: int = Field(1, ge=1, le=64, description="processes on each node: one for each accelerator")
+    shard: int | None = Field(None, ge=2, le=65536)
+    tensor: int = Field(1, ge=1, le=64)
+
+    @model_validator(mode="after")
+    def _divisible(self) -> Parallelism:
+        if self.shard is not None and self.strategy != "fsdp":
+            raise ValueError(f"shard {self.shard} with strategy {self.strategy}; expected strategy: fsdp, or no shard")
+        if self.processes % self.tensor:
+            raise ValueError(f"tensor {self.tensor} does not divide processes {self.processes}; expected those that share a layer on one node")
+        if self.replicas % (self.shard or 1):
+            raise ValueError(f"shard {self.shard} does not divide the {self.replicas} processes that see batches of their own")
+        return self
 
     @property
     def world(self) -> int:
         """Processes in all."""
         return self.nodes * self.processes
 
-
-class RankKill(Declared):
-    """A training process is killed (SIGKILL) in the middle of step `at_step` and resumed from the newest valid checkpoint.
-
-    Of several ranks it is the last one of the first node; all of them start again, since no step can be done without it.
-    """
-
-    inject: Literal["rank_kill"]
-    at_step: int = Field(ge=1, description="counted from 0, warm-up included")
+    @property
+    def replicas(self) -> int:
+        """Processes that see batches of their own."""
+        return self.world // self.tensor
 
 
 class LossCheck(Declared):
-    """A speed without a correct loss is invalid: the last measured step's loss must be within `low`…`high`."""
+    """A speed without a correct loss is invalid: the loss of step `at_step` (the last one if left out) must be within `low`…`high`."""
 
-    low: float = Field(gt=0)
-    high: float = Field(gt=0)
+    low: float
+    high: float
+    at_step: int | None = Field(None, ge=0, description="counted from 0, warm-up included")
 
     @model_validator(mode="after")
     def _ordered(self) -> LossCheck:
@@ -113,47 +145,115 @@ class TrainingWorkload(Workload):
     """One YAML file under `include/config/workloads/training/`."""
 
     kind: Literal["training"]
-    model: TransformerShape
+    model: TrainedModel
+    task: Task = LanguageModel()
     data: TrainingData
     batch: Batch
-    precision: Literal["fp32", "bf16"]
+    precision: TrainingPrecision
+    compile: bool = Field(False, description="torch.compile; its time is part of the first steps, and told apart")
+    attention: Literal["auto", "math", "flash", "efficient", "cudnn"] = "auto"
+    activation_checkpointing: bool = Field(False, description="each layer computes its activations again in backward and keeps none")
+    deterministic: bool = Field(False, description="only kernels that give the same bits each time; an operation without one ends the trial")
     optimizer: Optimizer
     steps: Steps
     checkpoint: Checkpoint
     parallelism: Parallelism = Parallelism()
-    fault: RankKill | None = None
+    fault: Fault | None = None
+    restarts: int = Field(3, ge=0, le=100, description="how often a run that a fault ended is started again before the trial has failed")
     loss: LossCheck | None = None
     seed: Seed = 1
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainingWorkload:
-        total = self.steps.discard + self.steps.measure
-        if self.batch.sequence > self.model.context:
-            raise ValueError(
-                f"batch.sequence {self.batch.sequence} is longer than model.context {self.model.context}; expected at most the context"
-            )
-        if self.checkpoint.every > total:
-            raise ValueError(
-                f"checkpoint.every {self.checkpoint.every} is more than the {total} steps of the trial; no checkpoint would be written"
-            )
-        if self.fault is not None and not self.checkpoint.every <= self.fault.at_step < total:
-            raise ValueError(
-                f"fault.at_step {self.fault.at_step} is outside {self.checkpoint.every}…{total - 1}; expected a step after the first checkpoint and before the end"
-            )
-        needed = self.batch.micro * self.batch.accumulation * (self.batch.sequence + 1) * self.parallelism.world
-        if self.data.tokens < needed:
-            raise ValueError(f"data.tokens {self.data.tokens} is less than one step's batch; expected at least {needed}")
-        if self.parallelism.processes > self.needs.count:
-            raise ValueError(
-                f"parallelism.processes {self.parallelism.processes} is more than the {self.needs.count} {self.needs.accelerator} that needs.count asks for; "
-                f"expected needs.count: {self.parallelism.processes} or more, one for each process of a node"
-            )
+        for problem in (self._misfit_of_task, self._misfit_of_batch, self._misfit_of_steps, self._misfit_of_job):
+            if (said := problem()) is not None:
+                raise ValueError(said)
         return self
+
+    def _misfit_of_task(self) -> str | None:
+        architecture, task = self.model.architecture, self.task.kind
+        if architecture not in ARCHITECTURES[task]:
+            return f"model.architecture {architecture} cannot be trained for task.kind {task}; expected one of {', '.join(ARCHITECTURES[task])}"
+        images = task == "classification"
+        if images != (self.data.source == "images"):
+            return f"data.source {self.data.source} for task.kind {task}; expected {'images' if images else 'synthetic or file'}"
+        if isinstance(self.task, Reinforcement):
+            if self.data.source != "synthetic":
+                return f"data.source {self.data.source} for task.kind reinforcement; expected synthetic: the reward knows the process behind it"
+            if self.batch.micro % self.task.group:
+                return f"batch.micro {self.batch.micro} is not a multiple of task.group {self.task.group}; expected whole groups of answers"
+            if self.batch.sequence != self.task.prompt + self.task.generate:
+                return f"batch.sequence {self.batch.sequence} is not task.prompt + task.generate; expected {self.task.prompt + self.task.generate}"
+        if task == "contrastive" and self.batch.micro < 2:
+            return "batch.micro 1 for task.kind contrastive; expected at least 2: a pair is told apart from the others of its micro-batch"
+        return None
+
+    def _misfit_of_batch(self) -> str | None:
+        batch, context = self.batch, getattr(self.model, "context", None)
+        if context is not None and batch.sequence > context:
+            return f"batch.sequence {batch.sequence} is longer than model.context {context}; expected at most the context"
+        if self.task.kind != "classification" and batch.sequence < 2:
+            return f"batch.sequence {batch.sequence}; expected at least 2 tokens"
+        if batch.total is not None and batch.total != self.samples_per_step * self.parallelism.replicas:
+            return (
+                f"batch.total {batch.total} is not micro {batch.micro} × accumulation {batch.accumulation} × {self.parallelism.replicas} "
+                f"processes with batches of their own; expected {self.samples_per_step * self.parallelism.replicas}"
+            )
+        available, what = (self.data.images, "images") if self.data.source == "images" else (self.data.tokens, "tokens")
+        needed = self.samples_per_step * self.parallelism.replicas * self._data_per_sample
+        if available < needed:
+            return f"data.{what} {available} is less than one step's batch; expected at least {needed}"
+        return None
+
+    def _misfit_of_steps(self) -> str | None:
+        every, total, fault = self.checkpoint.every, self.steps.total, self.fault
+        if every > total:
+            return f"checkpoint.every {every} is more than the {total} steps of the trial; no checkpoint would be written"
+        if fault is not None and not every <= fault.at_step < total:
+            return f"fault.at_step {fault.at_step} is outside {every}…{total - 1}; expected a step after the first checkpoint and before the end"
+        if fault is not None and fault.inject == "checkpoint_kill" and (fault.at_step + 1) % every:
+            return f"fault.at_step {fault.at_step} is followed by no checkpoint (every {every}); expected such as {fault.at_step // every * every + every - 1}"
+        if self.loss is not None and self.loss.at_step is not None and self.loss.at_step >= total:
+            return f"loss.at_step {self.loss.at_step} is after the last step; expected 0 to {total - 1}"
+        return None
+
+    def _misfit_of_job(self) -> str | None:
+        job = self.parallelism
+        if job.processes > self.needs.count:
+            return (
+                f"parallelism.processes {job.processes} is more than the {self.needs.count} {self.needs.accelerator} that needs.count asks for; "
+                f"expected needs.count: {job.processes} or more, one for each process of a node"
+            )
+        if job.tensor > 1 and not (isinstance(self.model, LlamaShape) and self.model.kv_heads % job.tensor == 0):
+            return f"parallelism.tensor {job.tensor}; expected 1, or a divisor of kv_heads of a model of architecture llama"
+        if job.strategy == "fsdp" and job.world == 1:
+            return "parallelism.strategy fsdp with one process; expected processes or nodes above 1: there is nothing to share"
+        if self.precision in ("fp16", "tf32", "fp8") and self.needs.accelerator == "cpu":
+            return f"precision {self.precision} needs a GPU; expected fp32 or bf16 with needs.accelerator cpu"
+        if self.attention in ("flash", "efficient", "cudnn") and self.needs.accelerator == "cpu" and self.attention != "flash":
+            return f"attention {self.attention} needs a GPU; expected auto, math or flash with needs.accelerator cpu"
+        return None
+
+    @property
+    def samples_per_step(self) -> int:
+        """Samples of one optimizer step on one process."""
+        return self.batch.micro * self.batch.accumulation
+
+    @property
+    def _data_per_sample(self) -> int:
+        """Tokens (or images) of the data file that one sample takes."""
+        if self.task.kind == "classification":
+            return 1
+        if isinstance(self.task, Reinforcement):
+            return self.task.prompt
+        return (self.batch.sequence + 1) * (2 if self.task.kind == "contrastive" else 1)
 
     @property
     def tokens_per_step(self) -> int:
-        """Trained tokens of one optimizer step on one process."""
-        return self.batch.micro * self.batch.accumulation * self.batch.sequence
+        """Positions that one process's samples of one optimizer step hold; of an image its patches and class token."""
+        if isinstance(self.model, VitShape):
+            return self.samples_per_step * self.model.tokens
+        return self.samples_per_step * self.batch.sequence * (2 if self.task.kind == "contrastive" else 1)
 
     @property
     def nodes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.declarations.training import TransformerShape
+from plumbline.declarations.architectures import TransformerShape
 
 
 def matmul_parameters(shape: TransformerShape) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from plumbline.declarations.training import TransformerShape
+from plumbline.declarations.architectures import TransformerShape
 from plumbline.harness.training.flops import flops_per_token, matmul_parameters
 from plumbline.harness.training.model import build
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from plumbline.declarations.training import TransformerShape
+from plumbline.declarations.architectures import TransformerShape
 from plumbline.harness.training.model import build
 
 SHAPES = [

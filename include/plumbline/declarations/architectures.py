@@ -1,0 +1,142 @@
+"""Models by their dimensions: what is trained and what is served draws its weights from a seed, nothing is downloaded."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.workload import Seed
+
+
+class TransformerShape(Declared):
+    """A decoder-only transformer by its dimensions; weights are random from `seed`, nothing is downloaded."""
+
+    architecture: Literal["gpt"]
+    layers: int = Field(ge=1, le=512)
+    width: int = Field(ge=8, le=65536, description="size of the residual stream; a multiple of heads")
+    heads: int = Field(ge=1, le=512)
+    vocabulary: int = Field(ge=16, le=1_000_000)
+    context: int = Field(ge=8, le=1_048_576, description="longest sequence, in tokens")
+    seed: Seed = 7
+
+    @model_validator(mode="after")
+    def _divisible(self) -> TransformerShape:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}; expected width = heads × head size")
+        return self
+
+    @property
+    def parameters(self) -> int:
+        """Trainable parameters: token and position embeddings, blocks (attention, MLP, norms with biases), final norm, untied head."""
+        block = 12 * self.width**2 + 13 * self.width
+        return (2 * self.vocabulary + self.context) * self.width + self.layers * block + 2 * self.width
+
+    @property
+    def matmul_parameters(self) -> int:
+        """Parameters that are factors of a matrix product: attention and MLP of each layer, and the head.
+
+        Embeddings are looked up; biases and norms are added or scaled: none of them is a product worth counting.
+        """
+        return 12 * self.layers * self.width**2 + self.vocabulary * self.width
+
+
+class LlamaShape(Declared):
+    """A Llama-shaped causal LM: grouped-query attention, rotary positions, gated MLP, RMS norms, untied head."""
+
+    architecture: Literal["llama"]
+    layers: int = Field(ge=1, le=512)
+    width: int = Field(ge=64, le=65536)
+    heads: int = Field(ge=1, le=512)
+    kv_heads: int = Field(ge=1, le=512, description="heads of keys and values; fewer than heads is grouped-query attention")
+    feed_forward: int = Field(ge=64, le=1_048_576, description="width of the gated MLP")
+    vocabulary: int = Field(ge=16, le=1_000_000)
+    context: int = Field(ge=8, le=1_048_576)
+    seed: Seed = 7
+
+    @model_validator(mode="after")
+    def _divisible(self) -> LlamaShape:
+        if self.width % self.heads or self.heads % self.kv_heads:
+            raise ValueError(
+                f"width {self.width}, heads {self.heads}, kv_heads {self.kv_heads}; expected width a multiple of heads, and heads of kv_heads"
+            )
+        return self
+
+    @property
+    def parameters(self) -> int:
+        """Weights: embeddings and untied head, attention, gated MLP, RMS norms."""
+        return self.matmul_parameters + self.vocabulary * self.width + self.layers * 2 * self.width + self.width
+
+    @property
+    def matmul_parameters(self) -> int:
+        """Parameters that are factors of a matrix product: attention and gated MLP of each layer, and the head."""
+        head = self.width // self.heads
+        attention = 2 * self.width * self.width + 2 * self.width * self.kv_heads * head
+        return self.layers * (attention + 3 * self.width * self.feed_forward) + self.vocabulary * self.width
+
+
+class BertShape(Declared):
+    """A BERT-shaped bidirectional encoder, whose text vector is the mean over its tokens."""
+
+    architecture: Literal["bert"]
+    layers: int = Field(ge=1, le=512)
+    width: int = Field(ge=8, le=65536, description="a multiple of heads")
+    heads: int = Field(ge=1, le=512)
+    feed_forward: int = Field(ge=8, le=1_048_576)
+    vocabulary: int = Field(ge=16, le=1_000_000)
+    context: int = Field(ge=8, le=1_048_576)
+    seed: Seed = 7
+
+    @model_validator(mode="after")
+    def _divisible(self) -> BertShape:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}; expected width = heads × head size")
+        return self
+
+    @property
+    def matmul_parameters(self) -> int:
+        """Parameters that are factors of a matrix product: attention and MLP of each layer."""
+        return self.layers * (4 * self.width**2 + 2 * self.width * self.feed_forward)
+
+
+class VitShape(Declared):
+    """A vision transformer that sorts square images of three channels into classes."""
+
+    architecture: Literal["vit"]
+    layers: int = Field(ge=1, le=512)
+    width: int = Field(ge=8, le=65536, description="a multiple of heads")
+    heads: int = Field(ge=1, le=512)
+    feed_forward: int = Field(ge=8, le=1_048_576)
+    image: int = Field(ge=8, le=4096, description="pixels along one edge; a multiple of patch")
+    patch: int = Field(ge=1, le=256)
+    classes: int = Field(ge=2, le=1_000_000)
+    seed: Seed = 7
+
+    @model_validator(mode="after")
+    def _divisible(self) -> VitShape:
+        if self.width % self.heads or self.image % self.patch:
+            raise ValueError(
+                f"width {self.width}, heads {self.heads}, image {self.image}, patch {self.patch}; expected width a multiple of heads, "
+                "and image of patch"
+            )
+        return self
+
+    @property
+    def tokens(self) -> int:
+        """Positions of the transformer: one a patch, and the class token."""
+        return (self.image // self.patch) ** 2 + 1
+
+    @property
+    def matmul_parameters(self) -> int:
+        """Parameters that are factors of a matrix product at each position: attention and MLP of each layer, and the patch embedding."""
+        return self.layers * (4 * self.width**2 + 2 * self.width * self.feed_forward) + 3 * self.patch**2 * self.width
+
+
+class HubModel(Declared):
+    """A causal LM of the Hugging Face hub, where a network (or a cache that holds it) exists: its configuration and its weights."""
+
+    architecture: Literal["hub"]
+    id: str = Field(pattern=r"^[\w.-]+/[\w.-]+$", description="owner/name")
+    revision: str = Field(pattern=r"^[0-9a-f]{40}$", description="the commit: a branch moves, and a series must not")
+    seed: Seed = 7
