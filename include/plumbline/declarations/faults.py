@@ -9,7 +9,9 @@ from pydantic import Field
 from plumbline.declarations.base import Declared
 
 AtStep = Annotated[int, Field(ge=1, description="counted from 0, warm-up included")]
-Times = Annotated[int, Field(ge=1, le=1000, description="on how many attempts in a row it happens; more than restarts: the trial must fail")]
+Times = Annotated[
+    int, Field(ge=1, le=1000, description="on how many attempts in a row it happens; more than restarts: the trial must fail")
+]
 
 
 class RankKill(Declared):

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from plumbline.declarations.base import Declared
 from plumbline.declarations.architectures import LlamaShape, TransformerShape
+from plumbline.declarations.base import Declared
 from plumbline.declarations.units import Percent
 from plumbline.declarations.workload import Seed
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from plumbline.declarations.architectures import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.declarations.base import Declared
 from plumbline.declarations.faults import Fault
-from plumbline.declarations.architectures import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.declarations.tasks import ARCHITECTURES, LanguageModel, Reinforcement, Task
 from plumbline.declarations.workload import Seed, Workload
 
@@ -111,7 +111,9 @@ class Parallelism(Declared):
         if self.shard is not None and self.strategy != "fsdp":
             raise ValueError(f"shard {self.shard} with strategy {self.strategy}; expected strategy: fsdp, or no shard")
         if self.processes % self.tensor:
-            raise ValueError(f"tensor {self.tensor} does not divide processes {self.processes}; expected those that share a layer on one node")
+            raise ValueError(
+                f"tensor {self.tensor} does not divide processes {self.processes}; expected those that share a layer on one node"
+            )
         if self.replicas % (self.shard or 1):
             raise ValueError(f"shard {self.shard} does not divide the {self.replicas} processes that see batches of their own")
         return self
@@ -153,7 +155,9 @@ class TrainingWorkload(Workload):
     compile: bool = Field(False, description="torch.compile; its time is part of the first steps, and told apart")
     attention: Literal["auto", "math", "flash", "efficient", "cudnn"] = "auto"
     activation_checkpointing: bool = Field(False, description="each layer computes its activations again in backward and keeps none")
-    deterministic: bool = Field(False, description="only kernels that give the same bits each time; an operation without one ends the trial")
+    deterministic: bool = Field(
+        False, description="only kernels that give the same bits each time; an operation without one ends the trial"
+    )
     optimizer: Optimizer
     steps: Steps
     checkpoint: Checkpoint

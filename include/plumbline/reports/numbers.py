@@ -69,7 +69,7 @@ def campaign_numbers(campaign: CampaignData) -> tuple[TrialNumbers, ...]:
 def epoch_tokens(campaign: CampaignData) -> dict[str, int]:
     """Tokens of one pass over the declared data, by training workload."""
     workloads = (d.trial.workload for d in campaign.documents)
-    return {w.name: w.data.tokens for w in workloads if isinstance(w, TrainingWorkload)}
+    return {w.name: w.data.tokens for w in workloads if isinstance(w, TrainingWorkload) and w.data.source != "images"}
 
 
 def held_s(document: ResultDocument) -> float | None:

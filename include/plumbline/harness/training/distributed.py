@@ -6,6 +6,7 @@ The same code for gloo on CPUs and NCCL on GPUs. Imported only where there is mo
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic_ns
@@ -68,7 +69,7 @@ class Peers:
 
     # Without annotations: DDP compares them with the classes themselves, and here they are strings.
     def _reduce(self, _, bucket):  # type: ignore[no-untyped-def]
-        """Called for each bucket once this rank's gradients in it are there; the last call of a backward is what `exposed_ns` counts from."""
+        """Called for each bucket once this rank's gradients in it are there; the last call of a backward is what `exposed` counts from."""
         if self._device.type == "cuda":
             self._ready_event = _timed()
             self._ready_event.record()
@@ -76,22 +77,18 @@ class Peers:
             self._ready_ns = monotonic_ns()
         return allreduce_hook(self._everybody, bucket)
 
-    def mark(self) -> torch.cuda.Event | None:
-        """The end of a backward on the device's own clock; before the device is waited for."""
-        if self._device.type != "cuda":
-            return None
-        event = _timed()
-        event.record()
-        return event
-
-    def exposed_ns(self, end_ns: int, end: torch.cuda.Event | None) -> int:
-        """How long the backward that just ended waited for other ranks after this rank's own gradients were all there.
+    def exposed(self) -> Callable[[], int]:
+        """How long (ns) the backward that ends now waited for other ranks after this rank's own gradients were all there; asked later.
 
         The part of the averaging that ran beside the backward is hidden and costs nothing; a slower rank is waited for here too.
         """
-        if end is not None and self._ready_event is not None:
-            return int(self._ready_event.elapsed_time(end) * 1e6)
-        return end_ns - self._ready_ns
+        if self._device.type != "cuda":
+            waited = monotonic_ns() - self._ready_ns
+            return lambda: waited
+        ready, end = self._ready_event, _timed()
+        end.record()
+        assert ready is not None
+        return lambda: int(ready.elapsed_time(end) * 1e6)
 
     def share(self, state: dict[str, Any] | None) -> dict[str, Any]:
         """Rank 0's training state on every rank; the others give None. Tensors travel one by one: only one of them is held twice."""

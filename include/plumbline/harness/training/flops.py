@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from plumbline.declarations.architectures import TransformerShape
+from plumbline.declarations.architectures import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
+from plumbline.declarations.tasks import Lora, Reinforcement
+from plumbline.declarations.training import TrainingWorkload
 
 
-def matmul_parameters(shape: TransformerShape) -> int:
-    """Parameters that are factors of a matrix product: attention and MLP weights of each layer, and the head.
+def flops_per_step(workload: TrainingWorkload) -> float | None:
+    """Floating-point operations of one optimizer step of one replica; None of a model whose dimensions nobody declared.
 
-    Embeddings are looked up; biases and norms are added or scaled: none of them is a product worth counting.
+    Each token: 2·N forward, where N are the matmul parameters: a multiplication and an addition each; the gradients of activations and of
+    weights cost as much again each, so 6·N in all. LoRA's frozen weights have no gradients of their own: 4·N. Answers that were
+    generated cost another forward: 2·N for each of their tokens.
     """
-    return 12 * shape.layers * shape.width**2 + shape.vocabulary * shape.width
+    model, task = workload.model, workload.task
+    if isinstance(model, HubModel):
+        return None
+    factor = 2.0 if isinstance(task, Lora) else 3.0
+    step = workload.tokens_per_step * factor * forward_flops_per_token(model, _positions(workload))
+    if isinstance(task, Reinforcement):
+        step += workload.samples_per_step * workload.batch.sequence * forward_flops_per_token(model, workload.batch.sequence)
+    return step
 
 
-def flops_per_token(shape: TransformerShape, sequence: int) -> float:
-    """Floating-point operations of one trained token: forward and backward.
+def forward_flops_per_token(model: TransformerShape | LlamaShape | BertShape | VitShape, sequence: int) -> float:
+    """Floating-point operations of the forward pass of one token of a sequence.
 
-    6·N + 6·layers·width·(sequence + 1), where N are the matmul parameters: each costs one multiplication and one addition
-    forward and twice that backward. Attention: query i sees i keys, (sequence + 1)/2 on average; scores and weighted sum take
-    2·width operations a key each, so 2·width·(sequence + 1) forward and three times that in all. What the causal mask hides is
-    not counted.
+    2·N + 4·layers·width·k: query i sees k keys; scores and weighted sum take 2·width operations a key each. Under a causal mask k is
+    (sequence + 1)/2 on average: what the mask hides is not counted. Without one k is the sequence.
     """
-    return 6.0 * matmul_parameters(shape) + 6.0 * shape.layers * shape.width * (sequence + 1)
+    causal = isinstance(model, (TransformerShape, LlamaShape))
+    keys = (sequence + 1) / 2 if causal else sequence
+    return 2.0 * model.matmul_parameters + 4.0 * model.layers * model.width * keys
+
+
+def _positions(workload: TrainingWorkload) -> int:
+    if isinstance(workload.model, VitShape):
+        return workload.model.tokens
+    return workload.batch.sequence

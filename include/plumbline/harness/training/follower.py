@@ -18,8 +18,8 @@ from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness import environment, hardware
 from plumbline.harness.environment.cpu import cpu_limit, usable
 from plumbline.harness.interruption import Interrupted, interruptible
-from plumbline.harness.training import data, plan
-from plumbline.harness.training.data import TokenFile
+from plumbline.harness.training import dataset, plan
+from plumbline.harness.training.dataset import DataFile
 from plumbline.harness.training.link import Gone, Link, Message, connect
 from plumbline.harness.training.network import gloo_interface
 from plumbline.harness.training.place import Address, Place, patience_s, shares
@@ -80,7 +80,7 @@ class _Node:
         self._device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
         self._running = ExitStack()
         self._workers: tuple[Worker, ...] = ()
-        self._tokens: TokenFile | None = None
+        self._data: DataFile | None = None
 
     def serve(self) -> str | None:
         """From the first word to the last; Gone if node 0 is."""
@@ -90,9 +90,8 @@ class _Node:
         if wrong is not None:
             self.fail("wrong_hardware", wrong)
             return wrong
-        model, stored = self._workload.model, self._workload.data
-        self._tokens = data.prepare(places().cache, vocabulary=model.vocabulary, tokens=stored.tokens, seed=stored.seed)
-        self._link.send("joined", data=self._tokens.sha256)
+        self._data = dataset.prepare(self._workload, places().cache)
+        self._link.send("joined", data=self._data.sha256)
         explanation = Explanation()
         while True:
             wait_for_any(self._workers, [self._link], _TURN_S)
@@ -121,9 +120,9 @@ class _Node:
         self._running.close()
 
     def _start(self, message: Message) -> None:
-        assert self._tokens is not None and self._place.rendezvous is not None
+        assert self._data is not None and self._place.rendezvous is not None
         run: plan.RunName = message["run"]
-        spec = plan.orders(run, self._workload, self._tokens, self._folder, device=self._device)
+        spec = plan.orders(run, self._workload, self._data, self._folder, device=self._device)
         store = Address(self._place.rendezvous.host, int(message["port"]))
         parts = shares(usable(), cpu_limit(os.environ), self._place.processes, self._device)
         variables = gloo_interface(self._link.local_host)

@@ -87,7 +87,7 @@ class Job:
 
         Ends when all ranks have ended well. TrialFailed if one ended otherwise, or a node is gone.
         """
-        interval = _POLL_BEFORE_KILL_S if self.spec.hold_in_step is not None else _POLL_S
+        interval = _POLL_BEFORE_KILL_S if self.spec.hold is not None else _POLL_S
         while True:
             self._wait(interval)
             ended = self._all_ended()  # before the lines are read: those of the last moment must not be missed
@@ -104,7 +104,7 @@ class Job:
 
         (moment of the kill, moment its death was seen) in monotonic seconds. TrialFailed if it, or another, will not die.
         """
-        victim = next(worker for worker in self._workers if worker.spec.hold_in_step is not None)
+        victim = next(worker for worker in self._workers if worker.spec.hold is not None)
         killed = victim.kill()
         while not victim.ended:
             wait_for_any([victim], (), 0.5)

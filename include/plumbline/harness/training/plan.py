@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from plumbline.declarations.training import TrainingWorkload
-    from plumbline.harness.training.data import TokenFile
+    from plumbline.harness.training.dataset import DataFile
     from plumbline.harness.training.place import Address, Place
 
 RunName = Literal["run", "fault", "recovery"]
@@ -51,22 +51,44 @@ class Group:
 
 
 @dataclass(frozen=True)
+class DataOrders:
+    """A data file to read: `count` items of shape `item` and little-endian type `dtype`."""
+
+    path: str
+    dtype: str
+    count: int
+    item: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Where the run says so and waits for the end that the harness brings about: in the middle of a step, or of the checkpoint after it."""
+
+    step: int
+    inside: Literal["step", "checkpoint"] = "step"
+
+
+@dataclass(frozen=True)
 class WorkerSpec:
     """One worker's orders, as JSON in a file. Steps are counted from 0; `until` is the first one not to do.
 
-    `group` is None where one process trains alone.
+    `model`, `task`, `optimizer`, `parallelism`: as declared. `weights`: where stored initial weights lie. `group` is None where one
+    process trains alone.
     """
 
-    model: dict[str, int]
-    tokens_path: str
-    tokens_dtype: str
-    tokens: int
+    model: dict[str, Any]
+    task: dict[str, Any]
+    data: DataOrders
     micro: int
     accumulation: int
     sequence: int
     precision: str
-    learning_rate: float
-    weight_decay: float
+    compile: bool
+    attention: str
+    activation_checkpointing: bool
+    deterministic: bool
+    optimizer: dict[str, Any]
+    parallelism: dict[str, Any]
     seed: int
     device: str
     threads: int
@@ -75,10 +97,12 @@ class WorkerSpec:
     checkpoint_folder: str
     checkpoint_every: int
     checkpoint_keep: int
+    checkpoint_mode: str
     checkpoint_retain: tuple[int, ...]
-    hold_in_step: int | None
+    hold: Hold | None
     closing: bool
     log: str
+    weights: str | None = None
     group: Group | None = None
 
     def write(self, path: Path) -> None:
@@ -88,9 +112,17 @@ class WorkerSpec:
     @classmethod
     def read(cls, path: Path) -> WorkerSpec:
         """The orders in a file."""
-        data: dict[str, Any] = json.loads(path.read_text())
-        group = Group(**data["group"]) if data["group"] else None
-        return cls(**{**data, "checkpoint_retain": tuple(data["checkpoint_retain"]), "group": group})
+        told: dict[str, Any] = json.loads(path.read_text())
+        stored = told["data"]
+        return cls(
+            **{
+                **told,
+                "data": DataOrders(stored["path"], stored["dtype"], stored["count"], tuple(stored["item"])),
+                "checkpoint_retain": tuple(told["checkpoint_retain"]),
+                "hold": Hold(**told["hold"]) if told["hold"] else None,
+                "group": Group(**told["group"]) if told["group"] else None,
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -112,30 +144,34 @@ def fault_plan(workload: TrainingWorkload) -> FaultPlan | None:
     return FaultPlan(resume_from, at, min(resume_from + every, total))
 
 
-def undisturbed(workload: TrainingWorkload, data: TokenFile, folder: Path, *, device: str) -> WorkerSpec:
+def undisturbed(workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str) -> WorkerSpec:
     """The orders of the first run: of all its ranks, before `for_rank` gives each its own."""
     fault = fault_plan(workload)
     return WorkerSpec(
-        model=workload.model.model_dump(include={"layers", "width", "heads", "vocabulary", "context", "seed"}),
-        tokens_path=str(data.path),
-        tokens_dtype=data.dtype,
-        tokens=data.tokens,
+        model=workload.model.model_dump(mode="json"),
+        task=workload.task.model_dump(mode="json"),
+        data=DataOrders(str(data.path), data.dtype, data.count, data.item),
         micro=workload.batch.micro,
         accumulation=workload.batch.accumulation,
         sequence=workload.batch.sequence,
         precision=workload.precision,
-        learning_rate=workload.optimizer.learning_rate,
-        weight_decay=workload.optimizer.weight_decay,
+        compile=workload.compile,
+        attention=workload.attention,
+        activation_checkpointing=workload.activation_checkpointing,
+        deterministic=workload.deterministic,
+        optimizer=workload.optimizer.model_dump(mode="json"),
+        parallelism=workload.parallelism.model_dump(mode="json"),
         seed=workload.seed,
         device=device,
         threads=1,
-        until=workload.steps.discard + workload.steps.measure,
+        until=workload.steps.total,
         resume=False,
         checkpoint_folder=str(folder / "checkpoints"),
         checkpoint_every=workload.checkpoint.every,
         checkpoint_keep=workload.checkpoint.keep,
+        checkpoint_mode=workload.checkpoint.mode,
         checkpoint_retain=(fault.resume_from,) if fault else (),
-        hold_in_step=None,
+        hold=None,
         closing=True,
         log=str(folder / "run.steps.jsonl"),
     )
@@ -149,13 +185,13 @@ def resumed(first: WorkerSpec, plan: FaultPlan, folder: Path, name: Literal["fau
         resume=True,
         checkpoint_folder=str(folder / "fault-checkpoints"),
         checkpoint_retain=(),
-        hold_in_step=plan.kill_in if name == "fault" else None,
+        hold=Hold(plan.kill_in) if name == "fault" else None,
         closing=False,
         log=str(folder / f"{name}.steps.jsonl"),
     )
 
 
-def orders(name: RunName, workload: TrainingWorkload, data: TokenFile, folder: Path, *, device: str) -> WorkerSpec:
+def orders(name: RunName, workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str) -> WorkerSpec:
     """The orders of a run by its name: every node of a job derives the same from the same trial."""
     first = undisturbed(workload, data, folder, device=device)
     fault = fault_plan(workload)
@@ -174,7 +210,7 @@ def for_rank(spec: WorkerSpec, place: Place, rank: int, threads: int, store: Add
         spec,
         threads=threads,
         log=spec.log if rank == 0 else str(Path(spec.log).with_name(f"{name}.rank{rank}.steps.jsonl")),
-        hold_in_step=spec.hold_in_step if rank == place.processes - 1 else None,
+        hold=spec.hold if rank == place.processes - 1 else None,
         closing=spec.closing and rank == 0,
         group=Group(rank, place.world, local, place.nodes, backend, store.host, store.port, name),
     )

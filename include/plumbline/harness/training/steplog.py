@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
+
+from plumbline.harness.training.stages import StageName
 
 Line = dict[str, Any]
 
@@ -56,20 +59,13 @@ class Tail:
 
 @dataclass(frozen=True)
 class Step:
-    """One step that was done. Times in seconds; `start_s` and `end_s` on the shared monotonic clock. The parts leave out bookkeeping.
-
-    `gradient_sync_s`: what the step waited for other ranks once its own gradients were there; not part of `backward_s`.
-    """
+    """One step that was done. Times in seconds; `start_s` and `end_s` on the shared monotonic clock. `stages` leave out bookkeeping."""
 
     step: int
     start_s: float
     end_s: float
-    data_wait_s: float
-    forward_s: float
-    backward_s: float
-    optimizer_s: float
+    stages: Mapping[StageName, float]
     loss: float
-    gradient_sync_s: float = 0.0
 
     @property
     def step_s(self) -> float:
@@ -111,9 +107,8 @@ class RunRecord:
         """Take in one line of the worker's log."""
         name, at = str(line["event"]), line["ns"] / 1e9
         if name == "step":
-            start, data, forward, backward, optimizer = (line[key] / 1e9 for key in ("start", "data", "forward", "backward", "optimizer"))
-            sync = line["gradient_sync"] / 1e9
-            self.steps.append(Step(line["step"], start, at, data, forward, backward, optimizer, line["loss"], sync))
+            stages: dict[StageName, float] = {name: spent / 1e9 for name, spent in line["stages"].items()}
+            self.steps.append(Step(line["step"], line["start"] / 1e9, at, stages, line["loss"]))
         elif name == "checkpoint":
             seconds = line["blocking"] / 1e9
             self.saves.append(Save(line["step"], at, line["save_s"], seconds, line["bytes"], line["closing"]))

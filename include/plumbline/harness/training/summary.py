@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 from plumbline.declarations.phases import Phase
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.measurement import EvidenceFile, Measurement
-from plumbline.harness.training.flops import flops_per_token
+from plumbline.harness.training.flops import flops_per_step
 from plumbline.harness.training.records import Records
+from plumbline.harness.training.stages import STAGES
 from plumbline.harness.training.steady import median_interval
 from plumbline.harness.training.steplog import RunRecord
 from plumbline.results import Event, MetricRow, Stage, row
@@ -32,7 +33,7 @@ def measurement(workload: TrainingWorkload, records: Records, folder: Path) -> M
         events=_events(workload, records),
         evidence=_evidence(workload, records, folder),
         facts=dict(first.facts) if first else {},
-        seeds={"model": workload.model.seed, "data": workload.data.seed, "training": workload.seed},
+        seeds=_seeds(workload),
         guarantees=_guarantees(records),
     )
     if records.data_sha256:
@@ -40,6 +41,11 @@ def measurement(workload: TrainingWorkload, records: Records, folder: Path) -> M
     if first and first.weights_sha256:
         measured.hashes["initial_weights"] = first.weights_sha256
     return measured
+
+
+def _seeds(workload: TrainingWorkload) -> dict[str, int]:
+    drawn = {} if workload.data.source == "file" else {"data": workload.data.seed}
+    return {"model": workload.model.seed, **drawn, "training": workload.seed}
 
 
 def _start_up(run: RunRecord | None) -> list[MetricRow]:
@@ -66,21 +72,23 @@ def _steady(workload: TrainingWorkload, records: Records) -> list[MetricRow]:
         row("step_time", float(np.percentile(times, 99)), n, statistic="p99"),
         row("step_time", spread, n, statistic="stddev"),
         row("step_time", spread / float(times.mean()), n, statistic="cv"),
-        row("data_wait_time", float(np.mean([step.data_wait_s for step in steps])), n),
+        row("data_wait_time", float(np.mean([step.stages["data_wait"] for step in steps])), n),
         row("final_loss", steps[-1].loss, 1),
     ]
     # The step is the job's, and so is what it did: all ranks' batches, on all ranks' devices.
     world = workload.parallelism.world
-    tokens, sequences = workload.tokens_per_step * world, workload.batch.micro * workload.batch.accumulation * world
-    operations = tokens * flops_per_token(workload.model, workload.batch.sequence)
+    replicas = workload.parallelism.replicas
+    tokens, samples, each = workload.tokens_per_step * replicas, workload.samples_per_step * replicas, flops_per_step(workload)
 
     def rate(name: str, amount: float) -> MetricRow:
         # A rate is an amount over the step time, so its median and interval are those of the step time, turned over.
         return row(name, amount / median, n, ci=(amount / interval[1], amount / interval[0]) if interval else None)
 
-    rows += [rate("tokens_per_second", tokens), rate("samples_per_second", sequences), rate("model_flops", operations)]
-    if run.matmul_flops:
-        rows.append(rate("model_flops_utilization", operations / (run.matmul_flops * world)))
+    rows += [rate("tokens_per_second", tokens), rate("samples_per_second", samples)]
+    if each is not None:
+        rows.append(rate("model_flops", each * replicas))
+        if run.matmul_flops:
+            rows.append(rate("model_flops_utilization", each * replicas / (run.matmul_flops * world)))
     wall = run.steps[-1].end_s - run.steps[0].start_s
     rows.append(row("effective_tokens_per_second", tokens * len(run.steps) / wall, len(run.steps)))
     saves = [save for save in run.saves if not save.closing and save.step > workload.steps.discard]
@@ -120,14 +128,7 @@ def _stages(workload: TrainingWorkload, records: Records) -> list[Stage]:
     steps, run = records.steady(workload.steps), records.runs.get("run")
     if not steps or run is None:
         return []
-    totals = {
-        "data_wait": sum(step.data_wait_s for step in steps),
-        "forward": sum(step.forward_s for step in steps),
-        "backward": sum(step.backward_s for step in steps),
-        "optimizer": sum(step.optimizer_s for step in steps),
-    }
-    if run.by_rank:
-        totals["gradient_sync"] = sum(step.gradient_sync_s for step in steps)
+    totals = {name: sum(step.stages.get(name, 0.0) for step in steps) for name in STAGES if any(name in step.stages for step in steps)}
     stages = [Stage(phase="steady", stage=name, total_s=total, n=len(steps)) for name, total in totals.items()]
     saves = [save for save in run.saves if not save.closing and save.step > workload.steps.discard]
     return [*stages, Stage(phase="steady", stage="checkpoint", total_s=sum(save.blocking_s for save in saves), n=len(saves))]
@@ -173,7 +174,7 @@ def _evidence(workload: TrainingWorkload, records: Records, folder: Path) -> lis
     return found
 
 
-_TIMES = ("start_s", "step_s", "data_wait_s", "forward_s", "backward_s", "gradient_sync_s", "optimizer_s", "checkpoint_s")
+_TIMES = ("start_s", "step_s", *(f"{stage}_s" for stage in STAGES), "checkpoint_s")
 _SCHEMA = pa.schema(
     [
         ("run", pa.string()),
@@ -197,11 +198,7 @@ def _steps_of(name: str, run: RunRecord, workload: TrainingWorkload) -> list[dic
             "rank": rank,
             "start_s": step.start_s,
             "step_s": step.step_s,
-            "data_wait_s": step.data_wait_s,
-            "forward_s": step.forward_s,
-            "backward_s": step.backward_s,
-            "gradient_sync_s": step.gradient_sync_s,
-            "optimizer_s": step.optimizer_s,
+            **{f"{stage}_s": step.stages.get(stage) for stage in STAGES},
             "checkpoint_s": after.get(step.step) if rank == 0 else None,
             "loss": step.loss,
         }

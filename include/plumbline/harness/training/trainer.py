@@ -1,29 +1,29 @@
-"""The training loop of one rank: resumes, steps, saves, closes, and writes each step down before the next begins."""
+"""The training loop of one rank: resumes, steps, saves, closes, and writes each step down before much more is done."""
 
 from __future__ import annotations
 
 import gc
 import threading
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn import functional as F
+from torch import nn
 
-from plumbline.harness.training import checkpoint
-from plumbline.harness.training.data import Batches
-from plumbline.harness.training.device import matmul_flops, settler
-from plumbline.harness.training.model import Transformer, build, tensors, weights_sha256
+from plumbline.harness.training import checkpoint, closing
+from plumbline.harness.training.device import settler
+from plumbline.harness.training.learners import Samples, learner_of
+from plumbline.harness.training.optimizers import optimizer_of, set_rate
 from plumbline.harness.training.plan import WorkerSpec
+from plumbline.harness.training.precision import Precision
 from plumbline.harness.training.steplog import StepLog
+from plumbline.harness.training.timing import timer_for
 
 if TYPE_CHECKING:
     from plumbline.harness.training.distributed import Peers
-
-_VERIFIED_LOADS = 3
-_MATMUL_SECONDS = 0.3
 
 
 class NoDevice(Exception):
@@ -38,32 +38,28 @@ class Trainer:
     """The training loop of one rank."""
 
     def __init__(self, spec: WorkerSpec, log: StepLog) -> None:
+        """Raises NoDevice, DamagedData, and `precision.Unsupported`."""
         if spec.device == "cuda" and not torch.cuda.is_available():
             raise NoDevice("the workload needs a GPU and torch finds none")
-        self._spec, self._log = spec, log
-        self._device = torch.device(f"cuda:{spec.group.local}" if spec.group and spec.device == "cuda" else spec.device)
-        self._settle = settler(self._device)
+        self._spec, self._log, group = spec, log, spec.group
+        self._device = torch.device(f"cuda:{group.local}" if group and spec.device == "cuda" else spec.device)
+        self._settle, self._timer = settler(self._device), timer_for(self._device)
         torch.set_num_threads(spec.threads)
-        self._batches = Batches(
-            Path(spec.tokens_path),
-            spec.tokens_dtype,
-            spec.tokens,
-            sequences=spec.micro * spec.accumulation,
-            sequence=spec.sequence,
-            seed=spec.seed,
-            rank=spec.group.rank if spec.group else 0,
-            world=spec.group.world if spec.group else 1,
-        )
-        self._model, self._optimizer = self._fresh()
+        torch.use_deterministic_algorithms(spec.deterministic)
+        self._precision = Precision(spec.precision, self._device)
+        tensor = spec.parallelism["tensor"]
+        self._learner = learner_of(spec, group.rank // tensor if group else 0, group.world // tensor if group else 1)
+        self._model: nn.Module = self._learner.model.to(self._device)
         torch.manual_seed(spec.seed)
-        self._replica: torch.nn.Module = self._model
+        self._replica = self._model
         self._peers: Peers | None = None
-        if spec.group is not None:
+        if group is not None:
             # Imported here: alone, a process would pay for it with a slower start.
             from plumbline.harness.training.distributed import Peers
 
-            self._peers = Peers(spec.group, self._device)
+            self._peers = Peers(group, self._device)
             self._replica = self._peers.replicate(self._model)
+        self._optimizer = optimizer_of(spec.optimizer, self._model.parameters())
 
     def run(self) -> None:
         """Resume if told so, do the steps, and close if told so."""
@@ -73,65 +69,68 @@ class Trainer:
         gc.collect()
         gc.freeze()  # the collector need not look at torch's modules again in the middle of a step
         for step in range(first, spec.until):
-            self._log.line(self._step(step))
+            for line in self._step(step):
+                self._log.line(line)
             if (step + 1) % spec.checkpoint_every == 0:
-                self._save(folder, step + 1, closing=False)
+                self._drain()
+                self._save(folder, step + 1, at_end=False)
+        self._drain()
         if self._peers is not None:
             self._peers.leave()
         if spec.closing:
             self._close(folder)
         self._log.event("done")
 
-    def _step(self, step: int) -> dict[str, Any]:
-        spec = self._spec
-        forward = backward = 0
-        start = monotonic_ns()
-        batch = torch.from_numpy(self._batches.of(step)).to(self._device)
-        self._settle()
-        fetched = mark = monotonic_ns()
+    def _step(self, step: int) -> list[dict[str, Any]]:
+        spec, timer, learner = self._spec, self._timer, self._learner
+        timer.begin(step)
+        samples = learner.batch(step)
+        timer.mark("data_wait")
+        samples = tuple(part.to(self._device) for part in samples)
+        timer.mark("host_to_device")
+        if learner.generates:
+            samples = learner.prepared(self._replica, samples)
+            timer.mark("generation")
+        set_rate(self._optimizer, spec.optimizer, step)
         total = torch.zeros((), device=self._device)
-        parts = torch.split(batch, spec.micro)
-        for part in parts:
-            averaged = self._peers is not None and part is parts[-1]
-            with nullcontext() if averaged or self._peers is None else self._peers.silent():
-                loss = self._loss(part) / spec.accumulation
+        for number, part in enumerate(self._micro_batches(samples)):
+            with self._averaged(last=number == spec.accumulation - 1):
+                with self._precision.autocast():
+                    loss = learner.loss(self._replica, part) / spec.accumulation
                 total += loss.detach()
-                self._settle()
-                now = monotonic_ns()
-                forward, mark = forward + now - mark, now
-                if step == spec.hold_in_step:
+                timer.mark("forward")
+                if spec.hold is not None and (spec.hold.step, spec.hold.inside) == (step, "step"):
                     self._hold(step)
-                loss.backward()  # type: ignore[no-untyped-call]
-                end = self._peers.mark() if self._peers is not None else None
-                self._settle()
-            now = monotonic_ns()
-            backward, mark = backward + now - mark, now
-        sync = self._peers.exposed_ns(mark, end) if self._peers is not None else 0
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
-        value = total.item()
-        done = monotonic_ns()
-        return {
-            "event": "step",
-            "ns": done,
-            "step": step,
-            "start": start,
-            "data": fetched - start,
-            "forward": forward,
-            "backward": backward - sync,
-            "gradient_sync": sync,
-            "optimizer": done - mark,
-            "loss": value,
-        }
+                self._precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+                timer.mark("backward")
+        if self._peers is not None:
+            timer.move("backward", "gradient_sync", self._peers.exposed())
+        self._update()
+        return timer.end(total)
 
-    def _loss(self, part: torch.Tensor) -> torch.Tensor:
-        """Mean cross-entropy of the sequences (n, tokens) of token ids."""
-        with torch.autocast(self._spec.device, torch.bfloat16, enabled=self._spec.precision == "bf16"):
-            logits = self._replica(part[:, :-1])
-        return F.cross_entropy(logits.float().flatten(0, 1), part[:, 1:].flatten())
+    def _micro_batches(self, samples: Samples) -> Iterator[Samples]:
+        return zip(*(part.split(self._spec.micro) for part in samples), strict=True)  # type: ignore[no-untyped-call]
+
+    def _averaged(self, *, last: bool) -> AbstractContextManager[object]:
+        """Gradients go to the other ranks in the last micro-batch of a step alone."""
+        return nullcontext() if last or self._peers is None else self._peers.silent()
+
+    def _update(self) -> None:
+        scaler, clip = self._precision.scaler, self._spec.optimizer["clip"]
+        if clip is not None:
+            scaler.unscale_(self._optimizer)
+            torch.nn.utils.clip_grad_norm_(self._model.parameters(), clip)
+        scaler.step(self._optimizer)
+        scaler.update()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def _drain(self) -> None:
+        for line in self._timer.drain():
+            self._log.line(line)
 
     def _hold(self, step: int) -> None:
         """Say that the step is half done and wait for the kill: it then falls into the middle of this step however fast the machine is."""
+        self._drain()
         self._log.event("holding", step=step)
         threading.Event().wait()
 
@@ -139,7 +138,8 @@ class Trainer:
         if self._peers is not None:
             # After its first backward DDP puts the gradients into other buckets, in which three and more ranks add them up in another
             # order. The run that is resumed had that behind it; a backward for nothing puts it behind this one, or losses would differ.
-            self._loss(torch.zeros(1, 2, dtype=torch.int64, device=self._device)).backward()  # type: ignore[no-untyped-call]
+            micro = tuple(part[: self._spec.micro].to(self._device) for part in self._learner.batch(0))
+            self._learner.loss(self._replica, micro).backward()  # type: ignore[no-untyped-call]
             self._optimizer.zero_grad(set_to_none=True)
         self._log.event("load_begin")
         rejected: tuple[str, ...] = ()
@@ -153,7 +153,8 @@ class Trainer:
         if self._peers is not None:
             state = self._peers.share(state)
         assert state is not None
-        self._restore(state, self._model, self._optimizer)
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"].cpu())
         self._settle()
         self._log.event("load_end", step=state["step"], rejected=rejected)
@@ -164,52 +165,25 @@ class Trainer:
         """Whether this is rank 0. All ranks hold the same state, so one of them saves it for all."""
         return self._spec.group is None or self._spec.group.rank == 0
 
-    def _save(self, folder: Path, step: int, *, closing: bool) -> None:
+    def _save(self, folder: Path, step: int, *, at_end: bool) -> None:
         if self._leads:
-            self._write(folder, step, closing=closing)
-        if self._peers is not None and not closing:
+            self._write(folder, step, at_end=at_end)
+        if self._peers is not None and not at_end:
             # The others would wait in their next step all the same, and its time would seem to be the step's.
             self._peers.wait_for_all()
 
-    def _write(self, folder: Path, step: int, *, closing: bool) -> None:
+    def _write(self, folder: Path, step: int, *, at_end: bool) -> None:
         spec = self._spec
         began = monotonic_ns()
         state = {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), "rng": torch.get_rng_state()}
         saved = checkpoint.save(folder, step, state, keep=spec.checkpoint_keep, retain=frozenset(spec.checkpoint_retain))
         blocking = monotonic_ns() - began
-        self._log.event("checkpoint", step=step, save_s=saved.seconds, blocking=blocking, bytes=saved.bytes, closing=closing)
+        self._log.event("checkpoint", step=step, save_s=saved.seconds, blocking=blocking, bytes=saved.bytes, closing=at_end)
 
     def _close(self, folder: Path) -> None:
-        """After the last step: the final state is saved, loaded into a fresh model and compared bit by bit; then the matmul rate."""
         if self._spec.until % self._spec.checkpoint_every:
-            self._save(folder, self._spec.until, closing=True)
-        for _ in range(_VERIFIED_LOADS):
-            model, optimizer = self._fresh()
-            began = monotonic_ns()
-            loaded = checkpoint.load_newest(folder, str(self._device))
-            if loaded is None:
-                raise NothingToResume(f"the checkpoint just written to {folder.name} cannot be loaded")
-            self._restore(loaded.state, model, optimizer)
-            self._settle()
-            seconds = (monotonic_ns() - began) / 1e9
-            equal = loaded.step == self._spec.until and self._same(model, optimizer)
-            self._log.event("verified_load", seconds=seconds, equal=equal)
-        self._log.event("matmul", flops=matmul_flops(self._device, self._spec.precision, _MATMUL_SECONDS))
-        self._log.event("weights", sha256=weights_sha256(self._fresh()[0]))
-
-    def _fresh(self) -> tuple[Transformer, torch.optim.Optimizer]:
-        model = build(self._spec.model).to(self._device)
-        rate, decay = self._spec.learning_rate, self._spec.weight_decay
-        return model, torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=decay, fused=True)
-
-    @staticmethod
-    def _restore(state: dict[str, Any], model: Transformer, optimizer: torch.optim.Optimizer) -> None:
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-
-    def _same(self, model: Transformer, optimizer: torch.optim.Optimizer) -> bool:
-        mine, other = tensors(self._model, self._optimizer), tensors(model, optimizer)
-        return mine.keys() == other.keys() and all(torch.equal(mine[key], other[key]) for key in mine)
+            self._save(folder, self._spec.until, at_end=True)
+        closing.close(self._spec, self._device, self._model, self._optimizer, self._log)
 
     def _facts(self) -> dict[str, Any]:
         group = self._spec.group

@@ -16,7 +16,7 @@ from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.environment.cpu import cpu_limit, usable
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.progress import Progress
-from plumbline.harness.training import checkpoint, data, plan, summary, verdicts
+from plumbline.harness.training import checkpoint, dataset, plan, summary, verdicts
 from plumbline.harness.training.job import Job, Setting, meeting
 from plumbline.harness.training.place import BadPlace, patience_s, place_of, shares
 from plumbline.harness.training.records import Records, Restart
@@ -69,16 +69,14 @@ class _Session:
         with contextlib.ExitStack() as stack:
             team = stack.enter_context(Team(self._trial, place)) if place.nodes > 1 else None
             self._report("preparing data", force=True)
-            tokens = data.prepare(
-                places().cache, vocabulary=workload.model.vocabulary, tokens=workload.data.tokens, seed=workload.data.seed
-            )
-            self.records.data_sha256 = tokens.sha256
+            data = dataset.prepare(workload, places().cache)
+            self.records.data_sha256 = data.sha256
             device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
             parts = shares(usable(), cpu_limit(os.environ), place.processes, device)
             if team is not None:
-                team.gather(patience_s(self._trial.provider), tokens.sha256, self._report)
+                team.gather(patience_s(self._trial.provider), data.sha256, self._report)
             setting = stack.enter_context(meeting(Setting(self._folder, place, parts, team=team)))
-            self._runs(setting, plan.undisturbed(workload, tokens, self._folder, device=device))
+            self._runs(setting, plan.undisturbed(workload, data, self._folder, device=device))
 
     def _runs(self, setting: Setting, first: plan.WorkerSpec) -> None:
         fault = self.records.fault
@@ -118,8 +116,8 @@ class _Session:
                 if line is not None and line["event"] == "holding":
                     return job.kill(lambda: self._report("waiting for the killed process to be gone"))
                 self._fraction = start + (end - start) * _share(len(job.record.steps), first, spec.until)
-                self._report(f"to be killed in step {spec.hold_in_step}")
-        raise TrialFailed("harness_error", f"the fault worker ended without reaching step {spec.hold_in_step}")
+                self._report(f"to be killed in step {spec.hold.step}" if spec.hold else "")
+        raise TrialFailed("harness_error", f"the fault worker ended without reaching step {spec.hold.step if spec.hold else None}")
 
     def _recover(self, setting: Setting, spec: plan.WorkerSpec, fault: plan.FaultPlan, kill: tuple[float, float]) -> None:
         start = self._fraction

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from plumbline.harness.training import plan
-from plumbline.harness.training.data import DamagedData
+from plumbline.harness.training.dataset import DamagedData
 from plumbline.harness.training.plan import WorkerSpec
 from plumbline.harness.training.steplog import StepLog
 from plumbline.harness.training.trainer import NoDevice, NothingToResume, Trainer

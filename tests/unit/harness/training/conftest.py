@@ -11,6 +11,7 @@ import pytest
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.training.plan import fault_plan
 from plumbline.harness.training.records import Records, Restart
+from plumbline.harness.training.stages import StageName
 from plumbline.harness.training.steplog import RunRecord, Save, Step
 
 TINY: dict[str, Any] = {
@@ -38,8 +39,13 @@ def tiny() -> Callable[..., TrainingWorkload]:
 
 def a_step(number: int, start_s: float, step_s: float = 0.1, loss: float | None = None) -> Step:
     """A step of which half is backward."""
-    parts = (0.1 * step_s, 0.3 * step_s, 0.5 * step_s, 0.1 * step_s)
-    return Step(number, start_s, start_s + step_s, *parts, loss=5.0 - number / 10 if loss is None else loss)
+    parts: dict[StageName, float] = {
+        "data_wait": 0.1 * step_s,
+        "forward": 0.3 * step_s,
+        "backward": 0.5 * step_s,
+        "optimizer": 0.1 * step_s,
+    }
+    return Step(number, start_s, start_s + step_s, parts, loss=5.0 - number / 10 if loss is None else loss)
 
 
 @pytest.fixture

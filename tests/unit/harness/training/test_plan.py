@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from plumbline.declarations.training import TrainingWorkload
-from plumbline.harness.training.data import TokenFile
+from plumbline.harness.training.dataset import DataFile
 from plumbline.harness.training.place import Address, Place
-from plumbline.harness.training.plan import FaultPlan, Group, WorkerSpec, fault_plan, for_rank, orders, resumed, undisturbed
+from plumbline.harness.training.plan import FaultPlan, Group, Hold, WorkerSpec, fault_plan, for_rank, orders, resumed, undisturbed
 
 Tiny = Callable[..., TrainingWorkload]
-DATA = TokenFile(Path("/data/x.tokens"), "<u2", 4096, "a" * 64)
+DATA = DataFile(Path("/data/x.tokens"), "<u2", 4096, "a" * 64)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_no_fault_no_stretch(tiny: Tiny) -> None:
 
 def test_the_first_run_does_everything_and_keeps_what_the_fault_needs(tiny: Tiny) -> None:
     spec = undisturbed(tiny(), DATA, Path("/w"), device="cpu")
-    assert (spec.until, spec.resume, spec.closing, spec.hold_in_step, spec.checkpoint_retain) == (12, False, True, None, (4,))
+    assert (spec.until, spec.resume, spec.closing, spec.hold, spec.checkpoint_retain) == (12, False, True, None, (4,))
 
 
 def test_the_faulted_runs_resume_apart_and_only_the_first_is_held(tiny: Tiny) -> None:
@@ -44,7 +44,7 @@ def test_the_faulted_runs_resume_apart_and_only_the_first_is_held(tiny: Tiny) ->
     stretch = fault_plan(tiny())
     assert stretch is not None
     fault, recovery = (resumed(first, stretch, Path("/w"), name) for name in ("fault", "recovery"))
-    assert (fault.hold_in_step, recovery.hold_in_step) == (6, None)
+    assert (fault.hold, recovery.hold) == (Hold(6), None)
     assert fault.checkpoint_folder == recovery.checkpoint_folder != first.checkpoint_folder
     assert len({first.log, fault.log, recovery.log}) == 3
     assert all(spec.resume and not spec.closing and spec.until == 8 for spec in (fault, recovery))
@@ -71,7 +71,7 @@ def test_the_first_rank_writes_and_closes_and_the_last_of_the_first_node_is_the_
             specs |= {(name, rank): for_rank(order, place, rank, 1, store, name) for rank in place.ranks}
     assert sorted(specs) == [(name, rank) for name in ("fault", "run") for rank in range(4)]
     assert [rank for (_, rank), spec in specs.items() if spec.closing] == [0]
-    assert [key for key, spec in specs.items() if spec.hold_in_step is not None] == [("fault", 1)]
+    assert [key for key, spec in specs.items() if spec.hold is not None] == [("fault", 1)]
     assert len({spec.log for spec in specs.values()}) == 8
     third = specs["run", 3].group
     assert third == Group(3, 4, 1, 2, "gloo", "gang-0.gang", 29401, "run")

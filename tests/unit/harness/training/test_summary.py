@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from plumbline.declarations.training import TrainingWorkload
-from plumbline.harness.training.flops import flops_per_token
+from plumbline.harness.training.flops import flops_per_step
 from plumbline.harness.training.merge import of_the_job
 from plumbline.harness.training.records import Records
 from plumbline.harness.training.summary import measurement
@@ -28,7 +28,7 @@ def test_numbers_of_a_whole_trial(tiny: Tiny, records: Records, tmp_path: Path) 
     assert value["steady", "step_time", "cv"] == pytest.approx(0.0, abs=1e-9)
     assert value["steady", "tokens_per_second", "median"] == pytest.approx(640)  # 2 × 2 sequences of 16 tokens in 0.1 s
     assert value["steady", "samples_per_second", "median"] == pytest.approx(40)
-    flops = 640 * flops_per_token(tiny().model, 16)
+    flops = 10 * (flops_per_step(tiny()) or 0)
     assert value["steady", "model_flops", "median"] == pytest.approx(flops)
     assert value["steady", "model_flops_utilization", "median"] == pytest.approx(flops / 1e12)
     assert value["steady", "effective_tokens_per_second", "value"] == pytest.approx(640)
@@ -107,7 +107,8 @@ def test_a_trial_that_never_began_has_no_numbers(tiny: Tiny, tmp_path: Path) -> 
 
 def test_of_several_ranks_rates_are_the_jobs_and_every_rank_has_its_rows(tiny: Tiny, records: Records, tmp_path: Path) -> None:
     run = records.runs["run"]
-    run.by_rank = {0: run.steps, 1: [replace(step, gradient_sync_s=0.03, backward_s=0.02) for step in run.steps]}
+    run.steps = [replace(step, stages={**step.stages, "gradient_sync": 0.0}) for step in run.steps]
+    run.by_rank = {0: run.steps, 1: [replace(step, stages={**step.stages, "gradient_sync": 0.03, "backward": 0.02}) for step in run.steps]}
     run.steps = of_the_job(run.by_rank)
     workload = tiny(needs={"accelerator": "cpu", "count": 2}, parallelism={"processes": 2})
     (tmp_path / "run.worker.log").write_text("a warning\n")
@@ -117,7 +118,7 @@ def test_of_several_ranks_rates_are_the_jobs_and_every_rank_has_its_rows(tiny: T
     assert value["steady", "tokens_per_second", "median"] == pytest.approx(2 * 640)
     assert value["steady", "samples_per_second", "median"] == pytest.approx(2 * 40)
     assert value["steady", "effective_tokens_per_second", "value"] == pytest.approx(2 * 640)
-    flops = 640 * flops_per_token(workload.model, 16)
+    flops = 10 * (flops_per_step(workload) or 0)
     assert value["steady", "model_flops", "median"] == pytest.approx(2 * flops)
     assert value["steady", "model_flops_utilization", "median"] == pytest.approx(flops / 1e12), "of two devices"
     steps, *logs = measured.evidence

@@ -7,14 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.harness.training.data import Batches, DamagedData, TokenFile, prepare
+from plumbline.harness.training.dataset import DamagedData, DataFile
+from plumbline.harness.training.dataset.tokens import Batches, prepare
+from plumbline.harness.training.plan import DataOrders
 
 
-def small(cache: Path, **changed: int) -> TokenFile:
+def small(cache: Path, **changed: int) -> DataFile:
     return prepare(cache, **{"vocabulary": 64, "tokens": 300_000, "seed": 5, **changed})
 
 
-def read(file: TokenFile) -> np.ndarray:
+def told(file: DataFile, count: int | None = None) -> DataOrders:
+    return DataOrders(str(file.path), file.dtype, count or file.count)
+
+
+def read(file: DataFile) -> np.ndarray:
     return np.fromfile(file.path, dtype=file.dtype)
 
 
@@ -65,7 +71,7 @@ def test_a_step_has_its_batch_whatever_came_before(tmp_path: Path) -> None:
     file = small(tmp_path)
 
     def batches(seed: int = 1) -> Batches:
-        return Batches(file.path, file.dtype, file.tokens, sequences=6, sequence=16, seed=seed)
+        return Batches(told(file), sequences=6, sequence=16, seed=seed)
 
     straight = batches()
     for step in range(5):
@@ -77,7 +83,7 @@ def test_a_step_has_its_batch_whatever_came_before(tmp_path: Path) -> None:
 
 def test_a_batch_is_made_of_stretches_of_the_file(tmp_path: Path) -> None:
     file = small(tmp_path, tokens=2000)
-    batch = Batches(file.path, file.dtype, file.tokens, sequences=6, sequence=16, seed=1).of(3)
+    batch = Batches(told(file), sequences=6, sequence=16, seed=1).of(3)
     assert batch.shape == (6, 17) and batch.dtype == np.int64
     text = read(file).tobytes()
     assert all(row.astype(file.dtype).tobytes() in text for row in batch)
@@ -85,13 +91,13 @@ def test_a_batch_is_made_of_stretches_of_the_file(tmp_path: Path) -> None:
 
 def test_the_shortest_file_allowed_still_gives_batches(tmp_path: Path) -> None:
     file = small(tmp_path, tokens=17)
-    assert np.array_equal(Batches(file.path, file.dtype, 17, sequences=1, sequence=16, seed=1).of(0)[0], read(file))
+    assert np.array_equal(Batches(told(file, 17), sequences=1, sequence=16, seed=1).of(0)[0], read(file))
 
 
 def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     file = small(tmp_path, tokens=2000)
-    with pytest.raises(DamagedData, match="4000 bytes; expected 6000 for 3000 tokens"):
-        Batches(file.path, file.dtype, 3000, sequences=6, sequence=16, seed=1)
+    with pytest.raises(DamagedData, match="4000 bytes; expected 6000 for 3000 items"):
+        Batches(told(file, 3000), sequences=6, sequence=16, seed=1)
 
 
 def test_ranks_read_stretches_that_share_nothing(tmp_path: Path) -> None:
@@ -100,7 +106,7 @@ def test_ranks_read_stretches_that_share_nothing(tmp_path: Path) -> None:
     file.path.write_bytes(ids.tobytes())  # each token says where it stands
 
     def read_by(rank: int) -> Batches:
-        return Batches(file.path, file.dtype, 3000, sequences=6, sequence=16, seed=1, rank=rank, world=3)
+        return Batches(told(file, 3000), sequences=6, sequence=16, seed=1, replica=rank, replicas=3)
 
     for rank in range(3):
         seen = np.concatenate([read_by(rank).of(step) for step in range(200)])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from plumbline.declarations.architectures import TransformerShape
-from plumbline.harness.training.model import build
+from plumbline.harness.training.models import build
 
 SHAPES = [
     TransformerShape(architecture="gpt", layers=1, width=8, heads=1, vocabulary=16, context=8),
@@ -15,7 +15,7 @@ SHAPES = [
 
 
 def numbers(shape: TransformerShape) -> dict[str, int]:
-    return shape.model_dump(exclude={"architecture"})
+    return shape.model_dump(mode="json")
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -11,12 +11,13 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from plumbline.harness.training.dataset import DataFile, mapped
+from plumbline.harness.training.plan import DataOrders
 
 GENERATOR = 1
 """Raised when the same seed would give other tokens."""
@@ -28,21 +29,7 @@ _ODDS = (0.55, 0.25, 0.15, 0.05)
 _READ = 1 << 20
 
 
-class DamagedData(Exception):
-    """The token file is not what was promised."""
-
-
-@dataclass(frozen=True)
-class TokenFile:
-    """A file of `tokens` little-endian ids of type `dtype`, and the SHA-256 of its bytes."""
-
-    path: Path
-    dtype: str
-    tokens: int
-    sha256: str
-
-
-def prepare(cache: Path, *, vocabulary: int, tokens: int, seed: int) -> TokenFile:
+def prepare(cache: Path, *, vocabulary: int, tokens: int, seed: int) -> DataFile:
     """The token file for these parameters: from the cache if its checksum still holds, else generated.
 
     Two trials that prepare the same file at once do no harm: each writes its own draft and the last rename wins.
@@ -54,7 +41,7 @@ def prepare(cache: Path, *, vocabulary: int, tokens: int, seed: int) -> TokenFil
     if path.is_file() and sums.is_file() and path.stat().st_size == tokens * np.dtype(dtype).itemsize:
         promised = sums.read_text().strip()
         if _sha256(path) == promised:
-            return TokenFile(path, dtype, tokens, promised)
+            return DataFile(path, dtype, tokens, promised)
     path.parent.mkdir(parents=True, exist_ok=True)
     summed = hashlib.sha256()
     draft = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -71,7 +58,7 @@ def prepare(cache: Path, *, vocabulary: int, tokens: int, seed: int) -> TokenFil
         draft.replace(sums)
     finally:
         draft.unlink(missing_ok=True)
-    return TokenFile(path, dtype, tokens, summed.hexdigest())
+    return DataFile(path, dtype, tokens, summed.hexdigest())
 
 
 def _pieces(vocabulary: int, tokens: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
@@ -95,30 +82,25 @@ def _pieces(vocabulary: int, tokens: int, seed: int) -> Iterator[npt.NDArray[np.
 
 
 class Batches:
-    """Batches by step number: the same step gives the same batch in every process of that rank, whatever came before it."""
+    """Batches by step number: the same step gives the same batch in every process of that replica, whatever came before it."""
 
-    def __init__(
-        self, path: Path, dtype: str, tokens: int, *, sequences: int, sequence: int, seed: int, rank: int = 0, world: int = 1
-    ) -> None:
-        """`sequences` windows of `sequence` + 1 tokens a step, out of this rank's stretch of the file: one of `world` that share nothing.
+    def __init__(self, data: DataOrders, *, sequences: int, sequence: int, seed: int, replica: int = 0, replicas: int = 1) -> None:
+        """`sequences` windows of `sequence` + 1 tokens a step, out of this replica's stretch of the file: one of `replicas` that share nothing.
 
         DamagedData if the file has another size.
         """
-        expected = tokens * np.dtype(dtype).itemsize
-        if path.stat().st_size != expected:
-            raise DamagedData(f"{path.name} has {path.stat().st_size} bytes; expected {expected} for {tokens} tokens")
-        self._tokens: npt.NDArray[Any] = np.memmap(path, dtype=dtype, mode="r", shape=(tokens,))
+        self._tokens = mapped(data)
         self._sequences = sequences
         self._window = np.arange(sequence + 1)
-        stretch = tokens // world
-        self._first_start = rank * stretch
+        stretch = data.count // replicas
+        self._first_start = replica * stretch
         self._last_start = self._first_start + stretch - sequence - 1
         self._seed = seed
-        self._rank = rank
+        self._replica = replica
 
     def of(self, step: int) -> npt.NDArray[np.int64]:
         """Token ids (sequences, sequence + 1) of one step: inputs are all but the last column, targets all but the first."""
-        random = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, self._rank, step]))
+        random = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, self._replica, step]))
         starts = random.integers(self._first_start, self._last_start, size=self._sequences, endpoint=True)
         windows: npt.NDArray[np.int64] = self._tokens[starts[:, None] + self._window].astype(np.int64)
         return windows

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -62,27 +61,10 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))  # type: ignore[no-any-return]
 
 
-def build(shape: dict[str, int]) -> Transformer:
-    """The transformer of a declared shape with weights drawn from its `seed`: same seed, same weights, on every machine."""
-    torch.manual_seed(shape["seed"])
+def build(shape: Mapping[str, Any], attention: str) -> Transformer:
+    """The transformer of a declared shape; weights from torch's generator as it stands. Which kernel attends is the loop's to say."""
+    del attention
     return Transformer(**{key: shape[key] for key in ("layers", "width", "heads", "vocabulary", "context")})
-
-
-def weights_sha256(model: Transformer) -> str:
-    """SHA-256 of all weights, by name: whether two machines start from the same model."""
-    summed = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        summed.update(name.encode())
-        summed.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return summed.hexdigest()
-
-
-def tensors(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[tuple[Any, ...], torch.Tensor]:
-    """Every tensor of the training state by where it stands: two states are one if these are equal."""
-    found: dict[tuple[Any, ...], torch.Tensor] = {("model", name): tensor for name, tensor in model.state_dict().items()}
-    for index, state in optimizer.state_dict()["state"].items():
-        found |= {("optimizer", index, key): value for key, value in state.items() if isinstance(value, torch.Tensor)}
-    return found
 
 
 def _initialise(module: nn.Module) -> None:

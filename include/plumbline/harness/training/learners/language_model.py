@@ -1,0 +1,45 @@
+"""Next-token prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from plumbline.harness.training import models
+from plumbline.harness.training.dataset.tokens import Batches
+from plumbline.harness.training.learners import Learner, Samples
+from plumbline.harness.training.plan import WorkerSpec
+
+
+class LanguageModel(Learner):
+    """Samples: token ids int64 (samples, sequence + 1); inputs are all but the last column, targets all but the first."""
+
+    def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
+        self.model = models.build(spec.model, attention=spec.attention)
+        self._batches = Batches(
+            spec.data,
+            sequences=spec.micro * spec.accumulation,
+            sequence=spec.sequence,
+            seed=spec.seed,
+            replica=replica,
+            replicas=replicas,
+        )
+
+    @property
+    def layers(self) -> Sequence[nn.Module]:
+        return models.layers(self.model)
+
+    def batch(self, step: int) -> Samples:
+        return (torch.from_numpy(self._batches.of(step)),)
+
+    def loss(self, model: nn.Module, samples: Samples) -> Tensor:
+        (ids,) = samples
+        return F.cross_entropy(model(ids[:, :-1]).float().flatten(0, 1), ids[:, 1:].flatten())
+
+
+def build(spec: WorkerSpec, replica: int, replicas: int) -> LanguageModel:
+    """See `learner_of`."""
+    return LanguageModel(spec, replica, replicas)
