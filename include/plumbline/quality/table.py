@@ -122,7 +122,9 @@ def required(trial: Trial) -> tuple[str, ...]:
     workload = trial.workload
     if isinstance(workload, TrainingWorkload):
         recovered = ("recovery.restart_penalty.value",) if workload.fault else ()
-        return ("steady.step_time.median", "steady.tokens_per_second.median", "steady.final_loss.value", *recovered)
+        # Images are no tokens.
+        rate = "samples" if workload.task.kind == "classification" else "tokens"
+        return ("steady.step_time.median", f"steady.{rate}_per_second.median", "steady.final_loss.value", *recovered)
     # A hosted model was ready before anybody looked.
     hosted = isinstance(trial.provider.launcher, EndpointLauncher)
     return (

@@ -102,6 +102,7 @@ class RunRecord:
     facts: dict[str, Any] = field(default_factory=dict)
     matmul_flops: float | None = None
     weights_sha256: str | None = None
+    weights_load_s: float | None = None
 
     def add(self, line: Line) -> None:
         """Take in one line of the worker's log."""
@@ -123,5 +124,7 @@ class RunRecord:
                 self.facts = line["facts"]
             elif name == "matmul":
                 self.matmul_flops = line["flops"]
+            elif name == "weights_loaded":
+                self.weights_load_s = line["seconds"]
             elif name == "weights":
                 self.weights_sha256 = line["sha256"]

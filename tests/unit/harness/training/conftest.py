@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from plumbline.declarations.training import TrainingWorkload
+from plumbline.harness.training.attempts import Incident
 from plumbline.harness.training.plan import fault_plan
-from plumbline.harness.training.records import Records, Restart
+from plumbline.harness.training.records import Records
 from plumbline.harness.training.stages import StageName
 from plumbline.harness.training.steplog import RunRecord, Save, Step
 
@@ -62,5 +63,5 @@ def records(tiny: Callable[..., TrainingWorkload]) -> Records:
     )
     recovery.saves = [Save(8, 32.15, 0.05, 0.05, 1000, closing=False)]
     found.runs = {"run": run, "fault": fault, "recovery": recovery}
-    found.restart = Restart(killed_s=30.0, detected_s=30.2)
+    found.incidents = [Incident("fault", "rank_kill", began_s=30.0, noticed_s=30.2, step=6)]
     return found

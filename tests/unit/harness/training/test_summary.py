@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from plumbline.declarations.training import TrainingWorkload
+from plumbline.harness.training.curves import losses_sha256
 from plumbline.harness.training.flops import flops_per_step
 from plumbline.harness.training.merge import of_the_job
 from plumbline.harness.training.records import Records
@@ -65,7 +66,8 @@ def test_stages_cover_the_steady_steps_and_leave_out_the_rest(tiny: Tiny, record
 def test_evidence_has_a_row_a_step(tiny: Tiny, records: Records, tmp_path: Path) -> None:
     (tmp_path / "run.worker.log").write_text("a warning\n")
     (tmp_path / "fault.worker.log").touch()
-    steps, log = measurement(tiny(), records, tmp_path).evidence
+    steps, attempts, log = measurement(tiny(), records, tmp_path).evidence
+    assert (attempts.kind, attempts.rows) == ("attempts", 3)
     assert (steps.kind, steps.rows, log.path.name) == ("steps", 18, "run.worker.log")
     rows = pq.read_table(steps.path).to_pylist()
     assert [r["phase"] for r in rows if r["run"] == "run"] == ["cold_start", "warmup", *["steady"] * 10]
@@ -93,11 +95,25 @@ def test_events_are_in_order_on_both_clocks(tiny: Tiny, records: Records, tmp_pa
 def test_guarantees_are_only_what_was_checked(tiny: Tiny, records: Records, tmp_path: Path) -> None:
     measured = measurement(tiny(), records, tmp_path)
     assert measured.guarantees == ["checkpoint_restored_exactly", "losses_continue_exactly"]
-    assert measured.hashes == {"data": "a" * 64, "initial_weights": "b" * 64}
+    assert measured.hashes == {"data": "a" * 64, "initial_weights": "b" * 64, "losses": losses_sha256(records.runs["run"].steps)}
     assert measured.seeds == {"model": 3, "data": 5, "training": 1}
     records.runs["run"].restored_exactly = None
-    del records.runs["recovery"]
+    del records.runs["fault"], records.runs["recovery"]
+    records.incidents = []
     assert measurement(tiny(), records, tmp_path).guarantees == []
+
+
+def test_deterministic_algorithms_are_guaranteed_when_declared_switched_on_and_not_refused(
+    tiny: Tiny, records: Records, tmp_path: Path
+) -> None:
+    run, wanted = records.runs["run"], tiny(deterministic=True)
+    assert "deterministic_algorithms" not in measurement(wanted, records, tmp_path).guarantees
+    run.facts = {"torch.deterministic_algorithms": True}
+    assert "deterministic_algorithms" in measurement(wanted, records, tmp_path).guarantees
+    assert "deterministic_algorithms" not in measurement(tiny(), records, tmp_path).guarantees, "nobody asked for it"
+    run.steps = run.steps[:-1]
+    cut = measurement(wanted, records, tmp_path)
+    assert "deterministic_algorithms" not in cut.guarantees and "losses" not in cut.hashes, "it may yet have been refused"
 
 
 def test_a_trial_that_never_began_has_no_numbers(tiny: Tiny, tmp_path: Path) -> None:
@@ -121,7 +137,7 @@ def test_of_several_ranks_rates_are_the_jobs_and_every_rank_has_its_rows(tiny: T
     flops = 10 * (flops_per_step(workload) or 0)
     assert value["steady", "model_flops", "median"] == pytest.approx(2 * flops)
     assert value["steady", "model_flops_utilization", "median"] == pytest.approx(flops / 1e12), "of two devices"
-    steps, *logs = measured.evidence
+    steps, _, *logs = measured.evidence
     assert [log.path.name for log in logs] == ["run.worker.log", "run.rank1.worker.log"]
     rows = [row for row in pq.read_table(steps.path).to_pylist() if row["run"] == "run"]
     assert [row["rank"] for row in rows] == [0] * 12 + [1] * 12

@@ -1,0 +1,39 @@
+"""What manufacturers publish as the matmul rate of a GPU: dense, without sparsity, at the highest clock.
+
+From the products' data sheets: NVIDIA A10, A30, A100, L4, L40S, H100, H200, GH200, B200 (Tensor Core rates; where a sheet prints
+only the rate with 2:4 sparsity, half of it) and AMD Instinct MI300X. No machine keeps them up, with real numbers least of all: the rate
+that the machine itself was found to reach stands beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+_Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+_TERA = 1e12
+_HOPPER: dict[_Precision, float] = {"fp32": 66.9, "tf32": 494.7, "bf16": 989.4, "fp16": 989.4, "fp8": 1978.9}
+_HOPPER_NVL: dict[_Precision, float] = {"fp32": 60.0, "tf32": 417.5, "bf16": 835.0, "fp16": 835.0, "fp8": 1670.0}
+
+_PEAKS: tuple[tuple[str, dict[_Precision, float]], ...] = (
+    (r"\bH[12]00 NVL\b", _HOPPER_NVL),
+    (r"\bH100 PCIe\b", {"fp32": 51.0, "tf32": 378.0, "bf16": 756.0, "fp16": 756.0, "fp8": 1513.0}),
+    (r"\bG?H[12]00\b", _HOPPER),
+    (r"\bB200\b", {"fp32": 75.0, "tf32": 1125.0, "bf16": 2250.0, "fp16": 2250.0, "fp8": 4500.0}),
+    (r"\bA100\b", {"fp32": 19.5, "tf32": 156.0, "bf16": 312.0, "fp16": 312.0}),
+    (r"\bA30\b", {"fp32": 10.3, "tf32": 82.0, "bf16": 165.0, "fp16": 165.0}),
+    (r"\bA10\b", {"fp32": 31.2, "tf32": 62.5, "bf16": 125.0, "fp16": 125.0}),
+    (r"\bL40S\b", {"fp32": 91.6, "tf32": 183.0, "bf16": 362.0, "fp16": 362.0, "fp8": 733.0}),
+    (r"\bL4\b", {"fp32": 30.3, "tf32": 60.0, "bf16": 121.0, "fp16": 121.0, "fp8": 242.5}),
+    (r"\bMI300X\b", {"fp32": 163.4, "tf32": 653.7, "bf16": 1307.4, "fp16": 1307.4, "fp8": 2614.9}),
+)
+"""Name of the device as its driver gives it (the first expression that fits) → TFLOP/s by precision."""
+
+
+def published_peak(device: str | None, precision: str) -> float | None:
+    """FLOP/s that are published for a device at a precision; None of a device (or a slice of one) that is not in the table."""
+    if device is None or "MIG" in device:
+        return None
+    rates = next((rates for pattern, rates in _PEAKS if re.search(pattern, device)), {})
+    found = next((rate for name, rate in rates.items() if name == precision), None)
+    return None if found is None else found * _TERA

@@ -1,0 +1,42 @@
+"""Published peaks by the names that drivers give."""
+
+from __future__ import annotations
+
+import pytest
+
+from plumbline.harness.training.peaks import published_peak
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "tera"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bf16", 989.4),
+        ("NVIDIA H100 PCIe", "bf16", 756.0),
+        ("NVIDIA H100 NVL", "fp8", 1670.0),
+        ("NVIDIA H200", "fp8", 1978.9),
+        ("NVIDIA H200 NVL", "bf16", 835.0),
+        ("NVIDIA GH200 480GB", "tf32", 494.7),
+        ("NVIDIA A100-SXM4-80GB", "bf16", 312.0),
+        ("NVIDIA A10", "fp16", 125.0),
+        ("NVIDIA L4", "fp32", 30.3),
+        ("NVIDIA L40S", "bf16", 362.0),
+        ("AMD Instinct MI300X", "bf16", 1307.4),
+    ],
+)
+def test_known_devices(device: str, precision: str, tera: float) -> None:
+    assert published_peak(device, precision) == pytest.approx(tera * 1e12)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision"),
+    [
+        (None, "bf16"),
+        ("NVIDIA GeForce RTX 4090", "bf16"),
+        ("NVIDIA A100-SXM4-80GB", "fp8"),  # it has none
+        ("NVIDIA A10G", "bf16"),  # not an A10
+        ("NVIDIA L40", "bf16"),  # not an L4
+        ("NVIDIA H100 NVL MIG 2g.24gb", "bf16"),  # a slice does not have the rate of the whole
+    ],
+)
+def test_what_is_not_published_is_absent(device: str | None, precision: str) -> None:
+    assert published_peak(device, precision) is None

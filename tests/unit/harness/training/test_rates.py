@@ -1,0 +1,130 @@
+"""The rates of a training by hand-made records: what stands beside what, and what does not stand at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from plumbline.declarations.training import TrainingWorkload
+from plumbline.harness.training.flops import flops_per_step
+from plumbline.harness.training.rates import rows
+from plumbline.harness.training.records import Records
+
+Tiny = Callable[..., TrainingWorkload]
+IMAGES: dict[str, Any] = {
+    "model": {"architecture": "vit", "layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "image": 16, "patch": 8, "classes": 4},
+    "task": {"kind": "classification"},
+    "data": {"source": "images", "images": 64},
+    "batch": {"micro": 2, "accumulation": 2},
+}
+
+
+def values(workload: TrainingWorkload, records: Records) -> dict[tuple[str, str, str], float | None]:
+    found = rows(workload, records)
+    named = {(row.phase, row.metric, row.statistic): row.value for row in found}
+    assert len(named) == len(found)
+    return named
+
+
+def test_the_steady_rate_stands_beside_the_whole_runs(tiny: Tiny, records: Records) -> None:
+    run = records.runs["run"]
+    late = [replace(step, start_s=step.start_s + 1.2, end_s=step.end_s + 1.2) for step in run.steps[8:]]
+    run.steps = [*run.steps[:8], *late]  # a checkpoint held training up for 1.2 s
+    value = values(tiny(), records)
+    assert value["steady", "tokens_per_second", "median"] == pytest.approx(640)
+    assert value["steady", "effective_tokens_per_second", "value"] == pytest.approx(320), "12 steps of 64 tokens in 2.4 s"
+    assert value["warmup", "warmup_time", "value"] == pytest.approx(0.2), "two steps of 0.1 s before the first steady one"
+
+
+def test_of_several_devices_each_has_its_share(tiny: Tiny, records: Records) -> None:
+    workload = tiny(needs={"accelerator": "cpu", "count": 2}, parallelism={"processes": 2})
+    value = values(workload, records)
+    assert value["steady", "tokens_per_second", "median"] == pytest.approx(1280)
+    assert value["steady", "tokens_per_second_per_device", "median"] == pytest.approx(640)
+
+
+def test_devices_that_share_a_layer_see_one_batch(tiny: Tiny, records: Records) -> None:
+    llama = {
+        "architecture": "llama",
+        "layers": 1,
+        "width": 64,
+        "heads": 2,
+        "kv_heads": 2,
+        "feed_forward": 64,
+        "vocabulary": 64,
+        "context": 16,
+    }
+    workload = tiny(model=llama, needs={"accelerator": "cpu", "count": 2}, parallelism={"processes": 2, "tensor": 2})
+    value = values(workload, records)
+    assert value["steady", "tokens_per_second", "median"] == pytest.approx(640)
+    assert value["steady", "tokens_per_second_per_device", "median"] == pytest.approx(320)
+
+
+def test_images_are_samples_and_no_tokens(tiny: Tiny, records: Records) -> None:
+    value = values(tiny(**IMAGES), records)
+    assert value["steady", "samples_per_second", "median"] == pytest.approx(40)
+    assert value["steady", "samples_per_second_per_device", "median"] == pytest.approx(40)
+    assert value["steady", "effective_samples_per_second", "value"] == pytest.approx(40)
+    assert not [name for _, name, _ in value if "tokens" in name]
+
+
+def test_both_peaks_are_stated_with_the_utilization_of_each(tiny: Tiny, records: Records) -> None:
+    workload, run = tiny(precision="bf16", needs={"accelerator": "nvidia"}), records.runs["run"]
+    run.matmul_flops, run.facts = 790e12, {"torch.device_name": "NVIDIA H200"}
+    each, value = flops_per_step(workload) or 0.0, values(workload, records)
+    assert value["cooldown", "device_matmul_peak", "value"] == 790e12
+    assert value["steady", "device_published_peak", "value"] == 989.4e12
+    assert value["steady", "model_flops_utilization", "median"] == pytest.approx(each / 0.1 / 790e12)
+    assert value["steady", "model_flops_utilization_of_published_peak", "median"] == pytest.approx(each / 0.1 / 989.4e12)
+
+
+def test_a_peak_that_nobody_knows_is_absent(tiny: Tiny, records: Records) -> None:
+    records.runs["run"].matmul_flops = None
+    names = {name for _, name, _ in values(tiny(), records)}
+    assert "model_flops" in names
+    assert not names & {
+        "model_flops_utilization",
+        "model_flops_utilization_of_published_peak",
+        "device_matmul_peak",
+        "device_published_peak",
+    }
+
+
+def test_a_model_without_declared_dimensions_has_no_arithmetic(tiny: Tiny, records: Records) -> None:
+    hub = {"architecture": "hub", "id": "an-org/a-model", "revision": "a" * 40}
+    names = {name for _, name, _ in values(tiny(model=hub), records)}
+    assert "tokens_per_second" in names
+    assert not {name for name in names if name.startswith("model_flops")}
+
+
+def test_generation_has_a_share_where_there_is_one(tiny: Tiny, records: Records) -> None:
+    assert ("steady", "generation_share", "value") not in values(tiny(), records)
+    run = records.runs["run"]
+    run.steps = [replace(step, stages={**step.stages, "generation": 0.025}) for step in run.steps]
+    assert values(tiny(), records)["steady", "generation_share", "value"] == pytest.approx(0.25)
+
+
+def test_checkpoints_have_a_bandwidth_both_ways(tiny: Tiny, records: Records) -> None:
+    value = values(tiny(), records)
+    assert value["steady", "checkpoint_save_bandwidth", "median"] == pytest.approx(1000 / 0.02)
+    assert value["cooldown", "checkpoint_load_bandwidth", "value"] == pytest.approx(1000 / 0.02)
+    records.runs["run"].saves, records.runs["run"].verified_loads_s = [], []
+    assert not [name for _, name, _ in values(tiny(), records) if name.startswith("checkpoint")]
+
+
+def test_stored_weights_take_time_to_load(tiny: Tiny, records: Records) -> None:
+    assert ("cold_start", "weights_load_time", "value") not in values(tiny(), records)
+    records.runs["run"].add({"event": "weights_loaded", "ns": 0, "seconds": 0.4})
+    assert values(tiny(), records)["cold_start", "weights_load_time", "value"] == 0.4
+
+
+def test_a_run_that_never_became_steady_still_says_how_it_began(tiny: Tiny, records: Records) -> None:
+    records.runs["run"].steps = records.runs["run"].steps[:1]
+    value = values(tiny(), records)
+    assert ("cold_start", "time_to_first_step", "value") in value and ("steady", "effective_tokens_per_second", "value") in value
+    assert ("steady", "step_time", "median") not in value and ("warmup", "warmup_time", "value") not in value
+    records.runs["run"].steps = []
+    assert values(tiny(), records) == {}
