@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 from plumbline.declarations import Declarations, Provider, Trial, criteria_hash, load, series_key, spec_hash, trial_id
 from plumbline.reports import CampaignData, FindingRow, SeriesDrift
 from plumbline.results import (
+    Curve,
     Environment,
     Event,
     Evidence,
     LaunchRecord,
     MetricRow,
+    Point,
     Reason,
     Reproducibility,
     ResultDocument,
@@ -141,7 +143,13 @@ def _evidence(store: ResultStore, trial: Trial, kind: str, table: pa.Table) -> E
 
 
 def _sealed(
-    trial: Trial, metrics: list[MetricRow], stages: list[Stage], evidence: list[Evidence], held_s: float, degraded: Reason | None
+    trial: Trial,
+    metrics: list[MetricRow],
+    stages: list[Stage],
+    evidence: list[Evidence],
+    held_s: float,
+    degraded: Reason | None,
+    curves: tuple[Curve, ...] = (),
 ) -> ResultDocument:
     start = BEGAN + timedelta(minutes=4 * trial.repeat)
     speed = SPEED[trial.provider.name]
@@ -157,6 +165,7 @@ def _sealed(
             Event(name="finished", utc=start + timedelta(seconds=held_s - 3), monotonic_s=7 + held_s),
         ),
         validity=Validity(status="degraded", reasons=(degraded,)) if degraded else Validity(status="valid"),
+        curves=curves,
         metrics=(
             row("matmul_tflops", 61e9 * speed, 8, phase="environment"),
             row("memory_bandwidth", 14.2e9 * (1 + 0.2 * speed), 8, phase="environment"),
@@ -229,7 +238,28 @@ def _training(store: ResultStore, trial: Trial, rng: np.random.Generator) -> Res
         if noisy
         else None
     )
-    return _sealed(trial, metrics, stages, [_evidence(store, trial, "steps", table)], 21.0 / speed**0.5, reason)
+    return _sealed(trial, metrics, stages, [_evidence(store, trial, "steps", table)], 21.0 / speed**0.5, reason, _curves(seconds))
+
+
+def _curves(seconds: np.ndarray) -> tuple[Curve, ...]:
+    """Loss and throughput of the steps, in the phases of their table; and of two ranks, of which the second is the slower one."""
+    ends, phases = np.cumsum(seconds), (("cold_start", 0, 1), ("warmup", 1, 10), ("steady", 10, len(seconds)))
+    found = []
+    for phase, first, last in phases:
+        loss = [Point(at=i, value=7.2 * float(np.exp(-i / 70)), n=1) for i in range(first, last)]
+        rate = [Point(at=float(ends[i] - seconds[i] / 2), value=512 / float(seconds[i]), n=1) for i in range(first, last)]
+        found += [
+            Curve(phase=phase, along="step", metric="training_loss", statistic="mean", unit="nats", points=tuple(loss)),
+            Curve(
+                phase=phase, along="run_time", metric="effective_tokens_per_second", statistic="value", unit="tokens/s", points=tuple(rate)
+            ),
+        ]
+    level = float(np.median(seconds))
+    busy = [
+        Point(at=rank, value=level * share, n=120, ci_low=level * share * 0.99, ci_high=level * share * 1.01)
+        for rank, share in ((0, 0.9), (1, 0.97))
+    ]
+    return (*found, Curve(phase="steady", along="rank", metric="rank_busy_time", statistic="median", unit="s", points=tuple(busy)))
 
 
 def _inference(store: ResultStore, trial: Trial, rng: np.random.Generator) -> ResultDocument:

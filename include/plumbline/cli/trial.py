@@ -99,8 +99,10 @@ def show(document: ResultDocument) -> None:
         statistic = "" if lead.statistic == "value" else lead.statistic
         shown.add_row(phase, metric, statistic, reading(lead.value, lead.unit), interval, f"{lead.n:,}", f"[dim]{beside}[/]")
     out.print(shown)
-    for phase in dict.fromkeys(curve.phase for curve in document.curves):
-        out.print(_curves([curve for curve in document.curves if curve.phase == phase]))
+    # Along steps and time there are too many places for a table: the trial's page draws them.
+    listed = [curve for curve in document.curves if curve.along in ("input_tokens", "rank")]
+    for phase in dict.fromkeys(curve.phase for curve in listed):
+        out.print(_curves([curve for curve in listed if curve.phase == phase]))
     for item in document.evidence:
         out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim", highlight=False)
     if document.reproducibility:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plumbline.archive import TrialView
+from plumbline.dashboard.sketch import Sketch, sketches
 from plumbline.declarations import METRICS
 from plumbline.declarations.phases import PHASES
 from plumbline.reports.figures import scale, words
@@ -25,7 +26,7 @@ class MetricLine:
 
 @dataclass(frozen=True)
 class CurveTable:
-    """A phase's curves: `heads` what they run along and its places, each of `lines` a metric, its statistic and its values there."""
+    """A phase's curves by prompt length: `heads` what they run along and its places, each of `lines` a metric, its statistic and its values there."""
 
     heads: tuple[str, ...]
     lines: tuple[tuple[str, str, tuple[str, ...]], ...]
@@ -72,6 +73,7 @@ class TrialPage:
     phases: tuple[PhasePart, ...]
     moments: tuple[Moment, ...]
     pods: tuple[PodPart, ...] = ()
+    sketches: tuple[Sketch, ...] = ()
 
 
 def trial_page(document: ResultDocument, attempts: tuple[TrialView, ...]) -> TrialPage:
@@ -79,9 +81,9 @@ def trial_page(document: ResultDocument, attempts: tuple[TrialView, ...]) -> Tri
     view = next(a for a in attempts if a.attempt == document.trial.attempt)
     events = (*(document.launch.events if document.launch else ()), *document.timeline)
     pods = tuple(_pod(pod) for pod in document.launch.pods) if document.launch else ()
-    measured = {row.phase for row in document.metrics} | {curve.phase for curve in document.curves}
+    measured = {row.phase for row in document.metrics} | {curve.phase for curve in document.curves if curve.along == "input_tokens"}
     phases = tuple(_phase(document, phase) for phase in PHASES if phase in measured)
-    return TrialPage(document, view, attempts, phases, tuple(_moments(events)), pods)
+    return TrialPage(document, view, attempts, phases, tuple(_moments(events)), pods, sketches(document))
 
 
 def _phase(document: ResultDocument, phase: str) -> PhasePart:
@@ -120,7 +122,7 @@ def _stages(document: ResultDocument, phase: str) -> tuple[tuple[str, str, str],
 
 
 def _curves(document: ResultDocument, phase: str) -> CurveTable | None:
-    own = [curve for curve in document.curves if curve.phase == phase]
+    own = [curve for curve in document.curves if curve.phase == phase and curve.along == "input_tokens"]
     if not own:
         return None
     places = sorted({point.at for curve in own for point in curve.points})

@@ -9,6 +9,7 @@ from plumbline.declarations import METRICS, InferenceWorkload
 from plumbline.reports.chart import STAGE_COLOURS, Chart, axis, colour
 from plumbline.reports.charts_curves import GROWING, along
 from plumbline.reports.charts_latency import distribution, percentiles
+from plumbline.reports.charts_runs import on_the_way
 from plumbline.reports.charts_training import step_times
 from plumbline.reports.content import CampaignData
 from plumbline.reports.evidence import Evidence
@@ -32,6 +33,7 @@ def charts_of(campaign: CampaignData, cards: Sequence[Scorecard], evidence: Evid
         key = f"{kind}-{workload}"
         if kind == "training":
             charts.append(step_times(key, suffix, providers, [r for r in evidence.runs if r.workload == workload]))
+            charts += on_the_way(key, suffix, providers, campaign, workload)
         else:
             slo = next(
                 (

@@ -66,7 +66,7 @@ def read_evidence(campaign: CampaignData) -> Evidence:
         if document.validity.status not in ("valid", "degraded") or (quality is not None and quality.action == "reject"):
             continue
         try:
-            if (table := _table(campaign.store, document, "steps", ("run", "phase", "step", "step_s"))) is not None:
+            if (table := _table(campaign.store, document, "steps", STEP_COLUMNS)) is not None:
                 runs.append(_run(document, table))
             if (table := _table(campaign.store, document, "requests", REQUEST_COLUMNS)) is not None:
                 latencies.append(_latencies(document, table))
@@ -75,6 +75,7 @@ def read_evidence(campaign: CampaignData) -> Evidence:
     return Evidence(tuple(runs), tuple(latencies), tuple(problems))
 
 
+STEP_COLUMNS = ("run", "phase", "step", "step_s")
 REQUEST_COLUMNS = ("phase", "scheduled_s", "first_token_s", "last_token_s", "status")
 
 
@@ -94,19 +95,28 @@ def _table(store: ResultStore, document: ResultDocument, kind: str, columns: tup
 
 
 def _run(document: ResultDocument, table: pa.Table) -> Run:
-    names = np.array(table["run"].to_pylist(), dtype=str)
-    phases = np.array(table["phase"].to_pylist(), dtype=str)[names == "run"]
-    steps = table["step"].to_numpy()[names == "run"].astype(float)
-    seconds = table["step_s"].to_numpy()[names == "run"].astype(float)
-    steady = steps[phases == "steady"]
+    """Of several ranks a step is the slowest one's; of a run that was started again its last time counts."""
+    rows = table.select(STEP_COLUMNS).to_pylist()
+    own = [(_attempt(row["run"]), row) for row in rows if row["run"] == "run" or row["run"].startswith("run-")]
+    latest: dict[int, tuple[int, float, str]] = {}
+    for attempt, row in own:
+        before = latest.get(row["step"])
+        if before is None or (attempt, row["step_s"]) > before[:2]:
+            latest[row["step"]] = (attempt, row["step_s"], row["phase"])
+    done = sorted(latest.items())
+    steady = [step for step, (_, _, phase) in done if phase == "steady"]
     return Run(
         document.trial.provider.name,
         document.trial.workload.name,
         document.trial.trial_id,
-        steps,
-        seconds,
-        int(steady.min()) if steady.size else 0,
+        np.array([step for step, _ in done], dtype=float),
+        np.array([seconds for _, (_, seconds, _) in done], dtype=float),
+        steady[0] if steady else 0,
     )
+
+
+def _attempt(run: str) -> int:
+    return int(run.partition("-")[2] or 1)
 
 
 def _latencies(document: ResultDocument, table: pa.Table) -> Latencies:

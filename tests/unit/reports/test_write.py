@@ -53,6 +53,9 @@ def test_training_and_inference_stand_apart_with_their_trials(page: str, sample:
 def test_every_chart_that_the_data_allows_is_there(page: str) -> None:
     assert set(charts(page)) == {
         "training-gpt-tiny-cpu-steps",
+        "training-gpt-tiny-cpu-over-training_loss",
+        "training-gpt-tiny-cpu-over-effective_tokens_per_second",
+        "training-gpt-tiny-cpu-over-rank_busy_time",
         "training-gpt-tiny-cpu-repeats-step_time",
         "training-gpt-tiny-cpu-repeats-tokens_per_second",
         "training-gpt-tiny-cpu-stages",
