@@ -10,32 +10,59 @@ from plumbline.declarations.training import TrainingWorkload
 def flops_per_step(workload: TrainingWorkload) -> float | None:
     """Floating-point operations of one optimizer step of one replica; None of a model whose dimensions nobody declared.
 
-    Each token: 2·N forward, where N are the matmul parameters: a multiplication and an addition each; the gradients of activations and of
-    weights cost as much again each, so 6·N in all. LoRA's frozen weights have no gradients of their own: 4·N. Answers that were
-    generated cost another forward: 2·N for each of their tokens.
+    A forward pass and twice as much backward: the gradients of activations and of weights cost as much again each. LoRA's frozen weights
+    have no gradients of their own, its adapters have. Answers that are generated cost another forward pass. The last token of an answer
+    is never read: it is neither followed by another nor a question about one.
     """
-    model, task = workload.model, workload.task
+    model, task, samples = workload.model, workload.task, workload.samples_per_step
     if isinstance(model, HubModel):
         return None
-    factor = 2.0 if isinstance(task, Lora) else 3.0
-    step = workload.tokens_per_step * factor * forward_flops_per_token(model, _positions(workload))
+    if isinstance(model, VitShape):
+        return samples * (3.0 * _image_forward(model) - _patches(model))  # pixels need no gradient
     if isinstance(task, Reinforcement):
-        step += workload.samples_per_step * workload.batch.sequence * forward_flops_per_token(model, workload.batch.sequence)
-    return step
+        return samples * 4.0 * _text_forward(model, workload.batch.sequence - 1)
+    positions = workload.batch.sequence
+    forward = _text_forward(model, positions)
+    if isinstance(task, Lora) and isinstance(model, LlamaShape):
+        frozen, learning = 2.0 * model.matmul_parameters * positions, 2.0 * adapter_parameters(model, task) * positions
+        return samples * (3.0 * (forward + learning) - frozen)
+    return workload.tokens_per_step / positions * 3.0 * forward
 
 
-def forward_flops_per_token(model: TransformerShape | LlamaShape | BertShape | VitShape, sequence: int) -> float:
+def forward_flops_per_token(model: TransformerShape | LlamaShape | BertShape, sequence: int) -> float:
     """Floating-point operations of the forward pass of one token of a sequence.
 
-    2·N + 4·layers·width·k: query i sees k keys; scores and weighted sum take 2·width operations a key each. Under a causal mask k is
-    (sequence + 1)/2 on average: what the mask hides is not counted. Without one k is the sequence.
+    2·N + 4·layers·width·k: a multiplication and an addition for each of the N matmul parameters; query i sees k keys, and scores and
+    weighted sum take 2·width operations a key each. Under a causal mask k is (sequence + 1)/2 on average: what the mask hides is not
+    counted. Without one k is the sequence.
     """
-    causal = isinstance(model, (TransformerShape, LlamaShape))
-    keys = (sequence + 1) / 2 if causal else sequence
+    keys = sequence if isinstance(model, BertShape) else (sequence + 1) / 2
     return 2.0 * model.matmul_parameters + 4.0 * model.layers * model.width * keys
 
 
-def _positions(workload: TrainingWorkload) -> int:
-    if isinstance(workload.model, VitShape):
-        return workload.model.tokens
-    return workload.batch.sequence
+def adapter_parameters(model: LlamaShape, task: Lora) -> int:
+    """Parameters of LoRA's adapters: each goes from a projection's width in to the rank, and on to its width out."""
+    keys = model.width // model.heads * model.kv_heads
+    through = {
+        "query": model.width + model.width,
+        "key": model.width + keys,
+        "value": model.width + keys,
+        "output": model.width + model.width,
+        "feed_forward": 3 * (model.width + model.feed_forward),
+    }
+    return model.layers * task.rank * sum(through[target] for target in task.targets)
+
+
+def _text_forward(model: TransformerShape | LlamaShape | BertShape, positions: int) -> float:
+    return positions * forward_flops_per_token(model, positions)
+
+
+def _image_forward(model: VitShape) -> float:
+    """Of one image: each layer at each position, the patches' embedding, and the head at the class token."""
+    layers = 2.0 * model.layers * (4 * model.width**2 + 2 * model.width * model.feed_forward) * model.tokens
+    attention = 4.0 * model.layers * model.width * model.tokens**2
+    return layers + attention + _patches(model) + 2.0 * model.width * model.classes
+
+
+def _patches(model: VitShape) -> float:
+    return 2.0 * 3 * model.patch**2 * model.width * (model.tokens - 1)

@@ -28,6 +28,8 @@ class Learner(ABC):
 
     model: nn.Module
     """What is trained, on the CPU until the loop moves it."""
+    weights_load_s: float | None = None
+    """Seconds that loading stored weights took; None if they were drawn."""
     generates: bool = False
     """Whether `prepared` does anything."""
 

@@ -15,10 +15,15 @@ from plumbline.harness.training.plan import WorkerSpec
 
 
 class LanguageModel(Learner):
-    """Samples: token ids int64 (samples, sequence + 1); inputs are all but the last column, targets all but the first."""
+    """Samples: token ids int64 (samples, sequence + 1); inputs are all but the last column, targets all but the first.
+
+    Only the last `responses` targets of a sequence count: what comes before is the prompt.
+    """
 
     def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
-        self.model = models.build(spec.model, attention=spec.attention)
+        self.model, self.weights_load_s = models.initial(spec.model, attention=spec.attention, weights=spec.weights)
+        share = float(spec.task["response_share"].removesuffix("%")) / 100
+        self._responses = max(1, round(share * spec.sequence))
         self._batches = Batches(
             spec.data,
             sequences=spec.micro * spec.accumulation,
@@ -37,7 +42,9 @@ class LanguageModel(Learner):
 
     def loss(self, model: nn.Module, samples: Samples) -> Tensor:
         (ids,) = samples
-        return F.cross_entropy(model(ids[:, :-1]).float().flatten(0, 1), ids[:, 1:].flatten())
+        # Cut before they are made fp32: logits are the largest tensor of a step.
+        logits = model(ids[:, :-1])[:, -self._responses :]
+        return F.cross_entropy(logits.float().flatten(0, 1), ids[:, -self._responses :].flatten())
 
 
 def build(spec: WorkerSpec, replica: int, replicas: int) -> LanguageModel:

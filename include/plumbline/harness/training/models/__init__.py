@@ -3,6 +3,7 @@
     gpt      our own decoder: nothing but torch, so its process starts fast
     llama, bert, vit   by the configurations of `transformers`
     hub      by a configuration and weights of the Hugging Face hub
+    stored   weights in a file, which fine-tuning starts from
 
 Causal LMs take token ids (batch, sequence) int64 and give logits (batch, sequence, vocabulary).
 """
@@ -12,6 +13,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
+from time import monotonic_ns
 from typing import Any, cast
 
 import torch
@@ -25,6 +28,31 @@ def build(shape: Mapping[str, Any], *, attention: str = "auto") -> nn.Module:
     return model
 
 
+def initial(shape: Mapping[str, Any], *, attention: str, weights: str | None) -> tuple[nn.Module, float | None]:
+    """The model as its training begins, fp32, on the CPU, and the seconds that loading its weights took; None if they were drawn.
+
+    `weights`: a file that `stored` wrote, or the folder of a model of the hub.
+    """
+    if weights is None:
+        return build(shape, attention=attention), None
+    if shape["architecture"] == "hub":
+        began = monotonic_ns()
+        return build({**shape, "folder": weights}, attention=attention), (monotonic_ns() - began) / 1e9
+    # Imported here: who draws the weights needs no safetensors.
+    from plumbline.harness.training.models import stored
+
+    model = build(shape, attention=attention)
+    began = monotonic_ns()
+    stored.load(model, Path(weights))
+    return model, (monotonic_ns() - began) / 1e9
+
+
+def new_cache(model: nn.Module) -> Any:
+    """An empty cache of keys and values, which goes to `model` beside the ids; None if the model has none and must see all ids each time."""
+    make = getattr(model, "new_cache", None)
+    return None if make is None else make()
+
+
 def layers(model: nn.Module) -> Sequence[nn.Module]:
     """The model's repeated layers, in their order."""
     found = next(child for child in model.modules() if isinstance(child, nn.ModuleList))
@@ -34,7 +62,7 @@ def layers(model: nn.Module) -> Sequence[nn.Module]:
 def weights_sha256(model: nn.Module) -> str:
     """SHA-256 of all weights, by name: whether two machines start from the same model."""
     summed = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
+    for name, tensor in sorted(model.named_parameters()):  # a state may leave out the frozen ones
         summed.update(name.encode())
         summed.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return summed.hexdigest()
