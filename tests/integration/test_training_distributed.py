@@ -179,7 +179,7 @@ def test_ranks_of_one_node_divide_its_cores(tmp_path: Path) -> None:
         lambda: (seen.extend(tuple(p.cpu_affinity()) for p in workers()), [p.kill() for p in workers()]),
     )
     with pytest.raises(TrialFailed):
-        run(tmp_path, needs={"accelerator": "cpu", "count": 2}, parallelism={"processes": 2}, **ENDLESS)
+        run(tmp_path, needs={"accelerator": "cpu", "count": 2}, parallelism={"processes": 2}, restarts=0, **ENDLESS)
     half = len(cores) // 2
     assert sorted(seen) == [tuple(cores[:half]), tuple(cores[half : 2 * half])]
 
@@ -227,13 +227,32 @@ def test_a_node_that_is_asked_to_stop_says_so(tmp_path: Path, node: Callable[...
     assert code == 3 and "failed: node 1 was asked to stop by SIGTERM" in said
 
 
-def test_a_rank_killed_on_another_node_is_out_of_memory_there(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
-    other = node(1, parallelism={"nodes": 2}, **ENDLESS)
+def test_a_rank_killed_on_another_node_is_told_to_node_0(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
+    other = node(1, parallelism={"nodes": 2}, restarts=0, **ENDLESS)
     once(lambda: stepping(tmp_path / "work"), lambda: other.ranks()[0].kill())
-    failure = failing(tmp_path, **ENDLESS)
-    assert failure.failure_class == "out_of_memory"
-    assert failure.detail.startswith("node 1 (gang-1): the training process (run, rank 1 of 2) was killed, and not by the harness")
+    failure = failing(tmp_path, restarts=0, **ENDLESS)
+    assert failure.failure_class == "interrupted"
+    assert "node 1 (gang-1): the training process (run, rank 1 of 2) was killed from outside" in failure.detail
     assert other.end()[0] == 3
+
+
+def test_a_rank_killed_on_another_node_is_started_again_with_all_others(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
+    job = {"parallelism": {"nodes": 2}, "steps": {"discard": 3, "measure": 300}, "checkpoint": {"every": 60}}
+    other = node(1, **job)
+    once(lambda: stepping(tmp_path / "work"), lambda: other.ranks()[0].kill())
+    measured = run(tmp_path, **job)
+    assert {row["run"] for row in steps_of(measured) if row["rank"] == 1} == {"run", "run-2"}
+    assert "unplanned_restart" in codes(measured) and "losses_continue_exactly" in measured.guarantees
+    assert other.end()[0] == 0
+
+
+def test_a_node_obeys_several_attempts(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
+    job = {"parallelism": {"nodes": 2}, "fault": {"inject": "group_kill", "at_step": 10, "times": 2}}
+    other = node(1, **job)
+    measured = run(tmp_path, **job)
+    assert {row["run"] for row in steps_of(measured) if row["rank"] == 1} == {"run", "fault", "fault-2", "recovery"}
+    assert "losses_continue_exactly" in measured.guarantees and "unplanned_restart" not in codes(measured)
+    assert other.end()[0] == 0
 
 
 def test_a_node_ends_with_node_0(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:

@@ -53,11 +53,4 @@ class CheckpointKill(Declared):
     times: Times = 1
 
 
-class PodDelete(Declared):
-    """The launcher deletes the pod once it reports step `at_step`, as a preemption does; a new pod resumes from checkpoints in the result store."""
-
-    inject: Literal["pod_delete"]
-    at_step: AtStep
-
-
-Fault = Annotated[RankKill | GroupKill | RankHang | CheckpointKill | PodDelete, Field(discriminator="inject")]
+Fault = Annotated[RankKill | GroupKill | RankHang | CheckpointKill, Field(discriminator="inject")]

@@ -30,6 +30,17 @@ def memory_bytes(root: Path = ROOT) -> int | None:
     return min((limit for limit in found if limit is not None and limit < _NO_LIMIT), default=None)
 
 
+def oom_kills(root: Path = ROOT) -> int | None:
+    """How many processes the kernel has killed for want of memory: in the process's own cgroup, else on the machine; None if nobody counts."""
+    counters = [folder / "memory.events" for folder in _folders(root, "")]
+    counters += [folder / "memory.oom_control" for folder in _folders(root, "memory")]
+    for file in [*counters, root / "proc/vmstat"]:
+        counted = dict(line.split() for line in (text(file) or "").splitlines())
+        if "oom_kill" in counted:
+            return int(counted["oom_kill"])
+    return None
+
+
 def cpu_quota(root: Path = ROOT) -> float | None:
     """The tightest CPU quota of the cgroups that the process is in, in cores."""
     quotas = []

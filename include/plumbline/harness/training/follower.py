@@ -11,6 +11,7 @@ import tempfile
 import time
 import traceback
 from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from plumbline.declarations import Trial, places
@@ -24,8 +25,9 @@ from plumbline.harness.training.link import Gone, Link, Message, connect
 from plumbline.harness.training.network import gloo_interface
 from plumbline.harness.training.place import Address, Place, patience_s, shares
 from plumbline.harness.training.steplog import Line
-from plumbline.harness.training.supervisor import Explanation, Worker, causes_of, wait_for_any, workers_of
+from plumbline.harness.training.supervisor import Cause, Explanation, Worker, causes_of, wait_for_any, workers_of
 from plumbline.harness.training.team import identity
+from plumbline.results import FailureClass
 
 _TURN_S = 0.5
 _REPEAT_S = 15.0
@@ -81,6 +83,9 @@ class _Node:
         self._running = ExitStack()
         self._workers: tuple[Worker, ...] = ()
         self._data: DataFile | None = None
+        self._explanation = Explanation()
+        self._told = False
+        """Whether node 0 knows that ranks of the current run broke off; it says what to do."""
 
     def serve(self) -> str | None:
         """From the first word to the last; Gone if node 0 is."""
@@ -92,28 +97,32 @@ class _Node:
             return wrong
         self._data = dataset.prepare(self._workload, places().cache)
         self._link.send("joined", data=self._data.sha256)
-        explanation = Explanation()
         while True:
             wait_for_any(self._workers, [self._link], _TURN_S)
             for message in self._link.news():
                 if message["kind"] == "start":
                     self._start(message)
-                elif message["kind"] == "stop":
+                elif message["kind"] == "stop" and self._workers:  # else they ended by themselves meanwhile, and that was said
                     self._report_end()
                 elif message["kind"] == "end":
                     because: str | None = message["because"]
                     return because
             if self._workers and all(worker.ended and worker.cause() is None for worker in self._workers):
                 self._report_end()
-            cause = explanation.of(causes_of(self._workers))
+            cause = None if self._told else self._explanation.of(causes_of(self._workers))
             if cause is not None:
-                self.fail(cause.failure_class, cause.detail, certain=cause.certain)
-                return cause.detail
+                self._tell(cause)
+                if not cause.passing:
+                    return cause.detail
 
-    def fail(self, failure_class: str, detail: str, *, certain: bool = True) -> None:
+    def fail(self, failure_class: FailureClass, detail: str) -> None:
         """Tell node 0 why this node cannot go on, if it is still there to be told."""
+        self._tell(Cause(failure_class, detail, certain=True))
+
+    def _tell(self, cause: Cause) -> None:
+        self._told = True
         with suppress(Gone):
-            self._link.send("failed", failure_class=failure_class, detail=detail, certain=certain)
+            self._link.send("failed", **asdict(cause))
 
     def end_ranks(self) -> None:
         """End this node's ranks, if any run."""
@@ -122,7 +131,8 @@ class _Node:
     def _start(self, message: Message) -> None:
         assert self._data is not None and self._place.rendezvous is not None
         run: plan.RunName = message["run"]
-        spec = plan.orders(run, self._workload, self._data, self._folder, device=self._device)
+        spec = plan.orders(run, self._workload, self._data, self._folder, device=self._device, resume=message["resume"])
+        self._explanation, self._told = Explanation(), False
         store = Address(self._place.rendezvous.host, int(message["port"]))
         parts = shares(usable(), cpu_limit(os.environ), self._place.processes, self._device)
         variables = gloo_interface(self._link.local_host)

@@ -15,7 +15,7 @@ from plumbline.harness.training.network import gloo_interface
 from plumbline.harness.training.place import Address, Place, Share
 from plumbline.harness.training.plan import RunName, WorkerSpec
 from plumbline.harness.training.steplog import Line, RunRecord, Step
-from plumbline.harness.training.supervisor import DEATH_TIMEOUT_S, Cause, Explanation, causes_of, wait_for_any, workers_of
+from plumbline.harness.training.supervisor import DEATH_TIMEOUT_S, Broken, Cause, Explanation, Worker, causes_of, wait_for_any, workers_of
 from plumbline.harness.training.team import Team
 
 _HERE = "127.0.0.1"
@@ -61,11 +61,12 @@ class Job:
         self._workers = workers_of(name, spec, setting.folder, setting.place, setting.shares, setting.store, setting.variables)
         self._stack = ExitStack()
         self._explanation = Explanation()
+        self._broken_since_s: float | None = None
 
     def __enter__(self) -> Job:
         with ExitStack() as stack:
             if self._team is not None and self._store is not None:
-                self._team.start(self.name, self._store)
+                self._team.start(self.name, self._store, resume=self.spec.resume)
             for worker in self._workers:
                 stack.enter_context(worker)
             self._stack = stack.pop_all()
@@ -82,10 +83,16 @@ class Job:
         """What rank 0 left behind so far; once the block is over, its steps are those of the whole job."""
         return self._workers[0].record
 
-    def lines(self) -> Iterator[Line | None]:
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """This node's ranks."""
+        return self._workers
+
+    def lines(self, meanwhile: Callable[[], None]) -> Iterator[Line | None]:
         """Rank 0's log lines as they come, whichever rank's line that it holds, and None whenever there was nothing new for a moment.
 
-        Ends when all ranks have ended well. TrialFailed if one ended otherwise, or a node is gone.
+        Ends when all ranks have ended well. If one ended otherwise, all are ended: Broken if the cause may pass, else TrialFailed; so
+        too if a node is gone. `meanwhile` is called while other nodes end theirs.
         """
         interval = _POLL_BEFORE_KILL_S if self.spec.hold is not None else _POLL_S
         while True:
@@ -94,28 +101,21 @@ class Job:
             for worker in self._workers:
                 yield from (line for line in worker.take() if worker.rank == 0 or line["event"] == "holding")
             if (cause := self._cause()) is not None:
-                raise TrialFailed(cause.failure_class, cause.detail)
+                assert self._broken_since_s is not None
+                if not cause.passing:
+                    raise TrialFailed(cause.failure_class, cause.detail)
+                noticed = time.monotonic_ns() / 1e9
+                self.end(meanwhile)
+                raise Broken(cause, self._broken_since_s, noticed)
             if ended:
                 return
             yield None
 
-    def kill(self, meanwhile: Callable[[], None]) -> tuple[float, float]:
-        """SIGKILL the rank that holds, then end all others, as nothing can go on without it.
-
-        (moment of the kill, moment its death was seen) in monotonic seconds. TrialFailed if it, or another, will not die.
-        """
-        victim = next(worker for worker in self._workers if worker.spec.hold is not None)
-        killed = victim.kill()
-        while not victim.ended:
-            wait_for_any([victim], (), 0.5)
-            meanwhile()
-            if time.monotonic_ns() / 1e9 - killed > DEATH_TIMEOUT_S:
-                raise TrialFailed("harness_error", f"the worker ({victim.title}) was still there {DEATH_TIMEOUT_S:.0f} s after SIGKILL")
-        seen = time.monotonic_ns() / 1e9
+    def end(self, meanwhile: Callable[[], None]) -> None:
+        """End whatever ranks are left, on all nodes, as nothing can go on without the others. TrialFailed if one will not end."""
         self._stack.close()
         if self._team is not None:
             self._team.stop(DEATH_TIMEOUT_S, meanwhile)
-        return killed, seen
 
     def _wait(self, seconds: float) -> None:
         wait_for_any(self._workers, self._team.sources if self._team else (), seconds)
@@ -127,7 +127,10 @@ class Job:
 
     def _cause(self) -> Cause | None:
         others = list(self._team.causes.values()) if self._team else []
-        return self._explanation.of([*others, *causes_of(self._workers)])
+        found = [*others, *causes_of(self._workers)]
+        if found and self._broken_since_s is None:
+            self._broken_since_s = time.monotonic_ns() / 1e9
+        return self._explanation.of(found)
 
     def _steps_by_rank(self) -> dict[int, list[Step]]:
         found = {worker.rank: worker.record.steps for worker in self._workers}

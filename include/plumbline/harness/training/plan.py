@@ -3,11 +3,11 @@
 A trial consists of runs, each a process of its own (or one for each rank, see `place`):
 
     run       every step from scratch, undisturbed: cold start, warm-up, steady state; then the closing checks
-    fault     resumes from the newest checkpoint before the fault and is killed in the middle of the declared step
+    fault     resumes from the newest checkpoint before the fault, which comes in the declared step; as often as the fault is declared
     recovery  resumes from the same checkpoint, does the lost steps again, and goes on to the next checkpoint
 
-So the fault never touches the steady numbers, and `fault` + `recovery` together are one checkpoint interval with one failure in it:
-the stretch over which goodput is counted.
+So the fault never touches the steady numbers, and `fault` + `recovery` together are one checkpoint interval with its failures in it:
+the stretch over which goodput is counted. A run that ends before it should is made again under a name with a number (`fault-2`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     from plumbline.declarations.training import TrainingWorkload
     from plumbline.harness.training.dataset import DataFile
     from plumbline.harness.training.place import Address, Place
 
-RunName = Literal["run", "fault", "recovery"]
+RunKind = Literal["run", "fault", "recovery"]
+RunName = str
+"""A run's kind, with the number of the attempt from the second on: `fault`, `fault-2`."""
 
 EXIT_OUT_OF_MEMORY = 64
 EXIT_DISK_FULL = 65
@@ -31,6 +33,20 @@ EXIT_NOTHING_TO_RESUME = 67
 EXIT_DAMAGED_DATA = 68
 EXIT_LOST_A_PEER = 69
 """A worker's own exit codes: they tell the cause even where no file can be written any more."""
+
+
+def run_name(kind: RunKind, attempt: int) -> RunName:
+    """The name of an attempt, counted from 1."""
+    return kind if attempt == 1 else f"{kind}-{attempt}"
+
+
+def kind_of(name: RunName) -> RunKind:
+    """What a run with this name is for. ValueError if it is no run's name."""
+    kind = name.partition("-")[0]
+    for known in get_args(RunKind):
+        if kind == known:
+            return known  # type: ignore[no-any-return]
+    raise ValueError(f"{name!r} is no run; expected one of {', '.join(get_args(RunKind))}, or one of them with a number")
 
 
 @dataclass(frozen=True)
@@ -127,21 +143,27 @@ class WorkerSpec:
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """Steps of the faulted stretch: from the checkpoint after `resume_from` steps, killed in `kill_in`, on until `until`."""
+    """Steps of the faulted stretch: from the checkpoint after `resume_from` steps, broken off in `kill_in`, on until `until`.
+
+    `inside`: whether the fault comes in that step or in the checkpoint after it. It comes on the first `times` attempts.
+    """
 
     resume_from: int
     kill_in: int
     until: int
+    inside: Literal["step", "checkpoint"] = "step"
+    times: int = 1
 
 
 def fault_plan(workload: TrainingWorkload) -> FaultPlan | None:
     """The faulted stretch of a workload: one checkpoint interval (cut short by the end of the trial); None without a fault."""
-    if workload.fault is None:
+    fault = workload.fault
+    if fault is None:
         return None
-    every, at = workload.checkpoint.every, workload.fault.at_step
-    total = workload.steps.discard + workload.steps.measure
-    resume_from = at // every * every
-    return FaultPlan(resume_from, at, min(resume_from + every, total))
+    every = workload.checkpoint.every
+    resume_from = fault.at_step // every * every
+    inside: Literal["step", "checkpoint"] = "checkpoint" if fault.inject == "checkpoint_kill" else "step"
+    return FaultPlan(resume_from, fault.at_step, min(resume_from + every, workload.steps.total), inside, fault.times)
 
 
 def undisturbed(workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str) -> WorkerSpec:
@@ -177,40 +199,37 @@ def undisturbed(workload: TrainingWorkload, data: DataFile, folder: Path, *, dev
     )
 
 
-def resumed(first: WorkerSpec, plan: FaultPlan, folder: Path, name: Literal["fault", "recovery"]) -> WorkerSpec:
-    """The orders of a run of the faulted stretch, whose checkpoints lie in a folder of their own."""
+def orders(name: RunName, workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str, resume: bool) -> WorkerSpec:
+    """The orders of a run by its name: every node of a job derives the same from the same trial. `resume`: from the newest checkpoint.
+
+    The checkpoints of the faulted stretch lie in a folder of their own.
+    """
+    first, fault, kind = undisturbed(workload, data, folder, device=device), fault_plan(workload), kind_of(name)
+    attempt = replace(first, resume=resume, log=str(folder / f"{name}.steps.jsonl"))
+    if kind == "run" or fault is None:
+        return attempt
     return replace(
-        first,
-        until=plan.until,
-        resume=True,
+        attempt,
+        until=fault.until,
         checkpoint_folder=str(folder / "fault-checkpoints"),
         checkpoint_retain=(),
-        hold=Hold(plan.kill_in) if name == "fault" else None,
+        hold=Hold(fault.kill_in, fault.inside) if kind == "fault" else None,
         closing=False,
-        log=str(folder / f"{name}.steps.jsonl"),
     )
 
 
-def orders(name: RunName, workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str) -> WorkerSpec:
-    """The orders of a run by its name: every node of a job derives the same from the same trial."""
-    first = undisturbed(workload, data, folder, device=device)
-    fault = fault_plan(workload)
-    if name == "run" or fault is None:
-        return first
-    return resumed(first, fault, folder, name)
-
-
 def for_rank(spec: WorkerSpec, place: Place, rank: int, threads: int, store: Address | None, name: RunName) -> WorkerSpec:
-    """The orders of one rank. Rank 0 alone writes checkpoints and closes; the last rank of node 0 is the one that a fault kills."""
+    """The orders of one rank. Rank 0 alone closes; the last rank of node 0 holds in a step, and rank 0, which writes it, in a checkpoint."""
     if store is None:
         return replace(spec, threads=threads)
     local = rank - place.ranks[0]
     backend = "nccl" if spec.device == "cuda" else "gloo"
+    holds = 0 if spec.hold is not None and spec.hold.inside == "checkpoint" else place.processes - 1
     return replace(
         spec,
         threads=threads,
         log=spec.log if rank == 0 else str(Path(spec.log).with_name(f"{name}.rank{rank}.steps.jsonl")),
-        hold=spec.hold if rank == place.processes - 1 else None,
+        hold=spec.hold if rank == holds else None,
         closing=spec.closing and rank == 0,
         group=Group(rank, place.world, local, place.nodes, backend, store.host, store.port, name),
     )

@@ -5,21 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from plumbline.declarations.training import Steps
-from plumbline.harness.training.plan import FaultPlan, RunName
+from plumbline.harness.training.attempts import Cost, Incident, costs, joined
+from plumbline.harness.training.plan import FaultPlan, RunKind, RunName, kind_of, run_name
 from plumbline.harness.training.steplog import RunRecord, Step
 
 
 @dataclass(frozen=True)
-class Restart:
-    """Moments (monotonic seconds) that only the supervisor saw: the kill, and the death of the process being noticed."""
-
-    killed_s: float
-    detected_s: float
-
-
-@dataclass(frozen=True)
 class Recovery:
-    """Where the time went between the kill and the killed step being done again. The parts add up to the whole."""
+    """Where the time went between the fault and the lost step being done again, all attempts together. The parts add up to the whole."""
 
     detect_s: float
     launch_s: float
@@ -33,51 +26,77 @@ class Recovery:
 
 @dataclass
 class Records:
-    """Filled in while the trial runs; parts of a trial that failed are missing."""
+    """Filled in while the trial runs; parts of a trial that failed are missing. `runs` are in the order in which they were started."""
 
     fault: FaultPlan | None
     runs: dict[RunName, RunRecord] = field(default_factory=dict)
-    restart: Restart | None = None
+    incidents: list[Incident] = field(default_factory=list)
     data_sha256: str | None = None
 
+    def next_name(self, kind: RunKind) -> RunName:
+        """The name of the next attempt of a kind."""
+        return run_name(kind, 1 + sum(kind_of(name) == kind for name in self.runs))
+
+    @property
+    def undisturbed(self) -> RunRecord | None:
+        """The run from scratch; if it broke off by itself, with the attempts that went on with it. None before it was started."""
+        attempts = list(self._runs("run").values())
+        return joined(attempts) if attempts else None
+
     def steady(self, steps: Steps) -> list[Step]:
-        """The measured steps of the undisturbed run."""
-        run = self.runs.get("run")
-        return [step for step in run.steps if step.step >= steps.discard] if run else []
+        """The measured steps of the undisturbed run. After a restart as many are left out as at the beginning: it is as cold."""
+        run = self.undisturbed
+        if run is None:
+            return []
+        resumed = [attempt.steps[0].step for attempt in list(self._runs("run").values())[1:] if attempt.steps]
+        cold = {step for first in resumed for step in range(first, first + steps.discard)}
+        return [step for step in run.steps if step.step >= steps.discard and step.step not in cold]
+
+    def restarts(self) -> list[Cost]:
+        """What each end of an attempt cost, in their order: of the undisturbed run, which nobody planned, then of the faulted stretch."""
+        found = []
+        for kinds in (("run",), ("fault", "recovery")):
+            incidents = [incident for incident in self.incidents if kind_of(incident.run) in kinds]
+            found += costs(incidents, self._runs(*kinds))
+        return found
 
     def recovery(self) -> Recovery | None:
-        """The parts of the restart penalty; None unless the killed step was done again."""
-        run = self.runs.get("recovery")
-        if run is None or self.restart is None or self.fault is None:
+        """The parts of the restart penalty of the faulted stretch; None unless what the fault broke off was done again."""
+        parts = [cost for cost in self.restarts() if kind_of(cost.incident.run) != "run"]
+        if not parts or not parts[-1].complete:
             return None
-        again = next((step for step in run.steps if step.step == self.fault.kill_in), None)
-        if again is None:
-            return None
-        begin, end = run.at["load_begin"], run.at["load_end"]
         return Recovery(
-            detect_s=self.restart.detected_s - self.restart.killed_s,
-            launch_s=begin - self.restart.detected_s,
-            load_s=end - begin,
-            recompute_s=again.end_s - end,
+            detect_s=sum(cost.detect_s for cost in parts),
+            launch_s=sum(cost.launch_s for cost in parts),
+            load_s=sum(cost.load_s for cost in parts),
+            recompute_s=sum(cost.recompute_s for cost in parts),
         )
 
     def goodput(self) -> tuple[float, int] | None:
         """(share of the faulted stretch's wall time that went into steps that counted, how many did); None if it was not finished.
 
         The stretch is one checkpoint interval: from the first step after the checkpoint to the end of the last one before the next,
-        or of that next checkpoint being written. Each step counts once, and the lost half step not at all.
+        or of that next checkpoint being written. Each step counts once, however often it was done, and the lost half step not at all.
         """
-        before, after = self.runs.get("fault"), self.runs.get("recovery")
-        if self.fault is None or before is None or after is None or not after.steps or after.steps[-1].step != self.fault.until - 1:
+        attempts = list(self._runs("fault", "recovery").values())
+        if self.fault is None or not attempts or not attempts[-1].steps or attempts[-1].steps[-1].step != self.fault.until - 1:
             return None
-        began = before.at["load_end"]
-        ended = max(after.steps[-1].end_s, *(save.end_s for save in after.saves)) if after.saves else after.steps[-1].end_s
-        return sum(step.step_s for step in after.steps) / (ended - began), len(after.steps)
+        stretch = joined(attempts)
+        began = next(attempt.at["load_end"] for attempt in attempts if "load_end" in attempt.at)
+        ended = max([stretch.steps[-1].end_s, *(save.end_s for save in attempts[-1].saves)])
+        return sum(step.step_s for step in stretch.steps) / (ended - began), len(stretch.steps)
 
     def diverged(self) -> list[int] | None:
-        """Steps of the faulted stretch whose loss differs in any bit from the undisturbed run's; None if there is nothing to compare."""
-        reference = {step.step: step.loss for step in self.runs["run"].steps} if "run" in self.runs else {}
-        resumed = [step for name in ("fault", "recovery") if name in self.runs for step in self.runs[name].steps]
-        if not resumed:
+        """Steps done again whose loss differs in any bit from what it was the first time; None if there is nothing to compare."""
+        first: dict[int, float] = {}
+        again: list[Step] = []
+        for number, run in enumerate(self.runs.values()):
+            again += run.steps if number else []
+            for step in run.steps:
+                first.setdefault(step.step, step.loss)
+        if not again:
             return None
-        return sorted({step.step for step in resumed if step.loss != reference.get(step.step)})
+        return sorted({step.step for step in again if step.loss != first[step.step]})
+
+    def _runs(self, *kinds: RunKind) -> dict[RunName, RunRecord]:
+        return {name: run for name, run in self.runs.items() if kind_of(name) in kinds}

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from plumbline.harness.environment.limits import oom_kills
 from plumbline.harness.training import plan
 from plumbline.harness.training.place import Address, Place, Share
 from plumbline.harness.training.plan import RunName, WorkerSpec
@@ -37,16 +38,31 @@ _STEADY = {
 }
 # Unbound, the kernel now and then puts two OpenMP threads on one core while another has a moment's work: steps take three times as long.
 _BOUND = {"OMP_PROC_BIND": "true"}
-_MEMORY_WORDS = ("MemoryError", "OutOfMemoryError", "can't allocate memory")
+_MEMORY_WORDS = ("MemoryError", "OutOfMemoryError", "can't allocate memory", "std::bad_alloc")
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a run broke off. `certain`: it began here; otherwise it may be no more than what another rank's end looks like from here."""
+    """Why a run broke off. `certain`: it began here; otherwise it may be no more than what another rank's end looks like from here.
+
+    `passing`: it need not come again, and so the run is worth being started again.
+    """
 
     failure_class: FailureClass
     detail: str
     certain: bool
+    passing: bool = False
+
+
+class Broken(Exception):
+    """A run broke off for a cause that may pass, and all its ranks are gone.
+
+    Monotonic seconds: when the first was seen to have ended, and when it was known why.
+    """
+
+    def __init__(self, cause: Cause, seen_s: float, noticed_s: float) -> None:
+        super().__init__(cause.detail)
+        self.cause, self.seen_s, self.noticed_s = cause, seen_s, noticed_s
 
 
 class Worker:
@@ -66,6 +82,7 @@ class Worker:
         self._handle: int | None = None
         self.record = RunRecord(launched_s=0.0)
         self.lines: list[Line] = []
+        self._oom_kills = oom_kills()
 
     def __enter__(self) -> Worker:
         self.spec.write(self._spec_path)
@@ -122,11 +139,11 @@ class Worker:
         """Whether the process has ended, however it did."""
         return self.process.poll() is not None
 
-    def kill(self) -> float:
-        """SIGKILL; the moment of it, in monotonic seconds."""
-        killed = time.monotonic_ns() / 1e9
-        self.process.send_signal(signal.SIGKILL)
-        return killed
+    def signal(self, number: signal.Signals) -> float:
+        """Send the process a signal; the moment of it, in monotonic seconds."""
+        sent = time.monotonic_ns() / 1e9
+        self.process.send_signal(number)
+        return sent
 
     def take(self) -> list[Line]:
         """The log lines that were written since the last call; they are in the record and in `lines` then."""
@@ -144,8 +161,9 @@ class Worker:
         said = self.stderr_path.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
         last = "\n".join(said) or "it wrote nothing"
         done = f"after step {self.record.steps[-1].step}" if self.record.steps else "before its first step"
-        failure_class, what = _what(code, last)
-        return Cause(failure_class, f"the training process ({self.title}) {what} {done}: {last}", certain=code != plan.EXIT_LOST_A_PEER)
+        failure_class, what, passing = _what(code, last, short_of_memory=(oom_kills() or 0) > (self._oom_kills or 0))
+        detail = f"the training process ({self.title}) {what} {done}: {last}"
+        return Cause(failure_class, detail, certain=code != plan.EXIT_LOST_A_PEER, passing=passing)
 
 
 def workers_of(
@@ -195,21 +213,28 @@ def wait_for_any(workers: Sequence[Worker], others: Sequence[Any], seconds: floa
     wait([*handles, *others], seconds)
 
 
-def _what(code: int, said: str) -> tuple[FailureClass, str]:
+_KNOWN: dict[int, tuple[FailureClass, str]] = {
+    plan.EXIT_OUT_OF_MEMORY: ("out_of_memory", "ran out of memory"),
+    plan.EXIT_NO_DEVICE: ("wrong_hardware", "found no device"),
+    plan.EXIT_DISK_FULL: ("harness_error", "could not write: the disk is full or a quota or file size limit is reached"),
+    plan.EXIT_NOTHING_TO_RESUME: ("harness_error", "found no checkpoint to resume from"),
+    plan.EXIT_DAMAGED_DATA: ("harness_error", "found its token file changed"),
+}
+"""What would come again with the same orders on the same machine: no reason to start anew."""
+
+
+def _what(code: int, said: str, *, short_of_memory: bool) -> tuple[FailureClass, str, bool]:
+    """Failure class, words, and whether it may pass."""
     if code == -signal.SIGKILL:
-        return "out_of_memory", "was killed, and not by the harness (the kernel does so when memory runs out)"
-    if code == plan.EXIT_OUT_OF_MEMORY or any(word in said for word in _MEMORY_WORDS):
-        return "out_of_memory", "ran out of memory"
-    if code == plan.EXIT_NO_DEVICE:
-        return "wrong_hardware", "found no device"
-    if code == plan.EXIT_DISK_FULL:
-        return "harness_error", "could not write: the disk is full or a quota or file size limit is reached"
-    if code == plan.EXIT_NOTHING_TO_RESUME:
-        return "harness_error", "found no checkpoint to resume from"
-    if code == plan.EXIT_DAMAGED_DATA:
-        return "harness_error", "found its token file changed"
+        if short_of_memory:
+            return "out_of_memory", "was killed by the kernel, which counts one more process killed for want of memory", False
+        return "interrupted", "was killed from outside (not by the harness, and the kernel counts nobody killed for want of memory)", True
+    if code in _KNOWN:
+        return *_KNOWN[code], False
+    if any(word in said for word in _MEMORY_WORDS):
+        return *_KNOWN[plan.EXIT_OUT_OF_MEMORY], False
     if code == plan.EXIT_LOST_A_PEER:
-        return "harness_error", "lost another rank of the job"
+        return "harness_error", "lost another rank of the job", True
     if code < 0:
-        return "harness_error", f"was ended by signal {-code}"
-    return "harness_error", f"ended with code {code}"
+        return "harness_error", f"was ended by signal {-code}", True
+    return "harness_error", f"ended with code {code}", False

@@ -91,19 +91,22 @@ class Team:
             if sha256 != data_sha256:
                 raise TrialFailed("harness_error", f"{self._title(node)} made other training data from the same seed than node 0 did")
 
-    def start(self, run: RunName, store: Address) -> None:
-        """Have every node start its ranks of a run."""
+    def start(self, run: RunName, store: Address, *, resume: bool) -> None:
+        """Have every node start its ranks of a run. `resume`: from the newest checkpoint."""
         self._ended.clear()
         self.logs.clear()
-        self.tell("start", run=run, port=store.port)
+        self.causes = self._lasting()
+        self.tell("start", run=run, port=store.port, resume=resume)
 
     def stop(self, patience_s: float, meanwhile: Callable[[], None]) -> None:
-        """Have every node end its ranks at once; returns when they are gone and their logs are here. TrialFailed if one does not answer."""
+        """Have every node end its ranks at once; returns when they are gone and their logs are here.
+
+        TrialFailed if one does not answer, or cannot go on: that ranks broke off for a cause that may pass is no reason not to.
+        """
         self.tell("stop")
         deadline = time.monotonic() + patience_s
         while not self.all_ended:
-            if self.causes:
-                cause = next(iter(self.causes.values()))
+            for cause in self._lasting().values():
                 raise TrialFailed(cause.failure_class, cause.detail)
             if time.monotonic() > deadline:
                 raise TrialFailed("harness_error", f"not every node ended its ranks within {patience_s:.0f} s of being told to")
@@ -127,7 +130,8 @@ class Team:
             except Gone as gone:
                 link.close()
                 del self._links[node]
-                self.causes.setdefault(node, Cause("interrupted", f"{self._title(node)} is gone {_NO_WORD} ({gone})", certain=True))
+                if node not in self._lasting():
+                    self.causes[node] = Cause("interrupted", f"{self._title(node)} is gone {_NO_WORD} ({gone})", certain=True)
 
     def _welcome(self) -> None:
         """Accept who connects; who says first which node of this very trial it is belongs to us, and anybody else is hung up on."""
@@ -161,7 +165,11 @@ class Team:
             self.logs[node] = message["logs"]
         elif kind == "failed":
             detail = f"{self._title(node)}: {message['detail']}"
-            self.causes[node] = Cause(message["failure_class"], detail, certain=message["certain"])
+            self.causes[node] = Cause(message["failure_class"], detail, certain=message["certain"], passing=message["passing"])
+
+    def _lasting(self) -> dict[int, Cause]:
+        """Why nodes cannot go on, run or no run."""
+        return {node: cause for node, cause in self.causes.items() if not cause.passing}
 
     def _missing(self) -> list[int]:
         return [node for node in range(1, self._place.nodes) if node not in self._data]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,13 @@ from plumbline.harness.environment.cpu import cpu_limit, usable
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.progress import Progress
 from plumbline.harness.training import checkpoint, dataset, plan, summary, verdicts
+from plumbline.harness.training.attempts import Incident
+from plumbline.harness.training.faults import strike
 from plumbline.harness.training.job import Job, Setting, meeting
 from plumbline.harness.training.place import BadPlace, patience_s, place_of, shares
-from plumbline.harness.training.records import Records, Restart
+from plumbline.harness.training.records import Records
+from plumbline.harness.training.steplog import RunRecord
+from plumbline.harness.training.supervisor import Broken
 from plumbline.harness.training.team import Team
 
 if TYPE_CHECKING:
@@ -28,6 +33,13 @@ if TYPE_CHECKING:
 _REPORT_EVERY_S = 0.5
 _LAUNCH_SHARE = 0.15
 """Of a run's share of the progress bar: what importing torch and building the model is worth."""
+_FAULT_SHARE = 0.4
+"""Of what is left of the progress bar: an attempt that a fault will end."""
+_CHECKPOINTS = "step-" + "[0-9]" * 8
+_SHOWN = 5
+
+_Orders = Callable[[plan.RunName, bool], plan.WorkerSpec]
+"""A run's name, and whether it resumes, to its orders."""
 
 
 def measure_training(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Measurement:
@@ -76,59 +88,88 @@ class _Session:
             if team is not None:
                 team.gather(patience_s(self._trial.provider), data.sha256, self._report)
             setting = stack.enter_context(meeting(Setting(self._folder, place, parts, team=team)))
-            self._runs(setting, plan.undisturbed(workload, data, self._folder, device=device))
+            self._runs(setting, lambda name, resume: plan.orders(name, workload, data, self._folder, device=device, resume=resume))
 
-    def _runs(self, setting: Setting, first: plan.WorkerSpec) -> None:
+    def _runs(self, setting: Setting, orders: _Orders) -> None:
         fault = self.records.fault
-        self._undisturbed(setting, first, end=0.6 if fault else 1.0)
+        self._until_done("run", setting, orders, end=0.6 if fault else 1.0)
         if fault is not None:
-            pinned = Path(first.checkpoint_folder) / checkpoint.name_of(fault.resume_from)
+            pinned = self._folder / "checkpoints" / checkpoint.name_of(fault.resume_from)
             apart = self._folder / "fault-checkpoints"
             apart.mkdir()
             pinned.rename(apart / pinned.name)
-            kill = self._fault(setting, plan.resumed(first, fault, self._folder, "fault"), end=0.75)
-            self._recover(setting, plan.resumed(first, fault, self._folder, "recovery"), fault, kill)
+            self._until_done("recovery", setting, orders, end=1.0)
+
+    def _until_done(self, goal: plan.RunKind, setting: Setting, orders: _Orders, *, end: float) -> None:
+        """Make attempts until one has done what the run is for. TrialFailed if more of them break off than may be started again."""
+        ended: list[Incident] = []
+        fault, allowed = self.records.fault, self._workload.restarts
+        while True:
+            struck = sum(incident.ending != "unplanned" for incident in ended)
+            kind = "fault" if goal == "recovery" and fault is not None and struck < fault.times else goal
+            name = self.records.next_name(kind)
+            # What broke off before its first checkpoint starts anew.
+            spec = orders(name, goal == "recovery" or any((self._folder / "checkpoints").glob(_CHECKPOINTS)))
+            incident = self._attempt(name, spec, setting, end=end)
+            if incident is None:
+                return
+            ended.append(incident)
+            self.records.incidents.append(incident)
+            if len(ended) > allowed:
+                said = "; ".join(map(str, ended[-_SHOWN:]))
+                raise TrialFailed(
+                    incident.failure_class,
+                    f"the training broke off {len(ended)} times, and restarts is {allowed}; {_last(len(ended))}: {said}",
+                )
+
+    def _attempt(self, name: plan.RunName, spec: plan.WorkerSpec, setting: Setting, *, end: float) -> Incident | None:
+        """Make one attempt. How it ended before it should, or None."""
+        began = self._fraction
+        until = began + (end - began) * _FAULT_SHARE if spec.hold is not None else end
+        record: RunRecord | None = None
+        try:
+            with self._in_phases() as switch, Job(name, spec, setting) as job:
+                record = self.records.runs[name] = job.record
+                switch(_phase(name, record, spec, self._workload.steps.discard))
+                for line in job.lines(lambda: self._report("waiting for the other nodes to end their ranks")):
+                    if line is not None and line["event"] == "holding":
+                        return self._struck(name, spec, job)
+                    wanted = _phase(name, record, spec, self._workload.steps.discard)
+                    if line is None and wanted != self._phase:
+                        switch(wanted)
+                    self._follow(name, spec, record, began, until)
+        except Broken as broken:
+            steps = record.steps if record is not None else []
+            step = min(steps[-1].step + 1, spec.until - 1) if steps else None
+            cause = broken.cause
+            return Incident(
+                name, "unplanned", broken.seen_s, broken.noticed_s, step, failure_class=cause.failure_class, detail=cause.detail
+            )
+        if spec.hold is not None:
+            raise TrialFailed("harness_error", f"{name} ended without reaching {_due(spec.hold)}")
+        return None
+
+    def _struck(self, name: plan.RunName, spec: plan.WorkerSpec, job: Job) -> Incident:
+        fault = self._workload.fault
+        assert fault is not None and spec.hold is not None
+        usual = statistics.median(step.step_s for step in self.records.runs["run"].steps)
+        began, noticed = strike(fault, job, usual, lambda: self._report("waiting for the fault to be noticed"))
+        return Incident(name, fault.inject, began, noticed, spec.hold.step, spec.hold.inside)
+
+    def _follow(self, name: plan.RunName, spec: plan.WorkerSpec, record: RunRecord, began: float, end: float) -> None:
+        """Report how far the attempt is."""
+        first = self.records.fault.resume_from if self.records.fault and plan.kind_of(name) != "run" else 0
+        done = record.steps[-1].step + 1 if record.steps else first
+        self._fraction = max(self._fraction, began + (end - began) * _share(done - first, spec.until - first))
+        note = f"{done} of {spec.until} steps" if done < spec.until else "verifying the checkpoint"
+        if spec.hold is not None:
+            note = _due(spec.hold)
+        self._report(note if name == plan.kind_of(name) else f"{name}: {note}")
 
     def clear(self) -> None:
         """Delete the checkpoints: they can be large and nobody needs them after the trial."""
         for name in ("checkpoints", "fault-checkpoints"):
             shutil.rmtree(self._folder / name, ignore_errors=True)
-
-    def _undisturbed(self, setting: Setting, spec: plan.WorkerSpec, *, end: float) -> None:
-        discard = self._workload.steps.discard
-        with self._in_phases() as switch, Job("run", spec, setting) as job:
-            self.records.runs["run"] = job.record
-            switch("cold_start")
-            for line in job.lines():
-                done = len(job.record.steps)
-                wanted: Phase = "cold_start" if done == 0 else "warmup" if done < discard else "steady" if done < spec.until else "cooldown"
-                if line is None and wanted != self._phase:
-                    switch(wanted)
-                self._fraction = end * _share(done, 0, spec.until)
-                self._report(f"{done} of {spec.until} steps" if done < spec.until else "verifying the checkpoint")
-
-    def _fault(self, setting: Setting, spec: plan.WorkerSpec, *, end: float) -> tuple[float, float]:
-        start, first = self._fraction, self.records.fault.resume_from if self.records.fault else 0
-        with self._in_phases() as switch, Job("fault", spec, setting) as job:
-            self.records.runs["fault"] = job.record
-            switch("fault")
-            for line in job.lines():
-                if line is not None and line["event"] == "holding":
-                    return job.kill(lambda: self._report("waiting for the killed process to be gone"))
-                self._fraction = start + (end - start) * _share(len(job.record.steps), first, spec.until)
-                self._report(f"to be killed in step {spec.hold.step}" if spec.hold else "")
-        raise TrialFailed("harness_error", f"the fault worker ended without reaching step {spec.hold.step if spec.hold else None}")
-
-    def _recover(self, setting: Setting, spec: plan.WorkerSpec, fault: plan.FaultPlan, kill: tuple[float, float]) -> None:
-        start = self._fraction
-        with self._in_phases() as switch, Job("recovery", spec, setting) as job:
-            self.records.runs["recovery"] = job.record
-            self.records.restart = Restart(*kill)
-            switch("recovery")
-            for _ in job.lines():
-                done = len(job.record.steps)
-                self._fraction = start + (1.0 - start) * _share(done, 0, fault.until - fault.resume_from)
-                self._report(f"{done} of {fault.until - fault.resume_from} steps since the checkpoint")
 
     @contextlib.contextmanager
     def _in_phases(self) -> Iterator[_Switch]:
@@ -159,6 +200,25 @@ class _Switch:
         self._stack.enter_context(self._session.enter(phase))
 
 
-def _share(done: int, first: int, until: int) -> float:
+def _phase(name: plan.RunName, record: RunRecord, spec: plan.WorkerSpec, discard: int) -> Phase:
+    """What an attempt is busy with; its start is a recovery if another one ended before."""
+    kind = plan.kind_of(name)
+    if kind != "run":
+        return kind
+    if not record.steps:
+        return "cold_start" if name == kind else "recovery"
+    done = record.steps[-1].step + 1
+    return "warmup" if done < discard else "steady" if done < spec.until else "cooldown"
+
+
+def _due(hold: plan.Hold) -> str:
+    return f"the fault that is due in {'step' if hold.inside == 'step' else 'the checkpoint after step'} {hold.step}"
+
+
+def _last(count: int) -> str:
+    return "all of them" if count <= _SHOWN else f"the last {_SHOWN}"
+
+
+def _share(done: int, steps: int) -> float:
     """Part of a run that is done, its launch included: 0…1."""
-    return _LAUNCH_SHARE + (1.0 - _LAUNCH_SHARE) * done / max(until - first, 1) if done else _LAUNCH_SHARE / 2
+    return _LAUNCH_SHARE + (1.0 - _LAUNCH_SHARE) * done / max(steps, 1) if done else _LAUNCH_SHARE / 2

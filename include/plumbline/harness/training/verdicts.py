@@ -9,6 +9,7 @@ import numpy as np
 from plumbline.declarations import ValidityLimits
 from plumbline.declarations.training import LossCheck, TrainingWorkload
 from plumbline.harness.measurement import Judgement
+from plumbline.harness.training import recovery
 from plumbline.harness.training.records import Records
 from plumbline.harness.training.steady import trend
 from plumbline.harness.training.steplog import Step
@@ -18,9 +19,9 @@ _SHOWN = 5
 
 
 def judge(workload: TrainingWorkload, limits: ValidityLimits, records: Records) -> list[Judgement]:
-    """Everything that makes the trial less than valid, in the order: speed, loss, checkpoints."""
+    """Everything that makes the trial less than valid, in the order: speed, loss, checkpoints, restarts."""
     steady = records.steady(workload.steps)
-    run = records.runs.get("run")
+    run = records.undisturbed
     found = [*unsteady([step.step_s for step in steady], limits), *drifting([step.step_s for step in steady])]
     found += wrong_loss(run.steps if run else [], workload.loss)
     if run is not None and run.restored_exactly is False:
@@ -30,7 +31,7 @@ def judge(workload: TrainingWorkload, limits: ValidityLimits, records: Records) 
     rejected = [reason for record in records.runs.values() for reason in record.rejected]
     if rejected:
         found.append(_judged("degraded", "checkpoint_damaged", f"passed over when resuming: {'; '.join(rejected)}"))
-    return [*found, *diverged(records.diverged())]
+    return [*found, *diverged(records.diverged()), *recovery.unplanned(records)]
 
 
 def unsteady(times: list[float], limits: ValidityLimits) -> list[Judgement]:

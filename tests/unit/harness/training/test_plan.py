@@ -11,7 +11,19 @@ import pytest
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.training.dataset import DataFile
 from plumbline.harness.training.place import Address, Place
-from plumbline.harness.training.plan import FaultPlan, Group, Hold, WorkerSpec, fault_plan, for_rank, orders, resumed, undisturbed
+from plumbline.harness.training.plan import (
+    FaultPlan,
+    Group,
+    Hold,
+    RunKind,
+    WorkerSpec,
+    fault_plan,
+    for_rank,
+    kind_of,
+    orders,
+    run_name,
+    undisturbed,
+)
 
 Tiny = Callable[..., TrainingWorkload]
 DATA = DataFile(Path("/data/x.tokens"), "<u2", 4096, "a" * 64)
@@ -41,13 +53,39 @@ def test_the_first_run_does_everything_and_keeps_what_the_fault_needs(tiny: Tiny
 
 def test_the_faulted_runs_resume_apart_and_only_the_first_is_held(tiny: Tiny) -> None:
     first = undisturbed(tiny(), DATA, Path("/w"), device="cpu")
-    stretch = fault_plan(tiny())
-    assert stretch is not None
-    fault, recovery = (resumed(first, stretch, Path("/w"), name) for name in ("fault", "recovery"))
-    assert (fault.hold, recovery.hold) == (Hold(6), None)
-    assert fault.checkpoint_folder == recovery.checkpoint_folder != first.checkpoint_folder
-    assert len({first.log, fault.log, recovery.log}) == 3
-    assert all(spec.resume and not spec.closing and spec.until == 8 for spec in (fault, recovery))
+    fault, again, recovery = (
+        orders(name, tiny(), DATA, Path("/w"), device="cpu", resume=True) for name in ("fault", "fault-2", "recovery")
+    )
+    assert (fault.hold, again.hold, recovery.hold) == (Hold(6), Hold(6), None)
+    assert fault.checkpoint_folder == again.checkpoint_folder == recovery.checkpoint_folder != first.checkpoint_folder
+    assert len({first.log, fault.log, again.log, recovery.log}) == 4
+    assert all(spec.resume and not spec.closing and spec.until == 8 for spec in (fault, again, recovery))
+
+
+def test_a_run_that_broke_off_goes_on_where_it_was(tiny: Tiny) -> None:
+    first = orders("run", tiny(), DATA, Path("/w"), device="cpu", resume=False)
+    again = orders("run-2", tiny(), DATA, Path("/w"), device="cpu", resume=True)
+    assert first == undisturbed(tiny(), DATA, Path("/w"), device="cpu")
+    assert again == replace(first, resume=True, log="/w/run-2.steps.jsonl")
+
+
+@pytest.mark.parametrize(("kind", "attempt", "name"), [("run", 1, "run"), ("fault", 2, "fault-2"), ("recovery", 12, "recovery-12")])
+def test_names_of_attempts(kind: RunKind, attempt: int, name: str) -> None:
+    assert (run_name(kind, attempt), kind_of(name)) == (name, kind)
+
+
+def test_what_is_no_name_of_a_run() -> None:
+    with pytest.raises(ValueError, match="'walk-2' is no run; expected one of run, fault, recovery"):
+        kind_of("walk-2")
+
+
+def test_a_kill_in_a_checkpoint_holds_the_rank_that_writes_it(tiny: Tiny) -> None:
+    workload = tiny(fault={"inject": "checkpoint_kill", "at_step": 7, "times": 3})
+    assert fault_plan(workload) == FaultPlan(4, 7, 8, "checkpoint", 3)
+    order = orders("fault", workload, DATA, Path("/w"), device="cpu", resume=True)
+    place = Place(0, 1, 2, None)
+    specs = [for_rank(order, place, rank, 1, Address("127.0.0.1", 1), "fault") for rank in place.ranks]
+    assert [spec.hold for spec in specs] == [Hold(7, "checkpoint"), None]
 
 
 def test_orders_survive_the_file(tiny: Tiny, tmp_path: Path) -> None:
@@ -67,7 +105,7 @@ def test_the_first_rank_writes_and_closes_and_the_last_of_the_first_node_is_the_
     for node in range(2):
         place = Place(node, 2, 2, Address("gang-0.gang", 29400))
         for name in ("run", "fault"):
-            order = orders(name, tiny(), DATA, Path("/w"), device="cpu")
+            order = orders(name, tiny(), DATA, Path("/w"), device="cpu", resume=True)
             specs |= {(name, rank): for_rank(order, place, rank, 1, store, name) for rank in place.ranks}
     assert sorted(specs) == [(name, rank) for name in ("fault", "run") for rank in range(4)]
     assert [rank for (_, rank), spec in specs.items() if spec.closing] == [0]
@@ -78,13 +116,13 @@ def test_the_first_rank_writes_and_closes_and_the_last_of_the_first_node_is_the_
 
 
 def test_gpus_talk_by_nccl(tiny: Tiny) -> None:
-    order = orders("recovery", tiny(), DATA, Path("/w"), device="cuda")
+    order = orders("recovery", tiny(), DATA, Path("/w"), device="cuda", resume=True)
     group = for_rank(order, Place(0, 1, 2, None), 1, 1, Address("127.0.0.1", 1), "recovery").group
     assert group is not None and group.backend == "nccl"
 
 
 def test_orders_of_a_rank_survive_the_file(tiny: Tiny, tmp_path: Path) -> None:
-    order = orders("run", tiny(), DATA, tmp_path, device="cpu")
+    order = orders("run", tiny(), DATA, tmp_path, device="cpu", resume=True)
     spec = for_rank(order, Place(0, 1, 2, None), 1, 1, Address("127.0.0.1", 1), "run")
     spec.write(tmp_path / "spec.json")
     assert WorkerSpec.read(tmp_path / "spec.json") == spec

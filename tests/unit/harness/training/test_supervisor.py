@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from plumbline.harness.training.supervisor import Cause, Explanation
+import pytest
+
+from plumbline.harness.training.plan import EXIT_DAMAGED_DATA, EXIT_LOST_A_PEER, EXIT_NO_DEVICE, EXIT_OUT_OF_MEMORY
+from plumbline.harness.training.supervisor import Cause, Explanation, _what
 
 LOST = Cause("harness_error", "lost another rank", certain=False)
 KILLED = Cause("out_of_memory", "was killed", certain=True)
@@ -25,3 +28,24 @@ def test_without_a_better_one_the_first_is_taken_after_a_while() -> None:
     while found is None:
         found = explanation.of([LOST, LOST])
     assert found is LOST
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "short", "failure_class", "passing"),
+    [
+        (-9, "", True, "out_of_memory", False),
+        (-9, "", False, "interrupted", True),
+        (-11, "", False, "harness_error", True),
+        (-6, "terminate called after throwing an instance of 'std::bad_alloc'", False, "out_of_memory", False),
+        (EXIT_LOST_A_PEER, "", False, "harness_error", True),
+        (EXIT_OUT_OF_MEMORY, "", False, "out_of_memory", False),
+        (EXIT_NO_DEVICE, "", False, "wrong_hardware", False),
+        (EXIT_DAMAGED_DATA, "", False, "harness_error", False),
+        (1, "RuntimeError: shapes do not match", False, "harness_error", False),
+    ],
+)
+def test_only_what_need_not_come_again_is_worth_another_attempt(
+    code: int, said: str, short: bool, failure_class: str, passing: bool
+) -> None:
+    found = _what(code, said, short_of_memory=short)
+    assert (found[0], found[2]) == (failure_class, passing)

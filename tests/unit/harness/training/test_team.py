@@ -70,15 +70,15 @@ def test_a_run_from_joining_to_the_end(place: Place, nodes: Callable[..., Link])
         one, two = nodes(1), nodes(2)
         assert gathered(team)[0] == f"waiting for nodes 1, 2 of 3 at {place.rendezvous}"
         assert team.interface_address == "127.0.0.1"
-        team.start("run", Address("127.0.0.1", 4711))
-        assert said(one) == said(two) == {"kind": "start", "run": "run", "port": 4711}
+        team.start("run", Address("127.0.0.1", 4711), resume=False)
+        assert said(one) == said(two) == {"kind": "start", "run": "run", "port": 4711, "resume": False}
         one.send("ended", logs={"1": []})
         until(team, lambda: team.logs)
         assert not team.all_ended
         two.send("ended", logs={"2": []})
         until(team, lambda: team.all_ended)
         assert sorted(team.logs) == [1, 2]
-        team.start("fault", Address("127.0.0.1", 4711))
+        team.start("fault", Address("127.0.0.1", 4711), resume=True)
         assert not team.all_ended and not team.logs, "of the new run"
         for link in (one, two):
             link.send("ended", logs={})
@@ -123,7 +123,7 @@ def test_a_node_that_is_gone_was_interrupted(place: Place, nodes: Callable[..., 
 def test_a_node_that_says_why_it_failed_is_believed(place: Place, nodes: Callable[..., Link]) -> None:
     with Team(TRIAL, place) as team:
         one, two = nodes(1), nodes(2, joined=False)
-        two.send("failed", failure_class="wrong_hardware", detail="7 GPUs", certain=True)
+        two.send("failed", failure_class="wrong_hardware", detail="7 GPUs", certain=True, passing=False)
         with pytest.raises(TrialFailed, match=r"node 2 \(gang-2\): 7 GPUs") as caught:
             gathered(team)
         assert caught.value.failure_class == "wrong_hardware"
@@ -131,6 +131,39 @@ def test_a_node_that_says_why_it_failed_is_believed(place: Place, nodes: Callabl
         until(team, lambda: not [link for link in team.sources if link is two])
         assert team.causes[2].failure_class == "wrong_hardware", "its going away afterwards explains nothing"
         one.close()
+
+
+def test_what_may_pass_is_forgotten_with_the_next_run(place: Place, nodes: Callable[..., Link]) -> None:
+    with Team(TRIAL, place) as team:
+        one, two = nodes(1), nodes(2)
+        gathered(team)
+        team.start("run", Address("127.0.0.1", 1), resume=False)
+        one.send("failed", failure_class="interrupted", detail="a rank was killed", certain=True, passing=True)
+        until(team, lambda: team.causes)
+        for link in (one, two):
+            link.send("ended", logs={})
+        team.stop(10, lambda: None)
+        assert team.causes[1].passing
+        team.start("run-2", Address("127.0.0.1", 1), resume=True)
+        assert team.causes == {}
+        two.close()
+        until(team, lambda: team.causes)
+        team.start("run-3", Address("127.0.0.1", 1), resume=True)
+        assert list(team.causes) == [2], "a node that is gone stays so"
+        one.close()
+
+
+def test_a_node_that_is_gone_after_its_ranks_broke_off_is_gone(place: Place, nodes: Callable[..., Link]) -> None:
+    with Team(TRIAL, place) as team:
+        one, two = nodes(1), nodes(2)
+        gathered(team)
+        team.start("run", Address("127.0.0.1", 1), resume=False)
+        one.send("failed", failure_class="harness_error", detail="signal 11", certain=True, passing=True)
+        one.close()
+        until(team, lambda: 1 in team.causes and not team.causes[1].passing)
+        with pytest.raises(TrialFailed, match=r"^interrupted: node 1 .* is gone without a word"):
+            team.stop(10, lambda: None)
+        two.close()
 
 
 def test_strangers_are_hung_up_on_and_disturb_nobody(place: Place, nodes: Callable[..., Link]) -> None:
@@ -145,7 +178,7 @@ def test_strangers_are_hung_up_on_and_disturb_nobody(place: Place, nodes: Callab
         for link in (other_gang, outside):
             with pytest.raises(Gone):
                 said(link)
-        team.start("run", Address("127.0.0.1", 1))
+        team.start("run", Address("127.0.0.1", 1), resume=False)
         assert said(one)["kind"] == said(two)["kind"] == "start"
         for end in (scanner, one, two):
             end.close()

@@ -1,0 +1,128 @@
+"""What broke off in a trial and what it cost, as metric rows, events, evidence and judgements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plumbline.harness.measurement import EvidenceFile, Judgement
+from plumbline.harness.training.attempts import Cost, Ending
+from plumbline.harness.training.records import Records
+from plumbline.results import MetricRow, Reason, row
+
+ATTEMPTS_FILE = "attempts.parquet"
+_BEGAN: dict[Ending, str] = {
+    "rank_kill": "rank_killed",
+    "group_kill": "group_killed",
+    "rank_hang": "rank_stopped",
+    "checkpoint_kill": "rank_killed_in_checkpoint",
+    "unplanned": "training_broke_off",
+}
+_SHOWN = 5
+
+
+def rows(records: Records) -> list[MetricRow]:
+    """The faulted stretch in numbers: the penalty in its parts, goodput, and how often training was started again."""
+    found: list[MetricRow] = []
+    parts, goodput = records.recovery(), records.goodput()
+    if parts is not None:
+        found += [
+            row("restart_penalty", parts.penalty_s, 1, phase="recovery"),
+            row("restart_detect_time", parts.detect_s, 1, phase="recovery"),
+            row("restart_launch_time", parts.launch_s, 1, phase="recovery"),
+            row("checkpoint_load_time", parts.load_s, 1, phase="recovery"),
+            row("restart_recompute_time", parts.recompute_s, 1, phase="recovery"),
+        ]
+    if goodput is not None:
+        found.append(row("training_goodput", goodput[0], goodput[1], phase="recovery"))
+    if records.incidents:
+        found.append(row("training_restarts", sum(cost.after is not None for cost in records.restarts()), 1, phase="recovery"))
+    return found
+
+
+def moments(records: Records) -> list[tuple[str, float]]:
+    """(event, monotonic seconds) of each attempt that ended before it should, and of the one that followed."""
+    found: list[tuple[str, float]] = []
+    for cost in records.restarts():
+        incident = cost.incident
+        found += [(_BEGAN[incident.ending], incident.began_s), (_noticed(incident.ending), incident.noticed_s)]
+        if cost.after is None:
+            continue
+        after = records.runs[cost.after]
+        found.append(("training_relaunched", after.launched_s))
+        if "load_end" in after.at:
+            found.append(("state_loaded", after.at["load_end"]))
+        if cost.complete:
+            found.append(("lost_step_done_again", cost.ended_s))
+    last = next(reversed(records.runs), None)
+    if records.incidents and last is not None and "done" in records.runs[last].at:
+        found.append(("training_done", records.runs[last].at["done"]))
+    return found
+
+
+def evidence(records: Records, folder: Path) -> list[EvidenceFile]:
+    """attempts.parquet: a row for each attempt of a trial in which one broke off; times after its end belong to that end's cost."""
+    if not records.incidents:
+        return []
+    costs = {cost.incident.run: cost for cost in records.restarts()}
+    table = pa.Table.from_pylist([_line(records, name, costs.get(name)) for name in records.runs], schema=_SCHEMA)
+    path = folder / ATTEMPTS_FILE
+    pq.write_table(table, path, compression="zstd")
+    return [EvidenceFile("attempts", path, table.num_rows)]
+
+
+def unplanned(records: Records) -> list[Judgement]:
+    """Attempts that ended though nobody wanted them to: the numbers are those of a training that was started again."""
+    found = [cost for cost in records.restarts() if cost.incident.ending == "unplanned"]
+    if not found:
+        return []
+    total = sum(cost.penalty_s for cost in found)
+    said = "; ".join(f"{cost.incident} ({_parts(cost)})" for cost in found[:_SHOWN]) + (" …" if len(found) > _SHOWN else "")
+    detail = f"training broke off {len(found)} times by itself and was started again, which cost {total:.3g} s: {said}"
+    return [Judgement("degraded", Reason(code="unplanned_restart", detail=detail))]
+
+
+_TIMES = ("detect_s", "launch_s", "load_s", "recompute_s")
+_SCHEMA = pa.schema(
+    [
+        ("run", pa.string()),
+        ("launched_s", pa.float64()),
+        ("first_step", pa.int64()),
+        ("last_step", pa.int64()),
+        ("ending", pa.string()),
+        ("detail", pa.string()),
+        ("lost_step", pa.int64()),
+        ("began_s", pa.float64()),
+        *((name, pa.float64()) for name in _TIMES),
+        ("made_up_for", pa.bool_()),
+    ]
+)
+
+
+def _line(records: Records, name: str, cost: Cost | None) -> dict[str, object]:
+    run = records.runs[name]
+    incident = cost.incident if cost else None
+    return {
+        "run": name,
+        "launched_s": run.launched_s,
+        "first_step": run.steps[0].step if run.steps else None,
+        "last_step": run.steps[-1].step if run.steps else None,
+        "ending": incident.ending if incident else None,
+        "detail": incident.detail or None if incident else None,
+        "lost_step": incident.step if incident else None,
+        "began_s": incident.began_s if incident else None,
+        **{time: getattr(cost, time) if cost else None for time in _TIMES},
+        "made_up_for": cost.complete if cost else None,
+    }
+
+
+def _noticed(ending: Ending) -> str:
+    return "hang_noticed" if ending == "rank_hang" else "rank_death_detected"
+
+
+def _parts(cost: Cost) -> str:
+    return f"detect {cost.detect_s:.3g} s, launch {cost.launch_s:.3g} s, load {cost.load_s:.3g} s, recompute {cost.recompute_s:.3g} s" + (
+        "" if cost.complete else ", not made up for"
+    )
