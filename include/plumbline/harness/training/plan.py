@@ -32,6 +32,8 @@ EXIT_NO_DEVICE = 66
 EXIT_NOTHING_TO_RESUME = 67
 EXIT_DAMAGED_DATA = 68
 EXIT_LOST_A_PEER = 69
+EXIT_UNSUPPORTED = 70
+EXIT_NOT_DETERMINISTIC = 71
 """A worker's own exit codes: they tell the cause even where no file can be written any more."""
 
 
@@ -68,12 +70,13 @@ class Group:
 
 @dataclass(frozen=True)
 class DataOrders:
-    """A data file to read: `count` items of shape `item` and little-endian type `dtype`."""
+    """A data file to read: `count` items of shape `item` and little-endian type `dtype`, generated from `seed` (None: a team's own)."""
 
     path: str
     dtype: str
     count: int
     item: tuple[int, ...] = ()
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,11 @@ class WorkerSpec:
     weights: str | None = None
     group: Group | None = None
 
+    @property
+    def sharded(self) -> bool:
+        """Whether no rank holds the whole state."""
+        return bool(self.parallelism["strategy"] == "fsdp" or self.parallelism["tensor"] > 1)
+
     def write(self, path: Path) -> None:
         """Write it where a worker will read it."""
         path.write_text(json.dumps(asdict(self)))
@@ -133,7 +141,7 @@ class WorkerSpec:
         return cls(
             **{
                 **told,
-                "data": DataOrders(stored["path"], stored["dtype"], stored["count"], tuple(stored["item"])),
+                "data": DataOrders(**{**stored, "item": tuple(stored["item"])}),
                 "checkpoint_retain": tuple(told["checkpoint_retain"]),
                 "hold": Hold(**told["hold"]) if told["hold"] else None,
                 "group": Group(**told["group"]) if told["group"] else None,
@@ -172,7 +180,7 @@ def undisturbed(workload: TrainingWorkload, data: DataFile, folder: Path, *, dev
     return WorkerSpec(
         model=workload.model.model_dump(mode="json"),
         task=workload.task.model_dump(mode="json"),
-        data=DataOrders(str(data.path), data.dtype, data.count, data.item),
+        data=DataOrders(str(data.path), data.dtype, data.count, data.item, None if workload.data.source == "file" else workload.data.seed),
         micro=workload.batch.micro,
         accumulation=workload.batch.accumulation,
         sequence=workload.batch.sequence,
@@ -196,6 +204,7 @@ def undisturbed(workload: TrainingWorkload, data: DataFile, folder: Path, *, dev
         hold=None,
         closing=True,
         log=str(folder / "run.steps.jsonl"),
+        weights=None if data.weights is None else str(data.weights),
     )
 
 
@@ -219,7 +228,7 @@ def orders(name: RunName, workload: TrainingWorkload, data: DataFile, folder: Pa
 
 
 def for_rank(spec: WorkerSpec, place: Place, rank: int, threads: int, store: Address | None, name: RunName) -> WorkerSpec:
-    """The orders of one rank. Rank 0 alone closes; the last rank of node 0 holds in a step, and rank 0, which writes it, in a checkpoint."""
+    """The orders of one rank. Rank 0 closes, of sharded state all do; the last rank of node 0 holds in a step, and rank 0, which writes it, in a checkpoint."""
     if store is None:
         return replace(spec, threads=threads)
     local = rank - place.ranks[0]
@@ -230,6 +239,6 @@ def for_rank(spec: WorkerSpec, place: Place, rank: int, threads: int, store: Add
         threads=threads,
         log=spec.log if rank == 0 else str(Path(spec.log).with_name(f"{name}.rank{rank}.steps.jsonl")),
         hold=spec.hold if rank == holds else None,
-        closing=spec.closing and rank == 0,
+        closing=spec.closing and (rank == 0 or spec.sharded),
         group=Group(rank, place.world, local, place.nodes, backend, store.host, store.port, name),
     )

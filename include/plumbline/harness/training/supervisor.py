@@ -216,6 +216,8 @@ def wait_for_any(workers: Sequence[Worker], others: Sequence[Any], seconds: floa
 _KNOWN: dict[int, tuple[FailureClass, str]] = {
     plan.EXIT_OUT_OF_MEMORY: ("out_of_memory", "ran out of memory"),
     plan.EXIT_NO_DEVICE: ("wrong_hardware", "found no device"),
+    plan.EXIT_UNSUPPORTED: ("wrong_hardware", "found that what was declared is unsupported on this hardware"),
+    plan.EXIT_NOT_DETERMINISTIC: ("bad_declaration", "cannot be deterministic as declared"),
     plan.EXIT_DISK_FULL: ("harness_error", "could not write: the disk is full or a quota or file size limit is reached"),
     plan.EXIT_NOTHING_TO_RESUME: ("harness_error", "found no checkpoint to resume from"),
     plan.EXIT_DAMAGED_DATA: ("harness_error", "found its token file changed"),

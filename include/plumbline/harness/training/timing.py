@@ -28,8 +28,11 @@ class Timer(Protocol):
     def move(self, source: StageName, target: StageName, nanoseconds: Callable[[], int]) -> None:
         """Part of one stage was another one; how much is asked once the device has done the step."""
 
-    def end(self, loss: torch.Tensor) -> list[dict[str, Any]]:
-        """The step ends here with this loss (scalar). Lines of steps that are known to be done, as `steplog` takes them."""
+    def end(self, loss: torch.Tensor, skipped: torch.Tensor | None = None) -> list[dict[str, Any]]:
+        """The step ends here with this loss (scalar). Lines of steps that are known to be done, as `steplog` takes them.
+
+        `skipped` (scalar bool): whether the optimizer left the weights as they were; None where it never does.
+        """
 
     def drain(self) -> list[dict[str, Any]]:
         """Lines of all steps that were begun; waits for the device. What follows is no part of a step."""
@@ -55,10 +58,10 @@ class HostTimer:
     def move(self, source: StageName, target: StageName, nanoseconds: Callable[[], int]) -> None:
         _move(self._spent, source, target, nanoseconds())
 
-    def end(self, loss: torch.Tensor) -> list[dict[str, Any]]:
-        value = loss.item()
+    def end(self, loss: torch.Tensor, skipped: torch.Tensor | None = None) -> list[dict[str, Any]]:
+        value, left_out = loss.item(), skipped is not None and bool(skipped.item())
         self.mark("optimizer")
-        return [_line(self._step, self._start, self._last, self._spent, value)]
+        return [_line(self._step, self._start, self._last, self._spent, value, left_out)]
 
     def drain(self) -> list[dict[str, Any]]:
         return []
@@ -71,7 +74,7 @@ class _Pending:
     step: int
     marks: list[tuple[StageName | None, torch.cuda.Event]]
     moved: list[tuple[StageName, StageName, Callable[[], int]]] = field(default_factory=list)
-    loss: torch.Tensor | None = None
+    told: torch.Tensor | None = None
 
 
 class DeviceTimer:
@@ -99,11 +102,14 @@ class DeviceTimer:
     def move(self, source: StageName, target: StageName, nanoseconds: Callable[[], int]) -> None:
         self._now.moved.append((source, target, nanoseconds))
 
-    def end(self, loss: torch.Tensor) -> list[dict[str, Any]]:
+    def end(self, loss: torch.Tensor, skipped: torch.Tensor | None = None) -> list[dict[str, Any]]:
         # To pinned memory behind the step's own work: asking for the value here would stop the device at each step.
-        kept = torch.empty((), dtype=torch.float32, pin_memory=True)
-        kept.copy_(loss.detach(), non_blocking=True)
-        self._now.loss = kept
+        self._now.told = torch.empty(2, dtype=torch.float32, pin_memory=True)
+        self._now.told[0].copy_(loss.detach(), non_blocking=True)
+        if skipped is None:
+            self._now.told[1] = 0.0
+        else:
+            self._now.told[1].copy_(skipped, non_blocking=True)
         self.mark("optimizer")
         self._previous = self._now.marks[-1][1]
         self._waiting.append(self._now)
@@ -133,8 +139,9 @@ class DeviceTimer:
         for source, target, nanoseconds in pending.moved:
             _move(spent, source, target, nanoseconds())
         self._read_ns = at
-        assert pending.loss is not None
-        return _line(pending.step, start, at, spent, float(pending.loss))
+        assert pending.told is not None
+        loss, skipped = pending.told.tolist()
+        return _line(pending.step, start, at, spent, loss, bool(skipped))
 
 
 def _move(spent: dict[StageName, int], source: StageName, target: StageName, nanoseconds: int) -> None:
@@ -148,5 +155,6 @@ def _event() -> torch.cuda.Event:
     return event
 
 
-def _line(step: int, start: int, end: int, spent: dict[StageName, int], loss: float) -> dict[str, Any]:
-    return {"event": "step", "ns": end, "step": step, "start": start, "stages": spent, "loss": loss}
+def _line(step: int, start: int, end: int, spent: dict[StageName, int], loss: float, skipped: bool) -> dict[str, Any]:
+    told = {"event": "step", "ns": end, "step": step, "start": start, "stages": spent, "loss": loss}
+    return {**told, "skipped": True} if skipped else told

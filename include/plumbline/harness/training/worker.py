@@ -18,7 +18,9 @@ import torch
 
 from plumbline.harness.training import plan
 from plumbline.harness.training.dataset import DamagedData
+from plumbline.harness.training.kernels import NotDeterministic
 from plumbline.harness.training.plan import WorkerSpec
+from plumbline.harness.training.precision import Unsupported
 from plumbline.harness.training.steplog import StepLog
 from plumbline.harness.training.trainer import NoDevice, NothingToResume, Trainer
 
@@ -50,6 +52,10 @@ def main(arguments: list[str]) -> int:
         Trainer(spec, log).run()
     except NoDevice as error:
         return _failed(plan.EXIT_NO_DEVICE, error)
+    except Unsupported as error:
+        return _failed(plan.EXIT_UNSUPPORTED, error)
+    except NotDeterministic as error:
+        return _failed(plan.EXIT_NOT_DETERMINISTIC, error)
     except NothingToResume as error:
         return _failed(plan.EXIT_NOTHING_TO_RESUME, error)
     except DamagedData as error:

@@ -1,0 +1,67 @@
+"""Precisions: what is possible where, and steps that are skipped when fp16 overflows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from plumbline.harness.training.precision import Precision, Unsupported, obstacle, stepped
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "torchao", "expected"),
+    [
+        ("fp32", (7, 0), False, None),
+        ("fp16", (7, 0), False, None),
+        ("bf16", (8, 0), False, None),
+        ("bf16", (7, 5), False, "compute capability 8.0"),
+        ("tf32", (8, 0), False, None),
+        ("tf32", (7, 5), False, "this GPU has 7.5; fp32 and fp16 work here"),
+        ("fp8", (9, 0), True, None),
+        ("fp8", (9, 0), False, "torchao"),
+        ("fp8", (8, 0), True, "this GPU has 8.0; bf16 works here"),
+        ("fp8", (7, 5), True, "fp16 works here"),
+    ],
+)
+def test_what_a_gpu_can_do(name: str, capability: tuple[int, int], torchao: bool, expected: str | None) -> None:
+    said = obstacle(name, "cuda", capability, torchao=torchao)
+    assert said is None if expected is None else said is not None and expected in said
+
+
+@pytest.mark.parametrize("name", ["tf32", "fp16", "fp8"])
+def test_what_a_cpu_cannot_do_says_what_it_can(name: str) -> None:
+    with pytest.raises(Unsupported, match=f"precision {name} needs a GPU; fp32 and bf16 work"):
+        Precision(name, CPU)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_products_are_taken_in_the_declared_type_and_weights_stay_fp32(name: str, kind: torch.dtype) -> None:
+    precision, layer = Precision(name, CPU), nn.Linear(4, 4)
+    with precision.autocast():
+        assert layer(torch.ones(1, 4)).dtype == kind
+    assert layer.weight.dtype == torch.float32
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    precision.backward(layer(torch.ones(1, 4)).sum())
+    assert precision.update(optimizer, None) is None
+    assert precision.state_dict() == {}
+    precision.load_state_dict({})
+
+
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_a_step_whose_gradients_overflowed_is_skipped_and_told(clip: float | None) -> None:
+    scaler, weight = torch.amp.GradScaler("cpu", init_scale=4.0), nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1, fused=True)
+    scaler.scale(weight.sum()).backward()
+    skipped = stepped(scaler, optimizer, clip)
+    assert skipped is not None and not skipped.item()
+    moved = weight.detach().clone()
+    assert not torch.equal(moved, torch.ones(2))
+
+    optimizer.zero_grad()
+    scaler.scale(weight.sum() * torch.inf).backward()
+    skipped = stepped(scaler, optimizer, clip)
+    assert skipped is not None and skipped.item()
+    assert torch.equal(weight, moved) and scaler.get_scale() == 2.0
