@@ -228,7 +228,10 @@ def orders(name: RunName, workload: TrainingWorkload, data: DataFile, folder: Pa
 
 
 def for_rank(spec: WorkerSpec, place: Place, rank: int, threads: int, store: Address | None, name: RunName) -> WorkerSpec:
-    """The orders of one rank. Rank 0 closes, of sharded state all do; the last rank of node 0 holds in a step, and rank 0, which writes it, in a checkpoint."""
+    """The orders of one rank. Rank 0 closes, and of sharded state all do.
+
+    The last rank of node 0 is the one that holds in a step; in a checkpoint it is rank 0, which writes it.
+    """
     if store is None:
         return replace(spec, threads=threads)
     local = rank - place.ranks[0]

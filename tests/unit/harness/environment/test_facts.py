@@ -118,6 +118,34 @@ def test_limits_of_cgroup_version_1(tmp_path):
     assert (limits.memory_bytes(tmp_path), limits.cpu_quota(tmp_path)) == (2**29, 2.0)
 
 
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {
+                "proc/self/cgroup": "0::/pods/trial\n",
+                "sys/fs/cgroup/pods/trial/memory.events": "low 0\noom 2\noom_kill 1\noom_group_kill 0\n",
+                "sys/fs/cgroup/pods/memory.events": "oom_kill 5\n",
+            },
+            1,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:memory:/trial\n0::/\n",
+                "sys/fs/cgroup/memory/trial/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+                "proc/vmstat": "oom_kill 8\n",
+            },
+            3,
+        ),
+        ({"proc/self/cgroup": "0::/\n", "proc/vmstat": "nr_free_pages 12\noom_kill 8\n"}, 8),
+        ({"proc/self/cgroup": "0::/\n", "proc/vmstat": "nr_free_pages 12\n"}, None),
+    ],
+)
+def test_who_counts_processes_killed_for_want_of_memory(tmp_path, files, expected):
+    put(tmp_path, files)
+    assert limits.oom_kills(tmp_path) == expected
+
+
 def test_no_limit_is_none(tmp_path):
     put(
         tmp_path,
