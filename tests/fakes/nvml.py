@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -13,18 +14,20 @@ class NvmlError(Exception):
 
 @dataclass
 class Card:
-    """A GPU that draws `watts` evenly. `counts`: it has a counter of energy; `tells`: it answers at all."""
+    """A GPU that draws `watts` evenly. `counts`: it has a counter of energy; `tells`: it answers at all; `reasons`: the bits of why it does
+    not run at its clocks."""
 
     watts: float = 300.0
     counts: bool = True
     tells: bool = True
+    reasons: int = 0
 
 
 class Nvml:
     """The module. `opened` is how often it was initialised and not shut down; `refuses`: what nvmlInit raises."""
 
     NVMLError = NvmlError
-    NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
     def __init__(self, *cards: Card, refuses: str | None = None) -> None:
         self.cards, self.refuses, self.opened = cards, refuses, 0
@@ -50,10 +53,19 @@ class Nvml:
         return round(self._of(card, card.watts) * 1e3)
 
     def nvmlDeviceGetClockInfo(self, card: Card, which: int) -> int:
-        return round(self._of(card, 1980 if which == self.NVML_CLOCK_SM else 0))
+        return round(self._of(card, {self.NVML_CLOCK_SM: 1980, self.NVML_CLOCK_MEM: 3201}[which]))
 
     def nvmlDeviceGetTemperature(self, card: Card, sensor: int) -> int:
         return round(self._of(card, 55))
+
+    def nvmlDeviceGetMemoryInfo(self, card: Card) -> SimpleNamespace:
+        return SimpleNamespace(total=self._of(card, 150e9), used=self._of(card, 90e9))
+
+    def nvmlDeviceGetUtilizationRates(self, card: Card) -> SimpleNamespace:
+        return SimpleNamespace(gpu=self._of(card, 97), memory=self._of(card, 40))
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, card: Card) -> int:
+        return round(self._of(card, card.reasons))
 
     def nvmlDeviceGetTotalEnergyConsumption(self, card: Card) -> int:
         """Millijoules since whenever."""

@@ -24,13 +24,14 @@ def mismatch(provider: Provider, asked: int, facts: Mapping[str, Scalar]) -> str
     wanted = f"{provider.name} declares {declared.count} × {declared.product or declared.kind}"
     if count_wanted < declared.count:
         wanted += f", of which the trial asked for {count_wanted}"
-    if declared.kind == "amd":
-        return f"{wanted}, but the harness cannot look at AMD accelerators"
     count = facts.get("gpu.count")
     if not isinstance(count, int):
         return f"{wanted}, but nobody could look: {facts.get('gpu.unknown_because')}"
     if count < count_wanted:
         return f"{wanted}, but {count} {'is' if count == 1 else 'are'} visible here"
+    vendor = facts.get("gpu.vendor")
+    if vendor not in (None, declared.kind):
+        return f"{wanted}, but the GPUs here are {vendor}'s"
     if declared.product is not None:
         found = [str(facts.get(f"gpu.{i}.product")) for i in range(count_wanted)]
         others = sorted({name for name in found if name != product(declared.product)})

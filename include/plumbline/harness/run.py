@@ -15,6 +15,7 @@ from typing import Literal
 from plumbline.declarations import EndpointLauncher, Trial, places
 from plumbline.harness import environment, hardware, probes, validity
 from plumbline.harness.environment.cpu import promised, usable
+from plumbline.harness.gpu_phases import GpuPhases
 from plumbline.harness.interruption import Interrupted, Interruption, end_descendants, interruptible
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.progress import Progress, printer
@@ -38,6 +39,7 @@ Measure = Callable[[Trial, Path, Progress, Watch, Sequence[MetricRow]], Measurem
 Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"]], list[MetricRow]]
 
 _LOCAL_PATIENCE_S, _REMOTE_PATIENCE_S = 15.0, 300.0
+_GPUS_EVERY_S = 0.1
 _BEFORE, _AFTER = 0.04, 0.98
 """The parts of the progress bar before and after the measurement itself."""
 
@@ -146,7 +148,7 @@ class _Run:
         wrong = hardware.mismatch(trial.provider, trial.workload.needs.count, self._facts)
         if wrong is not None:
             raise TrialFailed("wrong_hardware", wrong)
-        with Watch(cpus, promised()) as watch:
+        with Watch(cpus, promised(), gpus=None if hosted else GpuPhases(_GPUS_EVERY_S)) as watch:
             try:
                 if not hosted:
                     self._progress("environment", 0.01, "probing the hardware")

@@ -25,10 +25,11 @@ from typing import Literal
 
 from plumbline.declarations import ValidityLimits
 from plumbline.declarations.phases import Phase
+from plumbline.harness.gpu_phases import GpuPhases
 from plumbline.harness.machine_load import CoreTimes, core_times, pressure_file, pressure_s
 from plumbline.harness.measurement import Judgement
 from plumbline.harness.own_cpu import OwnTree
-from plumbline.results import Reason, Telemetry
+from plumbline.results import MetricRow, Reason, Telemetry
 
 SPLIT_S = 0.5
 """Counters of CPU time move in ticks of 10 ms: over less than this their quotient is mostly rounding."""
@@ -68,11 +69,12 @@ class Watch:
     """Samples from its own thread between `with Watch(cpus) as watch:` and its end; `with watch.phase("steady"):` says what is on.
 
     `cpus`: the cores the trial may use; `promised`: how many cores' worth of their time is its own (a pod's limit), all if left out.
-    Others on a shared node take nothing from it until they use more than the rest. Pressure and load are read every `interval_s`; CPU time is split every half second
-    and exactly at both ends of a phase. Without Linux's /proc there is nothing to see, and `judgements` says so.
+    Others on a shared node take nothing from it until they use more than the rest. Pressure and load are read every `interval_s`; CPU time is
+    split every half second and exactly at both ends of a phase. Without Linux's /proc there is nothing to see, and `judgements` says so.
+    `gpus`: their meters, sampled in a thread of its own; left out where they are not the trial's.
     """
 
-    def __init__(self, cpus: Sequence[int], promised: int | None = None, interval_s: float = 0.1) -> None:
+    def __init__(self, cpus: Sequence[int], promised: int | None = None, interval_s: float = 0.1, gpus: GpuPhases | None = None) -> None:
         if not cpus:
             raise ValueError("cpus is empty; expected the cores of the trial, such as [0, 1]")
         self.cpus = tuple(sorted(cpus))
@@ -89,6 +91,7 @@ class Watch:
         self._split: _Split | None = None
         self._pressure: tuple[float, float] | None = None
         self._overhead: tuple[float, float] | None = None
+        self._gpus = gpus
 
     def __enter__(self) -> Watch:
         with self._lock:
@@ -97,30 +100,37 @@ class Watch:
             except (OSError, ValueError) as error:
                 self._blind = str(error)
             self._sample(split=True)
+        if self._gpus is not None:
+            self._gpus.__enter__()
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop.set()
         self._thread.join()
+        if self._gpus is not None:
+            self._gpus.__exit__(kind, error, trace)
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
         """Attribute what is seen to a phase: to the innermost one if they nest, added up if a phase comes twice."""
+        around = self._phases[-1] if self._phases else None
         with self._lock:
             self._sample(split=True)
             self._phases.append(name)
+        self._gpus_change(around, name)
         try:
             yield
         finally:
             with self._lock:
                 self._sample(split=True)
                 self._phases.remove(name)
+            self._gpus_change(name, around)
 
     def telemetry(self) -> list[Telemetry]:
         """One row a phase and signal. Means are over time, exact from end to end; min and max over the single samples."""
         with self._lock:
-            return [
+            machine = [
                 Telemetry(
                     phase=phase,
                     signal=name,
@@ -133,15 +143,21 @@ class Watch:
                 for (phase, name), signal in self._signals.items()
                 if signal.seconds > 0
             ]
+        return [*machine, *(self._gpus.telemetry() if self._gpus is not None else [])]
+
+    def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
+        """What the GPUs drew: see `GpuPhases.rows`."""
+        return [] if self._gpus is None else self._gpus.rows(phase)
 
     def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
         """What makes the phase less than valid. A phase in which nothing could be seen is degraded: unseen is not undisturbed."""
         means = {row.signal: row.mean for row in self.telemetry() if row.phase == phase}
         foreign = means.get("foreign_cpu")
+        throttled = [] if self._gpus is None else self._gpus.judgements(phase)
         if foreign is None:
             why = self._blind or "the phase was never watched"
             detail = f"nobody saw who else used the cores in {phase}: {why}"
-            return [Judgement("degraded", Reason(code="contention_unobserved", detail=detail))]
+            return [Judgement("degraded", Reason(code="contention_unobserved", detail=detail)), *throttled]
         cores = f"core{'s' if len(self.cpus) > 1 else ''} {', '.join(map(str, self.cpus))}"
         if self._promised < len(self.cpus):
             cores = f"the {self._promised} promised of {len(self.cpus)} cores"
@@ -166,7 +182,11 @@ class Watch:
                     f"tasks waited for a core in {pressure:.0%} of {phase} while others used {taken:.2f} cores",
                 )
             )
-        return [judgement for judgement in found if judgement is not None]
+        return [*(judgement for judgement in found if judgement is not None), *throttled]
+
+    def _gpus_change(self, left: Phase | None, entered: Phase | None) -> None:
+        if self._gpus is not None:
+            self._gpus.change(left, entered)
 
     def _loop(self) -> None:
         while not self._stop.wait(self._interval_s):

@@ -146,6 +146,7 @@ class Telemetry(Part):
     n: int = Field(ge=1)
     mean: float
     min: float
+    p95: float | None = Field(None, description="None if single samples were not kept")
     max: float
 
 

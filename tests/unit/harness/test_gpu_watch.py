@@ -5,6 +5,7 @@ import time
 import pytest
 from tests.fakes.nvml import Card, Nvml
 
+from plumbline.harness.gpu_meters import UNITS
 from plumbline.harness.gpu_watch import GpuWatch
 
 
@@ -37,11 +38,21 @@ def test_without_a_counter_the_samples_stand_in() -> None:
 def test_signals_of_each_gpu() -> None:
     seen, _ = watched(Nvml(Card(watts=300.0), Card(watts=100.0)), every_s=0.01)
     rows = {row.signal: row for row in seen.telemetry("steady")}
-    assert set(rows) == {f"gpu{i}_{signal}" for i in (0, 1) for signal in ("power", "sm_clock", "temperature")}
+    assert set(rows) == {f"gpu{i}_{signal}" for i in (0, 1) for signal in UNITS} | {"gpu_watch_overhead"}
     power = rows["gpu1_power"]
-    assert (power.phase, power.unit, power.mean, power.min, power.max) == ("steady", "W", 100.0, 100.0, 100.0)
+    assert (power.phase, power.unit, power.mean, power.min, power.p95, power.max) == ("steady", "W", 100.0, 100.0, 100.0, 100.0)
     assert power.n == seen.samples >= 2
-    assert rows["gpu0_sm_clock"].mean == 1980
+    told = {signal: (rows[f"gpu0_{signal}"].mean, rows[f"gpu0_{signal}"].unit) for signal in UNITS}
+    assert told == {
+        "power": (300.0, "W"),
+        "sm_clock": (1980, "MHz"),
+        "memory_clock": (3201, "MHz"),
+        "temperature": (55, "°C"),
+        "memory_used": (90e9, "bytes"),
+        "utilization": (pytest.approx(0.97), "ratio"),
+        "throttled": (0.0, "ratio"),
+    }
+    assert 0.0 < rows["gpu_watch_overhead"].mean <= 1.0
 
 
 def test_only_visible_gpus_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,4 +71,4 @@ def test_where_there_is_none_nothing_is_claimed(nvml: Nvml) -> None:
 def test_one_that_tells_nothing_leaves_the_sum_unknown() -> None:
     seen, _ = watched(Nvml(Card(), Card(tells=False)))
     assert seen.energy_j is None and seen.power_w is None
-    assert {row.signal for row in seen.telemetry("steady")} == {"gpu0_power", "gpu0_sm_clock", "gpu0_temperature"}
+    assert {row.signal for row in seen.telemetry("steady")} == {f"gpu0_{signal}" for signal in UNITS}

@@ -1,6 +1,7 @@
 """NVIDIA GPUs as NVML reports them. "There is none" and "nobody could look" are different facts.
 
-NVML comes with the package `nvidia-ml-py`, which images for GPU nodes carry; elsewhere it may be absent.
+NVML comes with the package `nvidia-ml-py`, which images for GPU nodes carry; elsewhere it may be absent. Serial numbers and UUIDs are no facts:
+they name a GPU, and another one of the same kind is no other environment.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from plumbline.harness.environment import nvlink
 from plumbline.harness.environment.cpu import ROOT
 from plumbline.harness.environment.sysfs import text
 from plumbline.results import Scalar
@@ -77,11 +79,14 @@ def _all(nvml: Any) -> dict[str, Scalar]:
     cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
     found: dict[str, Scalar] = {
         "gpu.count": len(shown),
+        "gpu.vendor": "nvidia",
         "driver.version": _text(nvml.nvmlSystemGetDriverVersion()),
         "cuda.version": f"{cuda // 1000}.{cuda % 1000 // 10}",
     }
     for position, handle in enumerate(shown):
-        found |= {f"gpu.{position}.{name}": value for name, value in _one(nvml, handle).items()}
+        found |= {f"gpu.{position}.{name}": value for name, value in {**_one(nvml, handle), **nvlink.links(nvml, handle)}.items()}
+    if len(shown) > 1:
+        found["gpu.nvlink_topology"] = nvlink.topology(nvml, shown)
     return found
 
 
@@ -105,7 +110,9 @@ def _one(nvml: Any, handle: Any) -> dict[str, Scalar]:
         except nvml.NVMLError:
             return None  # not every device and driver answers everything
 
-    power = asked(nvml.nvmlDeviceGetEnforcedPowerLimit)
+    power, standard = asked(nvml.nvmlDeviceGetEnforcedPowerLimit), asked(nvml.nvmlDeviceGetPowerManagementDefaultLimit)
+    capability, firmware = asked(nvml.nvmlDeviceGetCudaComputeCapability), asked(nvml.nvmlDeviceGetGspFirmwareVersion)
+    inforom, persistence = asked(nvml.nvmlDeviceGetInforomImageVersion), asked(nvml.nvmlDeviceGetPersistenceMode)
     memory = asked(nvml.nvmlDeviceGetMemoryInfo)
     vbios = asked(nvml.nvmlDeviceGetVbiosVersion)
     ecc = asked(nvml.nvmlDeviceGetEccMode)
@@ -113,15 +120,21 @@ def _one(nvml: Any, handle: Any) -> dict[str, Scalar]:
     return {
         "product": product(_text(nvml.nvmlDeviceGetName(handle))),
         "memory_bytes": None if memory is None else int(memory.total),
+        "compute_capability": None if capability is None else f"{capability[0]}.{capability[1]}",
         "vbios": None if vbios is None else _text(vbios),
+        "firmware": None if firmware is None else _text(firmware),
+        "inforom": None if inforom is None else _text(inforom),
         "sm_clock_max_mhz": asked(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM),
         "memory_clock_max_mhz": asked(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM),
         "sm_clock_cap_mhz": asked(nvml.nvmlDeviceGetApplicationsClock, nvml.NVML_CLOCK_SM),
         "power_limit_w": None if power is None else power / 1000,
+        "power_limit_default_w": None if standard is None else standard / 1000,
+        "persistence": None if persistence is None else bool(persistence),
         "ecc": None if ecc is None else bool(ecc[0]),
         "mig": None if mig is None else bool(mig[0]),
         "pcie_generation_max": asked(nvml.nvmlDeviceGetMaxPcieLinkGeneration),
         "pcie_width_max": asked(nvml.nvmlDeviceGetMaxPcieLinkWidth),
+        "pcie_width": asked(nvml.nvmlDeviceGetCurrPcieLinkWidth),  # the generation is left out: an idle GPU saves power by lowering it
     }
 
 

@@ -70,7 +70,7 @@ def usable() -> tuple[int, ...]:
 
 
 def facts(root: Path = ROOT) -> dict[str, Scalar]:
-    """`cpu.*` and `numa.nodes`."""
+    """`cpu.*` and `numa.*`."""
     cores = usable()
     info = _cpuinfo(root)
     flags = frozenset((info.get("flags") or info.get("Features") or "").split())
@@ -82,13 +82,17 @@ def facts(root: Path = ROOT) -> dict[str, Scalar]:
         "cpu.isa": " ".join(sorted(flags & _ISA)) or None,
         "cpu.logical": os.cpu_count(),
         "cpu.physical": _physical(devices / "cpu"),
+        "cpu.sockets": _sockets(devices / "cpu"),
         "cpu.usable": len(cores),
         "cpu.usable_list": ranges(cores),
         "cpu.smt": {"0": False, "1": True}.get(text(devices / "cpu/smt/active") or ""),
         "cpu.governor": text(devices / f"cpu/cpu{cores[0]}/cpufreq/scaling_governor"),
         "cpu.frequency_max_mhz": _megahertz(devices / f"cpu/cpu{cores[0]}/cpufreq/cpuinfo_max_freq"),
         "cpu.frequency_limit_mhz": _megahertz(devices / f"cpu/cpu{cores[0]}/cpufreq/scaling_max_freq"),
+        "cpu.boost": _boost(devices / "cpu"),
         "numa.nodes": len(list((devices / "node").glob("node[0-9]*"))) or None,
+        "numa.usable_nodes": _near(devices / "node", cores),
+        "numa.balancing": number(root / "proc/sys/kernel/numa_balancing"),
     }
     found |= {f"cpu.cache.{name}_bytes": size for name, size in _caches(devices / f"cpu/cpu{cores[0]}/cache").items()}
     for file in sorted((devices / "cpu/vulnerabilities").glob("*")):
@@ -125,6 +129,24 @@ def _physical(folder: Path) -> int | None:
         if (core / "topology").is_dir()
     }
     return len(cores) or None
+
+
+def _sockets(folder: Path) -> int | None:
+    return len({number(core / "topology/physical_package_id") for core in folder.glob("cpu[0-9]*")} - {None}) or None
+
+
+def _boost(folder: Path) -> bool | None:
+    """Whether clocks may rise above the nominal one; drivers of processors say so in two ways."""
+    allowed, forbidden = number(folder / "cpufreq/boost"), number(folder / "intel_pstate/no_turbo")
+    if allowed is not None:
+        return bool(allowed)
+    return None if forbidden is None else not forbidden
+
+
+def _near(folder: Path, cores: tuple[int, ...]) -> str | None:
+    """Nodes of memory that the usable cores belong to: more than one, and a thread may be far from its data."""
+    nodes = [node.name.removeprefix("node") for node in folder.glob("node[0-9]*") if any((node / f"cpu{core}").exists() for core in cores)]
+    return ranges(map(int, nodes)) or None
 
 
 def _megahertz(file: Path) -> float | None:

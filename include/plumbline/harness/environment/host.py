@@ -11,12 +11,17 @@ from plumbline.harness.environment import cpu
 from plumbline.harness.environment.sysfs import chosen, text
 from plumbline.results import Scalar
 
+_PARAMETERS = frozenset(
+    ("mitigations", "isolcpus", "nohz_full", "rcu_nocbs", "iommu", "intel_iommu", "amd_iommu", "hugepages", "hugepagesz", "numa_balancing")
+)
+"""Others name disks and machines."""
+
 
 def facts(root: Path = cpu.ROOT) -> dict[str, Scalar]:
-    """`os.*`, `memory.*` and `host.*`."""
+    """`os.*`, `memory.*` and `host.*`; `os.boot.<name>` for each parameter of the kernel's command line that changes how fast things are."""
     memory = root / "sys/kernel/mm/transparent_hugepage"
     dmi = root / "sys/class/dmi/id"
-    return {
+    return _boot(root) | {
         "os.name": _name(root),
         "os.kernel": platform.release(),
         "os.architecture": platform.machine(),
@@ -30,6 +35,11 @@ def facts(root: Path = cpu.ROOT) -> dict[str, Scalar]:
         "host.product": text(dmi / "product_name"),
         "host.firmware": text(dmi / "bios_version"),
     }
+
+
+def _boot(root: Path) -> dict[str, Scalar]:
+    parts = (part.partition("=") for part in (text(root / "proc/cmdline") or "").split())
+    return {f"os.boot.{name}": value or True for name, _, value in parts if name in _PARAMETERS}
 
 
 def _name(root: Path) -> str:

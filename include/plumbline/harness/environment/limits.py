@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +16,16 @@ _NO_LIMIT = 2**60
 
 
 def facts(root: Path = ROOT) -> dict[str, Scalar]:
-    """`limits.memory_bytes`, `limits.cpu_quota` (cores), `limits.address_space_bytes`; None is unlimited."""
+    """`limits.memory_bytes`, `limits.cpu_quota` (cores), `limits.address_space_bytes`, `limits.locked_memory_bytes` (what an InfiniBand
+    adapter may reach), `limits.processes`: None is unlimited. `limits.shared_memory_bytes`: of /dev/shm, through which processes of one
+    node hand over data; None where there is none."""
     return {
         "limits.memory_bytes": memory_bytes(root),
         "limits.cpu_quota": cpu_quota(root),
         "limits.address_space_bytes": _own(resource.RLIMIT_AS),
+        "limits.locked_memory_bytes": _own(resource.RLIMIT_MEMLOCK),
+        "limits.processes": _processes(root),
+        "limits.shared_memory_bytes": _size(root / "dev/shm"),
     }
 
 
@@ -69,6 +75,20 @@ def _folders(root: Path, controller: str) -> Iterator[Path]:
                 yield own
                 own = own.parent
     yield mount
+
+
+def _processes(root: Path) -> int | None:
+    """The tightest limit of the cgroups on processes and threads."""
+    found = [number(folder / "pids.max") for controller in ("", "pids") for folder in _folders(root, controller)]
+    return min((limit for limit in found if limit is not None), default=None)
+
+
+def _size(folder: Path) -> int | None:
+    """Bytes of the file system at `folder`, if it is one of its own."""
+    if not folder.is_mount():
+        return None
+    found = os.statvfs(folder)
+    return found.f_frsize * found.f_blocks
 
 
 def _own(which: int) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import runpy
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -11,7 +12,9 @@ from pathlib import Path
 
 from plumbline.results import Scalar
 
-_PACKAGES = ("numpy", "torch", "tritonclient", "pyarrow")
+_PACKAGES = ("numpy", "torch", "torchvision", "torchao", "transformers", "peft", "safetensors", "tritonclient", "pyarrow")
+_CUDA = ("-cu13", "-cu12", "-cu11", "")
+_LIBRARIES = tuple(map(Path, ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/cuda/lib64", "/usr/lib64")))
 _SETTINGS = (
     "OMP_NUM_THREADS",
     "OMP_PROC_BIND",
@@ -29,11 +32,26 @@ _SETTINGS = (
     "CUDA_LAUNCH_BLOCKING",
     "NVIDIA_TF32_OVERRIDE",
     "PYTORCH_CUDA_ALLOC_CONF",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "PYTORCH_ALLOC_CONF",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "NCCL_ALGO",
     "NCCL_PROTO",
     "NCCL_IB_DISABLE",
     "NCCL_P2P_DISABLE",
     "NCCL_SOCKET_IFNAME",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_BUFFSIZE",
+    "NCCL_CROSS_NIC",
+    "NCCL_IB_HCA",
+    "NCCL_IB_QPS_PER_CONNECTION",
+    "NCCL_NET",
+    "NCCL_NET_GDR_LEVEL",
+    "GLOO_SOCKET_IFNAME",
+    "FI_PROVIDER",
+    "HIP_VISIBLE_DEVICES",
 )
 
 
@@ -43,6 +61,8 @@ def facts() -> dict[str, Scalar]:
     found |= {f"{name}.version": _version(name) for name in _PACKAGES}
     found["harness.version"] = _version("plumbline")
     found["torch.cuda"] = _torch_build("cuda")
+    found["torch.rocm"] = _torch_build("hip")
+    found |= {f"{name}.version": _cuda_library(name) for name in ("nccl", "cudnn", "cublas")}
     found |= {f"setting.{name}": os.environ[name] for name in _SETTINGS if name in os.environ}
     return found
 
@@ -52,6 +72,19 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def _cuda_library(name: str) -> str | None:
+    """Of the package that PyTorch's wheel brings along (whose name ends in CUDA's version), else of the system's library: images from NVIDIA
+    build PyTorch on that one. None without either."""
+    packaged = next(filter(None, (_version(f"nvidia-{name}{suffix}") for suffix in _CUDA)), None)
+    if packaged is not None:
+        return packaged
+    for folder in _LIBRARIES:
+        versions = [match[1] for file in folder.glob(f"lib{name}.so.*") if (match := re.search(r"\.so\.(\d+\.\d+[\d.]*)$", file.name))]
+        if versions:
+            return max(versions, key=lambda text: [int(part) for part in text.split(".") if part])
+    return None
 
 
 def _torch_build(name: str) -> str | None:

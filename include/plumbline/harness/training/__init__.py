@@ -20,6 +20,7 @@ The room in the order of a trial:
     merge         the steps of all ranks as the steps of the job
     trial         the runs of one trial in their order
     summary       records → metric rows, stages, evidence
+    energy        the GPUs' power over the tokens trained
     verdicts      whether the numbers may be believed
 """
 
@@ -43,6 +44,11 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Me
     Raises TrialFailed with a failure class when it could not be measured; no process of the trial outlives the call.
     """
     # Imported here: the worker imports this package too, and each import there would count as start-up time of the training process.
+    from plumbline.declarations.training import TrainingWorkload
+    from plumbline.harness.training.energy import energy_rows
     from plumbline.harness.training.trial import measure_training
 
-    return measure_training(trial, workdir, progress, watch)
+    measured = measure_training(trial, workdir, progress, watch)
+    nodes = trial.workload.parallelism.nodes if isinstance(trial.workload, TrainingWorkload) else 1
+    measured.metrics += energy_rows(measured.metrics, watch.gpu_rows(), nodes)
+    return measured

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from plumbline.harness.environment.accelerator import facts, product, visible
+from plumbline.harness.environment.nvlink import topology
 
 
 class NvmlError(Exception):
@@ -40,6 +41,19 @@ def driver(init=None, **changed):
         "nvmlDeviceGetMigMode": refuse,
         "nvmlDeviceGetMaxPcieLinkGeneration": lambda h: 5,
         "nvmlDeviceGetMaxPcieLinkWidth": lambda h: 16,
+        "nvmlDeviceGetCurrPcieLinkWidth": lambda h: [16, 8][h],
+        "nvmlDeviceGetPowerManagementDefaultLimit": lambda h: 700000,
+        "nvmlDeviceGetCudaComputeCapability": lambda h: (9, 0),
+        "nvmlDeviceGetGspFirmwareVersion": lambda h: b"570.86.15",
+        "nvmlDeviceGetInforomImageVersion": lambda h: "G520.0200.00.05",
+        "nvmlDeviceGetPersistenceMode": lambda h: 1,
+        "NVML_NVLINK_MAX_LINKS": 36,
+        "NVML_FEATURE_ENABLED": 1,
+        "nvmlDeviceGetNvLinkState": refuse,
+        "NVML_P2P_CAPS_INDEX_NVLINK": 2,
+        "NVML_P2P_STATUS_OK": 0,
+        "nvmlDeviceGetP2PStatus": lambda one, other, index: 5,
+        "nvmlDeviceGetTopologyCommonAncestor": lambda one, other: 50,
     }
     return SimpleNamespace(**answers | changed)
 
@@ -51,11 +65,35 @@ def test_every_gpu_is_described(monkeypatch):
     assert found["gpu.0.product"] == "NVIDIA-H100-80GB-HBM3"
     assert (found["gpu.0.power_limit_w"], found["gpu.0.ecc"], found["gpu.1.sm_clock_max_mhz"]) == (700.0, True, 1980)
     assert found["gpu.0.mig"] is None
+    assert (found["gpu.0.power_limit_default_w"], found["gpu.0.compute_capability"], found["gpu.0.firmware"]) == (700.0, "9.0", "570.86.15")
+    assert (found["gpu.0.pcie_width"], found["gpu.1.pcie_width"]) == (16, 8)
+    assert not any("GPU-" in str(value) for value in found.values()), "an identity is no environment"
+
+
+def test_links_between_gpus_are_told(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def state(handle, link):
+        if link >= 18:
+            raise NvmlError("Invalid Argument")
+        return int(link != 3)
+
+    switched = driver(nvmlDeviceGetNvLinkState=state, nvmlDeviceGetNvLinkVersion=lambda h, link: 4, nvmlDeviceGetP2PStatus=lambda *_: 0)
+    found = facts(nvml=switched)
+    assert (found["gpu.0.nvlink_active"], found["gpu.0.nvlink_version"], found["gpu.nvlink_topology"]) == (17, 4, "NVLink: all")
+    found = facts(nvml=driver())
+    assert (found["gpu.0.nvlink_active"], found["gpu.0.nvlink_version"], found["gpu.nvlink_topology"]) == (0, None, "between CPUs: all")
+
+
+def test_pairs_that_differ_are_named():
+    bridged = driver(nvmlDeviceGetP2PStatus=lambda one, other, index: 0 if {one, other} in ({0, 1}, {2, 3}) else 5)
+    assert topology(bridged, [0, 1, 2, 3]) == "NVLink: 0-1 2-3; between CPUs: 0-2 0-3 1-2 1-3"
 
 
 def test_only_visible_gpus_count(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     found = facts(nvml=driver())
+    assert "gpu.nvlink_topology" not in found
     assert (found["gpu.count"], found["gpu.0.product"]) == (1, "NVIDIA-A100")
     assert "gpu.1.product" not in found
 

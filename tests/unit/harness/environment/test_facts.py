@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from plumbline.harness.environment import container, cpu, host, limits, probe, software
+from plumbline.harness.environment import container, cpu, host, limits, network, probe, software
 from plumbline.harness.environment.sysfs import ranges
 from plumbline.results import Environment
 
@@ -71,7 +71,10 @@ def test_processor_facts_come_from_the_kernel(tmp_path):
             "sys/devices/system/cpu/vulnerabilities/retbleed": "Mitigation: untrained return thunk",
             "sys/devices/system/cpu/vulnerabilities/meltdown": "Not affected",
             "sys/devices/system/cpu/smt/active": "1",
-            "sys/devices/system/node/node0/cpulist": "0-1",
+            f"sys/devices/system/node/node0/cpu{first}/online": "1",
+            "sys/devices/system/node/node1/cpulist": "64-127",
+            "sys/devices/system/cpu/cpufreq/boost": "1\n",
+            "proc/sys/kernel/numa_balancing": "0\n",
         },
     )
     found = cpu.facts(tmp_path)
@@ -80,13 +83,60 @@ def test_processor_facts_come_from_the_kernel(tmp_path):
     assert (found["cpu.cache.l1d_bytes"], found["cpu.cache.l3_bytes"]) == (48 * 2**10, 32 * 2**20)
     assert found["cpu.vulnerability.retbleed"] == "Mitigation: untrained return thunk"
     assert "cpu.vulnerability.meltdown" not in found
-    assert (found["cpu.physical"], found["numa.nodes"]) == (1, 1)
+    assert (found["cpu.physical"], found["cpu.sockets"], found["cpu.boost"]) == (1, 1, True)
+    assert (found["numa.nodes"], found["numa.usable_nodes"], found["numa.balancing"]) == (2, "0", 0)
     assert cpu.last_level_cache_bytes(tmp_path) == 32 * 2**20
 
 
+def test_boost_of_processors_that_say_when_it_is_forbidden(tmp_path):
+    assert cpu.facts(put(tmp_path, {"sys/devices/system/cpu/intel_pstate/no_turbo": "1"}))["cpu.boost"] is False
+
+
+def test_what_the_kernel_was_started_with_is_told_as_far_as_it_changes_speed(tmp_path):
+    put(tmp_path, {"proc/cmdline": "BOOT_IMAGE=/vmlinuz root=UUID=0a1b mitigations=off iommu=pt nohz_full=2-7 quiet\n"})
+    boot = {name: value for name, value in host.facts(tmp_path).items() if name.startswith("os.boot.")}
+    assert boot == {"os.boot.mitigations": "off", "os.boot.iommu": "pt", "os.boot.nohz_full": "2-7"}
+
+
+def test_limits_on_processes_are_the_tightest(tmp_path):
+    put(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/pods/trial\n",
+            "sys/fs/cgroup/pods/pids.max": "4096\n",
+            "sys/fs/cgroup/pods/trial/pids.max": "max\n",
+        },
+    )
+    found = limits.facts(tmp_path)
+    assert (found["limits.processes"], found["limits.shared_memory_bytes"]) == (4096, None)
+
+
+def test_libraries_of_cuda_are_known_by_their_packages_or_their_files(monkeypatch, tmp_path):
+    assert software.facts()["nccl.version"] is None or "." in software.facts()["nccl.version"]
+    package = put(
+        tmp_path, {"nvidia_nccl_cu13-2.28.9.dist-info/METADATA": "Metadata-Version: 2.1\nName: nvidia-nccl-cu13\nVersion: 2.28.9\n"}
+    )
+    monkeypatch.syspath_prepend(str(package))
+    assert software.facts()["nccl.version"] == "2.28.9"
+    system = put(tmp_path / "lib", {"libcudnn.so.9": "", "libcudnn.so.9.8.0": "", "libcudnn.so.9.14.0": ""})
+    monkeypatch.setattr(software, "_LIBRARIES", (tmp_path / "none", system))
+    assert software.facts()["cudnn.version"] == "9.14.0"
+
+
 def test_what_the_kernel_does_not_show_is_none(tmp_path):
-    found = cpu.facts(tmp_path) | host.facts(tmp_path) | limits.facts(tmp_path)
-    for name in ("cpu.governor", "cpu.frequency_max_mhz", "cpu.isa", "host.product", "host.virtualization", "limits.cpu_quota"):
+    found = cpu.facts(tmp_path) | host.facts(tmp_path) | limits.facts(tmp_path) | network.facts(tmp_path)
+    for name in (
+        "cpu.boost",
+        "cpu.sockets",
+        "numa.usable_nodes",
+        "network.congestion_control",
+        "cpu.governor",
+        "cpu.frequency_max_mhz",
+        "cpu.isa",
+        "host.product",
+        "host.virtualization",
+        "limits.cpu_quota",
+    ):
         assert found[name] is None, name
 
 

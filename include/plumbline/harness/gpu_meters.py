@@ -1,0 +1,183 @@
+"""What GPUs' own sensors say at one moment: NVIDIA's by NVML, AMD's by AMD SMI, in the same words and units.
+
+power          W
+sm_clock       MHz, of the multiprocessors (AMD: of the shader engines)
+memory_clock   MHz
+temperature    °C, of the die
+memory_used    bytes, by all processes
+utilization    share of the driver's own last window in which a kernel ran
+throttled      1 while the GPU runs below its clocks because of heat or the power supply; `throttle_<reason>` says why. At its power limit
+               every GPU lowers its clocks under full load: `throttle_power_limit` is told, and is no fault of the machine's
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from plumbline.harness.environment.accelerator import handles
+from plumbline.harness.environment.amd import handles as amd_handles
+from plumbline.harness.environment.amd import number
+from plumbline.harness.environment.cpu import ROOT
+
+UNITS = {
+    "power": "W",
+    "sm_clock": "MHz",
+    "memory_clock": "MHz",
+    "temperature": "°C",
+    "memory_used": "bytes",
+    "utilization": "ratio",
+    "throttled": "ratio",
+}
+"""Of the signals above; of a reason it is `ratio`."""
+
+REASONS = {
+    "throttle_power_limit": "its power limit",
+    "throttle_hardware": "the hardware's own slowdown",
+    "throttle_driver_temperature": "the driver's temperature limit",
+    "throttle_hardware_temperature": "the hardware's temperature limit",
+    "throttle_power_brake": "the server's power brake",
+}
+_BITS = dict(zip(REASONS, (0x04, 0x08, 0x20, 0x40, 0x80), strict=True))
+"""NVML's clocks event reasons. Left out: idle, clocks that somebody set (a fact of the environment), sync boost, displays."""
+HARMFUL = tuple(name for name in REASONS if name != "throttle_power_limit")
+
+
+class Meters(Protocol):
+    """The sensors of all GPUs that the trial can use. What a device or driver does not tell is left out, never guessed."""
+
+    count: int
+
+    def read(self, gpu: int) -> dict[str, float]:
+        """The signals above by name."""
+        ...
+
+    def joules(self, gpu: int) -> float | None:
+        """The driver's counter of energy; None if it has none."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_meters(nvml: Any = None, amdsmi: Any = None, root: Path = ROOT) -> Meters | None:
+    """The machine's meters; None where there is no GPU, no driver or no package for it. To be closed after use.
+
+    `nvml`, `amdsmi`: modules with pynvml's and amdsmi's functions; the installed ones if left out.
+    """
+    return _nvidia(nvml) or _amd(amdsmi, root)
+
+
+def _nvidia(nvml: Any) -> _Nvidia | None:
+    try:
+        library = nvml or importlib.import_module("pynvml")
+    except ImportError:
+        return None
+    try:
+        library.nvmlInit()
+    except library.NVMLError:
+        return None
+    try:
+        found = handles(library)
+    except library.NVMLError:
+        found = []
+    if not found:
+        library.nvmlShutdown()
+        return None
+    return _Nvidia(library, found)
+
+
+class _Nvidia:
+    def __init__(self, nvml: Any, found: list[Any]) -> None:
+        self._nvml, self._handles = nvml, found
+        self.count = len(found)
+        self.close = nvml.nvmlShutdown
+
+    def read(self, gpu: int) -> dict[str, float]:
+        nvml, handle = self._nvml, self._handles[gpu]
+        power, heat = self._asked(nvml.nvmlDeviceGetPowerUsage, handle), nvml.NVML_TEMPERATURE_GPU
+        memory, busy = self._asked(nvml.nvmlDeviceGetMemoryInfo, handle), self._asked(nvml.nvmlDeviceGetUtilizationRates, handle)
+        found = {
+            "power": None if power is None else power / 1e3,
+            "sm_clock": self._asked(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+            "memory_clock": self._asked(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+            "temperature": self._asked(nvml.nvmlDeviceGetTemperature, handle, heat),
+            "memory_used": None if memory is None else memory.used,
+            "utilization": None if busy is None else busy.gpu / 100,
+        }
+        return {name: float(value) for name, value in found.items() if value is not None} | self._throttling(handle)
+
+    def _throttling(self, handle: Any) -> dict[str, float]:
+        # The older name of "clocks event reasons": drivers before 535 know no other, and later ones know it too.
+        bits = self._asked(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+        if bits is None:
+            return {}
+        active = {name: float(bool(bits & bit)) for name, bit in _BITS.items()}
+        return {**active, "throttled": max(active[name] for name in HARMFUL)}
+
+    def joules(self, gpu: int) -> float | None:
+        told = self._asked(self._nvml.nvmlDeviceGetTotalEnergyConsumption, self._handles[gpu])
+        return None if told is None else float(told) / 1e3
+
+    def _asked(self, question: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return question(*arguments)
+        except self._nvml.NVMLError:
+            return None  # not every device and driver answers everything
+
+
+def _amd(amdsmi: Any, root: Path) -> _Amd | None:
+    if amdsmi is None and not (root / "dev/kfd").exists():
+        return None
+    try:
+        library = amdsmi or importlib.import_module("amdsmi")
+    except (ImportError, OSError, KeyError):
+        return None  # the package loads ROCm's own library when it is imported
+    try:
+        library.amdsmi_init()
+    except library.AmdSmiException:
+        return None
+    try:
+        found = amd_handles(library)
+    except library.AmdSmiException:
+        found = []
+    if not found:
+        library.amdsmi_shut_down()
+        return None
+    return _Amd(library, found)
+
+
+class _Amd:
+    def __init__(self, amdsmi: Any, found: list[Any]) -> None:
+        self._amdsmi, self._handles = amdsmi, found
+        self.count = len(found)
+        self.close = amdsmi.amdsmi_shut_down
+
+    def read(self, gpu: int) -> dict[str, float]:
+        smi, handle = self._amdsmi, self._handles[gpu]
+        power = self._asked(smi.amdsmi_get_power_info, handle)
+        used = number(self._asked(smi.amdsmi_get_gpu_vram_usage, handle), "vram_used")
+        busy = number(self._asked(smi.amdsmi_get_gpu_activity, handle), "gfx_activity")
+        # The name of a field changed with ROCm's releases; data-centre cards have no edge sensor.
+        heat = (smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT)
+        found = {
+            "power": number(power, "socket_power", "current_socket_power", "average_socket_power"),
+            "sm_clock": number(self._asked(smi.amdsmi_get_clock_info, handle, smi.AmdSmiClkType.GFX), "clk", "cur_clk"),
+            "memory_clock": number(self._asked(smi.amdsmi_get_clock_info, handle, smi.AmdSmiClkType.MEM), "clk", "cur_clk"),
+            "temperature": number({"celsius": self._asked(smi.amdsmi_get_temp_metric, handle, *heat)}, "celsius"),
+            "memory_used": None if used is None else used * 2**20,
+            "utilization": None if busy is None else busy / 100,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def joules(self, gpu: int) -> float | None:
+        told = self._asked(self._amdsmi.amdsmi_get_energy_count, self._handles[gpu])
+        ticks, microjoules = number(told, "energy_accumulator", "power"), number(told, "counter_resolution")
+        return None if ticks is None or microjoules is None else ticks * microjoules / 1e6
+
+    def _asked(self, question: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return question(*arguments)
+        except self._amdsmi.AmdSmiException:
+            return None

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from tests.data.result_documents import VALIDITY
+from tests.fakes.nvml import Card, Nvml
+
+from plumbline.harness.gpu_phases import GpuPhases
+from plumbline.harness.watch import Watch
+
+CORES = sorted(os.sched_getaffinity(0))
+POWER_LIMIT, HARDWARE_HEAT, BRAKE = 0x04, 0x40, 0x80
+
+
+@pytest.fixture(autouse=True)
+def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_each_phase_has_its_own_samples_and_its_own_energy() -> None:
+    nvml = Nvml(card := Card(watts=100.0))
+    with Watch(CORES, interval_s=0.02, gpus=GpuPhases(0.02, nvml)) as watch:
+        with watch.phase("warmup"):
+            time.sleep(0.1)
+        card.watts = 600.0
+        with watch.phase("steady"):
+            time.sleep(0.1)
+    power = {row.phase: row for row in watch.telemetry() if row.signal == "gpu0_power"}
+    assert {phase: (row.min, row.p95, row.max) for phase, row in power.items()} == {"warmup": (100,) * 3, "steady": (600,) * 3}
+    (steady,) = watch.gpu_rows()
+    assert (steady.metric, steady.phase, steady.statistic, steady.n) == ("gpu_power", "steady", "mean", power["steady"].n)
+    assert steady.value == pytest.approx(600, rel=0.02)
+    assert nvml.opened == 0
+
+
+def test_a_phase_within_another_takes_its_samples_and_one_that_comes_again_goes_on() -> None:
+    card = Card(watts=100.0, counts=False)
+    with Watch(CORES, interval_s=0.02, gpus=GpuPhases(60.0, Nvml(card))) as watch:
+        with watch.phase("steady"):
+            card.watts = 600.0
+            with watch.phase("fault"):
+                time.sleep(0.01)
+            card.watts = 200.0
+        with watch.phase("fault"):
+            card.watts = 300.0
+    power = {row.phase: row for row in watch.telemetry() if row.signal == "gpu0_power"}
+    # Each stretch begins and ends with a sample, at the power of that moment.
+    assert (power["steady"].n, power["steady"].min, power["steady"].max) == (4, 100.0, 600.0)
+    assert (power["fault"].n, power["fault"].min, power["fault"].max) == (4, 200.0, 600.0)
+
+
+def test_heat_and_a_power_brake_are_told_with_their_names() -> None:
+    with Watch(CORES, gpus=GpuPhases(0.02, Nvml(Card(), Card(reasons=HARDWARE_HEAT | BRAKE)))) as watch, watch.phase("steady"):
+        time.sleep(0.05)
+    (told,) = [item for item in watch.judgements(VALIDITY) if item.reason.code == "throttled"]
+    assert told.level == "degraded"
+    assert told.reason.detail == (
+        "GPU 1 was held below its clocks in steady by the hardware's temperature limit (100% of the samples), "
+        "the server's power brake (100% of the samples)"
+    )
+    seen = {row.signal for row in watch.telemetry() if "throttle" in row.signal}
+    assert seen == {"gpu0_throttled", "gpu1_throttled", "gpu1_throttle_hardware_temperature", "gpu1_throttle_power_brake"}
+
+
+def test_a_gpu_at_its_power_limit_is_working_as_it_should() -> None:
+    with Watch(CORES, gpus=GpuPhases(0.02, Nvml(Card(reasons=POWER_LIMIT)))) as watch, watch.phase("steady"):
+        time.sleep(0.05)
+    assert "throttled" not in [item.reason.code for item in watch.judgements(VALIDITY)]
+    assert {row.signal: row.mean for row in watch.telemetry()}["gpu0_throttle_power_limit"] == 1.0
+
+
+def test_throttling_outside_of_the_steady_phase_is_no_verdict() -> None:
+    card = Card(reasons=HARDWARE_HEAT)
+    with Watch(CORES, gpus=GpuPhases(60.0, Nvml(card))) as watch:
+        with watch.phase("warmup"):
+            pass
+        card.reasons = 0
+        with watch.phase("steady"):
+            pass
+    assert "throttled" not in [item.reason.code for item in watch.judgements(VALIDITY)]
+
+
+def test_without_a_gpu_nothing_is_claimed() -> None:
+    with Watch(CORES, gpus=GpuPhases(0.02, Nvml(refuses="Driver Not Loaded"))) as watch, watch.phase("steady"):
+        pass
+    assert watch.gpu_rows() == []
+    assert not [row for row in watch.telemetry() if row.signal.startswith("gpu")]
