@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from plumbline.declarations.training import Steps
@@ -86,8 +87,8 @@ class Records:
         ended = max([stretch.steps[-1].end_s, *(save.end_s for save in attempts[-1].saves)])
         return sum(step.step_s for step in stretch.steps) / (ended - began), len(stretch.steps)
 
-    def diverged(self) -> list[int] | None:
-        """Steps done again whose loss differs in any bit from what it was the first time; None if there is nothing to compare."""
+    def diverged(self, tolerance: float = 0.0) -> list[int] | None:
+        """Steps done again whose loss is not what it was the first time, to the bit or to a share; None if there is nothing to compare."""
         first: dict[int, float] = {}
         again: list[Step] = []
         for number, run in enumerate(self.runs.values()):
@@ -96,7 +97,7 @@ class Records:
                 first.setdefault(step.step, step.loss)
         if not again:
             return None
-        return sorted({step.step for step in again if step.loss != first[step.step]})
+        return sorted({step.step for step in again if not math.isclose(step.loss, first[step.step], rel_tol=tolerance)})
 
     def _runs(self, *kinds: RunKind) -> dict[RunName, RunRecord]:
         return {name: run for name, run in self.runs.items() if kind_of(name) in kinds}

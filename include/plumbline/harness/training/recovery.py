@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.measurement import EvidenceFile, Judgement
 from plumbline.harness.training.attempts import Cost, Ending
 from plumbline.harness.training.records import Records
@@ -21,6 +22,9 @@ _BEGAN: dict[Ending, str] = {
     "unplanned": "training_broke_off",
 }
 _SHOWN = 5
+_GPU_TOLERANCE = 0.01
+"""A GPU's atomic additions come in any order, and what begins as a last digit grows with each step. A state that did not come back shows
+at once, and that it comes back to the bit is verified after the last step."""
 
 
 def rows(records: Records) -> list[MetricRow]:
@@ -71,6 +75,20 @@ def evidence(records: Records, folder: Path) -> list[EvidenceFile]:
     path = folder / ATTEMPTS_FILE
     pq.write_table(table, path, compression="zstd")
     return [EvidenceFile("attempts", path, table.num_rows)]
+
+
+def tolerance(workload: TrainingWorkload) -> float:
+    """How far, as a share, the loss of a step done again may be from what it was: by nothing where the same sums come in the same order."""
+    return 0.0 if workload.needs.accelerator == "cpu" or workload.deterministic else _GPU_TOLERANCE
+
+
+def guarantees(workload: TrainingWorkload, records: Records) -> list[str]:
+    """What was shown of the losses after a restart: that they were the same to the bit, or, on a GPU, nearly so."""
+    if not records.incidents:
+        return []
+    if records.diverged() == []:
+        return ["losses_continue_exactly"]
+    return ["losses_continue_closely"] if records.diverged(tolerance(workload)) == [] else []
 
 
 def unplanned(records: Records) -> list[Judgement]:

@@ -138,5 +138,5 @@ def _guarantees(workload: TrainingWorkload, records: Records) -> list[str]:
     return [
         *(["deterministic_algorithms"] if workload.deterministic and held else []),
         *(["checkpoint_restored_exactly"] if run and run.restored_exactly else []),
-        *(["losses_continue_exactly"] if records.incidents and records.diverged() == [] else []),
+        *recovery.guarantees(workload, records),
     ]

@@ -31,7 +31,7 @@ def judge(workload: TrainingWorkload, limits: ValidityLimits, records: Records) 
     rejected = [reason for record in records.runs.values() for reason in record.rejected]
     if rejected:
         found.append(_judged("degraded", "checkpoint_damaged", f"passed over when resuming: {'; '.join(rejected)}"))
-    return [*found, *diverged(records.diverged()), *recovery.unplanned(records)]
+    return [*found, *diverged(records.diverged(recovery.tolerance(workload))), *recovery.unplanned(records)]
 
 
 def unsteady(times: list[float], limits: ValidityLimits) -> list[Judgement]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.training import recovery
 from plumbline.harness.training.attempts import Incident
 from plumbline.harness.training.records import Records
@@ -48,3 +51,25 @@ def test_each_ending_has_its_events(records: Records) -> None:
     records.incidents = [Incident("fault", "rank_hang", 30.0, 30.2, 9)]
     names = [name for name, _ in recovery.moments(records)]
     assert names == ["rank_stopped", "hang_noticed", "training_relaunched", "state_loaded", "training_done"], "step 9 was never done again"
+
+
+def test_losses_that_continue_on_a_cpu_are_the_same_to_the_bit(tiny: Callable[..., TrainingWorkload], records: Records) -> None:
+    assert recovery.guarantees(tiny(), records) == ["losses_continue_exactly"]
+    steps = records.runs["recovery"].steps
+    steps[1] = replace(steps[1], loss=steps[1].loss * 1.001)
+    assert recovery.guarantees(tiny(), records) == []
+    assert records.diverged(recovery.tolerance(tiny())) == [5]
+
+
+def test_on_a_gpu_they_may_differ_a_little_unless_it_was_to_be_deterministic(
+    tiny: Callable[..., TrainingWorkload], records: Records
+) -> None:
+    steps = records.runs["recovery"].steps
+    steps[1] = replace(steps[1], loss=steps[1].loss * 1.001)
+    gpu = {"needs": {"accelerator": "nvidia"}}
+    assert recovery.guarantees(tiny(**gpu), records) == ["losses_continue_closely"]
+    assert recovery.guarantees(tiny(**gpu, deterministic=True), records) == []
+    steps[1] = replace(steps[1], loss=steps[1].loss * 1.1)
+    assert recovery.guarantees(tiny(**gpu), records) == []
+    steps[1] = replace(steps[1], loss=float("nan"))
+    assert records.diverged(recovery.tolerance(tiny(**gpu))) == [5]
