@@ -88,6 +88,7 @@ class Save:
 class RunRecord:
     """What the worker of rank 0 left behind. `at` holds the moment (seconds) of each event that happens once.
 
+    `compiled_s`: for how long the compiler ran, each time it did. `skipped`: steps that left the weights alone, fp16 having overflowed.
     With several ranks, `by_rank` holds each one's steps once the run is over, and `steps` what they make together (see `merge`).
     """
 
@@ -103,6 +104,8 @@ class RunRecord:
     matmul_flops: float | None = None
     weights_sha256: str | None = None
     weights_load_s: float | None = None
+    compiled_s: list[float] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
 
     def add(self, line: Line) -> None:
         """Take in one line of the worker's log."""
@@ -110,12 +113,18 @@ class RunRecord:
         if name == "step":
             stages: dict[StageName, float] = {name: spent / 1e9 for name, spent in line["stages"].items()}
             self.steps.append(Step(line["step"], line["start"] / 1e9, at, stages, line["loss"]))
+            if line.get("skipped"):
+                self.skipped.append(line["step"])
+        elif name == "compiled":
+            self.compiled_s.append(line["seconds"])
         elif name == "checkpoint":
             seconds = line["blocking"] / 1e9
             self.saves.append(Save(line["step"], at, line["save_s"], seconds, line["bytes"], line["closing"]))
         elif name == "verified_load":
             self.verified_loads_s.append(line["seconds"])
             self.restored_exactly = line["equal"] and self.restored_exactly is not False
+            kept = not line["cold"] or self.facts.get("checkpoint.page_cache") == "kept"
+            self.facts["checkpoint.page_cache"] = "kept" if kept else "dropped"
         else:
             self.at[name] = at
             if name == "load_end":

@@ -60,7 +60,7 @@ def test_a_record_takes_in_every_kind_of_line() -> None:
             "loss": 2.5,
         },
         {"event": "checkpoint", "ns": 7e9, "step": 5, "save_s": 0.5, "blocking": 6e8, "bytes": 10, "closing": False},
-        {"event": "verified_load", "ns": 8e9, "seconds": 0.25, "equal": True},
+        {"event": "verified_load", "ns": 8e9, "seconds": 0.25, "equal": True, "cold": True},
         {"event": "matmul", "ns": 9e9, "flops": 1e9},
         {"event": "weights", "ns": 9e9, "sha256": "ab"},
     ):
@@ -70,7 +70,11 @@ def test_a_record_takes_in_every_kind_of_line() -> None:
     assert sum(step.stages.values()) == pytest.approx(step.step_s)
     (save,) = record.saves
     assert (save.step, save.save_s, save.blocking_s, save.bytes, save.end_s) == (5, 0.5, 0.6, 10, 7.0)
-    assert record.at["load_begin"] == 3.0 and record.rejected == ["x"] and record.facts == {"torch.threads": 1}
+    assert (
+        record.at["load_begin"] == 3.0
+        and record.rejected == ["x"]
+        and record.facts == {"torch.threads": 1, "checkpoint.page_cache": "dropped"}
+    )
     assert record.verified_loads_s == [0.25] and record.matmul_flops == 1e9 and record.weights_sha256 == "ab"
 
 
@@ -78,5 +82,13 @@ def test_a_record_takes_in_every_kind_of_line() -> None:
 def test_one_load_that_differs_is_enough(loads: list[bool], exactly: bool | None) -> None:
     record = RunRecord(launched_s=0.0)
     for equal in loads:
-        record.add({"event": "verified_load", "ns": 1, "seconds": 0.1, "equal": equal})
+        record.add({"event": "verified_load", "ns": 1, "seconds": 0.1, "equal": equal, "cold": True})
     assert record.restored_exactly is exactly
+
+
+@pytest.mark.parametrize(("cold", "fact"), [([True, True], "dropped"), ([True, False, True], "kept"), ([False], "kept")])
+def test_one_load_from_memory_is_enough(cold: list[bool], fact: str) -> None:
+    record = RunRecord(launched_s=0.0)
+    for one in cold:
+        record.add({"event": "verified_load", "ns": 1, "seconds": 0.1, "equal": True, "cold": one})
+    assert record.facts == {"checkpoint.page_cache": fact}

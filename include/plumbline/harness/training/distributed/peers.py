@@ -1,40 +1,20 @@
-"""What makes one rank of many out of a trainer: the process group, averaged gradients, and state that all ranks share.
-
-The same code for gloo on CPUs and NCCL on GPUs. Imported only where there is more than one rank.
-"""
+"""One rank's membership in the job: its process groups, and state that one rank has and all need."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from time import monotonic_ns
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore  # torch.distributed re-exports them untyped
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from torch.nn.parallel import DistributedDataParallel
 
-from plumbline.harness.training.link import listening
-from plumbline.harness.training.place import Address
+from plumbline.harness.training.distributed.layout import Layout
 from plumbline.harness.training.plan import Group
 
 _TIMEOUT = timedelta(minutes=30)
 """For any one collective: a rank that saves a large checkpoint makes the others wait. Dead ranks are noticed by their supervisor."""
-
-
-def serve(host: str) -> tuple[TCPStore, int]:
-    """The store through which ranks find each other, and its port: on loopback for a loopback `host`, else on every interface.
-
-    It lives in the harness of node 0 and so outlives the ranks of one run: the next run's use other keys in it.
-    """
-    server = listening(Address(host, 0))
-    port = int(server.getsockname()[1])
-    # The socket is the store's from here on.
-    return TCPStore("localhost", port, is_master=True, wait_for_workers=False, master_listen_fd=server.detach()), port
 
 
 class Peers:
@@ -46,49 +26,26 @@ class Peers:
         store = TCPStore(group.host, group.port, is_master=False, timeout=_TIMEOUT)
         prefixed = PrefixStore(group.run, store)
         bound = device if device.type == "cuda" else None
+        if bound is not None:
+            torch.cuda.set_device(bound)  # events, streams and meshes are of the current device unless told otherwise
         dist.init_process_group(group.backend, store=prefixed, rank=group.rank, world_size=group.world, timeout=_TIMEOUT, device_id=bound)
-        everybody = dist.group.WORLD
-        assert everybody is not None
-        self._everybody = everybody
         self._device = device
-        self._ready_ns = 0
-        self._ready_event: torch.cuda.Event | None = None
 
-    def replicate(self, model: torch.nn.Module) -> DistributedDataParallel:
-        """The model as one replica of many: its gradients are averaged over all ranks while backward runs."""
-        self._replica = DistributedDataParallel(
-            model, device_ids=[self._device] if self._device.type == "cuda" else None, gradient_as_bucket_view=True
-        )
-        self._replica.register_comm_hook(None, self._reduce)
-        return self._replica
+    def beside(self) -> dist.ProcessGroup:
+        """One more group of all ranks, over gloo whatever the device: for words rather than tensors, and for another thread than the loop's.
 
-    def silent(self) -> contextlib.AbstractContextManager[None]:
-        """Gradients of the block stay on this rank: they are added up until the last micro-batch of a step."""
-        quiet: contextlib.AbstractContextManager[None] = self._replica.no_sync()
-        return quiet
-
-    # Without annotations: DDP compares them with the classes themselves, and here they are strings.
-    def _reduce(self, _, bucket):  # type: ignore[no-untyped-def]
-        """Called for each bucket once this rank's gradients in it are there; the last call of a backward is what `exposed` counts from."""
-        if self._device.type == "cuda":
-            self._ready_event = _timed()
-            self._ready_event.record()
-        else:
-            self._ready_ns = monotonic_ns()
-        return allreduce_hook(self._everybody, bucket)
-
-    def exposed(self) -> Callable[[], int]:
-        """How long (ns) the backward that ends now waited for other ranks after this rank's own gradients were all there; asked later.
-
-        The part of the averaging that ran beside the backward is hidden and costs nothing; a slower rank is waited for here too.
+        All ranks call it, at the same point.
         """
-        if self._device.type != "cuda":
-            waited = monotonic_ns() - self._ready_ns
-            return lambda: waited
-        ready, end = self._ready_event, _timed()
-        end.record()
-        assert ready is not None
-        return lambda: int(ready.elapsed_time(end) * 1e6)
+        return _made(dist.new_group(backend="gloo", timeout=_TIMEOUT))
+
+    def savers(self, layout: Layout) -> Savers:
+        """Those that save and load sharded state together. All ranks call it, at the same point."""
+        mine = None
+        for first in range(0, self.group.world, layout.span):
+            made = dist.new_group(list(range(first, first + layout.span)), backend="gloo", timeout=_TIMEOUT)
+            if first == layout.replica.start:
+                mine = made
+        return Savers(layout, self.beside(), _made(mine))
 
     def share(self, state: dict[str, Any] | None) -> dict[str, Any]:
         """Rank 0's training state on every rank; the others give None. Tensors travel one by one: only one of them is held twice."""
@@ -120,8 +77,20 @@ class Peers:
         dist.destroy_process_group()
 
 
-def _timed() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+class Savers:
+    """See `checkpoint.sharded.Ranks`. Talks over groups of its own: a save beside the training does so while the loop uses the other."""
+
+    def __init__(self, layout: Layout, everybody: dist.ProcessGroup, replica: dist.ProcessGroup) -> None:
+        self.node, self.local, self.processes = layout.node, layout.local, layout.processes
+        self.writes, self.part = layout.writes, layout.part
+        self.replica_group: dist.ProcessGroup | None = replica
+        self._everybody = everybody
+
+    def gather(self, value: Any) -> list[Any]:
+        """Everybody's value, in the order of the ranks; everybody has come this far then."""
+        found: list[Any] = [None] * self._everybody.size()
+        dist.all_gather_object(found, value, group=self._everybody)
+        return found
 
 
 def lost_a_peer(error: BaseException) -> bool:
@@ -130,6 +99,12 @@ def lost_a_peer(error: BaseException) -> bool:
         return True
     said = str(error)
     return isinstance(error, RuntimeError) and ("gloo" in said or "Connection closed by peer" in said or "Connection reset by peer" in said)
+
+
+def _made(group: Any) -> dist.ProcessGroup:
+    """A new group; torch gives something else to those that are not in it, and here everybody is."""
+    found: dist.ProcessGroup = group
+    return found
 
 
 @dataclass(frozen=True)

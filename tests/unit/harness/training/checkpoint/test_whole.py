@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from plumbline.harness.training.checkpoint import discard_drafts, load_newest, name_of, save
+from plumbline.harness.training.checkpoint import discard_drafts, name_of
+from plumbline.harness.training.checkpoint.whole import load_newest, save
+from plumbline.harness.training.checkpoint.writing import Pause
 
 
 def state(value: float = 1.0) -> dict[str, Any]:
     return {
         "model": {"w": torch.full((100,), value)},
         "optimizer": {"state": {0: {"step": torch.tensor(3.0)}}},
-        "rng": torch.get_rng_state(),
+        "generators": {"cpu": torch.get_rng_state()},
     }
 
 
@@ -91,7 +93,7 @@ def test_nothing_valid_is_nothing(tmp_path: Path) -> None:
 def test_a_draft_is_never_resumed_from_and_goes_away(tmp_path: Path) -> None:
     save(tmp_path, 4, state(), keep=2)
     draft = save(tmp_path, 8, state(), keep=2).path
-    draft.rename(tmp_path / f"{name_of(8)}.123.part")
+    draft.rename(tmp_path / f"{name_of(8)}.part")
     loaded = load_newest(tmp_path)
     assert loaded is not None and loaded.step == 4
     discard_drafts(tmp_path)
@@ -103,3 +105,20 @@ def test_a_save_that_fails_leaves_the_old_ones_and_no_draft(tmp_path: Path) -> N
     with pytest.raises((AttributeError, TypeError), match="pickle"):
         save(tmp_path, 8, {"model": lambda: None}, keep=1)
     assert names(tmp_path) == [name_of(4)]
+
+
+def test_a_draft_of_the_same_step_that_a_killed_attempt_left_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / f"{name_of(4)}.part").mkdir()
+    save(tmp_path, 4, state(), keep=1)
+    assert names(tmp_path) == [name_of(4)]
+
+
+def test_half_way_there_are_bytes_and_no_manifest(tmp_path: Path) -> None:
+    seen: list[dict[str, int]] = []
+
+    def look() -> None:
+        (draft,) = tmp_path.glob("*.part")
+        seen.append({path.name: path.stat().st_size for path in draft.iterdir()})
+
+    save(tmp_path, 8, state(8.0) | {"big": torch.ones(1 << 18)}, keep=1, pause=Pause(look))
+    assert seen[0].keys() == {"state.pt"} and seen[0]["state.pt"] >= 1 << 19

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 
-from plumbline.harness.training.closing import _tensors as tensors
+from plumbline.harness.training.checkpoint.state import TrainingState
 from plumbline.harness.training.distributed import Peers, lost_a_peer, serve
+from plumbline.harness.training.distributed.replicas import Replicated
 from plumbline.harness.training.models import build
 from plumbline.harness.training.network import gloo_interface
 from plumbline.harness.training.plan import Group
@@ -27,39 +29,44 @@ def peers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peers]:
     del store
 
 
+CPU = torch.device("cpu")
+
+
+def live(shape: dict[str, Any]) -> TrainingState:
+    model = build(shape)
+    return TrainingState(model, torch.optim.AdamW(model.parameters(), fused=True), torch.amp.GradScaler("cpu", enabled=False), CPU)
+
+
 def test_state_is_shared_whole(peers: Peers) -> None:
-    model = build(SHAPE)
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-    model(torch.zeros(1, 4, dtype=torch.int64)).mean().backward()
-    optimizer.step()
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state(), "step": 7}
-    shared = peers.share(state)
-    assert shared["step"] == 7 and torch.equal(shared["rng"], state["rng"])
-    other = build(SHAPE | {"seed": 4})
-    theirs = torch.optim.AdamW(other.parameters(), fused=True)
-    other.load_state_dict(shared["model"])
-    theirs.load_state_dict(shared["optimizer"])
-    mine, found = tensors(model, optimizer), tensors(other, theirs)
-    assert mine.keys() == found.keys() and all(torch.equal(mine[key], found[key]) for key in mine)
+    mine, other = live(SHAPE), live(SHAPE | {"seed": 4})
+    mine.model(torch.zeros(1, 4, dtype=torch.int64)).mean().backward()
+    mine.optimizer.step()
+    shared = peers.share({"step": 7, "state": mine.taken()})
+    assert shared["step"] == 7 and torch.equal(shared["state"]["generators"]["cpu"], torch.get_rng_state())
+    other.put(shared["state"])
+    there, here = mine.tensors(), other.tensors()
+    assert there.keys() == here.keys() and all(torch.equal(there[key], here[key]) for key in there)
 
 
 def test_gradients_are_the_models_own_and_the_wait_for_others_is_seen(peers: Peers) -> None:
     alone, model = build(SHAPE), build(SHAPE)
-    replica = peers.replicate(model)
+    parallel = Replicated(model, CPU)
     ids = torch.arange(8)[None]
     alone(ids).square().mean().backward()
-    replica(ids).square().mean().backward()
+    assert parallel.exposed() is None
+    parallel.replica(ids).square().mean().backward()
     assert all(torch.equal(a.grad, b.grad) for a, b in zip(alone.parameters(), model.parameters(), strict=True))
-    assert 0 < peers.exposed()() < 60e9
+    waited = parallel.exposed()
+    assert waited is not None and 0 < waited() < 60e9
 
 
 def test_gradients_of_all_micro_batches_but_the_last_stay_here(peers: Peers) -> None:
-    replica = peers.replicate(build(SHAPE))
-    with peers.silent():
-        replica(torch.arange(8)[None]).mean().backward()
-    assert peers._ready_ns == 0
-    replica(torch.arange(8)[None]).mean().backward()
-    assert peers._ready_ns > 0
+    parallel = Replicated(build(SHAPE), CPU)
+    with parallel.silent():
+        parallel.replica(torch.arange(8)[None]).mean().backward()
+    assert parallel.exposed() is None
+    parallel.replica(torch.arange(8)[None]).mean().backward()
+    assert parallel.exposed() is not None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,243 @@
+"""State by `torch.distributed.checkpoint`: spread over ranks, or written beside the training.
+
+Each rank writes its part; tensors that several hold are written once on each node. Nodes share no disk: each keeps the parts of its own
+ranks, with a copy of what says where which part lies, and its ranks load them there. A checkpoint counts once every node has published
+it, and only then are older ones deleted: at any moment there is one that all nodes have. A node that is new has none, and says so.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save, save
+
+from plumbline.harness.training.checkpoint import folder as folders
+from plumbline.harness.training.checkpoint.folder import Damaged, Manifest, NothingToResume, draft_of, name_of
+from plumbline.harness.training.checkpoint.state import filled, leaves_of
+from plumbline.harness.training.checkpoint.writing import Part, Pause, Summing, sync
+
+_METADATA = ".metadata"
+_VALUES = "values.pt"
+warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # one process alone, as meant
+
+
+class Ranks(Protocol):
+    """The ranks that save and load together, each told of its place."""
+
+    node: int
+    local: int
+    processes: int
+    writes: bool
+    part: str
+    replica_group: dist.ProcessGroup | None
+
+    def gather(self, value: Any) -> list[Any]:
+        """Everybody's value, in the order of the ranks; everybody has come this far then."""
+
+
+@dataclass
+class Alone:
+    """One process that holds the whole state. `replica_group`: of a job whose other ranks do not save, one that a CPU can talk through."""
+
+    node: int = 0
+    local: int = 0
+    processes: int = 1
+    writes: bool = True
+    part: str = "all"
+    replica_group: dist.ProcessGroup | None = None
+
+    def gather(self, value: Any) -> list[Any]:
+        """The value itself."""
+        return [value]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The state after `step` steps, and of each newer checkpoint why it was passed over."""
+
+    step: int
+    state: dict[str, Any]
+    rejected: tuple[str, ...]
+
+
+class Sharded:
+    """Saves and loads with other ranks: all of them call each method, in the same order."""
+
+    def __init__(self, folder: Path, ranks: Ranks, *, keep: int, retain: frozenset[int]) -> None:
+        self._folder, self._ranks, self._keep, self._retain = folder, ranks, keep, retain
+        self._solo = isinstance(ranks, Alone)
+
+    def begin(self, step: int, state: dict[str, Any], *, beside: bool, pause: Pause | None = None) -> Callable[[], tuple[int, float]]:
+        """Write `state` as the checkpoint after `step` steps. What is returned waits for it: (bytes on all nodes, seconds until durable).
+
+        `beside`: from a copy, while training goes on; what is returned may then be called in another thread. Otherwise it is written at
+        once. OSError, such as a full disk, from either; older checkpoints are then untouched.
+        """
+        began = time.monotonic_ns()
+        draft, ranks = draft_of(self._folder, step), self._ranks
+        writer = _Writer(draft, pause)
+        tensors, values = self._parted(state)
+        written: Future[Any] | None = None
+        if ranks.writes:
+            said = {"storage_writer": writer, "process_group": ranks.replica_group, "no_dist": self._solo}
+            if beside:
+                written = async_save(tensors, **said)  # type: ignore[arg-type,assignment]
+            else:
+                written = Future()
+                with _plain_errors(writer):
+                    written.set_result(save(tensors, **said))
+
+        def finish() -> tuple[int, float]:
+            with _plain_errors(writer):
+                metadata = written.result() if written is not None else None
+            if ranks.writes and ranks.local == 0:
+                with writer.stream(draft / _VALUES) as stream:
+                    torch.save(values, stream)
+            parts = ranks.gather((ranks.node, writer.parts))
+            if ranks.local == 0:
+                self._publish(
+                    step, draft, writer, metadata, {name: part for node, some in parts if node == ranks.node for name, part in some.items()}
+                )
+            ranks.gather(None)  # published on every node
+            if ranks.local == 0:
+                folders.prune(self._folder, self._keep, self._retain)
+            return sum(part.bytes for _, some in parts for part in some.values()), (time.monotonic_ns() - began) / 1e9
+
+        return finish
+
+    def load(self, primed: dict[str, Any]) -> Restored:
+        """The newest checkpoint that is valid on every node, its tensors in those of `primed`. NothingToResume."""
+        ranks, folder = self._ranks, self._folder
+        if ranks.local == 0:
+            folders.discard_drafts(folder)
+        held = dict(ranks.gather((ranks.node, folders.steps_in(folder))))
+        rejected: list[str] = []
+        for step in sorted(set().union(*held.values()), reverse=True):
+            absent = [f"not on node {node}" for node, steps in held.items() if step not in steps]
+            reasons = absent or sorted(set(filter(None, ranks.gather(self._reason_against(step)))))
+            if reasons:
+                rejected.append(f"{name_of(step)}: {'; '.join(reasons)}")
+                continue
+            path = folder / name_of(step)
+            tensors, _ = self._parted(primed)
+            load(tensors, storage_reader=FileSystemReader(path), process_group=ranks.replica_group, no_dist=self._solo)
+            values: dict[str, Any] = torch.load(path / _VALUES, weights_only=True)
+            loaded = {self._original(name): tensor for name, tensor in tensors.items()}
+            return Restored(step, filled(primed, values | loaded), tuple(rejected))
+        without = [f"node {node}" for node, steps in sorted(held.items()) if not steps]
+        why = (
+            f"; {' and '.join(without)} has none: it is not where the parts of its ranks were saved"
+            if without and any(held.values())
+            else ""
+        )
+        raise NothingToResume(f"no valid checkpoint in {folder.name}{why}{''.join(f'; {reason}' for reason in rejected)}")
+
+    def everywhere(self, here: bool) -> bool:
+        """Whether something is so on all ranks."""
+        return all(self._ranks.gather(here))
+
+    def _publish(self, step: int, draft: Path, writer: _Writer, metadata: Any, parts: dict[str, Part]) -> None:
+        if _METADATA not in parts:  # it was written on another node of the replica
+            with writer.stream(draft / _METADATA) as stream:
+                pickle.dump(metadata, stream)
+            parts[_METADATA] = writer.parts[_METADATA]
+        folders.publish(draft, self._folder / name_of(step), Manifest(step, parts, self._ranks.part))
+
+    def _reason_against(self, step: int) -> str | None:
+        """Why this node's part of a checkpoint cannot be used; each rank of the node reads its share of the files."""
+        path, ranks = self._folder / name_of(step), self._ranks
+        try:
+            manifest = folders.manifest_of(path)
+            if manifest.part_of != ranks.part:
+                raise Damaged(f"is of {manifest.part_of}; expected {ranks.part}")
+            if absent := {_METADATA, _VALUES} - manifest.files.keys():
+                raise Damaged(f"has an unusable manifest (no {', '.join(sorted(absent))})")
+            for name in sorted(manifest.files)[ranks.local :: ranks.processes]:
+                folders.check(path, name, manifest.files[name])
+        except Damaged as error:
+            return str(error)
+        return None
+
+    def _parted(self, state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """(tensors, all else) by path. Of tensors that are not sharded each node keeps its own."""
+        leaves = leaves_of(state)
+        tensors = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
+        values = {name: leaf for name, leaf in leaves.items() if name not in tensors}
+        return {name if hasattr(leaf, "to_local") else self._here(name): leaf for name, leaf in tensors.items()}, values
+
+    def _here(self, name: str) -> str:
+        return f"node{self._ranks.node}/{name}"
+
+    def _original(self, name: str) -> str:
+        return name.removeprefix(self._here(""))
+
+
+class _Writer(FileSystemWriter):
+    """Sums each file while it is written. One save."""
+
+    def __init__(self, draft: Path, pause: Pause | None) -> None:
+        super().__init__(draft, sync_files=True, overwrite=True)
+        self.fs = self._files = _SummingFiles(pause)
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Any:
+        sizes = [item.tensor_data for item in plan.items if item.tensor_data is not None]
+        self._files.expected = sum(data.chunk.sizes.numel() * data.properties.dtype.itemsize for data in sizes)
+        return super().write_data(plan, planner)
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """The files that were written, by their final names."""
+        return {name.removesuffix(".tmp"): stream.part for name, stream in self._files.streams.items()}
+
+    @property
+    def error(self) -> OSError | None:
+        """Why a write failed, if one did."""
+        return next((stream.error for stream in self._files.streams.values() if stream.error is not None), None)
+
+    @contextmanager
+    def stream(self, path: Path) -> Iterator[Any]:
+        """One more file of the checkpoint, synced at the end."""
+        with self._files.create_stream(path, "wb") as stream:
+            yield stream
+            sync(stream)
+
+
+class _SummingFiles(FileSystem):
+    def __init__(self, pause: Pause | None) -> None:
+        self.streams: dict[str, Summing] = {}
+        self.expected = 0
+        self._pause = pause
+
+    @contextmanager
+    def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
+        raw: Any
+        with Path(path).open(mode) as raw:
+            if mode != "wb":
+                yield raw
+                return
+            stream = self.streams[Path(path).name] = Summing(raw, expected=self.expected, pause=self._pause)
+            yield stream
+
+
+@contextmanager
+def _plain_errors(writer: _Writer) -> Iterator[None]:
+    """What the disk said, rather than what torch made of it: its own exception holds those of all ranks, and is no `Exception`."""
+    try:
+        yield
+    except CheckpointException as error:
+        cause = writer.error or next(iter(error.failures.values()))[0]
+        raise cause from error

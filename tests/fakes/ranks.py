@@ -1,0 +1,35 @@
+"""Real ranks of a job in processes of their own, over gloo on loopback: a function is called in each of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from plumbline.harness.training.distributed import Peers, serve
+from plumbline.harness.training.network import gloo_interface
+from plumbline.harness.training.plan import Group
+
+
+def together(task: Callable[..., Any], world: int, *arguments: Any, nodes: int = 1) -> list[Any]:
+    """What `task(peers, *arguments)` returns on each of `world` ranks, which have joined before it is called."""
+    store, port = serve("127.0.0.1")
+    with ProcessPoolExecutor(world, mp_context=multiprocessing.get_context("spawn")) as pool:
+        groups = [Group(rank, world, rank % (world // nodes), nodes, "gloo", "127.0.0.1", port, "run") for rank in range(world)]
+        found = [pool.submit(_one, task, group, arguments) for group in groups]
+        results = [future.result(120) for future in found]
+    del store
+    return results
+
+
+def _one(task: Callable[..., Any], group: Group, arguments: tuple[Any, ...]) -> Any:
+    import torch
+
+    os.environ.update(gloo_interface("127.0.0.1"))
+    torch.set_num_threads(1)
+    peers = Peers(group, torch.device("cpu"))
+    result = task(peers, *arguments)
+    peers.leave()
+    return result

@@ -1,0 +1,217 @@
+"""The model spread over real ranks: what it learns is what one process learns, and each holds its part alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.fakes.ranks import together
+
+from plumbline.declarations.training import TrainingWorkload
+from plumbline.harness.training import dataset, plan
+from plumbline.harness.training.checkpoint import NothingToResume, name_of
+from plumbline.harness.training.checkpoint.sharded import Sharded as Shards
+from plumbline.harness.training.checkpoint.state import TrainingState
+from plumbline.harness.training.distributed import Peers
+from plumbline.harness.training.distributed.layout import Layout
+from plumbline.harness.training.distributed.shards import Sharded
+from plumbline.harness.training.learners import learner_of
+from plumbline.harness.training.optimizers import clip_gradients, optimizer_of
+from plumbline.harness.training.plan import WorkerSpec
+
+pytestmark = pytest.mark.integration
+
+CPU = torch.device("cpu")
+STEPS = 4
+CLIP = 0.5
+GPT = {"architecture": "gpt", "layers": 2, "width": 32, "heads": 2, "vocabulary": 64, "context": 16, "seed": 3}
+LLAMA = {
+    "architecture": "llama",
+    "layers": 2,
+    "width": 64,
+    "heads": 4,
+    "kv_heads": 2,
+    "feed_forward": 96,
+    "vocabulary": 64,
+    "context": 16,
+    "seed": 3,
+}
+
+
+def orders(folder: Path, model: dict[str, Any]) -> WorkerSpec:
+    workload = TrainingWorkload.model_validate_json(
+        json.dumps(
+            {
+                "kind": "training",
+                "name": "tiny",
+                "version": 1,
+                "needs": {"accelerator": "cpu"},
+                "model": model,
+                "data": {"source": "synthetic", "tokens": 4096, "seed": 5},
+                "batch": {"micro": 2, "accumulation": 2, "sequence": 16},
+                "precision": "fp32",
+                "optimizer": {"name": "adamw", "learning_rate": 0.01},
+                "steps": {"discard": 1, "measure": 5},
+                "checkpoint": {"every": 1},
+                "repeats": {"per_slot": 1, "slots": ["02:00"]},
+            }
+        )
+    )
+    return plan.undisturbed(workload, dataset.prepare(workload, folder), folder, device="cpu")
+
+
+class Part:
+    """One rank's part of a training, as the loop builds it."""
+
+    def __init__(self, peers: Peers, spec: WorkerSpec, shape: tuple[int, int, int], precision: str = "fp32") -> None:
+        group = peers.group
+        self.layout = Layout(group.rank, *shape, group.world // group.nodes)
+        self.learner = learner_of(spec, group.rank // self.layout.tensor, group.world // self.layout.tensor)
+        self.parallel = Sharded(self.learner, self.layout, precision, CPU)
+        optimizer = optimizer_of(spec.optimizer, self.learner.model.parameters())
+        self.state = TrainingState(self.learner.model, optimizer, torch.amp.GradScaler("cpu", enabled=False), CPU)
+        self.spec = spec
+
+    def train(self, first: int = 0, until: int = STEPS) -> tuple[list[float], list[int]]:
+        losses, waits = [], []
+        for step in range(first, until):
+            total = 0.0
+            for part in zip(*(some.split(self.spec.micro) for some in self.learner.batch(step)), strict=True):
+                loss = self.learner.loss(self.parallel.replica, part) / self.spec.accumulation
+                total += loss.item()
+                loss.backward()
+                if (waited := self.parallel.exposed()) is not None:
+                    waits.append(waited())
+            clip_gradients(self.state.optimizer, CLIP)
+            self.state.optimizer.step()
+            self.state.optimizer.zero_grad()
+            losses.append(total)
+        return losses, waits
+
+    def held(self) -> tuple[int, int]:
+        """(numbers of the model that this rank holds, numbers of the whole model)."""
+        parameters = list(self.learner.model.parameters())
+        here = sum(getattr(parameter, "to_local", lambda parameter=parameter: parameter)().numel() for parameter in parameters)
+        return here, sum(parameter.numel() for parameter in parameters)
+
+
+def reference(spec: WorkerSpec, replicas: int) -> list[float]:
+    """The losses of one process that takes the global batch, in a loop that shares nothing with the others but model and data."""
+    learners = [learner_of(spec, replica, replicas) for replica in range(replicas)]
+    model = learners[0].model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=spec.optimizer["learning_rate"], weight_decay=spec.optimizer["weight_decay"])
+    losses = []
+    for step in range(STEPS):
+        loss = torch.stack([learner.loss(model, learner.batch(step)) for learner in learners]).mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def trained(peers: Peers, spec: WorkerSpec, shapes: list[tuple[int, int, int]], precision: str) -> list[Any]:
+    found = []
+    for shape in shapes:
+        part = Part(peers, spec, shape, precision)
+        found.append((*part.train(), *part.held()))
+    return found
+
+
+def mean(rows: list[list[float]]) -> list[float]:
+    return [sum(losses) / len(rows) for losses in zip(*rows, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("model", "shapes", "most"),
+    [
+        (GPT, [(1, 4, 1), (2, 2, 1)], [0.27, 0.52]),  # four parts of one replica; two of two
+        (LLAMA, [(1, 2, 2), (2, 1, 2)], [0.3, 0.6]),  # two parts of each layer, sharded; two of each layer, replicated
+    ],
+)
+def test_ranks_learn_what_one_process_learns_and_hold_a_part_each(
+    tmp_path: Path, model: dict[str, Any], shapes: list[tuple[int, int, int]], most: list[float]
+) -> None:
+    spec = orders(tmp_path, model)
+    ranks = together(trained, 4, spec, shapes, "fp32")
+    for number, shape in enumerate(shapes):
+        alone = reference(spec, shape[0] * shape[1])
+        assert alone[-1] < alone[0]
+        assert mean([rank[number][0] for rank in ranks]) == pytest.approx(alone, abs=1e-4)
+        for _, waits, here, whole in (rank[number] for rank in ranks):
+            assert here / whole < most[number]
+            assert len(waits) == STEPS * spec.accumulation and all(0 < wait < 60e9 for wait in waits)
+
+
+def test_layers_shared_by_the_only_replica(tmp_path: Path) -> None:
+    spec = orders(tmp_path, LLAMA)
+    ranks = together(trained, 2, spec, [(1, 1, 2)], "fp32")
+    alone = reference(spec, 1)
+    for ((losses, waits, here, whole),) in ranks:
+        assert losses == pytest.approx(alone, abs=1e-4)
+        assert here / whole < 0.65 and waits == []  # no gradients to share, so no time that they took
+
+
+def test_products_in_bf16_beside_fp32_weights(tmp_path: Path) -> None:
+    spec = orders(tmp_path, GPT)
+    ranks = together(trained, 2, spec, [(1, 2, 1)], "bf16")
+    alone, losses = reference(spec, 2), mean([rank[0][0] for rank in ranks])
+    assert losses == pytest.approx(alone, rel=0.02) and losses != pytest.approx(alone, abs=1e-6)
+
+
+def saved_and_resumed(peers: Peers, spec: WorkerSpec, shape: tuple[int, int, int], beside: bool) -> dict[str, Any]:
+    node = peers.group.rank // (peers.group.world // peers.group.nodes)
+    folder = Path(spec.checkpoint_folder) / f"node{node}"
+    savers = peers.savers(Part(peers, spec, shape).layout)
+    shards = Shards(folder, savers, keep=2, retain=frozenset())
+    live = Part(peers, spec, shape)
+    live.train(0, 1)
+    sizes = [shards.begin(1, live.state.taken(), beside=False)()[0]]
+    live.train(1, 2)
+    finish = shards.begin(2, live.state.taken(), beside=beside)
+    kept = {name: tensor.clone() for name, tensor in live.state.tensors().items()}
+    going_on, _ = live.train(2, 4)
+    sizes.append(finish()[0])
+    said: dict[str, Any] = {"sizes": sizes, "part": savers.part}
+
+    other = Part(peers, spec, shape)
+    restored = shards.load(other.state.primed())
+    other.state.put(restored.state)
+    loaded = other.state.tensors()
+    said["exact"] = restored.step == 2 and kept.keys() == loaded.keys() and all(torch.equal(kept[name], loaded[name]) for name in kept)
+    said["continues"] = other.train(2, 4)[0] == going_on
+
+    savers.gather(None)
+    if peers.group.rank == peers.group.world - 1:  # a file of the last node alone
+        path = next(path for path in (folder / name_of(2)).iterdir() if path.suffix == ".distcp")
+        path.write_bytes(path.read_bytes()[:-1])
+    savers.gather(None)
+    passed_over = shards.load(Part(peers, spec, shape).state.primed())
+    said["older"], said["rejected"] = passed_over.step, passed_over.rejected
+
+    if node == peers.group.nodes - 1:
+        shards = Shards(folder / "of-a-new-node", savers, keep=2, retain=frozenset())
+    try:
+        shards.load(Part(peers, spec, shape).state.primed())
+    except NothingToResume as error:
+        said["new node"] = str(error)
+    return said
+
+
+@pytest.mark.parametrize(("shape", "beside"), [((1, 4, 1), True), ((2, 2, 1), False)])
+def test_each_of_two_nodes_keeps_its_part_and_the_newest_that_both_have_is_resumed_from(
+    tmp_path: Path, shape: tuple[int, int, int], beside: bool
+) -> None:
+    spec = replace(orders(tmp_path, GPT), checkpoint_folder=str(tmp_path / "checkpoints"))
+    ranks = together(saved_and_resumed, 4, spec, shape, beside, nodes=2)
+    assert all(said["exact"] and said["continues"] for said in ranks)
+    assert len({tuple(said["sizes"]) for said in ranks}) == 1
+    assert len({said["part"] for said in ranks}) == 2
+    assert {said["older"] for said in ranks} == {1}
+    assert all(len(said["rejected"]) == 1 and "its manifest says" in said["rejected"][0] for said in ranks)
+    assert all("node 1 has none: it is not where the parts of its ranks were saved" in said["new node"] for said in ranks)
