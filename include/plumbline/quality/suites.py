@@ -127,10 +127,10 @@ def _common() -> Iterator[Expectation]:
 
 def _training() -> Iterator[Expectation]:
     yield expect.ExpectColumnPairValuesToBeEqual(
-        column_A="steps_measured",
+        column_A="steps_done",
         column_B="steps_declared",
-        ignore_row_if="either_value_is_missing",  # no step time at all is another expectation's
-        **_about("steps_missing", "critical", "expected as many steady steps as the workload declares"),
+        ignore_row_if="either_value_is_missing",  # no rate at all is another expectation's
+        **_about("steps_missing", "critical", "expected as many steps as the workload declares, warm-up included"),
     )
 
 

@@ -108,8 +108,10 @@ def _steps(document: ResultDocument) -> dict[str, Any]:
     workload = document.trial.workload
     if isinstance(workload, InferenceWorkload):
         return {}
-    steps = next((r.n for r in document.metrics if (r.phase, r.metric, r.statistic) == ("steady", "step_time", "median")), None)
-    return {"steps_measured": steps, "steps_declared": workload.steps.measure}
+    # From where on they are steady is found, so it is all of them together that were declared.
+    whole = ("effective_tokens_per_second", "effective_samples_per_second")
+    steps = next((r.n for r in document.metrics if r.phase == "steady" and r.metric in whole), None)
+    return {"steps_done": steps, "steps_declared": workload.steps.total}
 
 
 def is_metric(column: str) -> bool:

@@ -22,9 +22,9 @@ def test_the_pages_say_what_failed_and_need_no_network(checked: tuple[dict[str, 
         loaded = re.findall(r"<(?:script|link|img|iframe)\b[^>]*>|url\([^)]*\)|@import", page, re.IGNORECASE)
         assert loaded == [], name
     assert cases["steps missing"].documents[0].trial.trial_id in pages["index.html"]
-    assert "steps_measured is 19, steps_declared is 20" in pages["index.html"]
+    assert "steps_done is 21, steps_declared is 22" in pages["index.html"]
     assert 'href="training.html"' in pages["index.html"]
-    assert "steps_measured" in pages["training.html"] and "Failed" in pages["training.html"]
+    assert "steps_done" in pages["training.html"] and "Failed" in pages["training.html"]
 
 
 def test_markup_in_a_document_is_neither_run_nor_loaded(tmp_path: Path) -> None:

@@ -11,18 +11,21 @@ from plumbline.declarations.training import LossCheck, TrainingWorkload
 from plumbline.harness.measurement import Judgement
 from plumbline.harness.training import recovery
 from plumbline.harness.training.records import Records
-from plumbline.harness.training.steady import trend
+from plumbline.harness.training.steady import median_interval, trend
 from plumbline.harness.training.steplog import Step
 from plumbline.results import Reason
 
 _SHOWN = 5
+_LEAST = 6
+"""Values of which both extremes enclose the median with 95 %."""
 
 
 def judge(workload: TrainingWorkload, limits: ValidityLimits, records: Records) -> list[Judgement]:
     """Everything that makes the trial less than valid, in the order: speed, loss, checkpoints, restarts."""
-    steady = records.steady(workload.steps)
     run = records.undisturbed
-    found = [*unsteady([step.step_s for step in steady], limits), *drifting([step.step_s for step in steady])]
+    measured, times = ([step.step_s for step in steps] for steps in (records.measured(workload.steps), records.steady(workload.steps)))
+    found = [*too_few(times), *late(len(times), workload.steps.measure, limits), *unsteady(times, limits)]
+    found += throttled(measured) or drifting(times)
     found += wrong_loss(run.steps if run else [], workload.loss)
     if run is not None and run.restored_exactly is False:
         found.append(
@@ -32,6 +35,16 @@ def judge(workload: TrainingWorkload, limits: ValidityLimits, records: Records) 
     if rejected:
         found.append(_judged("degraded", "checkpoint_damaged", f"passed over when resuming: {'; '.join(rejected)}"))
     return [*found, *diverged(records.diverged(recovery.tolerance(workload))), *recovery.unplanned(records)]
+
+
+def too_few(times: list[float]) -> list[Judgement]:
+    """So few steady steps (seconds) that nothing can be said of their median: invalid without any, degraded without an interval."""
+    if not times:
+        return [_judged("invalid", "too_few_steps", "no step was found to be steady; expected more steps.measure, or a machine at rest")]
+    if median_interval(times) is not None:
+        return []
+    detail = f"{len(times)} steady steps give no 95 % interval of their median; expected {_LEAST} at least: more steps.measure"
+    return [_judged("degraded", "too_few_steps", detail)]
 
 
 def unsteady(times: list[float], limits: ValidityLimits) -> list[Judgement]:
@@ -46,6 +59,26 @@ def unsteady(times: list[float], limits: ValidityLimits) -> list[Judgement]:
     return []
 
 
+def late(steady: int, declared: int, limits: ValidityLimits) -> list[Judgement]:
+    """So late a steady state that few of the declared steps were done in it."""
+    share = steady / declared
+    for level, limit in (("invalid", limits.steady_steps_invalid), ("degraded", limits.steady_steps_degraded)):
+        if 0 < share < limit:
+            detail = f"{steady} of {declared} measured steps were steady; {level} below {limit:.0%}. Expected more steps.discard and steps.measure"
+            return [_judged(level, "not_steady", detail)]
+    return []
+
+
+def throttled(times: list[float]) -> list[Judgement]:
+    """Measured steps that clearly became slower: no warm-up ends like this, although a new steady state may follow."""
+    change = trend(times)
+    if change is None or change < 0:
+        return []
+    return [
+        _judged("degraded", "step_time_trend", f"the last third of the measured steps took {change:+.1%} compared with the first third")
+    ]
+
+
 def drifting(times: list[float]) -> list[Judgement]:
     """Steady steps that clearly became slower or faster while they were measured: throttling, or a warm-up that was too short."""
     change = trend(times)
@@ -56,12 +89,18 @@ def drifting(times: list[float]) -> list[Judgement]:
 
 
 def wrong_loss(steps: list[Step], check: LossCheck | None) -> list[Judgement]:
-    """A loss that is no number at any step, or outside the declared range at the last one: speed without learning counts for nothing."""
+    """A loss that is no number at any step, or outside the declared range at its step: speed without learning counts for nothing."""
     broken = [step.step for step in steps if not math.isfinite(step.loss)]
     if broken:
-        return [_judged("invalid", "loss_out_of_range", f"the loss is not a finite number from step {broken[0]} on ({len(broken)} steps)")]
-    if check is not None and steps and not check.low <= steps[-1].loss <= check.high:
-        detail = f"the loss of the last step is {steps[-1].loss:.4g}; expected {check.low:g} to {check.high:g}"
+        return [_judged("invalid", "loss_not_finite", f"the loss is not a finite number from step {broken[0]} on ({len(broken)} steps)")]
+    if check is None or not steps:
+        return []
+    judged = steps[-1] if check.at_step is None else next((step for step in steps if step.step == check.at_step), None)
+    if judged is None:
+        return [_judged("invalid", "loss_out_of_range", f"step {check.at_step}, whose loss is declared, was not done")]
+    if not check.low <= judged.loss <= check.high:
+        which = "the last step" if check.at_step is None else f"step {check.at_step}"
+        detail = f"the loss of {which} is {judged.loss:.4g}; expected {check.low:g} to {check.high:g}"
         return [_judged("invalid", "loss_out_of_range", detail)]
     return []
 

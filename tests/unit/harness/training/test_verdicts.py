@@ -12,7 +12,7 @@ import pytest
 from plumbline.declarations import ValidityLimits, load
 from plumbline.declarations.training import LossCheck, TrainingWorkload
 from plumbline.harness.training.records import Records
-from plumbline.harness.training.verdicts import diverged, drifting, judge, unsteady, wrong_loss
+from plumbline.harness.training.verdicts import diverged, drifting, judge, late, throttled, too_few, unsteady, wrong_loss
 
 CONFIG = Path(__file__).resolve().parents[4] / "include" / "config"
 CHECK = LossCheck(low=1.0, high=5.0)
@@ -41,16 +41,46 @@ def test_a_trend(limits: ValidityLimits) -> None:
     assert (found.level, found.reason.code) == ("degraded", "step_time_trend") and "+20.0%" in found.reason.detail
 
 
+def test_a_steady_state_that_came_late(limits: ValidityLimits) -> None:
+    assert late(60, 100, limits) == [] and late(0, 100, limits) == []
+    (degraded,) = late(40, 100, limits)
+    assert (degraded.level, degraded.reason.code) == ("degraded", "not_steady") and "40 of 100" in degraded.reason.detail
+    assert [judgement.level for judgement in late(5, 100, limits)] == ["invalid"]
+
+
+def test_throttling_is_no_warm_up() -> None:
+    (found,) = throttled([1.0] * 60 + [1.2] * 30)
+    assert (found.level, found.reason.code) == ("degraded", "step_time_trend")
+    assert throttled([1.2] * 30 + [1.0] * 60) == [] and throttled([1.0] * 90) == []
+
+
 def test_a_loss_that_is_wrong(records: Records) -> None:
     steps = records.runs["run"].steps
     assert wrong_loss(steps, CHECK) == [] and wrong_loss(steps, None) == []
     for broken in (math.nan, math.inf):
         (found,) = wrong_loss([*steps[:3], replace(steps[3], loss=broken), *steps[4:]], None)
-        assert (found.level, found.reason.code) == ("invalid", "loss_out_of_range") and "from step 3 on" in found.reason.detail
+        assert (found.level, found.reason.code) == ("invalid", "loss_not_finite") and "from step 3 on" in found.reason.detail
     for outside in (0.5, 6.0):
         (found,) = wrong_loss([*steps[:-1], replace(steps[-1], loss=outside)], CHECK)
         assert found.level == "invalid" and "expected 1 to 5" in found.reason.detail
     assert wrong_loss([replace(steps[0], loss=7.0), *steps[1:]], CHECK) == []
+
+
+def test_a_loss_is_judged_at_the_step_that_was_declared(records: Records) -> None:
+    steps = records.runs["run"].steps
+    early = LossCheck(low=1.0, high=5.0, at_step=3)
+    assert wrong_loss([*steps[:-1], replace(steps[-1], loss=9.0)], early) == []
+    (found,) = wrong_loss([*steps[:3], replace(steps[3], loss=9.0), *steps[4:]], early)
+    assert found.level == "invalid" and "the loss of step 3 is 9; expected 1 to 5" in found.reason.detail
+    (absent,) = wrong_loss(steps[:3], early)
+    assert absent.level == "invalid" and "step 3, whose loss is declared, was not done" in absent.reason.detail
+
+
+def test_steps_that_are_too_few_to_say_anything() -> None:
+    assert too_few([1.0] * 6) == []
+    (none,), (few,) = too_few([]), too_few([1.0] * 5)
+    assert (none.level, few.level) == ("invalid", "degraded") and {none.reason.code, few.reason.code} == {"too_few_steps"}
+    assert "expected 6 at least" in few.reason.detail
 
 
 def test_losses_that_diverge() -> None:
