@@ -23,6 +23,10 @@ class ValidityLimits(Declared):
     dispatch_delay_invalid: Duration
     achieved_rate_degraded: Share = Field(description="requests dispatched over requests scheduled, below which the client was the limit")
     achieved_rate_invalid: Share
+    steady_steps_degraded: Share = Field(
+        0.5, description="steps found steady over steps.measure, below which the steady state came too late"
+    )
+    steady_steps_invalid: Share = 0.1
     client_cpu_degraded: Share = Field(0.9, description="CPU time over wall time of the load client's busiest process")
 
     @model_validator(mode="after")
@@ -33,11 +37,12 @@ class ValidityLimits(Declared):
                 raise ValueError(
                     f"{signal}_invalid {invalid:g} is below {signal}_degraded {degraded:g}; expected invalid at or above degraded"
                 )
-        if self.achieved_rate_invalid > self.achieved_rate_degraded:
-            raise ValueError(
-                f"achieved_rate_invalid {self.achieved_rate_invalid:g} is above achieved_rate_degraded {self.achieved_rate_degraded:g}; "
-                "expected invalid at or below degraded"
-            )
+        for signal in ("achieved_rate", "steady_steps"):
+            degraded, invalid = getattr(self, f"{signal}_degraded"), getattr(self, f"{signal}_invalid")
+            if invalid > degraded:
+                raise ValueError(
+                    f"{signal}_invalid {invalid:g} is above {signal}_degraded {degraded:g}; expected invalid at or below degraded"
+                )
         return self
 
 

@@ -107,6 +107,8 @@ def joined(attempts: Sequence[RunRecord]) -> RunRecord:
         by_rank={rank: _last_of_each([attempt.by_rank.get(rank, []) for attempt in attempts]) for rank in ranks},
         saves=[save for _, save in sorted({save.step: save for attempt in attempts for save in attempt.saves}.items())],
         rejected=[reason for attempt in attempts for reason in attempt.rejected],
+        compiled_s=first.compiled_s,
+        skipped=sorted({step for attempt in attempts for step in attempt.skipped}),
         facts=first.facts or last.facts,
     )
 

@@ -14,7 +14,7 @@ from torch import nn
 def recompute(layers: Sequence[nn.Module]) -> None:
     """Each layer keeps its input alone and computes its activations again in backward."""
     for layer in layers:
-        layer.forward = _recomputed(layer.forward)  # type: ignore[method-assign]
+        layer.forward = _recomputed(layer.forward)
 
 
 def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,9 +1,11 @@
-"""The steps of all ranks as the steps of the job."""
+"""The steps of all ranks as the steps of the job, and which rank holds the others up."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from statistics import median
 
 from plumbline.harness.training.steplog import Step
 
@@ -25,3 +27,33 @@ def of_the_job(by_rank: Mapping[int, Sequence[Step]]) -> list[Step]:
         loss = sum(step.loss for step in theirs) / len(theirs)
         together.append(replace(slowest, start_s=ours.end_s - slowest.step_s, end_s=ours.end_s, loss=loss))
     return together
+
+
+@dataclass(frozen=True)
+class Straggling:
+    """How far ranks lag: the slowest rank's median over the median of all ranks' medians, and the share of steps in which the same rank,
+    the one most often, was slowest. `n`: steps that all ranks did."""
+
+    ratio: float
+    same: float
+    rank: int
+    n: int
+
+
+def straggling(by_rank: Mapping[int, Sequence[Step]], among: set[int]) -> Straggling | None:
+    """Of the steps `among`; None with less than two ranks, or without such a step.
+
+    A rank is as slow as its own work: where the wait for others is told apart (`gradient_sync`) it is left out, since all ranks' steps
+    together take the same time whoever is slow.
+    """
+    numbered = {
+        rank: {step.step: step.step_s - step.stages.get("gradient_sync", 0.0) for step in steps if step.step in among}
+        for rank, steps in sorted(by_rank.items())
+    }
+    common = sorted(set.intersection(*map(set, numbered.values()))) if numbered else []
+    if len(numbered) < 2 or not common:
+        return None
+    medians = {rank: median(steps[number] for number in common) for rank, steps in numbered.items()}
+    slowest = Counter(max(numbered, key=lambda rank: numbered[rank][number]) for number in common)
+    rank, times = slowest.most_common(1)[0]
+    return Straggling(max(medians.values()) / median(medians.values()), times / len(common), rank, len(common))

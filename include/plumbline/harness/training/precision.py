@@ -44,7 +44,7 @@ class Precision:
         """Put the linear modules of the layers that fp8 can take in its hands; names and parameters stay as they are."""
         if self._name != "fp8":
             return
-        from torchao.float8 import convert_to_float8_training
+        from torchao.float8 import convert_to_float8_training  # type: ignore[import-not-found]
 
         inside = {id(module) for layer in layers for module in layer.modules()}
         convert_to_float8_training(model, module_filter_fn=lambda module, _: id(module) in inside and _fits_fp8(module))

@@ -12,6 +12,7 @@ import numpy as np
 
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.training.flops import flops_per_step
+from plumbline.harness.training.merge import straggling
 from plumbline.harness.training.peaks import published_peak
 from plumbline.harness.training.records import Records
 from plumbline.harness.training.steady import median_interval
@@ -26,7 +27,9 @@ def rows(workload: TrainingWorkload, records: Records) -> list[MetricRow]:
         return []
     found = [*_start_up(run, steps), *_whole_run(workload, run)]
     if steps:
-        found += [*_step_time(steps), *_rates(workload, run, steps), *_checkpoints(workload, run)]
+        found += [*_step_time(steps), *_rates(workload, run, steps), *_checkpoints(workload, run), *_stragglers(run, steps)]
+    if workload.precision == "fp16":
+        found.append(row("skipped_steps", len(run.skipped), len(run.steps)))
     return [*found, *_closing(run)]
 
 
@@ -49,6 +52,8 @@ def _start_up(run: RunRecord, steady: list[Step]) -> list[MetricRow]:
     ]
     if run.weights_load_s is not None:
         found.append(row("weights_load_time", run.weights_load_s, 1, phase="cold_start"))
+    if run.compiled_s:
+        found.append(row("compile_time", sum(run.compiled_s), len(run.compiled_s), phase="cold_start"))
     if steady:
         found.append(row("warmup_time", steady[0].start_s - first.start_s, sum(s.step < steady[0].step for s in run.steps), phase="warmup"))
     return found
@@ -104,6 +109,11 @@ def _rates(workload: TrainingWorkload, run: RunRecord, steps: list[Step]) -> lis
     if peak is not None:
         found.append(row("device_published_peak", peak, 1))
     return found
+
+
+def _stragglers(run: RunRecord, steps: list[Step]) -> list[MetricRow]:
+    lag = straggling(run.by_rank, {step.step for step in steps})
+    return [] if lag is None else [row("straggler_ratio", lag.ratio, lag.n), row("straggler_share", lag.same, lag.n)]
 
 
 def _checkpoints(workload: TrainingWorkload, run: RunRecord) -> list[MetricRow]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from plumbline.declarations.training import Steps
 from plumbline.harness.training.attempts import Cost, Incident, costs, joined
 from plumbline.harness.training.plan import FaultPlan, RunKind, RunName, kind_of, run_name
+from plumbline.harness.training.steady import settled_from
 from plumbline.harness.training.steplog import RunRecord, Step
 
 
@@ -44,14 +45,19 @@ class Records:
         attempts = list(self._runs("run").values())
         return joined(attempts) if attempts else None
 
-    def steady(self, steps: Steps) -> list[Step]:
-        """The measured steps of the undisturbed run. After a restart as many are left out as at the beginning: it is as cold."""
+    def measured(self, steps: Steps) -> list[Step]:
+        """The steps of the undisturbed run after the declared warm-up. After a restart as many are left out again: it is as cold."""
         run = self.undisturbed
         if run is None:
             return []
         resumed = [attempt.steps[0].step for attempt in list(self._runs("run").values())[1:] if attempt.steps]
         cold = {step for first in resumed for step in range(first, first + steps.discard)}
         return [step for step in run.steps if step.step >= steps.discard and step.step not in cold]
+
+    def steady(self, steps: Steps) -> list[Step]:
+        """Of the measured steps those from where on their time no longer changes (see `settled_from`)."""
+        measured = self.measured(steps)
+        return measured[settled_from([step.step_s for step in measured]) :]
 
     def restarts(self) -> list[Cost]:
         """What each end of an attempt cost, in their order: of the undisturbed run, which nobody planned, then of the faulted stretch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.harness.training.merge import of_the_job
+from plumbline.harness.training.merge import of_the_job, straggling
 from plumbline.harness.training.stages import StageName
 from plumbline.harness.training.steplog import Step
 
@@ -42,3 +42,25 @@ def test_the_mean_does_not_depend_on_who_reported_first() -> None:
     losses = (0.1, 0.2, 0.3, 1e17, -1e17)
     ranks = {rank: [a_step(0, 1.0, 0.1, loss=loss)] for rank, loss in enumerate(losses)}
     assert of_the_job(ranks)[0].loss == of_the_job(dict(reversed(ranks.items())))[0].loss
+
+
+def test_the_rank_that_holds_the_others_up_is_found_although_all_steps_take_the_same_time() -> None:
+    waits = {0: 0.2, 1: 0.0, 2: 0.2, 3: 0.15}
+    ranks = {rank: [a_step(i, 1.0 + i, 0.5, sync=wait) for i in range(10)] for rank, wait in waits.items()}
+    found = straggling(ranks, set(range(2, 10)))
+    assert found is not None
+    assert (found.rank, found.same, found.n) == (1, 1.0, 8)
+    assert found.ratio == pytest.approx(0.5 / 0.325)
+
+
+def test_even_ranks_take_turns() -> None:
+    ranks = {rank: [a_step(i, 1.0 + i, 0.51 if i % 2 == rank else 0.5) for i in range(10)] for rank in (0, 1)}
+    found = straggling(ranks, set(range(10)))
+    assert found is not None and found.same == 0.5 and found.ratio == pytest.approx(1.0)
+
+
+def test_one_rank_has_nobody_to_be_compared_with() -> None:
+    alone = {0: [a_step(0, 1.0, 0.5)]}
+    assert straggling(alone, {0}) is None
+    assert straggling({}, {0}) is None
+    assert straggling({0: alone[0], 1: alone[0]}, {7}) is None

@@ -128,3 +128,17 @@ def test_a_run_that_never_became_steady_still_says_how_it_began(tiny: Tiny, reco
     assert ("steady", "step_time", "median") not in value and ("warmup", "warmup_time", "value") not in value
     records.runs["run"].steps = []
     assert values(tiny(), records) == {}
+
+
+def test_compiling_and_skipped_steps_and_stragglers_have_rows_where_there_are_any(tiny: Tiny, records: Records) -> None:
+    run = records.runs["run"]
+    told = {name for _, name, _ in values(tiny(), records)}
+    assert not told & {"compile_time", "skipped_steps", "straggler_ratio", "straggler_share"}
+
+    run.compiled_s, run.skipped = [1.5, 0.5], [0, 1]
+    slow = [replace(step, end_s=step.start_s + 2 * step.step_s) for step in run.steps]
+    run.by_rank = {0: run.steps, 1: slow}
+    workload = tiny(precision="fp16", needs={"accelerator": "nvidia"})
+    value = {name: value for (_, name, _), value in values(workload, records).items()}
+    assert (value["compile_time"], value["skipped_steps"]) == (2.0, 2)
+    assert (value["straggler_ratio"], value["straggler_share"]) == (pytest.approx(2 / 1.5), 1.0)

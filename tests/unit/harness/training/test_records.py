@@ -106,3 +106,12 @@ def test_names_begin_without_a_number(records: Records) -> None:
     records.runs.clear()
     assert records.next_name("run") == "run"
     assert records.undisturbed is None and records.steady(Steps(discard=2, measure=10)) == []
+
+
+def test_steps_that_were_still_warming_up_are_measured_but_not_steady(records: Records) -> None:
+    run = records.runs["run"]
+    run.steps = [a_step(i, 10.0 + i, 0.2 if i < 20 else 0.1) for i in range(100)]
+    steps = Steps(discard=2, measure=98)
+    assert [step.step for step in records.measured(steps)] == list(range(2, 100))
+    first = records.steady(steps)[0].step
+    assert 20 <= first <= 25

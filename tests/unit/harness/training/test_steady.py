@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plumbline.harness.training.steady import median_interval, trend
+from plumbline.harness.training.steady import median_interval, settled_from, trend
 
 
 def test_too_few_values_have_no_interval() -> None:
@@ -50,3 +50,34 @@ def test_no_trend_in_noise_bursts_small_changes_or_few_values() -> None:
     assert trend([1.0] * 20 + [2.0] * 20) is None
     false_alarms = sum(trend(random.lognormal(sigma=0.3, size=90).tolist()) is not None for _ in range(300))
     assert false_alarms < 9
+
+
+def test_a_warm_up_is_left_out_to_its_end() -> None:
+    random = np.random.default_rng(4)
+    noise = random.normal(1.0, 0.03, size=120)
+    decaying = noise * (1 + np.exp(-np.arange(120) / 10))
+    assert 20 <= settled_from(decaying.tolist()) <= 60
+    stepped = noise.copy()
+    stepped[:22] *= 1.3
+    assert 20 <= settled_from(stepped.tolist()) <= 30
+    assert settled_from((1 / stepped).tolist()) == settled_from(stepped.tolist()), "a first stretch that was faster is left out too"
+
+
+def test_a_late_change_leaves_little() -> None:
+    noise = np.random.default_rng(5).normal(1.0, 0.03, size=120)
+    noise[80:] *= 1.2
+    assert 75 <= settled_from(noise.tolist()) <= 90
+
+
+def test_noise_bursts_small_changes_and_few_values_leave_nothing_out() -> None:
+    random = np.random.default_rng(6)
+    noise = random.normal(1.0, 0.03, size=120)
+    assert settled_from(noise.tolist()) == 0
+    burst = noise.copy()
+    burst[60:70] *= 4
+    assert settled_from(burst.tolist()) == 0
+    assert settled_from([1.03] * 40 + [1.0] * 60) == 0
+    assert settled_from([2.0] * 20 + [1.0] * 20) == 0
+    assert settled_from([]) == 0
+    rough = [settled_from(random.lognormal(sigma=0.3, size=300).tolist()) for _ in range(100)]
+    assert sum(rough) / len(rough) < 6, "of very uneven steps a few are lost"

@@ -92,3 +92,12 @@ def test_one_load_from_memory_is_enough(cold: list[bool], fact: str) -> None:
     for one in cold:
         record.add({"event": "verified_load", "ns": 1, "seconds": 0.1, "equal": True, "cold": one})
     assert record.facts == {"checkpoint.page_cache": fact}
+
+
+def test_compile_time_and_skipped_steps_are_kept() -> None:
+    record = RunRecord(0.0)
+    step = {"event": "step", "ns": 2, "step": 3, "start": 1, "stages": {}, "loss": 1.0}
+    for line in (step, {**step, "step": 4, "skipped": True}, {"event": "compiled", "ns": 3, "step": 0, "seconds": 1.5}):
+        record.add(line)
+    assert [done.step for done in record.steps] == [3, 4]
+    assert (record.skipped, record.compiled_s) == ([4], [1.5])
