@@ -255,6 +255,15 @@ def test_a_node_obeys_several_attempts(tmp_path: Path, node: Callable[..., Node]
     assert other.end()[0] == 0
 
 
+def test_each_node_resumes_its_own_shards(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
+    job = {"parallelism": {"nodes": 2, "strategy": "fsdp"}, "fault": FAULT}
+    other = node(1, **job)
+    measured = run(tmp_path, **job)
+    assert {row["run"] for row in steps_of(measured) if row["rank"] == 1} == {"run", "fault", "recovery"}
+    assert "losses_continue_exactly" in measured.guarantees
+    assert other.end()[0] == 0
+
+
 def test_a_node_ends_with_node_0(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     job = {"parallelism": {"nodes": 2}, **ENDLESS}
     first, other = node(0, **job), node(1, **job)
@@ -279,3 +288,32 @@ def test_a_node_without_a_rendezvous_is_unusable(node: Callable[..., Node], monk
     code, said = node(1, parallelism={"nodes": 2}).end()
     assert code == 2
     assert said == "PLUMBLINE_RENDEZVOUS is not set; expected where the 2 nodes meet node 0, such as trial-0.trial:29400\n"
+
+
+KILLED_WHILE_SAVING = {"inject": "checkpoint_kill", "at_step": 11}
+
+
+@pytest.mark.parametrize("strategy", ["fsdp", "ddp"])
+def test_a_save_beside_the_training_that_is_cut_off_is_not_resumed_from(tmp_path: Path, strategy: str) -> None:
+    measured = run(
+        tmp_path,
+        needs={"accelerator": "cpu", "count": 2},
+        parallelism={"strategy": strategy, "processes": 2},
+        checkpoint={"every": 6, "keep": 1, "mode": "async"},
+        fault=KILLED_WHILE_SAVING,
+    )
+    assert set(measured.guarantees) == {"checkpoint_restored_exactly", "losses_continue_exactly"}
+    assert [row["step"] for row in steps_of(measured) if row["run"] == "recovery" and row["rank"] == 0] == [6, 7, 8, 9, 10, 11]
+    value = values(measured)
+    blocking, durable = (value["steady", f"checkpoint_{name}_time", "median"] or 0 for name in ("blocking", "save"))
+    assert blocking > 0 and durable > 0
+    assert next(stage for stage in measured.stages if stage.stage == "gradient_sync").total_s > 0
+    assert measured.facts["checkpoint.page_cache"] in ("dropped", "kept")
+
+
+def test_two_nodes_keep_their_parts_and_go_on_from_them(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
+    job = {"parallelism": {"strategy": "fsdp", "nodes": 2}, "fault": FAULT}
+    other = node(1, **job)
+    measured = run(tmp_path, **job)
+    assert set(measured.guarantees) == {"checkpoint_restored_exactly", "losses_continue_exactly"}
+    assert other.end()[0] == 0

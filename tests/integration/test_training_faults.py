@@ -121,7 +121,7 @@ def test_killed_in_a_checkpoint_it_resumes_from_the_one_before(tmp_path: Path) -
 def check_recovered_checkpoint(measured: Measurement) -> None:
     assert done(measured) == {"run": list(range(20)), "fault": [6, 7, 8, 9, 10, 11], "recovery": [6, 7, 8, 9, 10, 11]}
     assert "losses_continue_exactly" in measured.guarantees
-    written = {row["run"]: row["checkpoint_s"] for row in evidence(measured, "steps") if row["step"] == 11}
+    written = {row["run"]: row["checkpoint_s"] for row in evidence(measured, "steps") if (row["step"], row["rank"]) == (11, 0)}
     assert written["fault"] is None and written["recovery"] is not None
     value = values(measured)
     again = gap(measured, "fault", "recovery", 11) + written["recovery"]
@@ -185,3 +185,9 @@ def test_killed_more_often_than_restarts_allow_the_trial_was_interrupted(tmp_pat
         run(tmp_path, restarts=1)
     assert caught.value.failure_class == "interrupted"
     assert [row["run"] for row in evidence(caught.value.partial, "attempts")] == ["run", "run-2"]
+
+
+def test_shards_are_resumed_by_the_ranks_that_wrote_them(tmp_path: Path) -> None:
+    sharded = {**TWO_RANKS, "parallelism": {"processes": 2, "strategy": "fsdp"}}
+    measured = run(tmp_path, **sharded, fault={"inject": "checkpoint_kill", "at_step": 11})
+    check_recovered_checkpoint(measured)

@@ -21,6 +21,7 @@ from plumbline.harness.environment.cpu import cpu_limit, usable
 from plumbline.harness.interruption import Interrupted, interruptible
 from plumbline.harness.training import dataset, plan
 from plumbline.harness.training.dataset import DataFile
+from plumbline.harness.training.job import set_apart
 from plumbline.harness.training.link import Gone, Link, Message, connect
 from plumbline.harness.training.network import gloo_interface
 from plumbline.harness.training.place import Address, Place, patience_s, shares
@@ -133,6 +134,9 @@ class _Node:
         run: plan.RunName = message["run"]
         spec = plan.orders(run, self._workload, self._data, self._folder, device=self._device, resume=message["resume"])
         self._explanation, self._told = Explanation(), False
+        fault = plan.fault_plan(self._workload)
+        if fault is not None and plan.kind_of(run) != "run":
+            set_apart(self._folder, fault)
         store = Address(self._place.rendezvous.host, int(message["port"]))
         parts = shares(usable(), cpu_limit(os.environ), self._place.processes, self._device)
         variables = gloo_interface(self._link.local_host)

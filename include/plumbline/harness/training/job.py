@@ -11,9 +11,10 @@ from types import TracebackType
 
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training import merge
+from plumbline.harness.training.checkpoint import name_of
 from plumbline.harness.training.network import gloo_interface
 from plumbline.harness.training.place import Address, Place, Share
-from plumbline.harness.training.plan import RunName, WorkerSpec
+from plumbline.harness.training.plan import FaultPlan, RunName, WorkerSpec
 from plumbline.harness.training.steplog import Line, RunRecord, Step
 from plumbline.harness.training.supervisor import DEATH_TIMEOUT_S, Broken, Cause, Explanation, Worker, causes_of, wait_for_any, workers_of
 from plumbline.harness.training.team import Team
@@ -50,6 +51,14 @@ def meeting(setting: Setting) -> Iterator[Setting]:
         yield replace(setting, store=Address(_HERE, port), variables=gloo_interface(address or _HERE))
     finally:
         del store  # and with it ends its server
+
+
+def set_apart(folder: Path, fault: FaultPlan) -> None:
+    """Move the checkpoint that the faulted stretch begins with to where the stretch's own lie; once. A node without checkpoints has none."""
+    pinned, apart = folder / "checkpoints" / name_of(fault.resume_from), folder / "fault-checkpoints"
+    if pinned.is_dir():
+        apart.mkdir(exist_ok=True)
+        pinned.rename(apart / pinned.name)
 
 
 class Job:

@@ -17,10 +17,10 @@ from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.environment.cpu import cpu_limit, usable
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.progress import Progress
-from plumbline.harness.training import checkpoint, dataset, plan, summary, verdicts
+from plumbline.harness.training import dataset, plan, summary, verdicts
 from plumbline.harness.training.attempts import Incident
 from plumbline.harness.training.faults import strike
-from plumbline.harness.training.job import Job, Setting, meeting
+from plumbline.harness.training.job import Job, Setting, meeting, set_apart
 from plumbline.harness.training.place import BadPlace, patience_s, place_of, shares
 from plumbline.harness.training.records import Records
 from plumbline.harness.training.steplog import RunRecord
@@ -94,10 +94,7 @@ class _Session:
         fault = self.records.fault
         self._until_done("run", setting, orders, end=0.6 if fault else 1.0)
         if fault is not None:
-            pinned = self._folder / "checkpoints" / checkpoint.name_of(fault.resume_from)
-            apart = self._folder / "fault-checkpoints"
-            apart.mkdir()
-            pinned.rename(apart / pinned.name)
+            set_apart(self._folder, fault)
             self._until_done("recovery", setting, orders, end=1.0)
 
     def _until_done(self, goal: plan.RunKind, setting: Setting, orders: _Orders, *, end: float) -> None:
