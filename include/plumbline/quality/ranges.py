@@ -42,9 +42,9 @@ _OWN: dict[str, Range] = {
     "prefill_growth_exponent": Range(-2.0, 10.0),
     "first_token_growth_exponent": Range(-2.0, 10.0),
     "inter_token_latency_growth": Range(0.0, 1e6),
-    # The loss of reinforcement learning is a weighted sum of both signs.
-    "final_loss": Range(-1e3, 1e3),
-    "training_loss": Range(-1e3, 1e3),
+    # Nothing is left to learn once every answer is right.
+    "final_loss": Range(0.0, 1e3, above=False),
+    "training_loss": Range(0.0, 1e3, above=False),
     # The matmul probe that it is measured against is itself a measurement: a little above 1 is its noise.
     "model_flops_utilization": Range(0.0, 1.2),
     "prefill_flops_utilization": Range(0.0, 1.2),

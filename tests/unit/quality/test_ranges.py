@@ -13,7 +13,7 @@ from plumbline.results import row
 def test_every_metric_has_a_range_in_words(metric: str) -> None:
     possible = range_of(metric, METRICS[metric].statistic)
     assert possible.low < possible.high
-    assert possible.low >= 0 or METRICS[metric].unit in ("1", "nats"), "only a plain number or a loss can be below nothing"
+    assert possible.low >= 0 or METRICS[metric].unit == "1", "only a plain number can be below nothing"
     assert "and at most" in str(possible)
 
 
