@@ -116,12 +116,22 @@ class Parallelism(Declared):
             )
         if self.replicas % (self.shard or 1):
             raise ValueError(f"shard {self.shard} does not divide the {self.replicas} processes that see batches of their own")
+        if self.nodes > 1 and self.span > 1 and self.span % self.processes and self.processes % self.span:
+            raise ValueError(
+                f"{self.span} processes hold a replica together and each node has {self.processes}; expected one to be a multiple of the "
+                "other: a node keeps checkpoints of whole replicas, or of its part of one"
+            )
         return self
 
     @property
     def world(self) -> int:
         """Processes in all."""
         return self.nodes * self.processes
+
+    @property
+    def span(self) -> int:
+        """Processes that hold one replica together."""
+        return ((self.shard or self.replicas) if self.strategy == "fsdp" else 1) * self.tensor
 
     @property
     def replicas(self) -> int:
@@ -230,6 +240,8 @@ class TrainingWorkload(Workload):
             )
         if job.tensor > 1 and not (isinstance(self.model, LlamaShape) and self.model.kv_heads % job.tensor == 0):
             return f"parallelism.tensor {job.tensor}; expected 1, or a divisor of kv_heads of a model of architecture llama"
+        if job.tensor > 1 and self.task.kind == "lora":
+            return f"parallelism.tensor {job.tensor} with task.kind lora; expected 1: adapters are not split"
         if job.strategy == "fsdp" and job.world == 1:
             return "parallelism.strategy fsdp with one process; expected processes or nodes above 1: there is nothing to share"
         if self.precision in ("fp16", "tf32", "fp8") and self.needs.accelerator == "cpu":

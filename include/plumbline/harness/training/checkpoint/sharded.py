@@ -133,8 +133,11 @@ class Sharded:
                 rejected.append(f"{name_of(step)}: {'; '.join(reasons)}")
                 continue
             path = folder / name_of(step)
-            tensors, _ = self._parted(primed)
-            load(tensors, storage_reader=FileSystemReader(path), process_group=ranks.replica_group, no_dist=self._solo)
+            reader = FileSystemReader(path)
+            there = reader.read_metadata().state_dict_metadata
+            tensors = {name: tensor for name, tensor in self._parted(primed)[0].items() if name in there}
+            with _plain_errors():
+                load(tensors, storage_reader=reader, process_group=ranks.replica_group, no_dist=self._solo)
             values: dict[str, Any] = torch.load(path / _VALUES, weights_only=True)
             loaded = {self._original(name): tensor for name, tensor in tensors.items()}
             return Restored(step, filled(primed, values | loaded), tuple(rejected))
@@ -234,10 +237,10 @@ class _SummingFiles(FileSystem):
 
 
 @contextmanager
-def _plain_errors(writer: _Writer) -> Iterator[None]:
+def _plain_errors(writer: _Writer | None = None) -> Iterator[None]:
     """What the disk said, rather than what torch made of it: its own exception holds those of all ranks, and is no `Exception`."""
     try:
         yield
     except CheckpointException as error:
-        cause = writer.error or next(iter(error.failures.values()))[0]
+        cause = (writer and writer.error) or next(iter(error.failures.values()))[0]
         raise cause from error

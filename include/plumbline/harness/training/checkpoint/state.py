@@ -75,10 +75,18 @@ def leaves_of(part: Any, path: str = "") -> dict[str, Any]:
     return found
 
 
-def filled(part: Any, leaves: dict[str, Any], path: str = "") -> Any:
-    """The same nesting with other leaves; KeyError if one is missing."""
+def filled(part: Any, leaves: dict[str, Any]) -> Any:
+    """The same nesting with other leaves. What they do not have is left out: an optimizer has no state of what had no gradient yet."""
+    return _filled(part, leaves, "")
+
+
+def _filled(part: Any, leaves: dict[str, Any], path: str) -> Any:
     if isinstance(part, dict):
-        return {key: filled(value, leaves, f"{path}.{key}" if path else str(key)) for key, value in part.items()}
+        found = {key: _filled(value, leaves, f"{path}.{key}" if path else str(key)) for key, value in part.items()}
+        return {key: value for key, value in found.items() if value is not _ABSENT}
     if isinstance(part, (list, tuple)):
-        return [filled(value, leaves, f"{path}.{index}") for index, value in enumerate(part)]
-    return leaves[path]
+        return [_filled(value, leaves, f"{path}.{index}") for index, value in enumerate(part)]
+    return leaves.get(path, _ABSENT)
+
+
+_ABSENT = object()

@@ -53,5 +53,8 @@ def test_leaves_have_paths_and_find_their_way_back() -> None:
     nested: dict[str, Any] = {"a": {0: [1, None], "b": {}}, "c": (2.5,)}
     assert leaves_of(nested) == {"a.0.0": 1, "a.0.1": None, "c.0": 2.5}
     assert filled(nested, {"a.0.0": 9, "a.0.1": "x", "c.0": 3}) == {"a": {0: [9, "x"], "b": {}}, "c": [3]}
-    with pytest.raises(KeyError, match=r"c\.0"):
-        filled(nested, {"a.0.0": 9, "a.0.1": "x"})
+
+
+def test_what_was_not_there_is_left_out() -> None:
+    nested: dict[str, Any] = {"state": {0: {"step": 1, "mean": 2.0}, 1: {"step": 1}}, "none": {}}
+    assert filled(nested, {"state.0.step": 5}) == {"state": {0: {"step": 5}, 1: {}}, "none": {}}
