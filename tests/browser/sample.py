@@ -158,7 +158,9 @@ def _sealed(
         harness_version="0.1.0",
         environment=_environment(trial.provider),
         reproducibility=Reproducibility(
-            seeds={"run": 1}, hashes={"spec": trial.spec_hash}, replay_command=f"plumbline replay {trial.trial_id}"
+            seeds={"run": 1},
+            hashes={"spec": trial.spec_hash, **({"losses": hashlib.sha256(trial.spec_hash.encode()).hexdigest()} if curves else {})},
+            replay_command=f"plumbline replay {trial.trial_id}",
         ),
         timeline=(
             Event(name="probe_begun", utc=start, monotonic_s=10.0),

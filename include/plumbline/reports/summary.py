@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from plumbline.prices import Quote
 from plumbline.reports.content import CampaignData, FindingRow
 from plumbline.reports.figures import chance, listed, scale, words
+from plumbline.reports.repeatability import same_losses
 from plumbline.scorecards import Decision, Row, Scorecard, leaders
 
 HEADLINES = {
@@ -30,6 +31,7 @@ def sentences(campaign: CampaignData, cards: Sequence[Scorecard], decisions: Seq
     """What a person should know after half a minute."""
     said = [Said("Measured", (_measured(cards),))]
     said += [Said(kind.capitalize(), _leads(kind, cards)) for kind in ("training", "inference") if any(c.kind == kind for c in cards)]
+    said += [Said("Losses", lines) for lines in (same_losses(campaign),) if lines]
     said += [Said("Acceptance", lines) for lines in (_acceptance(cards),) if lines]
     said += [Said("Decisions", tuple(_decision(d) for d in decisions))] if decisions else []
     return (*said, Said("Drift", (_drifted(campaign),)))
