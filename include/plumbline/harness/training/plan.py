@@ -34,6 +34,7 @@ EXIT_DAMAGED_DATA = 68
 EXIT_LOST_A_PEER = 69
 EXIT_UNSUPPORTED = 70
 EXIT_NOT_DETERMINISTIC = 71
+EXIT_DEVICE_FAILED = 72
 """A worker's own exit codes: they tell the cause even where no file can be written any more."""
 
 

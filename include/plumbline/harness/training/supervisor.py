@@ -29,7 +29,7 @@ DEATH_TIMEOUT_S = 60.0
 _POLL_WITHOUT_HANDLE_S = 0.02
 _SHOWN_LINES = 12
 _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
-_STEADY = {
+STEADY_MEMORY = {
     # glibc gives each large tensor back to the kernel and maps it anew in the next step: thousands of page faults a step, which made
     # steps 15 % slower and, beside an idle Airflow, their coefficient of variation 40 % instead of 24 %. Freed memory stays ours instead.
     "MALLOC_MMAP_MAX_": "0",
@@ -37,7 +37,7 @@ _STEADY = {
     "MALLOC_TOP_PAD_": str(2**26),
 }
 # Unbound, the kernel now and then puts two OpenMP threads on one core while another has a moment's work: steps take three times as long.
-_BOUND = {"OMP_PROC_BIND": "true"}
+BOUND_THREADS = {"OMP_PROC_BIND": "true"}
 _MEMORY_WORDS = ("MemoryError", "OutOfMemoryError", "can't allocate memory", "std::bad_alloc")
 
 
@@ -88,7 +88,7 @@ class Worker:
         self.spec.write(self._spec_path)
         command = [sys.executable, "-m", "plumbline.harness.training.worker", str(self._spec_path), str(os.getpid())]
         paths = [str(_PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        bound = _BOUND if self._share.bind else {}
+        bound = BOUND_THREADS if self._share.bind else {}
         mine = os.sched_getaffinity(0) if self._share.cores else None
         with self.stderr_path.open("wb") as stderr:
             self.record.launched_s = time.monotonic_ns() / 1e9
@@ -100,7 +100,7 @@ class Worker:
                     stdin=subprocess.PIPE,  # its end tells the worker that the harness is gone
                     stdout=stderr,
                     stderr=stderr,
-                    env={**os.environ, **_STEADY, **bound, **self._variables, "PYTHONPATH": os.pathsep.join(paths)},
+                    env={**os.environ, **STEADY_MEMORY, **bound, **self._variables, "PYTHONPATH": os.pathsep.join(paths)},
                 )
             finally:
                 if mine is not None:
@@ -237,6 +237,8 @@ def _what(code: int, said: str, *, short_of_memory: bool) -> tuple[FailureClass,
         return *_KNOWN[plan.EXIT_OUT_OF_MEMORY], False
     if code == plan.EXIT_LOST_A_PEER:
         return "harness_error", "lost another rank of the job", True
+    if code == plan.EXIT_DEVICE_FAILED:
+        return "harness_error", "got an error from its device", True
     if code < 0:
         return "harness_error", f"was ended by signal {-code}", True
     return "harness_error", f"ended with code {code}", False

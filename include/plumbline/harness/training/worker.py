@@ -62,6 +62,8 @@ def main(arguments: list[str]) -> int:
         return _failed(plan.EXIT_DAMAGED_DATA, error)
     except (MemoryError, torch.OutOfMemoryError) as error:
         return _failed(plan.EXIT_OUT_OF_MEMORY, error)
+    except torch.AcceleratorError as error:  # what the driver says of an allocation is no OutOfMemoryError
+        return _failed(plan.EXIT_OUT_OF_MEMORY if "out of memory" in str(error) else plan.EXIT_DEVICE_FAILED, error)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             return _failed(plan.EXIT_DISK_FULL, error)

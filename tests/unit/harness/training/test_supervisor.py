@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.harness.training.plan import EXIT_DAMAGED_DATA, EXIT_LOST_A_PEER, EXIT_NO_DEVICE, EXIT_OUT_OF_MEMORY
+from plumbline.harness.training.plan import EXIT_DAMAGED_DATA, EXIT_DEVICE_FAILED, EXIT_LOST_A_PEER, EXIT_NO_DEVICE, EXIT_OUT_OF_MEMORY
 from plumbline.harness.training.supervisor import Cause, Explanation, _what
 
 LOST = Cause("harness_error", "lost another rank", certain=False)
@@ -38,6 +38,7 @@ def test_without_a_better_one_the_first_is_taken_after_a_while() -> None:
         (-11, "", False, "harness_error", True),
         (-6, "terminate called after throwing an instance of 'std::bad_alloc'", False, "out_of_memory", False),
         (EXIT_LOST_A_PEER, "", False, "harness_error", True),
+        (EXIT_DEVICE_FAILED, "AcceleratorError: CUDA error: uncorrectable ECC error encountered", False, "harness_error", True),
         (EXIT_OUT_OF_MEMORY, "", False, "out_of_memory", False),
         (EXIT_NO_DEVICE, "", False, "wrong_hardware", False),
         (EXIT_DAMAGED_DATA, "", False, "harness_error", False),
