@@ -12,7 +12,15 @@ from plumbline.archive import Archive, CampaignView, FindingView, SeriesView
 from plumbline.declarations import METRICS
 from plumbline.reports.figures import scale, words
 
-HEADLINE = {"training": ("step_time", "tokens_per_second"), "inference": ("time_to_first_token", "output_token_throughput")}
+HEADLINE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "training": (
+        ("step_time",),
+        ("tokens_per_second", "samples_per_second"),
+        ("effective_tokens_per_second", "effective_samples_per_second"),
+    ),
+    "inference": (("time_to_first_token",), ("output_token_throughput",)),
+}
+"""Of each group the first one that was measured: images have no tokens."""
 MOST_FINDINGS, MOST_CAMPAIGNS = 200, 20
 STALE_DAYS = 40
 """Campaigns are monthly: what is older than this missed one."""
@@ -94,11 +102,13 @@ def _cell(archive: Archive, series: SeriesView, findings: Sequence[FindingView],
 def _numbers(archive: Archive, series: SeriesView, campaign_id: str) -> tuple[tuple[str, str], ...]:
     observations = archive.sample(series.series_key, campaign_id).observations
     found = []
-    for name in HEADLINE[series.kind]:
-        known = METRICS[name]
-        values = [o.value for o in observations if (o.metric, o.statistic, o.phase) == (name, known.statistic, "steady")]
-        if values:
-            found.append((words(name), scale(known.unit, values, name).text(median(values))))
+    for group in HEADLINE[series.kind]:
+        for name in group:
+            known = METRICS[name]
+            values = [o.value for o in observations if (o.metric, o.statistic, o.phase) == (name, known.statistic, "steady")]
+            if values:
+                found.append((words(name), scale(known.unit, values, name).text(median(values))))
+                break
     return tuple(found)
 
 

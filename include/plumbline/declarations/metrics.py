@@ -232,8 +232,6 @@ METRICS: dict[str, Metric] = {
             "median",
             "throughput",
             "tokens_per_second over the number of devices that train together",
-            0.02,
-            0.05,
         ),
         _m(
             "effective_tokens_per_second",
@@ -268,8 +266,6 @@ METRICS: dict[str, Metric] = {
             "median",
             "throughput",
             "samples_per_second over the number of devices that train together",
-            0.02,
-            0.05,
         ),
         _m(
             "model_flops",

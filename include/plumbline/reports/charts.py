@@ -16,10 +16,11 @@ from plumbline.reports.evidence import Evidence
 from plumbline.reports.figures import scale, sentence, words
 from plumbline.scorecards import Scorecard
 
-REPEATED = {
-    "training": ("step_time", "tokens_per_second"),
-    "inference": ("goodput", "output_token_throughput"),
+REPEATED: dict[str, tuple[tuple[str, ...], ...]] = {
+    "training": (("step_time",), ("tokens_per_second", "samples_per_second")),
+    "inference": (("goodput",), ("output_token_throughput",)),
 }
+"""Of each group the first one that was measured: images have no tokens."""
 
 
 def charts_of(campaign: CampaignData, cards: Sequence[Scorecard], evidence: Evidence) -> tuple[Chart, ...]:
@@ -50,7 +51,9 @@ def charts_of(campaign: CampaignData, cards: Sequence[Scorecard], evidence: Evid
             )
             charts += [along(key, suffix, providers, campaign, workload, name, statistic) for name, statistic in GROWING]
             charts += [percentiles(key, suffix, providers, own, name) for name in ("time_to_first_token", "inter_token_latency")]
-        charts += [_repeats(key, kind, suffix, providers, own, name) for name in REPEATED[kind]]
+        for group in REPEATED[kind]:
+            drawn = (_repeats(key, kind, suffix, providers, own, name) for name in group)
+            charts.append(next((chart for chart in drawn if chart is not None), None))
         charts.append(_stages(key, kind, suffix, providers, campaign, workload))
     return tuple(c for c in charts if c is not None)
 

@@ -182,3 +182,13 @@ def test_the_store_may_be_anywhere(sample: CampaignData, tmp_path: Path) -> None
     assert isinstance(sample.store, ResultStore)
     page = write(replace(sample, store=ResultStore("memory://nothing-here")), tmp_path)
     assert "cannot be read" in body(page.read_text())
+
+
+def test_images_are_charted_by_samples_since_they_have_no_tokens(sample: CampaignData, tmp_path: Path) -> None:
+    def without_tokens(document: ResultDocument) -> ResultDocument:
+        return document.model_copy(update={"metrics": tuple(row for row in document.metrics if "tokens" not in row.metric)})
+
+    documents = tuple(without_tokens(d) if d.trial.workload.kind == "training" else d for d in sample.documents)
+    names = set(charts(write(replace(sample, documents=documents), tmp_path).read_text()))
+    assert "training-gpt-tiny-cpu-repeats-samples_per_second" in names
+    assert "training-gpt-tiny-cpu-repeats-tokens_per_second" not in names
