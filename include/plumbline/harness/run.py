@@ -36,7 +36,8 @@ from plumbline.results import (
 
 Measure = Callable[[Trial, Path, Progress, Watch, Sequence[MetricRow]], Measurement]
 """The last argument: what the hardware probes found."""
-Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"]], list[MetricRow]]
+Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"], int], list[MetricRow]]
+"""The last argument: how many ranks of a job run on this node."""
 
 _LOCAL_PATIENCE_S, _REMOTE_PATIENCE_S = 15.0, 300.0
 _GPUS_EVERY_S = 0.1
@@ -152,10 +153,10 @@ class _Run:
             try:
                 if not hosted:
                     self._progress("environment", 0.01, "probing the hardware")
+                    device: Literal["cpu", "cuda"] = "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda"
+                    ranks = trial.workload.parallelism.processes if trial.workload.kind == "training" else 1
                     with watch.phase("environment"):
-                        self._probed = self._probe(
-                            cpus[: promised()], workdir, "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda"
-                        )
+                        self._probed = self._probe(cpus[: promised()], workdir, device, ranks)
                 self._happened("measurement_started")
                 self._measurement = self._measures[trial.workload.kind](trial, workdir, self._part, watch, self._probed)
                 self._happened("measurement_finished")

@@ -25,7 +25,7 @@ from plumbline.harness.run import StoreAway, UnusableStore, run
 from plumbline.results import Event, Reason, ResultStore, Telemetry, row
 
 
-def disk_alone(cpus, workdir, device):
+def disk_alone(cpus, workdir, device, ranks):
     return disk.rows(workdir)
 
 
@@ -206,7 +206,7 @@ def test_a_provider_with_gpus_is_not_measured_without_them(home):
 
 
 def test_a_failing_probe_fails_the_trial(home):
-    def broken(cpus, workdir, device):
+    def broken(cpus, workdir, device, ranks):
         raise OSError("the disk is gone")
 
     assert ran(home, products, probe=broken).validity.failure_class == "harness_error"
@@ -261,7 +261,7 @@ def stuck(trial, workdir, progress, watch, probed):
         while True:
             time.sleep(60)
 
-document = run(read_trial(sys.argv[1]), sys.argv[2], {"training": stuck}, lambda cpus, workdir, device: disk.rows(workdir))
+document = run(read_trial(sys.argv[1]), sys.argv[2], {"training": stuck}, lambda cpus, workdir, device, ranks: disk.rows(workdir))
 sys.exit(3 if document.validity.failure_class == "interrupted" else 1)
 """
 

@@ -1,25 +1,47 @@
 """What the hardware can do, measured before each trial: it tells slower hardware from slower software.
 
-All rows are in phase `environment`. On a CPU they take two to three seconds in all.
+All rows are in phase `environment`. On a CPU they take three to five seconds in all, on a GPU well under a minute.
+
+    matmul      matmul_tflops, and one figure for each number format that the device computes in
+    memory      memory_bandwidth, of main memory or of the GPUs
+    copy        host_to_device_bandwidth, device_to_host_bandwidth: of GPUs only
+    all_reduce  all_reduce_bus_bandwidth: over this node's ranks, if there are several
+    disk        disk_write_bandwidth, disk_read_bandwidth: where checkpoints go
+    dataset     dataset_read_bandwidth: as batches are read
+
+Between nodes there is `peer`: it needs somebody at the other end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
-from plumbline.harness.probes import disk, matmul, memory
-from plumbline.harness.probes.matmul import ProbeFailed
+from plumbline.harness.probes import computing, disk, memory
+from plumbline.harness.probes.computing import ProbeFailed
 from plumbline.results import MetricRow
 
-__all__ = ["ProbeFailed", "run"]
+__all__ = ["ALL", "ProbeFailed", "ProbeName", "run"]
+
+ProbeName = Literal["matmul", "memory", "copy", "all_reduce", "disk", "dataset"]
+ALL: tuple[ProbeName, ...] = ("matmul", "memory", "copy", "all_reduce", "disk", "dataset")
 
 
-def run(cpus: Sequence[int], workdir: Path, device: Literal["cpu", "cuda"] = "cpu") -> list[MetricRow]:
-    """matmul_tflops, memory_bandwidth (of the GPUs for `cuda`), disk_write_bandwidth (in `workdir`).
+def run(
+    cpus: Sequence[int], workdir: Path, device: Literal["cpu", "cuda"] = "cpu", ranks: int = 1, only: Collection[ProbeName] = ALL
+) -> list[MetricRow]:
+    """The rows of the probes in `only`, where they apply. Of several GPUs the slowest counts: all others wait for it.
 
-    `cpus`: the cores that the trial may use. ProbeFailed if PyTorch cannot compute on the device; OSError if the disk cannot be written.
+    `cpus`: the cores that the trial may use. `ranks`: processes of a job on this node's CPU; on GPUs there is one for each.
+    ProbeFailed if PyTorch cannot compute on the device; OSError if the disk cannot be written.
     """
-    computing = matmul.accelerator_rows(cpus) if device == "cuda" else [*matmul.rows(cpus), *memory.rows(cpus)]
-    return [*computing, *disk.rows(workdir)]
+    needed = [name for name in ("all_reduce", "matmul", "memory", "copy") if name in only]
+    if device == "cpu":
+        needed = [name for name in needed if name == "matmul" or (name == "all_reduce" and ranks > 1)]
+    found = computing.rows(needed, device, len(cpus), ranks, workdir)
+    if device == "cpu" and "memory" in only:
+        found += memory.rows(cpus)
+    if "disk" in only:
+        found += disk.rows(workdir)
+    return found + (disk.dataset_rows(workdir) if "dataset" in only else [])

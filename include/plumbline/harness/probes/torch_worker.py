@@ -1,79 +1,82 @@
-"""The process behind `matmul`: `python -m plumbline.harness.probes.torch_worker --device cpu --threads 2` prints one JSON object."""
+"""The process behind the probes that need torch: `python -m plumbline.harness.probes.torch_worker --device cpu --threads 2 --ranks 1
+--folder DIR --probes matmul` prints one JSON object: metric → [value, observations].
+
+It is a process of its own so that neither PyTorch's threads nor a GPU's context stay behind in the harness while the trial is measured.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import torch
 
-_CPU_SHAPES = ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 1024))
-_GPU_SHAPES = ((4096, 4096, 4096), (8192, 8192, 8192))
-"""rows, inner, columns. Which product is fastest depends on caches and cores, so a few sizes are tried."""
-_SECONDS_EACH, _AT_LEAST = 0.15, 3
-_GPU_BUFFER_BYTES = 2**30
+from plumbline.harness.probes import products, transfers
+from plumbline.harness.probes.collective import RankFailed, all_reduce
+
+Found = dict[str, tuple[float, int]]
+
+_OTHERS_S = 0.3
+_COPY_BYTES, _TRANSFER_BYTES = 2**30, 2**28
 
 
-def products(device: torch.device, dtype: torch.dtype, shapes: tuple[tuple[int, int, int], ...]) -> tuple[float, int]:
-    """Best rate in FLOP/s (a multiplication and an addition count two) and how many products were timed."""
-    generator = torch.Generator(device).manual_seed(1)
-    best, n = 0.0, 0
-    for rows, inner, columns in shapes:
-        # Random numbers: zeros draw less power, and so let clocks rise higher than real work does.
-        left = torch.randn(rows, inner, generator=generator, device=device).to(dtype)
-        right = torch.randn(inner, columns, generator=generator, device=device).to(dtype)
-        result = left @ right
-        times = timed(lambda a=left, b=right, out=result: torch.matmul(a, b, out=out), device)  # type: ignore[misc]
-        best, n = max(best, 2.0 * rows * inner * columns / min(times)), n + len(times)
-    return best, n
+def on_cpu(probes: Collection[str], threads: int, ranks: int, folder: Path) -> Found:
+    """`matmul` and, of several ranks, `all_reduce`."""
+    found: Found = {}
+    if "all_reduce" in probes and ranks > 1:
+        # First: a process that has computed has threads, which a fork does not carry over.
+        found["all_reduce_bus_bandwidth"] = all_reduce(ranks, False, max(threads // ranks, 1), folder)
+    if "matmul" in probes:
+        torch.set_num_threads(threads)
+        device = torch.device("cpu")
+        for name in products.formats(device):
+            found[f"matmul_tflops_{name}"] = products.best(device, name, products.CPU_SHAPES)[:2]
+        found["matmul_tflops"] = found["matmul_tflops_fp32"]
+    return found
 
 
-def copies(device: torch.device, size: int) -> tuple[float, int]:
-    """Best rate in bytes/s, read plus written, of copies between two buffers of `size` bytes on the device; and their number."""
-    source = torch.ones(size // 4, device=device)
-    target = torch.empty_like(source)
-    times = timed(lambda: target.copy_(source), device)
-    return 2.0 * source.nbytes / min(times), len(times)
-
-
-def timed(work: Callable[[], object], device: torch.device) -> list[float]:
-    """Seconds of each repetition; one before them is left out, in which threads start and memory is mapped."""
-    work()
-    _finish(device)
-    times: list[float] = []
-    started = time.perf_counter()
-    while len(times) < _AT_LEAST or time.perf_counter() - started < _SECONDS_EACH:
-        before = time.perf_counter()
-        work()
-        _finish(device)
-        times.append(time.perf_counter() - before)
-    return times
-
-
-def _finish(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def on_gpus(probes: Collection[str], gpus: Sequence[torch.device], folder: Path) -> Found:
+    """Of the slowest GPU: the one that all others wait for."""
+    found: Found = {}
+    if "all_reduce" in probes and len(gpus) > 1:
+        found["all_reduce_bus_bandwidth"] = all_reduce(len(gpus), True, 1, folder)
+    if "matmul" in probes:
+        first, *others = gpus
+        for name in products.formats(first):
+            rate, n, shape = products.best(first, name, products.GPU_SHAPES)
+            same = [products.sustained(gpu, name, shape, _OTHERS_S) for gpu in others]
+            found[f"matmul_tflops_{name}"] = min([(rate, n), *((r, k) for r, k, _ in same)])
+        found["matmul_tflops"] = found.get("matmul_tflops_bf16") or found["matmul_tflops_fp32"]
+    if "memory" in probes:
+        found["memory_bandwidth"] = min(transfers.within(gpu, _COPY_BYTES) for gpu in gpus)
+    if "copy" in probes:
+        found["host_to_device_bandwidth"] = min(transfers.to_device(gpu, _TRANSFER_BYTES) for gpu in gpus)
+        found["device_to_host_bandwidth"] = min(transfers.to_host(gpu, _TRANSFER_BYTES) for gpu in gpus)
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--probes", nargs="+", required=True)
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    if arguments.device == "cpu":
-        rate, n = products(torch.device("cpu"), torch.float32, _CPU_SHAPES)
-        sys.stdout.write(json.dumps({"flops_per_s": rate, "products": n}))
-        return
-    gpus = [torch.device("cuda", i) for i in range(torch.cuda.device_count())]
-    if not gpus:
-        parser.error("PyTorch sees no GPU; expected at least one for --device cuda")
-    rate, n = min(products(gpu, torch.bfloat16, _GPU_SHAPES) for gpu in gpus)
-    bandwidth, n_copies = min(copies(gpu, _GPU_BUFFER_BYTES) for gpu in gpus)
-    sys.stdout.write(json.dumps({"flops_per_s": rate, "products": n, "bytes_per_s": bandwidth, "copies": n_copies}))
+    try:
+        if arguments.device == "cpu":
+            found = on_cpu(arguments.probes, arguments.threads, arguments.ranks, arguments.folder)
+        else:
+            gpus = [torch.device("cuda", i) for i in range(torch.cuda.device_count())]
+            if not gpus:
+                parser.error("PyTorch sees no GPU; expected at least one for --device cuda")
+            found = on_gpus(arguments.probes, gpus, arguments.folder)
+    except RankFailed as error:
+        parser.error(str(error))
+    sys.stdout.write(json.dumps(found))
 
 
 if __name__ == "__main__":

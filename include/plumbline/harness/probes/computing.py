@@ -1,0 +1,33 @@
+"""The probes that need torch, as the harness sees them: rows out of a process of its own (`torch_worker`)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from plumbline.results import MetricRow, row
+
+_LIMIT_S = 180.0
+
+
+class ProbeFailed(RuntimeError):
+    """A probe could not measure; the message ends with what it wrote."""
+
+
+def rows(probes: Sequence[str], device: str, threads: int, ranks: int, folder: Path) -> list[MetricRow]:
+    """What `torch_worker` finds on a device. ProbeFailed if the process fails or takes over three minutes."""
+    if not probes:
+        return []
+    command = [sys.executable, "-m", "plumbline.harness.probes.torch_worker", "--device", device, "--threads", str(threads)]
+    command += ["--ranks", str(ranks), "--folder", str(folder), "--probes", *probes]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise ProbeFailed(f"the {', '.join(probes)} probes took longer than {_LIMIT_S:g}s") from error
+    if done.returncode != 0:
+        raise ProbeFailed(f"the {', '.join(probes)} probes ended with {done.returncode}: {done.stderr[-2000:].strip()}")
+    found: dict[str, tuple[float, int]] = json.loads(done.stdout)
+    return [row(metric, value, n, phase="environment") for metric, (value, n) in found.items()]
