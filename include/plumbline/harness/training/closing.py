@@ -17,7 +17,6 @@ from plumbline.harness.training.precision import Precision
 from plumbline.harness.training.steplog import StepLog
 
 _VERIFIED_LOADS = 3
-_MATMUL_SECONDS = 0.3
 
 
 def verify(spec: WorkerSpec, device: torch.device, keeper: Keeper, live: TrainingState, *, log: StepLog) -> None:
@@ -26,8 +25,10 @@ def verify(spec: WorkerSpec, device: torch.device, keeper: Keeper, live: Trainin
     Of sharded state all ranks do, each with its part. NothingToResume if it cannot be loaded.
     """
     settle, generators = settler(device), live.taken()["generators"]
+    fresh = _fresh(spec, device)
     for _ in range(_VERIFIED_LOADS):
-        fresh = _fresh(spec, device)
+        for tensor in fresh.tensors().values():
+            tensor.zero_()  # what the load before left must not pass for what this one brought
         cold = keeper.forgotten()
         began = monotonic_ns()
         step, _ = keeper.load(fresh, str(device))
@@ -41,7 +42,7 @@ def verify(spec: WorkerSpec, device: torch.device, keeper: Keeper, live: Trainin
 
 def describe(spec: WorkerSpec, device: torch.device, log: StepLog) -> None:
     """What rank 0 can say of the device and of the weights that it began with."""
-    log.event("matmul", flops=matmul_flops(device, spec.precision, _MATMUL_SECONDS))
+    log.event("matmul", flops=matmul_flops(device, spec.precision))
     log.event("weights", sha256=weights_sha256(learner_of(spec, 0, 1).model))
 
 

@@ -25,9 +25,12 @@ def rows(workload: TrainingWorkload, records: Records) -> list[MetricRow]:
     run, steps = records.undisturbed, records.steady(workload.steps)
     if run is None or not run.steps:
         return []
-    found = [*_start_up(run, steps), *_whole_run(workload, run)]
+    found = _start_up(run, steps)
     if steps:
-        found += [*_step_time(steps), *_rates(workload, run, steps), *_checkpoints(workload, run), *_stragglers(run, steps)]
+        found += [*_step_time(steps), *_rates(workload, run, steps)]
+    found += _whole_run(workload, run)
+    if steps:
+        found += [*_stragglers(run, steps), *_checkpoints(workload, run)]
     if workload.precision == "fp16":
         found.append(row("skipped_steps", len(run.skipped), len(run.steps)))
     return [*found, *_closing(run)]
