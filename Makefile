@@ -12,7 +12,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift server-env test perf-load lint lock clean
+.PHONY: help setup setup-dev run up demo-drift server-env test perf-load perf-training lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -67,6 +67,9 @@ e2e-full: setup-dev ## every fault on a real cluster, larger gangs, pod-time eff
 
 perf-load: setup ## the load client against perf_analyzer and aiperf on one Triton (under 9 minutes; ARGS=--quick: 2)
 	@$(BIN)/python perf/load_client.py $(ARGS)
+
+perf-training: setup ## the training loop against a bare one and Hugging Face's, telemetry, no change (under 9 minutes; ARGS=--quick: 1.5)
+	@$(BIN)/python perf/training.py $(ARGS)
 
 lint: setup-dev ## format, lint, types, floors, schema
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/plumbline check

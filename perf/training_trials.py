@@ -1,0 +1,95 @@
+"""Whole trials for the figures of training: many of one workload that did not change, and the declared ones of a GPU."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from datetime import datetime, timezone
+from itertools import combinations
+from typing import Any
+
+from plumbline.declarations import Declarations, Provider, Trial, criteria_hash, places, series_key, spec_hash, trial_id
+from plumbline.declarations.places import moved_home
+from plumbline.declarations.training import TrainingWorkload
+
+PROVIDER = "local-2core"
+CAMPAIGN = "aa-training"
+ON_A_GPU = (("pretrain-1b-gpu", "bf16"), ("pretrain-1b-gpu", "fp8"))
+
+
+def no_change(declared: Declarations, workload: str, count: int, until: float) -> dict[str, Any]:
+    """Up to `count` trials by then (monotonic seconds), compared two by two as `plumbline compare` does."""
+    # Imported here: on a GPU's machine there is no archive.
+    from aa_inference import CALM, judged, scatter
+
+    from plumbline.archive import open_archive
+    from plumbline.launch.plan import Request, plan
+    from plumbline.orchestration.comparing import compare_named
+    from plumbline.orchestration.direct import run_directly
+
+    home = places().home / "aa-training"
+    shutil.rmtree(home, ignore_errors=True)
+    documents = []
+    with moved_home(home):
+        asked = Request(CAMPAIGN, "false alarms", (PROVIDER,), (workload,), slots=("02:00",), repeats=count)
+        longest = 0.0
+        for trial in plan(declared, asked, datetime.now(timezone.utc)):
+            began = time.monotonic()
+            if documents and began + longest > until:
+                break
+            documents.append(document := run_directly(trial))
+            longest = max(longest, time.monotonic() - began)
+            why = "; ".join(reason.detail for reason in document.validity.reasons)
+            print(f"  {trial.repeat}: {document.validity.status} in {time.monotonic() - began:.0f} s  {why}", flush=True)
+        with open_archive() as archive:
+            pairs = [compare_named(archive, declared, a.trial.trial_id, b.trial.trial_id)[0] for a, b in combinations(documents, 2)]
+    verdicts = Counter(pair.verdict or "not comparable" for pair in pairs)
+    alarms = [row for pair in pairs for row in judged(pair) if row.verdict not in CALM]
+    statuses = ", ".join(f"{n} {status}" for status, n in Counter(d.validity.status for d in documents).items())
+    told = ", ".join(f"{n} {verdict.replace('_', ' ')}" for verdict, n in verdicts.items())
+    return {
+        "said": f"{len(documents)} trials of {workload} ({statuses}); {len(pairs)} pairs: {told}; false alarms: {len(alarms)}.",
+        "verdicts": dict(verdicts),
+        "alarms": [{"metric": row.metric, "statistic": row.statistic, "effect": row.effect, "verdict": row.verdict} for row in alarms],
+        "scatter": scatter(documents, judged(pairs[0])) if pairs else [],
+    }
+
+
+def on_this_gpu(declared: Declarations) -> list[dict[str, Any]]:
+    """What the trials of one GPU measure here, straight from the harness."""
+    from plumbline.harness.run import run
+
+    local = declared.providers[PROVIDER]
+    gpu = local.model_copy(update={"name": "this-gpu", "accelerator": local.accelerator.model_copy(update={"kind": "nvidia", "count": 1})})
+    found = []
+    for name, precision in ON_A_GPU:
+        declared_one = declared.workloads[name]
+        assert isinstance(declared_one, TrainingWorkload)
+        workload = declared_one.model_copy(update={"precision": precision})
+        document = run(_trial(declared, gpu, workload), (places().home / "gpu-training").as_uri())
+        why = "; ".join(reason.detail for reason in document.validity.reasons)
+        metrics = [{"metric": row.metric, "phase": row.phase, "value": row.value} for row in document.metrics if row.statistic in _SHOWN]
+        found.append({"workload": name, "precision": precision, "status": f"{document.validity.status}. {why}", "metrics": metrics})
+    return found
+
+
+_SHOWN = ("value", "median", "max", "mean")
+
+
+def _trial(declared: Declarations, provider: Provider, workload: TrainingWorkload) -> Trial:
+    limits = declared.thresholds.validity
+    return Trial(
+        trial_id=trial_id("perf-training", provider, workload, "02:00", 1),
+        campaign_id="perf-training",
+        reason="figures of this machine",
+        planned_at=datetime.now(timezone.utc),
+        provider=provider,
+        workload=workload,
+        validity=limits,
+        slot="02:00",
+        repeat=1,
+        series_key=series_key(workload, provider),
+        spec_hash=spec_hash(workload),
+        criteria_hash=criteria_hash(workload, limits),
+    )
