@@ -107,7 +107,9 @@ def _marks(places: Iterable[tuple[float, float]]) -> str:
 
 
 def _at(along: str, at: float) -> str:
-    return scale("s", [at]).text(at) if along == "run_time" else f"{at:,.0f}"
+    if along != "run_time":
+        return f"{at:,.0f}"
+    return scale("s", [at]).text(at) if at else "0 s"
 
 
 def _said(lead: Curve, points: Sequence[Point], shown: Scale) -> str:

@@ -28,6 +28,8 @@ def rows(workload: TrainingWorkload, records: Records) -> list[MetricRow]:
     found = _start_up(run, steps)
     if steps:
         found += [*_step_time(steps), *_rates(workload, run, steps)]
+        if workload.task.kind == "reinforcement":
+            found.append(row("mean_reward", 1.0 - steps[-1].loss, 1))
     found += _whole_run(workload, run)
     if steps:
         found += [*_stragglers(run, steps), *_checkpoints(workload, run)]

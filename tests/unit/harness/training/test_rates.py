@@ -107,6 +107,14 @@ def test_generation_has_a_share_where_there_is_one(tiny: Tiny, records: Records)
     assert values(tiny(), records)["steady", "generation_share", "value"] == pytest.approx(0.25)
 
 
+def test_the_loss_of_answers_is_what_their_reward_lacks(tiny: Tiny, records: Records) -> None:
+    assert ("steady", "mean_reward", "value") not in values(tiny(), records)
+    run = records.runs["run"]
+    run.steps = [replace(step, loss=0.7) for step in run.steps]
+    answers = tiny(task={"kind": "reinforcement", "prompt": 8, "generate": 8, "group": 2})
+    assert values(answers, records)["steady", "mean_reward", "value"] == pytest.approx(0.3)
+
+
 def test_checkpoints_have_a_bandwidth_both_ways(tiny: Tiny, records: Records) -> None:
     value = values(tiny(), records)
     assert value["steady", "checkpoint_save_bandwidth", "median"] == pytest.approx(1000 / 0.02)
