@@ -88,6 +88,7 @@ class DeviceTimer:
         self._waiting: deque[_Pending] = deque()
         self._previous: torch.cuda.Event | None = None
         self._read_ns = 0
+        self._pins = torch.cuda.is_available()
 
     def begin(self, step: int) -> None:
         if self._previous is None:
@@ -104,12 +105,9 @@ class DeviceTimer:
 
     def end(self, loss: torch.Tensor, skipped: torch.Tensor | None = None) -> list[dict[str, Any]]:
         # To pinned memory behind the step's own work: asking for the value here would stop the device at each step.
-        self._now.told = torch.empty(2, dtype=torch.float32, pin_memory=True)
-        self._now.told[0].copy_(loss.detach(), non_blocking=True)
-        if skipped is None:
-            self._now.told[1] = 0.0
-        else:
-            self._now.told[1].copy_(skipped, non_blocking=True)
+        told = [loss.detach().float(), torch.zeros_like(loss, dtype=torch.float32) if skipped is None else skipped.float()]
+        self._now.told = torch.empty(2, dtype=torch.float32, pin_memory=self._pins)
+        self._now.told.copy_(torch.stack(told), non_blocking=True)
         self.mark("optimizer")
         self._previous = self._now.marks[-1][1]
         self._waiting.append(self._now)

@@ -45,7 +45,8 @@ class Trainer:
         if spec.device == "cuda" and not torch.cuda.is_available():
             raise NoDevice("the workload needs a GPU and torch finds none")
         self._spec, self._log, group = spec, log, spec.group
-        self._device = torch.device(f"cuda:{group.local}" if group and spec.device == "cuda" else spec.device)
+        # With its number: a thread that makes a GPU its own is asked for one.
+        self._device = torch.device(f"cuda:{group.local if group else 0}" if spec.device == "cuda" else spec.device)
         self._settle, self._timer = settler(self._device), timer_for(self._device)
         torch.set_num_threads(spec.threads)
         kernels.only_deterministic(spec.deterministic)
