@@ -130,7 +130,7 @@ def test_a_run_that_is_killed_and_resumed(tmp_path: Path) -> None:
     assert all(sum(r[f"{stage}_s"] or 0.0 for stage in STAGES) <= r["step_s"] * 1.0001 for r in steady)
     assert [r["step"] for r in steps if r["run"] == "run" and r["checkpoint_s"] is not None] == [5, 11, 17]
     assert measured.facts["torch.threads"] == len(os.sched_getaffinity(0))
-    assert set(measured.hashes) == {"data", "initial_weights"}
+    assert set(measured.hashes) == {"data", "initial_weights", "losses"}
 
     assert [phase for i, (_, phase, _) in enumerate(reports) if i == 0 or reports[i - 1][1] != phase][-2:] == ["fault", "recovery"]
     assert all(earlier[2] <= later[2] for earlier, later in pairwise(reports))
@@ -151,7 +151,7 @@ def test_a_loss_that_is_no_number_makes_the_trial_invalid(tmp_path: Path) -> Non
     # Rate times decay is 98: each step multiplies the weights by -97 until they overflow.
     diverging = {"name": "adamw", "learning_rate": 9.9, "weight_decay": 9.9}
     measured = run(tmp_path, optimizer=diverging, steps={"discard": 1, "measure": 40}, checkpoint={"every": 41})
-    (found,) = [judgement for judgement in measured.judgements if judgement.reason.code == "loss_out_of_range"]
+    (found,) = [judgement for judgement in measured.judgements if judgement.reason.code == "loss_not_finite"]
     assert found.level == "invalid"
 
 
