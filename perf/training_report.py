@@ -49,8 +49,9 @@ class Figures:
 
     @property
     def missed(self) -> list[str]:
-        """Bounds that do not hold."""
+        """Bounds that do not hold, and trials that failed."""
         found = [ratio.words for ratio in self.ratios if ratio.verdict == "missed"]
+        found += [f"{trial['workload']}, {trial['precision']}" for trial in self.trials or [] if trial["status"].startswith("failed")]
         return found + (["no change seen where there is none"] if self.aa and self.aa["alarms"] else [])
 
 

@@ -67,7 +67,7 @@ def on_this_gpu(declared: Declarations) -> list[dict[str, Any]]:
         declared_one = declared.workloads[name]
         assert isinstance(declared_one, TrainingWorkload)
         workload = declared_one.model_copy(update={"precision": precision})
-        document = run(_trial(declared, gpu, workload), (places().home / "gpu-training").as_uri())
+        document = run(_trial(declared, gpu, workload, f"perf-training-{precision}"), (places().home / "gpu-training").as_uri())
         why = "; ".join(reason.detail for reason in document.validity.reasons)
         metrics = [{"metric": row.metric, "phase": row.phase, "value": row.value} for row in document.metrics if row.statistic in _SHOWN]
         found.append({"workload": name, "precision": precision, "status": f"{document.validity.status}. {why}", "metrics": metrics})
@@ -77,11 +77,11 @@ def on_this_gpu(declared: Declarations) -> list[dict[str, Any]]:
 _SHOWN = ("value", "median", "max", "mean")
 
 
-def _trial(declared: Declarations, provider: Provider, workload: TrainingWorkload) -> Trial:
+def _trial(declared: Declarations, provider: Provider, workload: TrainingWorkload, campaign: str) -> Trial:
     limits = declared.thresholds.validity
     return Trial(
-        trial_id=trial_id("perf-training", provider, workload, "02:00", 1),
-        campaign_id="perf-training",
+        trial_id=trial_id(campaign, provider, workload, "02:00", 1),
+        campaign_id=campaign,
         reason="figures of this machine",
         planned_at=datetime.now(timezone.utc),
         provider=provider,

@@ -244,6 +244,8 @@ class TrainingWorkload(Workload):
             return f"parallelism.tensor {job.tensor} with task.kind lora; expected 1: adapters are not split"
         if job.strategy == "fsdp" and job.world == 1:
             return "parallelism.strategy fsdp with one process; expected processes or nodes above 1: there is nothing to share"
+        if self.precision == "fp8" and job.tensor > 1:
+            return f"precision fp8 with parallelism.tensor {job.tensor}; expected tensor: 1, or bf16: scales are of whole matrices"
         if self.precision in ("fp16", "tf32", "fp8") and self.needs.accelerator == "cpu":
             return f"precision {self.precision} needs a GPU; expected fp32 or bf16 with needs.accelerator cpu"
         if self.attention in ("flash", "efficient", "cudnn") and self.needs.accelerator == "cpu" and self.attention != "flash":

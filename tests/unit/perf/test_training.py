@@ -71,7 +71,9 @@ def test_the_figures_as_page_and_data(tmp_path: Path) -> None:
     assert "1.002 (0.990 … 1.020) | ≤ 1.01 | undecided" in page and "| step_time | median | 60.0 ms | 2.0% |" in page and "300 ms" in page
     assert figures.missed == []
     figures.aa["alarms"] = [{"metric": "step_time"}]
-    assert figures.missed == ["no change seen where there is none"]
+    figures.trials[0]["status"] = "failed. no GPU"
+    assert figures.missed == ["w, bf16", "no change seen where there is none"]
+    page = markdown(figures)
     written(figures, tmp_path / "figures" / "training.json")
     data = json.loads((tmp_path / "figures" / "training.json").read_text())
     assert data["ratios"][0]["verdict"] == "undecided" and data["environment"]["torch"]
