@@ -196,6 +196,8 @@ def test_two_nodes_make_one_document_and_both_end_well(tmp_path: Path, node: Cal
     document = store.document(folder)
     assert document.validity.status != "failed"
     assert document.environment is not None and document.environment.facts["training.nodes"] == 2
+    probed = {row.metric: row.value for row in document.metrics if row.phase == "environment"}
+    assert probed["peer_round_trip_time"] and probed["peer_bandwidth"]
     assert "losses_continue_exactly" in document.reproducibility.guarantees
     (steps,) = [item for item in document.evidence if item.kind == "steps"]
     ranks = pq.read_table(tmp_path / "results" / folder / steps.uri)["rank"].to_pylist()

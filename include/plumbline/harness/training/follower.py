@@ -19,6 +19,7 @@ from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness import environment, hardware
 from plumbline.harness.environment.cpu import cpu_limit, usable
 from plumbline.harness.interruption import Interrupted, interruptible
+from plumbline.harness.probes import peer
 from plumbline.harness.training import dataset, plan
 from plumbline.harness.training.dataset import DataFile
 from plumbline.harness.training.job import set_apart
@@ -81,7 +82,7 @@ class _Node:
         assert isinstance(workload, TrainingWorkload)
         self._trial, self._workload, self._place, self._link, self._folder = trial, workload, place, link, folder
         self._device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
-        self._running = ExitStack()
+        self._running, self._before_runs = ExitStack(), ExitStack()
         self._workers: tuple[Worker, ...] = ()
         self._data: DataFile | None = None
         self._explanation = Explanation()
@@ -97,7 +98,8 @@ class _Node:
             self.fail("wrong_hardware", wrong)
             return wrong
         self._data = dataset.prepare(self._workload, places().cache)
-        self._link.send("joined", data=self._data.sha256)
+        answering = self._before_runs.enter_context(peer.Answering())
+        self._link.send("joined", data=self._data.sha256, port=answering.port)
         while True:
             wait_for_any(self._workers, [self._link], _TURN_S)
             for message in self._link.news():
@@ -126,11 +128,13 @@ class _Node:
             self._link.send("failed", **asdict(cause))
 
     def end_ranks(self) -> None:
-        """End this node's ranks, if any run."""
+        """End this node's ranks, if any run, and what answers before they do."""
+        self._before_runs.close()
         self._running.close()
 
     def _start(self, message: Message) -> None:
         assert self._data is not None and self._place.rendezvous is not None
+        self._before_runs.close()
         run: plan.RunName = message["run"]
         spec = plan.orders(run, self._workload, self._data, self._folder, device=self._device, resume=message["resume"])
         self._explanation, self._told = Explanation(), False

@@ -53,6 +53,11 @@ class Link:
         """The address of this end: of the interface through which the nodes reach each other."""
         return str(self._socket.getsockname()[0])
 
+    @property
+    def remote_host(self) -> str:
+        """The address of the other end."""
+        return str(self._socket.getpeername()[0])
+
     def send(self, kind: str, **more: Any) -> None:
         """Send one message; Gone if it cannot be."""
         view = memoryview((json.dumps({"kind": kind, **more}) + "\n").encode())

@@ -32,6 +32,8 @@ class Team:
         self._links: dict[int, Link] = {}
         self._names: dict[int, str] = {}
         self._data: dict[int, str] = {}
+        self.peers: dict[int, tuple[str, int]] = {}
+        """Where each node answers the network's probes, until its first run."""
         self._ended: set[int] = set()
         self.causes: dict[int, Cause] = {}
         self.logs: dict[int, Mapping[str, list[Line]]] = {}
@@ -160,6 +162,7 @@ class Team:
         kind = message["kind"]
         if kind == "joined":
             self._data[node] = message["data"]
+            self.peers[node] = (self._links[node].remote_host, message["port"])
         elif kind == "ended":
             self._ended.add(node)
             self.logs[node] = message["logs"]

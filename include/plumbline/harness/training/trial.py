@@ -16,6 +16,7 @@ from plumbline.declarations.phases import Phase
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.environment.cpu import cpu_limit, usable
 from plumbline.harness.measurement import Measurement, TrialFailed
+from plumbline.harness.probes import peer
 from plumbline.harness.progress import Progress
 from plumbline.harness.training import dataset, plan, summary, verdicts
 from plumbline.harness.training.attempts import Incident
@@ -26,6 +27,7 @@ from plumbline.harness.training.records import Records
 from plumbline.harness.training.steplog import RunRecord
 from plumbline.harness.training.supervisor import Broken
 from plumbline.harness.training.team import Team
+from plumbline.results import MetricRow
 
 if TYPE_CHECKING:
     from plumbline.harness.watch import Watch
@@ -60,6 +62,7 @@ def measure_training(trial: Trial, workdir: Path, progress: Progress, watch: Wat
     finally:
         session.clear()
     measured = summary.measurement(workload, session.records, workdir)
+    measured.metrics += session.network
     measured.judgements += verdicts.judge(workload, trial.validity, session.records)
     return measured
 
@@ -71,6 +74,7 @@ class _Session:
         self._trial, self._workload, self._folder = trial, workload, workdir
         self._progress, self._watch = progress, watch
         self.records = Records(plan.fault_plan(workload))
+        self.network: list[MetricRow] = []
         self._phase: Phase = "cold_start"
         self._reported_s = 0.0
         self._fraction = 0.0
@@ -87,6 +91,8 @@ class _Session:
             parts = shares(usable(), cpu_limit(os.environ), place.processes, device)
             if team is not None:
                 team.gather(patience_s(self._trial.provider), data.sha256, self._report)
+                self._report("probing the network between the nodes", force=True)
+                self.network = peer.rows(team.peers.values())
             setting = stack.enter_context(meeting(Setting(self._folder, place, parts, team=team)))
             self._runs(setting, lambda name, resume: plan.orders(name, workload, data, self._folder, device=device, resume=resume))
 

@@ -36,7 +36,7 @@ def nodes(place: Place) -> Iterator[Callable[..., Link]]:
         links.append(link)
         link.send("hello", node=node, name=f"gang-{node}", trial=trial or identity(TRIAL))
         if joined:
-            link.send("joined", data="d" * 64)
+            link.send("joined", data="d" * 64, port=29)
         return link
 
     yield join

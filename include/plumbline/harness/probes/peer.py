@@ -1,0 +1,129 @@
+"""TCP between two nodes: how long a small message is under way and how many bytes a second go through one connection.
+
+One node answers (`Answering`), the other one asks (`rows`). A question is a command and a size: `e` has as many bytes sent back, `t` has them
+taken and acknowledged with one byte.
+"""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import struct
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from types import TracebackType
+
+from plumbline.results import MetricRow, row
+
+_HEADER = struct.Struct("!cQ")
+_ECHO_BYTES, _MOST_ECHOED = 8, 1 << 16
+_TRIPS, _LEFT_OUT = 200, 10
+_PIECE, _CHUNK = 1 << 24, 1 << 18
+_SECONDS, _PATIENCE_S = 0.5, 10.0
+
+
+class Answering:
+    """A context manager that answers on a `port` of its own, of all interfaces, one connection after the other. It keeps nothing it is sent."""
+
+    def __init__(self) -> None:
+        both = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        self._listener = socket.create_server(("", 0), family=family, dualstack_ipv6=both)
+        self.port: int = self._listener.getsockname()[1]
+        self._current: socket.socket | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="peer-probe", daemon=True)
+
+    def __enter__(self) -> Answering:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._closing.set()
+        for open_socket in (self._listener, self._current):
+            if open_socket is not None:
+                with suppress(OSError):  # its other end may have hung up already
+                    open_socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                self._current, _ = self._listener.accept()
+            except OSError:
+                return  # closed: nobody will ask any more
+            with self._current, suppress(OSError):  # who asks may go away at any time
+                if self._closing.is_set():
+                    return
+                self._current.settimeout(_PATIENCE_S)
+                self._current.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                _answer(self._current)
+
+
+def rows(peers: Iterable[tuple[str, int]]) -> list[MetricRow]:
+    """`peer_round_trip_time` (median of 200) and `peer_bandwidth` (the best of some) to the slowest of the (host, port) pairs, which is the one
+    that a job waits for; without a value if one of them cannot be reached. Empty without peers."""
+    found = [_measured(host, port) for host, port in peers]
+    if not found:
+        return []
+    reached = [one for one in found if one is not None]
+    if len(reached) < len(found):
+        return [row(name, None, 0, phase="environment") for name in ("peer_round_trip_time", "peer_bandwidth")]
+    rate, pieces = min((rate, n) for _, rate, n in reached)
+    return [
+        row("peer_round_trip_time", max(trip for trip, _, _ in reached), _TRIPS, phase="environment"),
+        row("peer_bandwidth", rate, pieces, phase="environment"),
+    ]
+
+
+def _measured(host: str, port: int) -> tuple[float, float, int] | None:
+    """Median round trip in seconds, best rate in bytes/s, and how many pieces were sent; None if there is no answer."""
+    try:
+        with socket.create_connection((host, port), timeout=_PATIENCE_S) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            trips = [_trip(connection) for _ in range(_LEFT_OUT + _TRIPS)][_LEFT_OUT:]
+            piece, times = bytes(_PIECE), [0.0]
+            while sum(times) < _SECONDS:
+                began = time.perf_counter()
+                connection.sendall(_HEADER.pack(b"t", len(piece)))
+                connection.sendall(piece)
+                _take(connection, 1)
+                times.append(time.perf_counter() - began)
+            return statistics.median(trips), _PIECE / min(times[1:]), len(times) - 1
+    except OSError:
+        return None
+
+
+def _trip(connection: socket.socket) -> float:
+    began = time.perf_counter()
+    connection.sendall(_HEADER.pack(b"e", _ECHO_BYTES) + bytes(_ECHO_BYTES))
+    _take(connection, _ECHO_BYTES)
+    return time.perf_counter() - began
+
+
+def _answer(connection: socket.socket) -> None:
+    while True:
+        command, size = _HEADER.unpack(_take(connection, _HEADER.size, keep=True))
+        if command == b"e" and size <= _MOST_ECHOED:
+            connection.sendall(_take(connection, size, keep=True))
+        elif command == b"t":
+            _take(connection, size)
+            connection.sendall(b"\0")
+        else:
+            return  # somebody who speaks something else
+
+
+def _take(connection: socket.socket, size: int, *, keep: bool = False) -> bytes:
+    """Exactly `size` bytes, returned if `keep`. ConnectionError if the other end hangs up before."""
+    kept, buffer = bytearray(), bytearray(min(size, _CHUNK))
+    while size > 0:
+        n = connection.recv_into(buffer, min(size, len(buffer)))
+        if n == 0:
+            raise ConnectionError("the other end hung up")
+        if keep:
+            kept += buffer[:n]
+        size -= n
+    return bytes(kept)
