@@ -28,7 +28,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One cost metric: `amount` units of something that is measured as `rate` (a metric, per second) in the steady phase."""
+    """One cost metric: `amount` units of something that is measured as `rate` (a metric, per second) in the steady phase.
+
+    `without`: another rate, which tells of the same work where it is measured; this cost is left out there.
+    """
 
     metric: str
     kind: str
@@ -36,10 +39,12 @@ class Outcome:
     statistic: str
     amount: float | None  # None: the amount is the workload's own (tokens of one epoch)
     what: str
+    without: str | None = None
 
 
 COSTS: tuple[Outcome, ...] = (
     Outcome("cost_per_1m_trained_tokens", "training", "tokens_per_second", "median", 1e6, "trained tokens"),
+    Outcome("cost_per_1m_trained_samples", "training", "samples_per_second", "median", 1e6, "trained samples", without="tokens_per_second"),
     Outcome("cost_per_epoch", "training", "tokens_per_second", "median", None, "trained tokens (one pass over the data)"),
     Outcome("cost_per_1k_requests", "inference", "request_throughput", "value", 1e3, "requests"),
     Outcome("cost_per_1m_output_tokens", "inference", "output_token_throughput", "value", 1e6, "output tokens"),
@@ -65,6 +70,10 @@ def costs_of(
     found = [cost_per_run(quote, held_s)]
     for outcome in COSTS:
         if outcome.kind != kind:
+            continue
+        if outcome.without is not None and (
+            measured(outcome.without, "median") is not None or measured(outcome.rate, outcome.statistic) is None
+        ):
             continue
         amount = outcome.amount if outcome.amount is not None else epoch_tokens
         if amount is None:

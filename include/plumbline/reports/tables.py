@@ -206,7 +206,8 @@ def cost_rows(cards: Sequence[Scorecard], providers: Sequence[str], quotes: Mapp
     rows = []
     for table in card_tables(cards):
         by_provider = {c.provider: c for c in table.cards}
-        for metric in ("cost_per_run", *(o.metric for o in COSTS if o.kind == table.kind)):
+        own = [o for o in COSTS if o.kind == table.kind and (o.without is None or any(c.row(o.metric) for c in table.cards))]
+        for metric in ("cost_per_run", *(o.metric for o in own)):
             values = {p: (r.value if (c := by_provider.get(p)) and (r := c.row(metric)) else None) for p in providers}
             shown = scale("USD", values.values(), metric)
             rows.append(

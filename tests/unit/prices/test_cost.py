@@ -71,3 +71,12 @@ def test_every_node_of_a_gang_is_paid_for() -> None:
     assert one["cost_per_1m_trained_tokens"].value == pytest.approx(1.0)
     assert four["cost_per_1m_trained_tokens"].value == pytest.approx(4.0)
     assert four["cost_per_1m_trained_tokens"].formula.startswith("4 nodes × 3.6 USD/h × ")
+
+
+def test_what_has_no_tokens_costs_by_its_samples() -> None:
+    images = costs("training", at(3.6), {"samples_per_second": 1000.0})
+    assert images["cost_per_1m_trained_samples"].value == pytest.approx(1.0)
+    assert images["cost_per_1m_trained_tokens"].value is None
+    text = costs("training", at(3.6), {"samples_per_second": 10.0, "tokens_per_second": 1000.0})
+    assert "cost_per_1m_trained_samples" not in text and text["cost_per_1m_trained_tokens"].value == pytest.approx(1.0)
+    assert "cost_per_1m_trained_samples" not in costs("training", at(3.6), {})
