@@ -67,7 +67,7 @@ RULES: tuple[Rule, ...] = (
     Rule(r"training\.backend", "runtime libraries", True, 0.8, ("network", "software"), "collective backend"),
     Rule(r"torch\.threads.*", "limits and clocks", True, 0.8, ("compute",), "torch threads"),
     Rule(
-        r"(torch|torchao|torchvision|transformers|peft|triton|tritonserver|vllm|tensorrt.*)\..*",
+        r"(torch|torchao|torchvision|transformers|peft|safetensors|triton|tritonserver|vllm|tensorrt.*)\..*",
         "runtime libraries",
         True,
         0.7,
