@@ -7,6 +7,7 @@ import pytest
 from tests.fakes.amd_smi import AmdSmi
 from tests.fakes.amd_smi import Card as AmdCard
 from tests.fakes.nvml import Card, Nvml
+from tests.unit.harness.environment.test_accelerator import driver
 
 from plumbline.harness.gpu_meters import open_meters
 
@@ -67,3 +68,21 @@ def test_amds_visible_cards_are_chosen_by_its_own_variable(monkeypatch: pytest.M
     meters = open_meters(no_nvidia(), AmdSmi(AmdCard(watts=700.0), AmdCard(watts=200.0)))
     assert meters is not None
     assert (meters.count, meters.read(0)["power"]) == (1, 200.0)
+
+
+def test_the_fakes_know_nothing_that_nvml_does_not() -> None:
+    pynvml = pytest.importorskip("pynvml")
+    asked = {name for name in (*vars(Nvml), *vars(driver())) if name.lower().startswith("nvml")}
+    assert len(asked) > 30
+    assert [name for name in sorted(asked) if not hasattr(pynvml, name)] == []
+
+
+def test_a_machine_without_nvidias_driver_has_no_meters(tmp_path: Path) -> None:
+    pynvml = pytest.importorskip("pynvml")
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        assert open_meters(root=tmp_path) is None
+    else:
+        pynvml.nvmlShutdown()
+        pytest.skip("there is one")
