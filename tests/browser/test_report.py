@@ -36,7 +36,7 @@ def test_charts_are_drawn_offline_without_a_complaint(report: Path, chromium: Br
         assert errors == []
         assert requests == []
         declared = page.locator("script[data-for]").count()
-        assert declared == 11
+        assert declared == 14
         # Plotly stacks its drawing, its hover layer and its menu: a chart has drawn when it has a main SVG with marks in it.
         drawn = page.evaluate(
             "[...document.querySelectorAll('.chart')].filter(c => c.querySelector('svg.main-svg') "
