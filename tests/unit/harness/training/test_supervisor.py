@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.harness.training.plan import EXIT_DAMAGED_DATA, EXIT_DEVICE_FAILED, EXIT_LOST_A_PEER, EXIT_NO_DEVICE, EXIT_OUT_OF_MEMORY
+from plumbline.harness.training.plan import (
+    EXIT_DAMAGED_DATA,
+    EXIT_DEVICE_FAILED,
+    EXIT_LOST_A_PEER,
+    EXIT_NO_DEVICE,
+    EXIT_NOT_DETERMINISTIC,
+    EXIT_OUT_OF_MEMORY,
+    EXIT_UNSUPPORTED,
+)
 from plumbline.harness.training.supervisor import Cause, Explanation, _what
 
 LOST = Cause("harness_error", "lost another rank", certain=False)
@@ -41,6 +49,8 @@ def test_without_a_better_one_the_first_is_taken_after_a_while() -> None:
         (EXIT_DEVICE_FAILED, "AcceleratorError: CUDA error: uncorrectable ECC error encountered", False, "harness_error", True),
         (EXIT_OUT_OF_MEMORY, "", False, "out_of_memory", False),
         (EXIT_NO_DEVICE, "", False, "wrong_hardware", False),
+        (EXIT_UNSUPPORTED, "", False, "wrong_hardware", False),
+        (EXIT_NOT_DETERMINISTIC, "", False, "bad_declaration", False),
         (EXIT_DAMAGED_DATA, "", False, "harness_error", False),
         (1, "RuntimeError: shapes do not match", False, "harness_error", False),
     ],
