@@ -32,9 +32,8 @@ def on_cpu(probes: Collection[str], threads: int, ranks: int, folder: Path) -> F
     if "matmul" in probes:
         torch.set_num_threads(threads)
         device = torch.device("cpu")
-        for name in products.formats(device):
-            found[f"matmul_tflops_{name}"] = products.best(device, name, products.CPU_SHAPES)[:2]
-        found["matmul_tflops"] = found["matmul_tflops_fp32"]
+        best = {name: products.best(device, name, products.CPU_SHAPES)[:2] for name in products.formats(device)}
+        found |= _by_format(best, "fp32")
     return found
 
 
@@ -45,17 +44,23 @@ def on_gpus(probes: Collection[str], gpus: Sequence[torch.device], folder: Path)
         found["all_reduce_bus_bandwidth"] = all_reduce(len(gpus), True, 1, folder)
     if "matmul" in probes:
         first, *others = gpus
+        best: Found = {}
         for name in products.formats(first):
             rate, n, shape = products.best(first, name, products.GPU_SHAPES)
-            same = [products.sustained(gpu, name, shape, _OTHERS_S) for gpu in others]
-            found[f"matmul_tflops_{name}"] = min([(rate, n), *((r, k) for r, k, _ in same)])
-        found["matmul_tflops"] = found.get("matmul_tflops_bf16") or found["matmul_tflops_fp32"]
+            same = [products.sustained(gpu, name, shape, _OTHERS_S)[:2] for gpu in others]
+            best[name] = min([(rate, n), *same])
+        found |= _by_format(best, "bf16" if "bf16" in best else "fp32")
     if "memory" in probes:
         found["memory_bandwidth"] = min(transfers.within(gpu, _COPY_BYTES) for gpu in gpus)
     if "copy" in probes:
         found["host_to_device_bandwidth"] = min(transfers.to_device(gpu, _TRANSFER_BYTES) for gpu in gpus)
         found["device_to_host_bandwidth"] = min(transfers.to_host(gpu, _TRANSFER_BYTES) for gpu in gpus)
     return found
+
+
+def _by_format(best: Found, usual: str) -> Found:
+    """The figures by metric, the one of the usual format first and without its name."""
+    return {"matmul_tflops": best[usual], **{f"matmul_tflops_{name}": figure for name, figure in best.items()}}
 
 
 def main() -> None:
