@@ -52,7 +52,11 @@ class Figures:
         """Bounds that do not hold, and trials that failed."""
         found = [ratio.words for ratio in self.ratios if ratio.verdict == "missed"]
         found += [f"{trial['workload']}, {trial['precision']}" for trial in self.trials or [] if trial["status"].startswith("failed")]
-        return found + (["no change seen where there is none"] if self.aa and self.aa["alarms"] else [])
+        if self.aa is not None and self.aa["alarms"]:
+            found.append("no change seen where there is none")
+        if self.aa is not None and set(self.aa["verdicts"]) <= {"not comparable"}:
+            found.append("two trials that can be compared: the machine was not at rest")
+        return found
 
 
 def environment() -> dict[str, str]:

@@ -61,7 +61,7 @@ def test_the_figures_as_page_and_data(tmp_path: Path) -> None:
     figures.aa = {
         "said": "10 trials",
         "alarms": [],
-        "verdicts": {},
+        "verdicts": {"unchanged": 45},
         "scatter": [{"metric": "step_time", "statistic": "median", "median": 0.06, "cv": 0.02, "unit": "s"}],
     }
     figures.trials = [
@@ -73,6 +73,8 @@ def test_the_figures_as_page_and_data(tmp_path: Path) -> None:
     figures.aa["alarms"] = [{"metric": "step_time"}]
     figures.trials[0]["status"] = "failed. no GPU"
     assert figures.missed == ["w, bf16", "no change seen where there is none"]
+    figures.aa |= {"alarms": [], "verdicts": {"not comparable": 45}}
+    assert "not at rest" in figures.missed[-1]
     page = markdown(figures)
     written(figures, tmp_path / "figures" / "training.json")
     data = json.loads((tmp_path / "figures" / "training.json").read_text())
