@@ -126,6 +126,37 @@ def test_no_more_bytes_than_the_server_gives_credit_for(size: int) -> None:
     assert server.received == dict.fromkeys(range(6), size)
 
 
+def test_a_request_that_is_given_up_half_sent_is_sent_to_its_end() -> None:
+    """A unary request is not cancelled; a server that waited for the rest of its message would keep its stream until the connection ends."""
+    with Http2Server(window=1000, credit_after_s=0.1) as server:
+        log = drive(server, 8, rate=4, size=5_000, timeout_s=0.2)
+    assert log.error_of(0) == "timeout", log.details
+    assert server.received[0] == 5_000
+    assert server.resets == []
+
+
+def test_what_waited_for_room_beyond_its_timeout_is_not_sent() -> None:
+    """The answer that makes room is read before the timers are looked at, after the client stood still."""
+    stood: list[float] = []
+
+    def stop(log: RequestLog) -> bool:
+        if not stood and np.isfinite(log.ended[0]):
+            stood.append(max(0.0, log.began + 1.3 - time.monotonic()))
+            time.sleep(stood[0])
+        return False
+
+    with Http2Server(delay_s=0.3) as server:
+        log = drive(server, 20, rate=1e6, timeout_s=1.0, stop=stop, settings=client.Settings(in_flight_cap=1))
+    not_sent = [number for number in range(20) if log.error_of(number) == "not_sent"]
+    assert stood
+    assert len(not_sent) >= 15, log.errors()
+    assert not server.received.keys() & set(not_sent)
+    assert not np.isfinite(log.dispatched[not_sent]).any()
+    sent = np.isfinite(log.dispatched)
+    assert log.dispatched[sent].max() < 1.25, "nothing was sent once it had waited longer than its timeout"
+    assert all("no room for it within 1s" in log.details[number] for number in not_sent)
+
+
 def test_headers_that_a_gateway_wants() -> None:
     with Http2Server() as server:
         log = drive(server, 5, headers={"Authorization": "Bearer " + "x" * 300})

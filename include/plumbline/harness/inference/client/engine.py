@@ -76,7 +76,7 @@ class Engine(Notes):
         try:
             with self._pacer:
                 if self._left:
-                    self._pacer.set(began + self._upcoming.moment())
+                    self._pacer.set(began + self._upcoming.wake())
                     await asyncio.wait({self._over, looking}, return_when=asyncio.FIRST_COMPLETED)
                 if looking.done():
                     looking.result()
@@ -116,7 +116,7 @@ class Engine(Notes):
             moment = upcoming.moment()
             if moment > now:
                 if moment != math.inf:
-                    self._pacer.set(began + moment)
+                    self._pacer.set(began + upcoming.wake())
                 return
             if sent == _BEHIND:
                 self._come()
@@ -161,13 +161,17 @@ class Engine(Notes):
 
     def _unpark(self) -> None:
         """Send what had to wait, first come first served, as far as there is room."""
+        now = _monotonic()
         while self._parked and len(self._where) < self._settings.in_flight_cap:
             number = self._parked[0]
             if self._state[number] == _WAITING:
-                connection = self._connection(number)
-                if connection is None:
+                if now - self.began - self.scheduled[number] >= self._timeout_s:
+                    # Answers are read before timers are looked at: its own may have run out meanwhile.
+                    self._give_up(number, now)
+                elif (connection := self._connection(number)) is None:
                     return
-                self._send(number, connection)
+                else:
+                    self._send(number, connection)
             self._parked.popleft()
 
     def _turn_away(self, number: int) -> None:
@@ -234,7 +238,6 @@ class Engine(Notes):
                     break
                 self._give_up(number, now)
             self._deadlines.popleft()
-        # Only now: what has waited too long itself must not be sent any more.
         self._unpark()
 
     def _give_up(self, number: int, at: float) -> None:

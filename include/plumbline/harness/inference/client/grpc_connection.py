@@ -67,12 +67,13 @@ class GrpcConnection(asyncio.Protocol):
 
     def cancel(self, number: int) -> None:
         stream = self._streams.pop(number)
-        self._out.forget(stream)
         if self._cancels:
+            self._out.forget(stream)
             del self._calls[stream]
             self._out.write(http2.frame(http2.RST_STREAM, 0, stream, http2.CANCEL.to_bytes(4, "big")))
             self._left_one()
         else:
+            # What flow control holds back of its message still goes out: a server that waits for the rest would keep the stream for ever.
             self._calls[stream].given_up = True
 
     def read_on(self) -> None:
