@@ -45,19 +45,20 @@ def achieved_rate_ratio(log: RequestLog) -> float | None:
     """The rate at which requests were sent over the rate at which they were scheduled, at most 1. None for a closed loop, which has no rate
     of its own; of conversations their first turns, the only ones that the schedule itself times.
 
-    The share that was sent at all, times the stretch from first to last: a client that falls behind sends the same requests over a
-    longer time. Where all are due at one moment there is no rate, only the share.
+    The share that was sent at all, times the phase's duration over that duration plus what the sending took longer than it was to: a client
+    that falls behind sends the same requests over a longer time. Over the phase and not from first request to last: a single burst of a few
+    milliseconds would have a rate that a millisecond halves. How late within a burst is what the dispatch delay says.
     """
     timed = log.due & (log.load.after < 0)
     if log.load.closed or not timed.any():
         return None
     scheduled, dispatched = log.scheduled[timed], log.dispatched[timed]
     sent = np.isfinite(dispatched)
-    stretch = 1.0
-    declared, span = float(np.ptp(scheduled)), float(np.ptp(dispatched))
-    if declared > 0 and span > 0:  # false for NaN: something was not sent, and the share says that
-        stretch = declared / span
-    return float(sent.mean()) * min(1.0, stretch)
+    if not sent.any():
+        return 0.0
+    longer = max(0.0, float(np.ptp(dispatched[sent]) - np.ptp(scheduled[sent])))
+    duration_s = log.load.duration_s
+    return float(sent.mean()) * (duration_s / (duration_s + longer))
 
 
 def dispatch_p99(log: RequestLog) -> float:

@@ -134,6 +134,16 @@ def test_rows_of_a_phase() -> None:
     assert found["prefill_flops_utilization", "value"] == pytest.approx(rate / 1e12)
 
 
+def test_the_time_of_an_encoders_batch_counts_once() -> None:
+    """Three texts in two batches: each is told its whole batch's time."""
+    encoder = Encoder(architecture="encoder", task="embedding", layers=1, width=8, heads=2, vocabulary=2048, context=64)
+    made = served().model_copy(update={"model": encoder})
+    log = log_of([0.0, 0.0, 0.1], gap=0.0, tokens=1)
+    log.server_s[:, 2] = [0.03, 0.03, 0.01]
+    found = values(floor.floor_rows(made, log, PROBES))
+    assert found["prefill_flops", "value"] == pytest.approx(3 * floor.prefill_operations(encoder, 24) / 0.04)
+
+
 def test_what_was_not_measured_has_no_row() -> None:
     log = log_of([0.0, 0.0], gap=0.01, tokens=11, prefill=None)
     assert set(values(floor.floor_rows(served(), log, []))) == {("memory_per_sequence", "mean"), ("memory_per_sequence", "max")}
