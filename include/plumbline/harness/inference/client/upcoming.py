@@ -12,6 +12,13 @@ from numpy.typing import NDArray
 from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client.notes import view
 
+GRID_S = 0.25e-3
+"""Where requests are dense, those of one cell leave together at its end. Each call of the system that sends one request costs as much as all
+the rest that a client does for it; a request is late by less than this, which its latency contains and its dispatch delay tells."""
+_DENSE = 2_000.0
+"""Requests a second, within `_AROUND_S` before and after, from which on they are."""
+_AROUND_S = 5e-3
+
 
 class Upcoming:
     """The requests `mine` of a load in order of their moments, in seconds of the phase."""
@@ -20,7 +27,9 @@ class Upcoming:
         timed = mine[load.after[mine] < 0]
         self._order: list[int] = timed[np.argsort(load.arrivals_s[timed], kind="stable")].tolist()
         self._moments: list[float] = load.arrivals_s[self._order].tolist()
+        self._wakes: list[float] = wakes(load.arrivals_s[self._order]).tolist()
         self._moments.append(math.inf)
+        self._wakes.append(math.inf)
         self._position = 0
         self._followers: dict[int, list[int]] = {}
         for number in mine[load.after[mine] >= 0].tolist():
@@ -32,6 +41,11 @@ class Upcoming:
     def moment(self) -> float:
         """When the next one is due; infinite if none is known."""
         timed = self._moments[self._position]
+        return min(timed, self._soon[0][0]) if self._soon else timed
+
+    def wake(self) -> float:
+        """When to see what is due next: at `moment()`, or less than GRID_S later where others can leave with it."""
+        timed = self._wakes[self._position]
         return min(timed, self._soon[0][0]) if self._soon else timed
 
     def take(self) -> int:
@@ -61,3 +75,10 @@ class Upcoming:
         self._position = len(self._order)
         self._soon.clear()
         self._followers.clear()
+
+
+def wakes(moments: NDArray[np.float64]) -> NDArray[np.float64]:
+    """When each of these requests is to be sent, float64 [n]: `moments` (rising) or, where they are dense, the next corner of the grid."""
+    around = np.searchsorted(moments, moments + _AROUND_S) - np.searchsorted(moments, moments - _AROUND_S)
+    corners = np.ceil(moments / GRID_S) * GRID_S
+    return np.asarray(np.where(around >= _DENSE * 2 * _AROUND_S, corners, moments))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from plumbline.harness.inference.arrivals import PhaseLoad
-from plumbline.harness.inference.client.upcoming import Upcoming
+from plumbline.harness.inference.client.upcoming import GRID_S, Upcoming, wakes
 
 
 def upcoming(arrivals: list[float], after: list[int], *, duration_s: float = 10.0, mine: list[int] | None = None) -> Upcoming:
@@ -51,3 +51,33 @@ def test_nothing_comes_after_the_rest() -> None:
     assert sorted(due.rest()) == [1, 2]
     assert due.moment() == math.inf
     assert due.follow(1, 0.6) == []
+
+
+def test_requests_far_apart_are_sent_each_at_its_own_moment() -> None:
+    moments = np.arange(20) / 1_500 + 1e-5
+    assert np.array_equal(wakes(moments), moments)
+
+
+def test_dense_requests_leave_together_and_never_early_nor_a_cell_late() -> None:
+    moments = np.sort(np.random.default_rng(1).uniform(0.0, 0.1, 1_000))
+    sent = wakes(moments)
+    assert len(np.unique(sent)) < 500
+    late = sent - moments
+    assert late.min() > -1e-9 and late.max() < GRID_S
+
+
+def test_the_grid_begins_and_ends_with_the_burst() -> None:
+    burst = 1.0 + np.arange(100) * 1e-4 + 1e-5
+    moments = np.concatenate([[0.50001], burst, [1.50001]])
+    sent = wakes(moments)
+    assert sent[0] == moments[0] and sent[-1] == moments[-1]
+    assert (sent[40:60] > moments[40:60]).all()
+
+
+def test_a_dense_request_waits_for_its_cell_and_a_follower_does_not() -> None:
+    moments = (1.0 + np.arange(100) * 1e-4 + 1e-5).tolist()
+    due = upcoming([*moments, 0.0], [*[-1] * 100, 0])
+    assert due.wake() == wakes(np.array(moments))[0] > due.moment()
+    due.take()
+    due.follow(0, 1.00001)
+    assert due.wake() == due.moment() == 1.00001
