@@ -118,14 +118,14 @@ FAULTS = {
     8: (503, "unreachable", "HTTP 503: no"),
     9: ("no_done", "server_error", "the stream ended without [DONE]"),
     10: ("not_http", "server_error", "what came is no HTTP/1.1"),
-    11: ("hang", "timeout", "0 of 8 tokens within 1"),
+    11: ("hang", "timeout", "0 of 8 tokens within 4s"),
 }
 
 
 def test_every_fault_has_its_class_and_harms_no_other_request() -> None:
     plan = Plan(first_s=0.005, faults={n: fault for n, (fault, _, _) in FAULTS.items()} | {12: "close", 13: "by_end"})  # type: ignore[misc]
     with Hosted(plan) as hosted:
-        log = drive(endpoint_at(hosted.url + "/v1"), load_of(20, rate=40), timeout_s=1.5)
+        log = drive(endpoint_at(hosted.url + "/v1"), load_of(20, rate=40), timeout_s=4.0)
     named = {i: (error, detail) for i, (_, error, detail) in FAULTS.items()}
     assert set(np.flatnonzero(log.error)) == set(named)
     for i, (error, detail) in named.items():
@@ -213,11 +213,11 @@ def test_a_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     certificate = self_signed(tmp_path, "localhost")
     with Hosted(Plan(certificate=str(certificate))) as hosted:
         endpoint = endpoint_at(hosted.url + "/v1")
-        unknown = drive(endpoint, load_of(2, rate=50), timeout_s=1.0)
+        unknown = drive(endpoint, load_of(2, rate=50), timeout_s=3.0)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         log = drive(endpoint, load_of(5, rate=50))
         other = endpoint_at(hosted.url.replace("localhost", "127.0.0.1") + "/v1")
-        misnamed = drive(other, load_of(2, rate=50), timeout_s=1.0)
+        misnamed = drive(other, load_of(2, rate=50), timeout_s=3.0)
     assert log.errors() == {}, log.first_error()
     for refused in (unknown, misnamed):
         assert failure_of(refused)[0] == "unreachable"
@@ -225,11 +225,18 @@ def test_a_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_connections_are_kept_from_request_to_request() -> None:
+    """Four users, who wait for their answers: what is there is enough, however slow the machine is."""
+    n, users = 200, 4
+    after = np.arange(n, dtype=np.int32) - users
+    after[:users] = -1
+    lengths = [np.full(n, length, np.int32) for length in (5, 1)]
+    load = PhaseLoad("steady", 60.0, np.zeros(n), *lengths, after, closed=True)
     with Hosted() as hosted:
-        log = drive(endpoint_at(hosted.url + "/v1"), load_of(200, rate=400, tokens=1))
+        endpoint = endpoint_at(hosted.url + "/v1")
+        log = drive(endpoint, load)
     assert log.errors() == {}, log.first_error()
-    assert len({r.connection for r in hosted.records}) <= 70
-    assert len(hosted.records) == 200
+    assert len({r.connection for r in hosted.records}) < n / 2
+    assert len(hosted.records) == n
 
 
 @pytest.mark.parametrize("protocol", ["openai", "kserve_http", "kserve_grpc"])

@@ -51,12 +51,12 @@ def test_every_right_way_to_answer(way: Way) -> None:
         ("no_message", "server_error", "without a final response"),
         ("two_messages", "wrong_output", "2 tokens; expected 1"),
         ("garbage", "wrong_output", "not a ModelInferResponse"),
-        ("silent", "timeout", "0 of 1 tokens within 0.5s"),
+        ("silent", "timeout", "0 of 1 tokens within 2s"),
     ],
 )
 def test_every_wrong_way_has_its_class_and_touches_no_other_request(way: Way, error: str, detail: str) -> None:
     with Http2Server(ways={4: way, 11: way}) as server:
-        log = drive(server, 20, timeout_s=0.5 if way == "silent" else 10.0)
+        log = drive(server, 20, timeout_s=2.0 if way == "silent" else 10.0)
     assert log.errors() == {error: 2}
     assert all(detail in log.details[number] for number in (4, 11)), log.details
     assert np.isfinite(log.ended).all()
@@ -65,11 +65,11 @@ def test_every_wrong_way_has_its_class_and_touches_no_other_request(way: Way, er
 
 def test_a_server_that_breaks_the_protocol_is_left_and_connected_to_again() -> None:
     with Http2Server(ways={4: "broken_frame"}) as server:
-        log = drive(server, 40, rate=100)
+        log = drive(server, 40, rate=40)
     assert log.errors().keys() == {"unreachable"}
     assert "the server broke HTTP/2's rules: a frame of 1048576 bytes" in log.details[4]
-    assert log.finished >= 35
-    assert server.connections == 3
+    assert log.finished >= 20, "what was not under way"
+    assert server.connections == kserve_grpc.Transport.first + 1
 
 
 def test_a_server_that_says_goodbye_loses_no_request() -> None:
@@ -92,14 +92,14 @@ def test_a_client_that_stood_still_sends_nothing_that_it_has_given_up() -> None:
 
     def stop(log: RequestLog) -> bool:
         if not stood and np.isfinite(log.ended).any():
-            stood.append(0.5)
-            time.sleep(0.5)
+            stood.append(1.0)
+            time.sleep(1.0)
         return False
 
     with Http2Server() as server:
-        log = drive(server, 100, rate=200, timeout_s=0.05, stop=stop)
+        log = drive(server, 400, rate=200, timeout_s=0.2, stop=stop)
     assert np.isfinite(log.ended).all()
-    given_up = [number for number in range(100) if log.error_of(number) == "not_sent"]
+    given_up = [number for number in range(400) if log.error_of(number) == "not_sent"]
     assert given_up
     assert not server.received.keys() & set(given_up)
     assert all("the client itself was" in log.details[number] for number in given_up)
@@ -178,7 +178,7 @@ def test_a_connection_whose_stream_numbers_are_used_up_is_replaced(monkeypatch: 
 
 def test_a_client_without_any_room_says_that_it_did_not_send() -> None:
     with Http2Server(ways=dict.fromkeys(range(20), "silent")) as server:
-        log = drive(server, 20, rate=1e6, timeout_s=0.4, settings=client.Settings(in_flight_cap=5))
+        log = drive(server, 20, rate=1e6, timeout_s=1.0, settings=client.Settings(in_flight_cap=5))
     assert log.errors() == {"timeout": 5, "not_sent": 15}
     assert log.capped == 15
-    assert "no room for it within 0.4s" in log.details[19]
+    assert "no room for it within 1s" in log.details[19]
