@@ -154,44 +154,6 @@ def _at(value: float, top: float) -> float | None:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    outcome: str
-    value: str
-    margin: str
-    explanation: str
-
-
-@dataclass(frozen=True)
-class CriterionRow:
-    text: str
-    verdicts: tuple[Verdict | None, ...]
-
-
-def acceptance_rows(cards: Sequence[Scorecard]) -> tuple[CriterionRow, ...]:
-    """Criteria as declared, one verdict per card."""
-    texts = dict.fromkeys(j.text for c in cards for j in c.acceptance)
-    rows = []
-    for text in texts:
-        judged = [next((j for j in c.acceptance if j.text == text), None) for c in cards]
-        verdicts: list[Verdict | None] = []
-        for j in judged:
-            if j is None:
-                verdicts.append(None)
-                continue
-            shown = scale(j.unit, [j.value], j.metric)
-            margin = (
-                ""
-                if j.margin is None
-                else f"{100 * j.margin:+.0f} % from the limit"
-                if j.margin < 0
-                else f"{100 * j.margin:.0f} % to spare"
-            )
-            verdicts.append(Verdict(j.outcome, shown.text(j.value), margin, j.explanation))
-        rows.append(CriterionRow(text, tuple(verdicts)))
-    return tuple(rows)
-
-
-@dataclass(frozen=True)
 class CostRow:
     name: str
     meaning: str
