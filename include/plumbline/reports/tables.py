@@ -18,7 +18,7 @@ GROUP_TITLES = {
     "reliability": "Reliability",
     "start_up": "Start-up",
     "recovery": "Recovery",
-    "hardware": "Hardware probes",
+    "hardware": "Hardware and what is made of it",
     "quality": "Outcome",
     "client": "The measuring client",
 }
@@ -86,7 +86,7 @@ def _groups(cards: Sequence[Scorecard]) -> tuple[tuple[str, tuple[TableRow, ...]
     keys: dict[tuple[str, str, str, str], None] = {}
     for card in cards:
         for row in card.rows:
-            if _shown(row):
+            if _shown(row) and (row.leading or row.value is not None):
                 keys[row.group, row.metric, row.phase, row.statistic] = None
     names, groups = list(METRICS), list(GROUP_TITLES)
     ordered = sorted(keys, key=lambda k: (groups.index(k[0]), names.index(k[1]), not _leads(cards, k), k[2], k[3]))
@@ -116,6 +116,8 @@ def _row(cards: Sequence[Scorecard], metric: str, statistic: str, phase: str) ->
     leading = any(r.leading for r in rows.values() if r is not None)
     arrow = {"lower_is_better": "↓", "higher_is_better": "↑"}.get(known.direction, "")
     where = "" if statistic == "value" else statistic
+    if known.group == "client":
+        ahead = ()  # nobody wins by how the instrument did
     return TableRow(
         name=words(metric),
         meaning=known.meaning,
