@@ -39,6 +39,13 @@ def facts(root: Path = ROOT, nvml: Any = None) -> dict[str, Scalar]:
         library.nvmlShutdown()
 
 
+def handles(nvml: Any) -> list[Any]:
+    """NVML's handles of the GPUs that CUDA_VISIBLE_DEVICES shows, in its order; nvmlInit must have been called. Raises nvml.NVMLError."""
+    found = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    names = [(str(i), _text(nvml.nvmlDeviceGetUUID(handle))) for i, handle in enumerate(found)]
+    return [found[i] for i in visible(names, os.environ.get("CUDA_VISIBLE_DEVICES"))]
+
+
 def product(name: str) -> str:
     """A GPU's name as node labels and declarations write it: `NVIDIA H100 80GB HBM3` → `NVIDIA-H100-80GB-HBM3`."""
     return "-".join(name.split())
@@ -66,17 +73,15 @@ def _traces(root: Path) -> str | None:
 
 
 def _all(nvml: Any) -> dict[str, Scalar]:
-    handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-    names = [(str(i), _text(nvml.nvmlDeviceGetUUID(handle))) for i, handle in enumerate(handles)]
-    shown = visible(names, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    shown = handles(nvml)
     cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
     found: dict[str, Scalar] = {
         "gpu.count": len(shown),
         "driver.version": _text(nvml.nvmlSystemGetDriverVersion()),
         "cuda.version": f"{cuda // 1000}.{cuda % 1000 // 10}",
     }
-    for position, index in enumerate(shown):
-        found |= {f"gpu.{position}.{name}": value for name, value in _one(nvml, handles[index]).items()}
+    for position, handle in enumerate(shown):
+        found |= {f"gpu.{position}.{name}": value for name, value in _one(nvml, handle).items()}
     return found
 
 

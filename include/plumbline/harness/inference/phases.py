@@ -84,6 +84,7 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
         *floor.floor_rows(record.workload, log, record.probed),
         *network.round_trip_rows(load.name, trips),
         *served.rows(log),
+        *beside.rows(log),
     ]
     record.result.stages += stages_of(log, gained)
     record.result.telemetry += beside.telemetry()

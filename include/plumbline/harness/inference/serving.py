@@ -11,9 +11,11 @@ from types import TracebackType
 from typing import Protocol
 
 from plumbline.declarations.phases import LoadPhase
+from plumbline.harness.gpu_watch import GpuWatch
 from plumbline.harness.inference.client import Target
 from plumbline.harness.inference.endpoint.external import Endpoint, tokens_per_arrival
 from plumbline.harness.inference.endpoint.failures import failure_of
+from plumbline.harness.inference.energy import energy_rows
 from plumbline.harness.inference.network import Way
 from plumbline.harness.inference.prompts import Prompt
 from plumbline.harness.inference.repositories import Repository
@@ -28,11 +30,14 @@ _COUNT_WITHIN_S = 1.0
 
 
 class Beside(Protocol):
-    """What is sampled beside a phase: `sample` about once a second, `telemetry` once the phase is over."""
+    """What is sampled beside a phase: `sample` about once a second, the others once the phase is over. `rows`: of what the phase's log says
+    that was answered."""
 
     def sample(self) -> None: ...
 
     def telemetry(self) -> list[Telemetry]: ...
+
+    def rows(self, log: RequestLog) -> list[MetricRow]: ...
 
 
 @dataclass
@@ -152,19 +157,22 @@ class OwnTriton:
 
 
 class _BesideTriton:
-    """Its gauges and its memory."""
+    """Its gauges, its memory, and its GPUs."""
 
     def __init__(self, triton: Triton, phase: LoadPhase) -> None:
         self._triton, self._phase = triton, phase
         self._scraper = Scraper(triton.metrics_address)
+        self._gpus = GpuWatch()
         self._resident: list[float] = []
 
     def __enter__(self) -> _BesideTriton:
         self._scraper.__enter__()
+        self._gpus.__enter__()
         self.sample()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._gpus.__exit__(kind, error, trace)
         self._scraper.__exit__(kind, error, trace)
 
     def sample(self) -> None:
@@ -172,13 +180,16 @@ class _BesideTriton:
             self._resident.append(float(resident))
 
     def telemetry(self) -> list[Telemetry]:
-        rows = self._scraper.telemetry(self._phase)
+        rows = [*self._scraper.telemetry(self._phase), *self._gpus.telemetry(self._phase)]
         values = self._resident
         if values:
             low, high = min(values), max(values)
             mean = sum(values) / len(values)
             rows.append(Telemetry(phase=self._phase, signal="server_resident", unit="bytes", n=len(values), mean=mean, min=low, max=high))
         return rows
+
+    def rows(self, log: RequestLog) -> list[MetricRow]:
+        return energy_rows(log, self._gpus)
 
 
 class SomebodysServer:
@@ -228,6 +239,9 @@ class _Nothing:
         return
 
     def telemetry(self) -> list[Telemetry]:
+        return []
+
+    def rows(self, log: RequestLog) -> list[MetricRow]:
         return []
 
 

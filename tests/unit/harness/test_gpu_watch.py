@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.fakes.nvml import Card, Nvml
+
+from plumbline.harness.gpu_watch import GpuWatch
+
+
+@pytest.fixture(autouse=True)
+def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def watched(nvml: Nvml, every_s: float = 60.0) -> tuple[GpuWatch, float]:
+    """What was seen in at least 0.1 s, and how many seconds it were at most."""
+    began = time.monotonic()
+    with GpuWatch(nvml, every_s) as seen:
+        time.sleep(0.1)
+    return seen, time.monotonic() - began
+
+
+def test_counters_of_all_gpus_tell_the_energy() -> None:
+    seen, seconds = watched(nvml := Nvml(Card(watts=300.0), Card(watts=100.0)))
+    assert seen.energy_j is not None and 0.1 * 400 * 0.99 <= seen.energy_j <= seconds * 400 * 1.01
+    assert seen.power_w is not None and seen.power_w == pytest.approx(400, rel=0.02)
+    assert nvml.opened == 0, "what is opened is closed"
+
+
+def test_without_a_counter_the_samples_stand_in() -> None:
+    seen, seconds = watched(Nvml(Card(watts=250.0, counts=False)))
+    assert seen.power_w == pytest.approx(250.0)
+    assert seen.energy_j is not None and 25.0 <= seen.energy_j <= seconds * 250.0
+
+
+def test_signals_of_each_gpu() -> None:
+    seen, _ = watched(Nvml(Card(watts=300.0), Card(watts=100.0)), every_s=0.01)
+    rows = {row.signal: row for row in seen.telemetry("steady")}
+    assert set(rows) == {f"gpu{i}_{signal}" for i in (0, 1) for signal in ("power", "sm_clock", "temperature")}
+    power = rows["gpu1_power"]
+    assert (power.phase, power.unit, power.mean, power.min, power.max) == ("steady", "W", 100.0, 100.0, 100.0)
+    assert power.n == seen.samples >= 2
+    assert rows["gpu0_sm_clock"].mean == 1980
+
+
+def test_only_visible_gpus_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    seen, _ = watched(Nvml(Card(watts=300.0), Card(watts=100.0)))
+    assert seen.power_w == pytest.approx(100, rel=0.02)
+
+
+@pytest.mark.parametrize("nvml", [Nvml(), Nvml(Card(), refuses="Driver Not Loaded")])
+def test_where_there_is_none_nothing_is_claimed(nvml: Nvml) -> None:
+    seen, _ = watched(nvml)
+    assert (seen.energy_j, seen.power_w, seen.samples, seen.telemetry("steady")) == (None, None, 0, [])
+    assert nvml.opened == 0
+
+
+def test_one_that_tells_nothing_leaves_the_sum_unknown() -> None:
+    seen, _ = watched(Nvml(Card(), Card(tells=False)))
+    assert seen.energy_j is None and seen.power_w is None
+    assert {row.signal for row in seen.telemetry("steady")} == {"gpu0_power", "gpu0_sm_clock", "gpu0_temperature"}
