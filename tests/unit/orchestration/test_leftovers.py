@@ -73,7 +73,7 @@ def test_one_that_ignores_sigterm_is_killed() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(leftovers, "_PATIENCE_S", 0.5)
             assert leftovers.end(record) == [process.pid]
-        assert process.wait(5) == -9
+        assert process.wait(60) == -9
     finally:
         with suppress(ProcessLookupError):
             process.kill()
