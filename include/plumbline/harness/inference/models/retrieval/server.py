@@ -17,7 +17,7 @@ from torch import Tensor
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
-ADDRESS = "PLUMBLINE_SERVER"
+ADDRESS = "PLUMBLINE_TRITON_ADDRESS"
 """The environment variable that holds the server's gRPC endpoint, host:port: whoever starts the server sets it."""
 _TYPES = {"INT32": torch.int32, "UINT8": torch.uint8, "FP32": torch.float32, "FP64": torch.float64}
 
@@ -30,10 +30,13 @@ class Server:
     """One connection, for all threads."""
 
     def __init__(self) -> None:
-        """KeyError if nobody told the address."""
-        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(
-            grpc.insecure_channel(os.environ[ADDRESS], options=[("grpc.enable_http_proxy", 0)])
-        )
+        """ValueError if nobody told the address."""
+        address = os.environ.get(ADDRESS)
+        if not address:
+            raise ValueError(
+                f"{ADDRESS} is not set; expected host:port of this server's gRPC endpoint in the environment that it is started with"
+            )
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]))
 
     def answer(self, model: str, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs of a model that answers once, by name; raises Refused. `inputs`: int32."""
