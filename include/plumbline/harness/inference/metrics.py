@@ -83,7 +83,12 @@ def _latency(log: RequestLog, metric: str, values: Values) -> list[MetricRow]:
 
 
 def _gaps(log: RequestLog) -> list[MetricRow]:
-    """Inter-token latencies, pooled. Without intervals: the gaps of one response depend on each other, and on its neighbours'."""
+    """Inter-token latencies, pooled. Without intervals: the gaps of one response depend on each other, and on its neighbours'.
+
+    No rows where nobody was asked for a second token, as of an encoder: there is nothing between tokens to be absent.
+    """
+    if not _streams(log):
+        return []
     phase, ordered = log.load.name, np.sort(log.gaps())
     n = len(ordered)
     rows = [
@@ -93,7 +98,13 @@ def _gaps(log: RequestLog) -> list[MetricRow]:
     return [*rows, row("inter_token_latency", float(ordered.mean()) if n else None, n, phase=phase, statistic="mean")]
 
 
+def _streams(log: RequestLog) -> bool:
+    return bool((log.load.output_tokens > 1).any())
+
+
 def _per_user(log: RequestLog) -> list[MetricRow]:
+    if not _streams(log):
+        return []
     phase, gaps = log.load.name, log.mean_gaps[log.ok]
     speeds = np.sort(1 / gaps[gaps > 0])
     n = len(speeds)

@@ -81,6 +81,14 @@ def test_the_numbers_of_a_regular_phase() -> None:
         assert row.phase == "steady"
 
 
+def test_who_answers_once_has_nothing_between_tokens() -> None:
+    once = names(metrics_of(log_of(tokens=1), SLO, None))
+    assert {"time_to_first_token", "request_throughput"} <= once
+    assert not {"inter_token_latency", "output_token_throughput_per_user"} & once
+    failed = metrics_of(fail(log_of(), *range(100)), SLO, None)
+    assert found(failed, "inter_token_latency", "p50").value is None, "who was asked for more and gave nothing is told of"
+
+
 def test_intervals_only_where_they_mean_something() -> None:
     rows = metrics_of(log_of(), SLO, None)
     assert found(rows, "request_latency", "p50").ci_low is not None
