@@ -254,7 +254,8 @@ def test_the_way_there_is_measured_apart(protocol: str) -> None:
     assert all(len(m.connect_s) == len(m.request_s) == 20 for m in measured)
     rows = {(row.metric, row.statistic): row for row in network.round_trip_rows("steady", measured)}
     assert {key[0] for key in rows} == {"network_round_trip_time", "protocol_round_trip_time"}
-    assert all(row.value is not None and 0 < row.value < WORST_S and row.n == 40 for row in rows.values())
+    assert all(row.value is not None and 0 < row.value < 2.0 and row.n == 40 for row in rows.values())
+    assert all((row.value or 0) < WORST_S for (_, statistic), row in rows.items() if statistic == "p50")
 
 
 def test_a_way_that_leads_nowhere_has_no_round_trips() -> None:
