@@ -174,7 +174,7 @@ def test_a_shorter_answer_is_accepted_where_it_was_declared() -> None:
         (404, "bad_declaration", "rejects the request"),
         (422, "bad_declaration", "rejects the request"),
         (307, "bad_declaration", "redirects (HTTP 307 to https://elsewhere.example.com/v1, which is not followed"),
-        (429, "quota_exceeded", "too many requests"),
+        (429, "quota_exceeded", "expected lower rates"),
         (500, "server_error", "HTTP 500"),
         (502, "unreachable", "HTTP 502"),
     ],
@@ -192,7 +192,9 @@ def test_nobody_there_is_unreachable() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         log = drive(endpoint_at(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"), load_of(2, rate=50), timeout_s=0.5)
-    assert failure_of(log)[0] == "unreachable"
+    failure_class, detail = failure_of(log)
+    assert failure_class == "unreachable"
+    assert "launcher.url" in detail, "it says what to look at"
 
 
 def test_a_key_is_sent_and_never_told() -> None:

@@ -18,6 +18,7 @@ from plumbline.orchestration.connections import adopt
 from plumbline.orchestration.direct import planned_trial, replayed, run_directly
 from plumbline.reports.criteria import trial_verdicts
 from plumbline.results import Curve, MetricRow, ResultDocument
+from plumbline.scorecards.inputs import USABLE
 
 LOCAL = "local"
 _STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}
@@ -93,9 +94,11 @@ def show(document: ResultDocument) -> None:
     verdict = document.validity
     out.print(f"[bold]{document.trial.trial_id}[/bold]  [{_STYLE[verdict.status]}]{verdict.status}[/]", highlight=False)
     for reason in verdict.reasons:
-        out.print(f"  {verdict.failure_class or reason.code}: {reason.detail}", style=_STYLE[verdict.status], markup=False, highlight=False)
+        out.print(f"  {reason.code}: {reason.detail}", style=_STYLE[verdict.status], markup=False, highlight=False)
     criteria = trial_verdicts(document)
-    if criteria:
+    if criteria and verdict.status not in USABLE:
+        out.print(f"  its {len(criteria)} acceptance criteria are not judged: a trial that is {verdict.status} proves nothing", style="dim")
+    elif criteria:
         judged = table("", "criterion", "", "value", "", "", right=("value",))
         for text, found in criteria:
             judged.add_row(

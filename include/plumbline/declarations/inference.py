@@ -111,7 +111,7 @@ class InferenceWorkload(Workload):
         }[self.model.architecture]
         if self.server.backend not in able:
             raise ValueError(
-                f"server.backend {self.server.backend} does not serve architecture {self.model.architecture}; expected one of {', '.join(able)}"
+                f"server.backend {self.server.backend} does not serve architecture {self.model.architecture}; expected server.backend {' or '.join(able)}"
             )
         if refusal := unservable(self.model, self.server.backend, self.needs.accelerator):
             raise ValueError(refusal)

@@ -10,7 +10,7 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.cli import trial
 from plumbline.declarations import load
-from plumbline.results import Curve, Point, row
+from plumbline.results import Curve, Point, Reason, Validity, row
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,19 @@ def test_a_trial_s_own_criteria_are_judged_and_its_warm_up_is_not_shown():
     assert found[2][-6:] == ["the", "trial", "did", "not", "measure", "it"]
     assert not any(line.split()[:2] == ["warmup", "error_rate"] for line in told)
     assert any("warmup: not shown" in line for line in told)
+
+
+def test_an_unusable_trial_s_criteria_are_not_judged():
+    asked = result_documents.trial(workload=result_documents.inference_workload(acceptance=["error_rate <= 1% in steady"]))
+    reasons = (Reason(code="out_of_memory", detail="held too much"), Reason(code="interrupted", detail="asked to stop"))
+    failed = Validity(status="failed", failure_class="out_of_memory", reasons=reasons)
+    told = [line.strip() for line in shown(result_documents.document(asked, validity=failed, metrics=[]))]
+    assert told[1:4] == [
+        "out_of_memory: held too much",
+        "interrupted: asked to stop",
+        "its 1 acceptance criteria are not judged: a trial that is failed proves nothing",
+    ]
+    assert not any("error_rate" in line for line in told)
 
 
 def test_a_trial_that_got_no_further_than_its_warm_up_shows_it():

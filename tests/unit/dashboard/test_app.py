@@ -94,7 +94,7 @@ def test_a_trial_says_what_became_of_its_own_criteria(client: TestClient) -> Non
     line = part[part.index("p95 request_scheduled_latency &lt;= 900ms in steady") :].split("</tr>")[0]
     assert re.search(r'<span class="chip pass">pass</span> <span class="value">\d+(\.\d+)? ms</span><small>\d+ % to spare', line)
     failed = client.get("/trials/2026-11.local-1core.training.gpt-tiny-cpu.0200.r3?attempt=2").text
-    assert '<span class="chip insufficient">insufficient</span> <span class="value">–</span><small>the trial is not usable' in failed
+    assert "None of 3 is judged: a trial that is failed proves nothing." in failed
 
 
 def test_a_model_that_answers_at_once_leads_with_its_latency_and_rate(tmp_path: Path) -> None:
