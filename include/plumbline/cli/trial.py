@@ -95,6 +95,8 @@ def show(document: ResultDocument) -> None:
     out.print(f"[bold]{document.trial.trial_id}[/bold]  [{_STYLE[verdict.status]}]{verdict.status}[/]", highlight=False)
     for reason in verdict.reasons:
         out.print(f"  {reason.code}: {reason.detail}", style=_STYLE[verdict.status], markup=False, highlight=False)
+    if verdict.status in ("degraded", "invalid"):
+        out.print("  what these mean and what to do: docs/operate.md", style="dim", highlight=False)
     criteria = trial_verdicts(document)
     if criteria and verdict.status not in USABLE:
         out.print(f"  its {len(criteria)} acceptance criteria are not judged: a trial that is {verdict.status} proves nothing", style="dim")
