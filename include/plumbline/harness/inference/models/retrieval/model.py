@@ -153,6 +153,7 @@ class TritonPythonModel:
             told = tensors.pop("SERVER_TIMES", None)
             if told is not None:
                 self._last(asked, tensors, documents, [*spent, *told.tolist()[1:]])
+                stream.read_out()
                 return
             if asked.sender.is_cancelled():
                 stream.cancel()

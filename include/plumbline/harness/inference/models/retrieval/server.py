@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -60,10 +61,21 @@ class Stream:
         try:
             for message in self._call:
                 if message.error_message:
+                    self.read_out()
                     raise Refused(f"{self._model}: {message.error_message}")
                 yield _tensors(message.infer_response)
         except grpc.RpcError as error:
             raise Refused(f"{self._model}: {error.details()}") from error
+
+    def read_out(self) -> None:
+        """Wait for the stream's end after its last response.
+
+        A call that is dropped is cancelled, and where that meets the answer's end the server keeps the request, and so the model, for ever
+        (seen in 24.10). How the stream ends does not matter any more: the answer is there.
+        """
+        with suppress(grpc.RpcError):
+            for _ in self._call:
+                pass
 
     def cancel(self) -> None:
         """Give the answer up: the model stops working on it."""
