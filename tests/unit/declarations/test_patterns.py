@@ -25,7 +25,7 @@ def declared(name: str) -> InferenceWorkload:
     return workload
 
 
-@pytest.mark.parametrize("name", [*PATTERNS, "chat-limits-cpu", "long-context-cpu"])
+@pytest.mark.parametrize("name", [*PATTERNS, "chat-limits-cpu", "long-context-cpu", "vision-cpu"])
 @pytest.mark.parametrize("provider", ["local-1core", "local-2core"])
 def test_a_pattern_is_planned_when_it_is_named(name: str, provider: str) -> None:
     trials = plan(SHIPPED, Request("patterns", "a test", providers=(provider,), workloads=(name,), repeats=1), NOW)

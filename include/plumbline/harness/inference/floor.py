@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.models import Encoder, Llama, Precision, ServedGpt
+from plumbline.declarations.models import PATCH_BYTES, Encoder, Llama, Precision, ServedGpt
 from plumbline.harness.inference.requestlog import RequestLog
 from plumbline.results import MetricRow, row
 
@@ -56,7 +56,8 @@ def matmul_parameters(model: Model) -> tuple[int, int]:
         attention = 2 * model.width**2 + 2 * model.width * model.kv_heads * (model.width // model.heads)
         return model.layers * (attention + 3 * model.width * model.feed_forward), model.vocabulary * model.width
     if isinstance(model, Encoder):
-        return 12 * model.layers * model.width**2, model.width * (model.task == "reranking")
+        patches = PATCH_BYTES * model.width * (model.task == "vision")
+        return 12 * model.layers * model.width**2 + patches, model.width * (model.task == "reranking")
     return 12 * model.layers * model.width**2, model.vocabulary * model.width
 
 

@@ -64,7 +64,7 @@ def check(workload: InferenceWorkload, repository: Repository, address: str) -> 
         bodies = [repository.body(i, Prompt(ids), 1) for i, ids in enumerate(prompts)]
         answers = np.array([np.frombuffer(a, "<f4") for a in _unary(address, bodies, next(iter(repository.wire.responses)))], np.float64)
         exact = np.array(reference, np.float64)
-        agreement = least_cosine(exact, answers) if model.task == "embedding" else correlation(exact[:, 0], answers[:, 0])
+        agreement = correlation(exact[:, 0], answers[:, 0]) if model.task == "reranking" else least_cosine(exact, answers)
     else:
         asked = forced(prompts, [np.array(answer, np.int32) for answer in reference])
         bodies = [repository.body(i, Prompt(ids), 1) for i, ids in enumerate(asked)]

@@ -100,6 +100,10 @@ def test_operations_of_a_prompt_by_hand() -> None:
     assert floor.prefill_operations(causal, 3) == 2 * 768 * 3 + 2 * 128 + 32 * 6
     both_ways = Encoder(architecture="encoder", task="embedding", **shape)
     assert floor.prefill_operations(both_ways, 3) == 2 * 768 * 3 + 32 * 9
+    images = Encoder(architecture="encoder", task="vision", **shape)
+    assert floor.prefill_operations(images, 3) == 2 * (768 + 768 * 8) * 3 + 32 * 9, (
+        "a patch is a product with 768 bytes, a token is looked up"
+    )
 
 
 @pytest.mark.parametrize(
