@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
 
 import numpy as np
@@ -47,6 +48,17 @@ class Upcoming:
         """When to see what is due next: at `moment()`, or less than GRID_S later where others can leave with it."""
         timed = self._wakes[self._position]
         return min(timed, self._soon[0][0]) if self._soon else timed
+
+    def due(self, now: float, most: int) -> list[int]:
+        """Those whose moment has come, in their order, and no more than `most`."""
+        if self._soon:
+            found: list[int] = []
+            while len(found) < most and self.moment() <= now:
+                found.append(self.take())
+            return found
+        begin = self._position
+        self._position = bisect_right(self._moments, now, begin, min(begin + most, self.timed))
+        return self._order[begin : self._position]
 
     def take(self) -> int:
         """The next one; only while `moment()` is finite."""

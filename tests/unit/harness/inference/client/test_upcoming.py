@@ -81,3 +81,17 @@ def test_a_dense_request_waits_for_its_cell_and_a_follower_does_not() -> None:
     due.take()
     due.follow(0, 1.00001)
     assert due.wake() == due.moment() == 1.00001
+
+
+def test_what_is_due_comes_together_with_followers_in_their_places() -> None:
+    due = upcoming([0.0, 1.0, 1.0, 2.0, 0.5], [-1, -1, -1, -1, 0])
+    assert due.due(0.5, 9) == [0]
+    due.follow(0, 0.6)
+    assert due.due(1.5, 2) == [1, 2] and due.due(1.5, 9) == [4]
+    assert due.due(1.9, 9) == [] and due.due(2.0, 9) == [3] and due.due(9.0, 9) == []
+
+
+def test_no_more_are_due_at_once_than_were_asked_for() -> None:
+    due = upcoming([0.0] * 5, [-1] * 5)
+    assert [due.due(0.0, 2) for _ in range(4)] == [[0, 1], [2, 3], [4], []]
+    assert due.moment() == math.inf
