@@ -11,6 +11,8 @@ import pytest
 
 from plumbline.harness.own_cpu import OwnTree
 
+pytestmark = pytest.mark.integration  # real processes and the real clock
+
 BURN = "import sys, time\nwhile time.process_time() < {seconds}: pass\n"
 
 

@@ -20,6 +20,8 @@ INCLUDE = Path(__file__).resolve().parents[3] / "include"
 # Stands in for Airflow's command: each component notes its pid, one leaves a child in another session, one may die or be stubborn.
 FAKE_AIRFLOW = """
 import os, pathlib, signal, subprocess, sys, time
+
+pytestmark = pytest.mark.integration  # real processes and the real clock
 home, name = pathlib.Path(os.environ["AIRFLOW_HOME"]), sys.argv[1]
 def note(what, pid):
     (home / f"{what}.new").write_text(str(pid))

@@ -15,6 +15,8 @@ import pytest
 
 from plumbline.orchestration import leftovers
 
+pytestmark = pytest.mark.integration  # real processes and the real clock
+
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 # A leader that starts a child of its own session and one that leaves for another session, and tells when they are there.
 FAMILY = (

@@ -8,6 +8,8 @@ import pytest
 
 from plumbline.harness.inference.pacing import Pacer
 
+pytestmark = pytest.mark.integration  # real processes and the real clock
+
 
 class Waiter:
     """Waits for a pacer's calls one after the other."""
