@@ -18,6 +18,8 @@ from tests.data.result_documents import VALIDITY
 from plumbline.declarations import ValidityLimits
 from plumbline.harness.watch import Watch
 
+pytestmark = pytest.mark.integration  # real processes and the real clock
+
 CORES = sorted(os.sched_getaffinity(0))
 CORE = CORES[-1]
 SPIN = "while True: pass"
@@ -29,8 +31,6 @@ core, children, limits = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 os.sched_setaffinity(0, {core})
 from plumbline.declarations import ValidityLimits
 from plumbline.harness.watch import Watch
-
-pytestmark = pytest.mark.integration  # real processes and the real clock
 limits = ValidityLimits.model_validate_json(limits)
 with Watch([core]) as watch:
     own = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(children)]

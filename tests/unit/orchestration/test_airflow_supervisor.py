@@ -16,12 +16,13 @@ import pytest
 
 from plumbline.orchestration import airflow_supervisor as supervisor
 
+pytestmark = pytest.mark.integration  # real processes and the real clock
+
 INCLUDE = Path(__file__).resolve().parents[3] / "include"
 # Stands in for Airflow's command: each component notes its pid, one leaves a child in another session, one may die or be stubborn.
 FAKE_AIRFLOW = """
 import os, pathlib, signal, subprocess, sys, time
 
-pytestmark = pytest.mark.integration  # real processes and the real clock
 home, name = pathlib.Path(os.environ["AIRFLOW_HOME"]), sys.argv[1]
 def note(what, pid):
     (home / f"{what}.new").write_text(str(pid))
@@ -111,7 +112,6 @@ def test_components_hear_of_its_violent_death(home: Path) -> None:
         left.kill()
 
 
-@pytest.mark.integration  # the grace time is long
 def test_a_stubborn_component_is_killed_after_the_grace_time(home: Path) -> None:
     process = start(home, FAKE_STUBBORN="1")
     family = all_up(home)
