@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import numpy as np
 import psutil
@@ -21,7 +21,12 @@ TWO = client.Settings(processes=2)
 
 
 def crew() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "plumbline.harness.inference.client.worker" in child.cmdline()]
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # one that has ended, of this test or of an earlier one
+            if "plumbline.harness.inference.client.worker" in child.cmdline():
+                found.append(child)
+    return found
 
 
 def test_two_processes_send_one_schedule() -> None:
