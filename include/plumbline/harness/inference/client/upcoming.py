@@ -18,6 +18,8 @@ GRID_S = 0.25e-3
 the rest that a client does for it; a request is late by less than this, which its latency contains and its dispatch delay tells."""
 _DENSE = 2_000.0
 """Requests a second, within `_AROUND_S` before and after, from which on they are."""
+_VERY_DENSE = 8_000.0
+"""From here on cells are twice as long: a client that spends less is on time at rates at which the short cells would make it late by more."""
 _AROUND_S = 5e-3
 
 
@@ -45,7 +47,7 @@ class Upcoming:
         return min(timed, self._soon[0][0]) if self._soon else timed
 
     def wake(self) -> float:
-        """When to see what is due next: at `moment()`, or less than GRID_S later where others can leave with it."""
+        """When to see what is due next: at `moment()`, or less than a cell later where others can leave with it."""
         timed = self._wakes[self._position]
         return min(timed, self._soon[0][0]) if self._soon else timed
 
@@ -92,5 +94,6 @@ class Upcoming:
 def wakes(moments: NDArray[np.float64]) -> NDArray[np.float64]:
     """When each of these requests is to be sent, float64 [n]: `moments` (rising) or, where they are dense, the next corner of the grid."""
     around = np.searchsorted(moments, moments + _AROUND_S) - np.searchsorted(moments, moments - _AROUND_S)
-    corners = np.ceil(moments / GRID_S) * GRID_S
-    return np.asarray(np.where(around >= _DENSE * 2 * _AROUND_S, corners, moments))
+    rate = around / (2 * _AROUND_S)
+    cell = np.where(rate >= _VERY_DENSE, 2 * GRID_S, GRID_S)
+    return np.asarray(np.where(rate >= _DENSE, np.ceil(moments / cell) * cell, moments))

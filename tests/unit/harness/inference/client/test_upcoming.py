@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client.upcoming import GRID_S, Upcoming, wakes
@@ -58,12 +59,15 @@ def test_requests_far_apart_are_sent_each_at_its_own_moment() -> None:
     assert np.array_equal(wakes(moments), moments)
 
 
-def test_dense_requests_leave_together_and_never_early_nor_a_cell_late() -> None:
-    moments = np.sort(np.random.default_rng(1).uniform(0.0, 0.1, 1_000))
+@pytest.mark.parametrize(("rate", "cell"), [(4_000, GRID_S), (7_000, GRID_S), (10_000, 2 * GRID_S), (20_000, 2 * GRID_S)])
+def test_dense_requests_leave_together_and_never_early_nor_a_cell_late(rate: int, cell: float) -> None:
+    moments = (np.arange(rate // 10) + np.random.default_rng(1).uniform(0.0, 1.0, rate // 10)) / rate
+    inside = slice(rate // 100, -rate // 100)  # at the ends half of what is around is missing
     sent = wakes(moments)
-    assert len(np.unique(sent)) < 500
-    late = sent - moments
-    assert late.min() > -1e-9 and late.max() < GRID_S
+    late = (sent - moments)[inside]
+    assert late.min() > -1e-9 and late.max() < cell + 1e-9
+    assert late.max() > 0.9 * cell
+    assert len(np.unique(np.round(sent[inside] / cell))) <= 0.1 / cell
 
 
 def test_the_grid_begins_and_ends_with_the_burst() -> None:
