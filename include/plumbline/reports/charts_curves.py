@@ -19,11 +19,8 @@ def along(
 ) -> Chart | None:
     """One metric by input tokens, by provider: the median over usable repeats, with their range. None if no trial has such a curve."""
     found: dict[str, dict[float, list[float]]] = {}
-    for document in campaign.documents:
-        quality = campaign.quality.get((document.trial.trial_id, document.trial.attempt))
-        if document.trial.workload.name != workload or document.validity.status not in ("valid", "degraded"):
-            continue
-        if quality is not None and quality.action == "reject":
+    for document in campaign.usable:
+        if document.trial.workload.name != workload:
             continue
         for curve in document.curves:
             if (curve.metric, curve.statistic) == (metric, statistic):
