@@ -26,11 +26,12 @@ setup: .venv/.ready ## the environment in .venv and Triton's server in .triton (
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-.venv/.ready: requirements.txt requirements/torch.txt requirements/triton.txt pyproject.toml | .venv/bin/uv
+.venv/.ready: requirements.txt requirements/torch.txt requirements/training.txt requirements/triton.txt pyproject.toml | .venv/bin/uv
 	@echo "installing Airflow and the libraries (requirements.txt)"
 	$(call install,-r requirements.txt)
 	@echo "installing PyTorch ($$(grep -o '^torch==.*' requirements/torch.txt)) with pip, from the index that this machine names"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/torch.txt
+	$(call install,--no-deps -r requirements/training.txt)
 	@echo "unpacking Triton's server into .triton"
 	@rm -rf .triton
 	$(call install,--no-deps --target .triton -r requirements/triton.txt)
@@ -79,6 +80,7 @@ lock: .venv/bin/uv ## resolve requirements/*.in again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/server.in -o requirements/server.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/dev.in -o requirements/dev.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/triton.in -o requirements/triton.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/training.in -o requirements/training.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) --all-extras --constraint requirements.txt pyproject.toml -o requirements/image.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image-cpu.in -o requirements/image-cpu.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image-onnx.in -o requirements/image-onnx.txt

@@ -98,7 +98,7 @@ def scatter(documents: Sequence[ResultDocument], rows: Sequence[MetricComparison
 def main() -> int:
     """Measure, compare, say and write what was found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--workload", default="batch-cpu")
+    parser.add_argument("--workload", default="summary-cpu")
     parser.add_argument("--provider", default="local-2core")
     parser.add_argument("--repeats", type=int, default=5, help="trials of each of the three campaigns")
     parser.add_argument("--out", type=Path, help="write the figures to this .json and the table beside it as .md")

@@ -14,8 +14,8 @@ RUN cp /src/install.sh / && /install.sh wheel
 FROM ${BASE}
 ARG BASE
 COPY k8s/images/install.sh /
-COPY requirements/image.txt requirements/image-cpu.txt requirements/torch.txt requirements/triton.txt /locks/
-RUN /install.sh packages image-cpu.txt torch.txt
+COPY requirements/image.txt requirements/image-cpu.txt requirements/torch.txt requirements/training.txt requirements/triton.txt /locks/
+RUN /install.sh packages image-cpu.txt torch.txt training.txt
 # Only for the server's binary: what the wheel wants beside it would replace our packages.
 RUN /opt/plumbline/bin/pip install --no-cache-dir --no-compile --require-hashes --no-deps --target /opt/triton -r /locks/triton.txt
 COPY --from=build /wheel /wheel

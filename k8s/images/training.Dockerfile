@@ -14,8 +14,8 @@ RUN cp /src/install.sh / && /install.sh wheel
 FROM ${BASE}
 ARG BASE
 COPY k8s/images/install.sh /
-COPY requirements/image.txt /locks/
-RUN python3 -c 'import torch; print("torch of the base:", torch.__version__)' && /install.sh packages
+COPY requirements/image.txt requirements/training.txt /locks/
+RUN python3 -c 'import torch; print("torch of the base:", torch.__version__)' && /install.sh packages training.txt
 COPY --from=build /wheel /wheel
 RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness
 ENV PATH=/opt/plumbline/bin:${PATH} \

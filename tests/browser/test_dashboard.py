@@ -64,7 +64,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not server.started and time.monotonic() < deadline:
         time.sleep(0.05)
     assert server.started
@@ -93,7 +93,7 @@ def test_pages_load_without_a_complaint(address: str, chromium: Browser, shape: 
         assert response is not None
         assert response.status == 200, path
         assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, path
-    assert page.locator(".js-plotly-plot svg.main-svg").count() > 0, "the report's own policy must let its charts draw"
+    page.locator(".js-plotly-plot svg.main-svg").first.wait_for(state="attached")  # the report's own policy must let its charts draw
     assert complaints == []
     assert elsewhere == []
     context.close()
@@ -104,5 +104,5 @@ def test_from_the_overview_to_a_trial_by_links(address: str, chromium: Browser) 
     page.goto(address + "/")
     page.get_by_role("link", name="2026-11").first.click()
     page.get_by_role("link", name="2026-11.local-1core.training.gpt-tiny-cpu.0200.r1").click()
-    assert page.get_by_text("plumbline replay 2026-11.local-1core.training.gpt-tiny-cpu.0200.r1").is_visible()
+    page.get_by_text("plumbline replay 2026-11.local-1core.training.gpt-tiny-cpu.0200.r1").wait_for(state="visible")
     page.close()

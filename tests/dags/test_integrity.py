@@ -34,7 +34,7 @@ def parse(home: Path, config: Path = CONFIG, hash_seed: str = "0") -> dict[str, 
         "PYTHONHASHSEED": hash_seed,
     }
     script = str(Path(__file__).with_name("parse_dags.py"))
-    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, check=True, timeout=280)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -25,7 +25,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yaml"
 MARK = "PLUMBLINE_TEST_COMPOSE"
-_GRACE_S = 20.0
+_GRACE_S = 120.0  # what takes seconds takes a starved machine minutes
 _WORD = string.ascii_letters + string.digits
 
 
@@ -133,8 +133,8 @@ class Processes:
             assert time.monotonic() < deadline, f"{name} was not healthy within {limit_s:g} s:\n{log}"
             time.sleep(0.5)
 
-    def stop(self) -> list[psutil.Process]:
-        """End all services as the image's dumb-init does, by a signal to the whole session; returns what had to be killed after that."""
+    def stop(self) -> list[str]:
+        """End all services as the image's dumb-init does, by a signal to the whole session; the commands of what had to be killed after that."""
         for process in self.running.values():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -143,11 +143,14 @@ class Processes:
             time.sleep(0.2)
             for process in self.running.values():
                 process.poll()
+        killed = []
         for one in left:
-            one.kill()
+            with suppress(psutil.NoSuchProcess):  # it has just ended by itself
+                killed.append(" ".join(one.cmdline()))
+                one.kill()
         for process in self.running.values():
             process.wait()
-        return left
+        return killed
 
     def processes(self) -> list[psutil.Process]:
         """Everything that runs for these services, found by its environment."""

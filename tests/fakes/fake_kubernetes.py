@@ -213,7 +213,7 @@ class FakeKubernetes:
         """Requests so far that match a pattern."""
         return [call for call in list(self.requests) if matches(match, Asked(call.method, call.path, call.query, None))]
 
-    def wait_for(self, holds: Callable[[], object], what: str, timeout_s: float = 10.0) -> None:
+    def wait_for(self, holds: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
         """Wait until something holds; AssertionError that names it if it does not in time."""
         end = time.monotonic() + timeout_s
         while not holds():

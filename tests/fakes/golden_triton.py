@@ -152,12 +152,14 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
                     return
                 final = i == record.wanted - 1 or (fault == "short" and i == record.wanted // 2)
                 record.sent.append(time.monotonic())
+                if final:
+                    # Before the answer is out: who has it may stop this server at once.
+                    self.succeeded += 1
                 index = (i + 1) % record.wanted if fault == "shuffled" else i
                 yield messages.ModelStreamInferResponse(
                     infer_response=_token(index, final, record.input_tokens + (fault == "mismatch"), fault)
                 )
                 if final:
-                    self.succeeded += 1
                     return
         finally:
             if self.plan.serial:
@@ -218,7 +220,8 @@ async def _serve(plan: Plan) -> None:
     sys.stdout.write(json.dumps({"address": f"127.0.0.1:{port}"}) + "\n")
     sys.stdout.flush()
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    await server.stop(0)
+    # Whoever was given up by a client that is gone is still to hear of it.
+    await server.stop(5.0)
     records = {number: asdict(record) for number, record in servicer.records.items()}
     sys.stdout.write(json.dumps({"succeeded": servicer.succeeded, "records": records}))
 

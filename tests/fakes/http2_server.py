@@ -65,7 +65,7 @@ class _Connection(asyncio.Protocol):
             self.streams[event.stream_id].body += event.data
             # Credit comes back a moment later, so that the client has to wait for it.
             loop, size = asyncio.get_running_loop(), event.flow_controlled_length
-            loop.call_later(0.001, self.credit, size, event.stream_id)
+            loop.call_later(self.server.credit_after_s, self.credit, size, event.stream_id)
         elif isinstance(event, h2.events.StreamEnded):
             asyncio.get_running_loop().call_later(self.server.delay_s, self.answer, event.stream_id)
         elif isinstance(event, h2.events.StreamReset):
@@ -197,10 +197,25 @@ def response() -> bytes:
 
 
 class Http2Server:
-    """The server as a context manager, on a loop in a thread of its own. `window`: each stream's bytes before credit is needed."""
+    """The server as a context manager, on a loop in a thread of its own. `window`: each stream's bytes before credit is needed, which
+    comes `credit_after_s` after the bytes."""
 
-    def __init__(self, *, most_streams: int = 1000, window: int = 65_535, delay_s: float = 0.0, ways: dict[int, Way] | None = None) -> None:
-        self.most_streams, self.window, self.delay_s, self.ways = most_streams, window, delay_s, ways or {}
+    def __init__(
+        self,
+        *,
+        most_streams: int = 1000,
+        window: int = 65_535,
+        credit_after_s: float = 0.001,
+        delay_s: float = 0.0,
+        ways: dict[int, Way] | None = None,
+    ) -> None:
+        self.most_streams, self.window, self.credit_after_s, self.delay_s, self.ways = (
+            most_streams,
+            window,
+            credit_after_s,
+            delay_s,
+            ways or {},
+        )
         self.connections = self.most_open = 0
         self.received: dict[int, int] = {}
         self.headers: list[dict[str, str]] = []

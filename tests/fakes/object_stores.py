@@ -142,7 +142,7 @@ def azure() -> Iterator[ObjectStore]:
         )
     finally:
         server.terminate()
-        server.wait(timeout=10)
+        server.wait(timeout=60)
 
 
 def _connection_string(address: str, key: str) -> str:
@@ -155,7 +155,7 @@ def _free_port() -> int:
         return int(chosen.getsockname()[1])
 
 
-def _until(works: Callable[[], object], server: subprocess.Popen[bytes], patience_s: float = 30.0) -> None:
+def _until(works: Callable[[], object], server: subprocess.Popen[bytes], patience_s: float = 120.0) -> None:
     deadline = time.monotonic() + patience_s
     while True:
         try:

@@ -217,7 +217,7 @@ def test_tasks_reach_our_archive_and_not_the_metadata_database(smoke: Smoke) -> 
     run: DagRun = client.trigger("database_probe", {})
     client.set_paused("database_probe", False)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not run.ended and time.monotonic() < deadline:
             time.sleep(0.5)
             run = client.run(run.dag_id, run.run_id)

@@ -208,9 +208,11 @@ def test_a_cluster_that_goes_away_is_recorded_and_the_pod_taken_up_when_it_is_ba
     world = make(retries=3)
 
     def outage() -> None:
-        kube.wait_for(lambda: kube.pods() and [p["status"]["phase"] for p in kube.pods().values()] == ["Running"], "the pod runs")
+        kube.wait_for(
+            lambda: kube.pods() and [p["status"]["phase"] for p in kube.pods().values()] == ["Running"], "the pod runs", timeout_s=200.0
+        )
         kube.down()
-        kube.wait_for(lambda: world.classes == ["unreachable"], "it was given up", timeout_s=60.0)
+        kube.wait_for(lambda: world.classes == ["unreachable"], "it was given up", timeout_s=200.0)
         kube.up()
 
     meanwhile = threading.Thread(target=outage)

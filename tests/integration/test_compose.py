@@ -25,7 +25,7 @@ from tests.fakes.postgres_tcp import TcpPostgres, free_port
 from plumbline.archive import open_archive
 from plumbline.orchestration.airflow_client import AirflowClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 LASTING = ("api-server", "scheduler", "dag-processor", "triggerer")
 DAG = """
@@ -62,6 +62,8 @@ def folder() -> Iterator[Path]:
 def settings(folder: Path) -> Path:
     file = folder / "server.env"
     subprocess.run([sys.executable, ROOT / "k8s/airflow/server_env.py", "--minio", "--file", file], check=True, capture_output=True)
+    # As one of 64 begins.
+    file.write_text(file.read_text().replace("PLUMBLINE_ADMIN_PASSWORD=", "PLUMBLINE_ADMIN_PASSWORD=-"))
     return file
 
 
@@ -149,7 +151,7 @@ def server(folder: Path, settings: Path, resolved: dict[str, Any]) -> Iterator[S
         postgres.run_file(ROOT / "k8s/airflow/postgres-roles.sql", environment)
         done = graph.run("init")
         assert done.returncode == 0, done.stdout
-        graph.start_all(LASTING, limit_s=120)
+        graph.start_all(LASTING, limit_s=300)
         yield Server(graph, postgres, f"http://127.0.0.1:{api}", done.stdout, secrets)
     finally:
         graph.stop()
@@ -165,7 +167,7 @@ def test_init_can_be_run_again(server: Server) -> None:
 
 def test_a_deferred_task_is_resumed_and_the_run_ends_well(server: Server) -> None:
     with server.client() as client:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while "server_probe" not in client.dags() and time.monotonic() < deadline:
             time.sleep(0.5)
         assert client.import_errors() == {}
@@ -240,5 +242,5 @@ def test_no_secret_is_in_a_log(server: Server) -> None:
 def test_stopping_leaves_nothing(server: Server) -> None:
     """The last one here: it stops the services."""
     assert len(server.graph.processes()) >= len(LASTING)
-    assert [p.cmdline() for p in server.graph.stop()] == []
+    assert server.graph.stop() == []
     assert server.graph.processes() == []

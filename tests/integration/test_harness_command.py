@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.fakes.trials import a_trial
+from tests.integration.test_training import all_end
 
 from plumbline.harness.progress import parse
 from plumbline.results import ResultStore
@@ -42,10 +43,10 @@ def test_sigterm_in_the_middle_of_training_leaves_a_document_and_nothing_else(tm
     children = psutil.Process(process.pid).children(recursive=True)
     assert children  # the training process
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 3
     assert errors.splitlines()[-1] == "failed: the harness was asked to stop by SIGTERM"
-    assert [child for child in children if child.is_running()] == []
+    assert all_end(children)
     store = ResultStore(results)
     document = store.document(store.folder(trial))
     assert document.validity.failure_class == "interrupted"
@@ -56,7 +57,7 @@ def test_sigterm_in_the_middle_of_training_leaves_a_document_and_nothing_else(tm
 
 def test_probe_prints_the_environment_and_the_hardware(tmp_path):
     done = started(tmp_path / "home", "probe")
-    output, _ = done.communicate(timeout=120)
+    output, _ = done.communicate(timeout=240)
     seen = json.loads(output)
     assert seen["facts"]["cpu.usable"] == len(os.sched_getaffinity(0))
     of_torch = ["matmul_tflops", "matmul_tflops_fp32", "matmul_tflops_bf16"]

@@ -51,7 +51,7 @@ def short_trial(**changes: Any) -> Trial:
     )
 
 
-LONG_STEADY = [{"name": "steady", "arrivals": {"constant": {"rate": "20/s"}}, "duration": "30s"}]
+LONG_STEADY = [{"name": "steady", "arrivals": {"constant": {"rate": "20/s"}}, "duration": "60s"}]
 
 
 def measure(trial: Trial, workdir: Path, on_progress: Callable[[str], object] = lambda phase: None) -> Measurement:
@@ -148,19 +148,22 @@ def test_a_whole_trial(tmp_path: Path) -> None:
 
 def test_sequences_are_batched_and_tokens_do_not_depend_on_it(tmp_path: Path) -> None:
     """Ten requests at once take far less than ten times one, and each gets the same tokens as alone."""
-    from tests.fakes.triton_streams import stream
+    from tests.fakes.triton_streams import Stream, stream
+
+    def overlap(together: list[Stream]) -> bool:
+        return max(s.first for s in together) < min(s.ended for s in together)
 
     workload = short_trial().workload
     assert isinstance(workload, InferenceWorkload)
     prompts = [prompt.ids for prompt in prompts_of(workload, schedule_of(workload)).by_phase[1][:10]]
     with a_triton(a_repository(workload, tmp_path), tmp_path) as triton:
         alone = [stream(triton.address, triton.model, [prompt], 64)[0] for prompt in prompts]
-        tries = [stream(triton.address, triton.model, prompts, 64) for _ in range(4)]
+        tries = [stream(triton.address, triton.model, prompts, 64)]
+        while not overlap(tries[-1]) and len(tries) < 10:  # on a busy machine the last stream may open only when the first has ended
+            tries.append(stream(triton.address, triton.model, prompts, 64))
     assert all([s.tokens for s in together] == [s.tokens for s in alone] for together in tries)
     assert all(len(s.tokens) == 64 for s in alone)
-    # On a busy machine this client may come to open its last stream only when the first has ended.
-    overlaps = [max(s.first for s in together) < min(s.ended for s in together) for together in tries]
-    assert any(overlaps), "all stream at the same time"
+    assert overlap(tries[-1]), "all stream at the same time"
 
 
 def test_a_request_given_up_frees_its_row(tmp_path: Path) -> None:
@@ -229,32 +232,34 @@ def test_a_server_that_is_not_ready_in_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("victim", ["server", "model"])
 def test_killed_while_it_measures(tmp_path: Path, victim: str) -> None:
-    killed: list[int] = []
+    killed: list[float] = []
 
-    def kill(phase: str) -> None:
-        if phase == "steady" and not killed:
+    def kill(phase: str, fraction: float, note: str = "") -> None:
+        if phase == "steady" and not killed and note[:1] in set("123456789"):  # some requests have ended
             found = next(p for p in servers() if _command(p)[0].endswith("stub" if victim == "model" else "tritonserver"))
-            killed.append(found.pid)
+            killed.append(time.monotonic())
             found.kill()
 
-    began = time.monotonic()
-    with pytest.raises(TrialFailed) as caught:
-        measure(short_trial(phases=LONG_STEADY), tmp_path, kill)
-    assert time.monotonic() - began < 25, "far less than the phase"
+    with pytest.raises(TrialFailed) as caught, Watch(sorted(os.sched_getaffinity(0))) as watch:
+        inference.measure(short_trial(phases=LONG_STEADY), tmp_path, kill, watch)
+    assert time.monotonic() - killed[0] < 40, "far less than the phase"
     assert caught.value.failure_class == "server_error"
-    assert "of 600 requests of steady finished" in caught.value.detail
+    assert "of 1200 requests of steady finished" in caught.value.detail
     assert ("tritonserver was ended by signal 9" if victim == "server" else "lost its model process") in caught.value.detail
     partial = caught.value.partial
     requests = pq.read_table(next(e.path for e in partial.evidence if e.kind == "requests")).to_pylist()
-    assert len(requests) == 600
+    assert len(requests) == 1200
     assert any(r["status"] == "ok" for r in requests)
     assert any(r["status"] == "not_sent" for r in requests)
     assert {e.kind for e in partial.evidence} == {"schedule", "server_log", "requests"}
 
 
 def test_interrupted_while_it_measures(tmp_path: Path) -> None:
+    interrupted: list[str] = []
+
     def interrupt(phase: str) -> None:
-        if phase == "steady":
+        if phase == "steady" and not interrupted:
+            interrupted.append(phase)
             threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 
     trial = short_trial(phases=[{"name": "warmup", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "1s"}, *LONG_STEADY])
@@ -285,7 +290,7 @@ def test_the_server_goes_with_its_harness(tmp_path: Path, number: signal.Signals
     family = [psutil.Process(int(pid)) for pid in harness.stdout.readline().split()]
     assert len(family) == 2, "server and model"
     harness.send_signal(number)
-    assert harness.wait(10) == -number
+    assert harness.wait(60) == -number
     # Orphans are taken note of by the machine's first process, in a container late or never: a zombie has ended and holds nothing.
     deadline = time.monotonic() + 30
     while any(map(_lives, family)) and time.monotonic() < deadline:

@@ -48,7 +48,7 @@ def test_a_fault_after_the_last_request_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_killed_under_load_what_failed_is_what_the_server_never_answered(tmp_path: Path) -> None:
-    result, fault = faulty(tmp_path, "server_kill")
+    result, fault = faulty(tmp_path, "server_kill", duration="16s")
 
     # The truth: the files that both incarnations of the model wrote, one before and one after the kill, first inference and steady included.
     before, after = journal.read(tmp_path / "models" / "chat" / "1", {})
@@ -127,7 +127,7 @@ def test_a_server_that_does_not_come_back_fails_the_trial(tmp_path: Path) -> Non
 
 
 def test_an_interrupt_while_the_server_is_away_leaves_nothing(tmp_path: Path) -> None:
-    fault = {"name": "fault", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "20s", "inject": "server_kill", "at": "1s"}
+    fault = {"name": "fault", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "60s", "inject": "server_kill", "at": "1s"}
     interrupted: list[float] = []
 
     def interrupt(phase: str) -> None:
@@ -138,5 +138,5 @@ def test_an_interrupt_while_the_server_is_away_leaves_nothing(tmp_path: Path) ->
     with pytest.raises(TrialFailed) as caught:
         measure(short_trial(phases=[STEADY, fault], **LENIENT), tmp_path, interrupt)
     assert caught.value.failure_class == "interrupted"
-    assert time.monotonic() - interrupted[0] < 15, "far less than the phase and the start that was under way"
+    assert time.monotonic() - interrupted[0] < 40, "far less than the phase and the start that was under way"
     assert servers() == []

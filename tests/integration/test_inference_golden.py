@@ -79,8 +79,9 @@ def test_a_server_that_cannot_keep_up_shows_its_queue() -> None:
     with Golden(first_s=0.02, serial=True) as golden:
         log = drive(golden, load)
     latencies = log.latencies("scheduled", "last_token")
-    truth = [golden.records[i].sent[-1] - log.began - s for i, s in enumerate(load.arrivals_s)]
-    assert latencies == pytest.approx(truth, abs=WORST_S)
+    truth = np.array([golden.records[i].sent[-1] - log.began - s for i, s in enumerate(load.arrivals_s)])
+    assert np.all(latencies >= truth)
+    assert np.median(latencies - truth) < WORST_S
     assert np.median(latencies) > 10 * 0.02
     assert log.elapsed_s > load.duration_s
 
@@ -94,7 +95,7 @@ def test_a_server_that_cannot_keep_up_shows_its_queue() -> None:
         ("short", "wrong_output", "5 tokens; expected 8"),
         ("shuffled", "wrong_output", "token 0 has index 1"),
         ("unfinished", "server_error", "without a final response"),
-        ("hang", "timeout", "0 of 8 tokens within 1s"),
+        ("hang", "timeout", "0 of 8 tokens within 3s"),
         ("drop", "unreachable", "UNAVAILABLE: told to drop"),
     ],
 )
@@ -102,7 +103,7 @@ def test_failures_have_a_class_and_touch_no_other_request(fault: str, error: str
     load = load_of(20, rate=200)
     faults = dict.fromkeys((3, 7, 11, 15, 19), fault)
     with Golden(first_s=0.01, faults=faults) as golden:
-        log = drive(golden, load, timeout_s=1.0)
+        log = drive(golden, load, timeout_s=3.0 if fault == "hang" else 20.0)
     assert log.errors() == {error: 5}
     assert all(detail in log.details[i] for i in faults), log.first_error()
     assert log.finished == 15
@@ -118,8 +119,7 @@ def test_a_tokenizer_that_is_not_the_declared_one() -> None:
 
 def test_a_request_that_is_given_up_is_cancelled_at_the_server() -> None:
     with Golden(faults={0: "hang"}) as golden:
-        drive(golden, load_of(2, rate=1.5), timeout_s=0.3)
-        time.sleep(0.3)
+        drive(golden, load_of(2, rate=1.5), timeout_s=2.0)
     assert golden.records[0].cancelled
     assert not golden.records[1].cancelled
 
@@ -140,7 +140,7 @@ def test_a_server_that_dies_ends_the_phase_at_once_and_loses_no_request() -> Non
 
 def test_a_server_that_comes_back_is_connected_to_again() -> None:
     """Killed in the middle and started again at its address: who comes in between is turned away, who comes later is served."""
-    load = load_of(200, rate=50, tokens=2)
+    load = load_of(1500, rate=50, tokens=2)  # how long a start takes is the machine's to say: the load goes on until it was seen
     with ExitStack() as stack:
         first = stack.enter_context(Golden(first_s=0.005))
         port = int(first.address.rpartition(":")[2])
@@ -158,14 +158,19 @@ def test_a_server_that_comes_back_is_connected_to_again() -> None:
             if ended and outage.ident is None:  # the load is under way
                 outage.start()
 
-        log = drive(first, load, running=lambda: True, timeout_s=3.0, tick=tick)
+        def stop(log: RequestLog) -> bool:
+            failed = np.flatnonzero(log.error)
+            return bool(started) and len(failed) > 0 and bool(np.isfinite(log.ended[failed[-1] + 1 :]).sum() >= 20)
+
+        log = drive(first, load, running=lambda: True, timeout_s=20.0, tick=tick, stop=stop)
         outage.join()
     assert set(log.errors()) == {"unreachable"}
     failed = np.flatnonzero(log.error)
     assert np.array_equal(failed, np.arange(failed[0], failed[-1] + 1)), "one outage, and everything after it was served"
-    assert failed[-1] < 199
-    assert np.isfinite(log.dispatched).all()
-    assert log.finished == 200 - len(failed)
+    assert failed[0] > 0
+    assert failed[-1] < log.n - 20
+    assert np.isfinite(log.dispatched[log.due]).all()
+    assert log.finished == log.n - len(failed)
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -204,7 +209,7 @@ def test_a_closed_loop_follows_its_answers() -> None:
 
 def test_a_conversation_pauses_goes_on_after_a_failure_and_ends_with_the_phase() -> None:
     after = np.array([-1, 0, 1, 2], np.int32)
-    load = load_of(4, rate=10, tokens=1, arrivals_s=np.array([0.0, 0.1, 0.1, 60.0]), after=after, duration_s=1.0)
+    load = load_of(4, rate=10, tokens=1, arrivals_s=np.array([0.0, 0.1, 0.1, 60.0]), after=after, duration_s=20.0)
     with Golden(faults={1: "abort"}) as golden:
         log = drive(golden, load)
     assert list(log.due) == [True, True, True, False]
@@ -215,7 +220,7 @@ def test_a_conversation_pauses_goes_on_after_a_failure_and_ends_with_the_phase()
 
 def test_a_cap_on_requests_in_flight_holds_and_is_told() -> None:
     load = load_of(40, rate=1000, tokens=1)
-    with Golden(first_s=0.05) as golden:
+    with Golden(first_s=0.2) as golden:
         log = drive(golden, load, settings=client.Settings(in_flight_cap=10))
     assert log.finished == 40
     assert log.capped >= 25
@@ -258,10 +263,10 @@ def test_a_client_that_is_held_up_says_so() -> None:
 def test_progress_counts_what_has_ended() -> None:
     seen: list[tuple[int, int]] = []
     with Golden() as golden:
-        drive(golden, load_of(30, rate=12, tokens=1), tick=lambda ended, requests: seen.append((ended, requests)))
-    assert seen
+        drive(golden, load_of(30, rate=10, tokens=1), tick=lambda ended, requests: seen.append((ended, requests)))
+    assert seen == sorted(seen)
     assert all(total == 30 for _, total in seen)
-    assert 0 < seen[0][0] <= seen[-1][0] <= 30
+    assert 0 < seen[-1][0] <= 30  # the first look may come before any answer
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -293,7 +298,7 @@ def test_what_a_signal_left_undone_is_not_called_done() -> None:
 
 def test_control_calls() -> None:
     with Golden() as golden:
-        assert control.ready(golden.address, "golden", within_s=5)
+        assert control.ready(golden.address, "golden", within_s=60)
         assert not control.ready(golden.address, "another", within_s=0.1)
         assert control.version(golden.address) == "1.2.3"
         assert control.statistics(golden.address, "golden").succeeded == 0

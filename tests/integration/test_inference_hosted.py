@@ -118,14 +118,14 @@ FAULTS = {
     8: (503, "unreachable", "HTTP 503: no"),
     9: ("no_done", "server_error", "the stream ended without [DONE]"),
     10: ("not_http", "server_error", "what came is no HTTP/1.1"),
-    11: ("hang", "timeout", "0 of 8 tokens within 1"),
+    11: ("hang", "timeout", "0 of 8 tokens within 4s"),
 }
 
 
 def test_every_fault_has_its_class_and_harms_no_other_request() -> None:
     plan = Plan(first_s=0.005, faults={n: fault for n, (fault, _, _) in FAULTS.items()} | {12: "close", 13: "by_end"})  # type: ignore[misc]
     with Hosted(plan) as hosted:
-        log = drive(endpoint_at(hosted.url + "/v1"), load_of(20, rate=40), timeout_s=1.5)
+        log = drive(endpoint_at(hosted.url + "/v1"), load_of(20, rate=40), timeout_s=4.0)
     named = {i: (error, detail) for i, (_, error, detail) in FAULTS.items()}
     assert set(np.flatnonzero(log.error)) == set(named)
     for i, (error, detail) in named.items():
@@ -174,7 +174,7 @@ def test_a_shorter_answer_is_accepted_where_it_was_declared() -> None:
         (404, "bad_declaration", "rejects the request"),
         (422, "bad_declaration", "rejects the request"),
         (307, "bad_declaration", "redirects (HTTP 307 to https://elsewhere.example.com/v1, which is not followed"),
-        (429, "quota_exceeded", "too many requests"),
+        (429, "quota_exceeded", "expected lower rates"),
         (500, "server_error", "HTTP 500"),
         (502, "unreachable", "HTTP 502"),
     ],
@@ -192,7 +192,9 @@ def test_nobody_there_is_unreachable() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         log = drive(endpoint_at(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"), load_of(2, rate=50), timeout_s=0.5)
-    assert failure_of(log)[0] == "unreachable"
+    failure_class, detail = failure_of(log)
+    assert failure_class == "unreachable"
+    assert "launcher.url" in detail, "it says what to look at"
 
 
 def test_a_key_is_sent_and_never_told() -> None:
@@ -213,11 +215,11 @@ def test_a_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     certificate = self_signed(tmp_path, "localhost")
     with Hosted(Plan(certificate=str(certificate))) as hosted:
         endpoint = endpoint_at(hosted.url + "/v1")
-        unknown = drive(endpoint, load_of(2, rate=50), timeout_s=1.0)
+        unknown = drive(endpoint, load_of(2, rate=50), timeout_s=3.0)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         log = drive(endpoint, load_of(5, rate=50))
         other = endpoint_at(hosted.url.replace("localhost", "127.0.0.1") + "/v1")
-        misnamed = drive(other, load_of(2, rate=50), timeout_s=1.0)
+        misnamed = drive(other, load_of(2, rate=50), timeout_s=3.0)
     assert log.errors() == {}, log.first_error()
     for refused in (unknown, misnamed):
         assert failure_of(refused)[0] == "unreachable"
@@ -225,11 +227,18 @@ def test_a_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_connections_are_kept_from_request_to_request() -> None:
+    """Four users, who wait for their answers: what is there is enough, however slow the machine is."""
+    n, users = 200, 4
+    after = np.arange(n, dtype=np.int32) - users
+    after[:users] = -1
+    lengths = [np.full(n, length, np.int32) for length in (5, 1)]
+    load = PhaseLoad("steady", 60.0, np.zeros(n), *lengths, after, closed=True)
     with Hosted() as hosted:
-        log = drive(endpoint_at(hosted.url + "/v1"), load_of(200, rate=400, tokens=1))
+        endpoint = endpoint_at(hosted.url + "/v1")
+        log = drive(endpoint, load)
     assert log.errors() == {}, log.first_error()
-    assert len({r.connection for r in hosted.records}) <= 70
-    assert len(hosted.records) == 200
+    assert len({r.connection for r in hosted.records}) < n / 2
+    assert len(hosted.records) == n
 
 
 @pytest.mark.parametrize("protocol", ["openai", "kserve_http", "kserve_grpc"])
@@ -247,7 +256,8 @@ def test_the_way_there_is_measured_apart(protocol: str) -> None:
     assert all(len(m.connect_s) == len(m.request_s) == 20 for m in measured)
     rows = {(row.metric, row.statistic): row for row in network.round_trip_rows("steady", measured)}
     assert {key[0] for key in rows} == {"network_round_trip_time", "protocol_round_trip_time"}
-    assert all(row.value is not None and 0 < row.value < WORST_S and row.n == 40 for row in rows.values())
+    assert all(row.value is not None and 0 < row.value < 2.0 and row.n == 40 for row in rows.values())
+    assert all((row.value or 0) < WORST_S for (_, statistic), row in rows.items() if statistic == "p50")
 
 
 def test_a_way_that_leads_nowhere_has_no_round_trips() -> None:

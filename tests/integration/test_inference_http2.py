@@ -23,6 +23,8 @@ WIRE = Wire("unary", "m", {"VECTOR": 64}, index=None)
 def drive(server: Http2Server, n: int, *, rate: float = 200.0, size: int = 64, timeout_s: float = 10.0, **given: Any) -> RequestLog:
     one = np.ones(n, np.int32)
     load = PhaseLoad("steady", n / rate, np.arange(n) / rate, one, one, np.full(n, -1, np.int32))
+    if given.pop("one_user", False):  # who sends the next request when the answer has come
+        load = PhaseLoad("steady", 60.0, np.full(n, 1 / rate), one, one, np.arange(n, dtype=np.int32) - 1, closed=True)
     bodies = [WIRE.body(i, [Tensor("IN", "UINT8", (size,), bytes(size))]) for i in range(n)]
     target = client.Target(server.address, WIRE, lambda: True, headers=given.pop("headers", {}))
     log = client.drive(load, bodies, target, timeout_s=timeout_s, **given)
@@ -51,12 +53,12 @@ def test_every_right_way_to_answer(way: Way) -> None:
         ("no_message", "server_error", "without a final response"),
         ("two_messages", "wrong_output", "2 tokens; expected 1"),
         ("garbage", "wrong_output", "not a ModelInferResponse"),
-        ("silent", "timeout", "0 of 1 tokens within 0.5s"),
+        ("silent", "timeout", "0 of 1 tokens within 2s"),
     ],
 )
 def test_every_wrong_way_has_its_class_and_touches_no_other_request(way: Way, error: str, detail: str) -> None:
     with Http2Server(ways={4: way, 11: way}) as server:
-        log = drive(server, 20, timeout_s=0.5 if way == "silent" else 10.0)
+        log = drive(server, 20, timeout_s=2.0 if way == "silent" else 10.0)
     assert log.errors() == {error: 2}
     assert all(detail in log.details[number] for number in (4, 11)), log.details
     assert np.isfinite(log.ended).all()
@@ -65,16 +67,17 @@ def test_every_wrong_way_has_its_class_and_touches_no_other_request(way: Way, er
 
 def test_a_server_that_breaks_the_protocol_is_left_and_connected_to_again() -> None:
     with Http2Server(ways={4: "broken_frame"}) as server:
-        log = drive(server, 40, rate=100)
+        log = drive(server, 40, rate=40)
     assert log.errors().keys() == {"unreachable"}
     assert "the server broke HTTP/2's rules: a frame of 1048576 bytes" in log.details[4]
-    assert log.finished >= 35
-    assert server.connections == 3
+    assert log.finished >= 20, "what was not under way"
+    assert server.connections == kserve_grpc.Transport.first + 1
 
 
 def test_a_server_that_says_goodbye_loses_no_request() -> None:
+    """Nothing is under way when it does: what it no longer answers then is another test's."""
     with Http2Server(ways={4: "goaway", 9: "goaway", 14: "goaway"}) as server:
-        log = drive(server, 30, rate=100)
+        log = drive(server, 30, rate=100, one_user=True)
     assert log.finished == 30, log.details
     assert server.connections >= 4
 
@@ -92,14 +95,14 @@ def test_a_client_that_stood_still_sends_nothing_that_it_has_given_up() -> None:
 
     def stop(log: RequestLog) -> bool:
         if not stood and np.isfinite(log.ended).any():
-            stood.append(0.5)
-            time.sleep(0.5)
+            stood.append(1.0)
+            time.sleep(1.0)
         return False
 
     with Http2Server() as server:
-        log = drive(server, 100, rate=200, timeout_s=0.05, stop=stop)
+        log = drive(server, 400, rate=200, timeout_s=0.2, stop=stop)
     assert np.isfinite(log.ended).all()
-    given_up = [number for number in range(100) if log.error_of(number) == "not_sent"]
+    given_up = [number for number in range(400) if log.error_of(number) == "not_sent"]
     assert given_up
     assert not server.received.keys() & set(given_up)
     assert all("the client itself was" in log.details[number] for number in given_up)
@@ -126,6 +129,37 @@ def test_no_more_bytes_than_the_server_gives_credit_for(size: int) -> None:
     assert server.received == dict.fromkeys(range(6), size)
 
 
+def test_a_request_that_is_given_up_half_sent_is_sent_to_its_end() -> None:
+    """A unary request is not cancelled; a server that waited for the rest of its message would keep its stream until the connection ends."""
+    with Http2Server(window=1000, credit_after_s=0.1) as server:
+        log = drive(server, 8, rate=4, size=5_000, timeout_s=0.2)
+    assert log.error_of(0) == "timeout", log.details
+    assert server.received[0] == 5_000
+    assert server.resets == []
+
+
+def test_what_waited_for_room_beyond_its_timeout_is_not_sent() -> None:
+    """The answer that makes room is read before the timers are looked at, after the client stood still."""
+    stood: list[float] = []
+
+    def stop(log: RequestLog) -> bool:
+        if not stood and np.isfinite(log.ended[0]):
+            stood.append(max(0.0, log.began + 1.3 - time.monotonic()))
+            time.sleep(stood[0])
+        return False
+
+    with Http2Server(delay_s=0.3) as server:
+        log = drive(server, 20, rate=1e6, timeout_s=1.0, stop=stop, settings=client.Settings(in_flight_cap=1))
+    not_sent = [number for number in range(20) if log.error_of(number) == "not_sent"]
+    assert stood
+    assert len(not_sent) >= 15, log.errors()
+    assert not server.received.keys() & set(not_sent)
+    assert not np.isfinite(log.dispatched[not_sent]).any()
+    sent = np.isfinite(log.dispatched)
+    assert log.dispatched[sent].max() < 1.25, "nothing was sent once it had waited longer than its timeout"
+    assert all("no room for it within 1s" in log.details[number] for number in not_sent)
+
+
 def test_headers_that_a_gateway_wants() -> None:
     with Http2Server() as server:
         log = drive(server, 5, headers={"Authorization": "Bearer " + "x" * 300})
@@ -147,7 +181,7 @@ def test_a_connection_whose_stream_numbers_are_used_up_is_replaced(monkeypatch: 
 
 def test_a_client_without_any_room_says_that_it_did_not_send() -> None:
     with Http2Server(ways=dict.fromkeys(range(20), "silent")) as server:
-        log = drive(server, 20, rate=1e6, timeout_s=0.4, settings=client.Settings(in_flight_cap=5))
+        log = drive(server, 20, rate=1e6, timeout_s=1.0, settings=client.Settings(in_flight_cap=5))
     assert log.errors() == {"timeout": 5, "not_sent": 15}
     assert log.capped == 15
-    assert "no room for it within 0.4s" in log.details[19]
+    assert "no room for it within 1s" in log.details[19]

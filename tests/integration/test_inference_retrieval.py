@@ -20,7 +20,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload, load
 from plumbline.declarations.places import REPOSITORY
-from plumbline.harness.inference import installation, repositories, wire
+from plumbline.harness.inference import control, installation, repositories, wire
 from plumbline.harness.inference.models.encoder import encoder
 from plumbline.harness.inference.models.retrieval.index import drawn
 from plumbline.harness.inference.prompts import Prompt
@@ -152,6 +152,17 @@ def test_what_is_given_up_or_refused_holds_nobody_up(served: tuple[Triton, Repos
     time.sleep(1.0)  # until what was given up is closed
     assert len(asked(triton.address, repository.body(0, Prompt(QUERIES[0]), 5))["TOKEN"]) == 5
     assert triton.running()
+
+
+def test_what_was_answered_is_kept_by_no_model(tmp_path: Path) -> None:
+    """A model that still holds a request is not unloaded, and its server does not end by itself."""
+    repository = repositories.write(declared(text=True), tmp_path / "models", threads=1)
+    with Triton(installation.find(), repository.folder, repository.model, tmp_path, ready_within_s=120) as triton:
+        with ThreadPoolExecutor(8) as threads:
+            answers = threads.map(lambda i: asked(triton.address, repository.body(i, Prompt(QUERIES[i % 6]), 2)), range(80))
+            assert {len(answer["TOKEN"]) for answer in answers} == {2}
+        control.unload(triton.address, GENERATOR, within_s=30)
+        control.unload(triton.address, repository.model, within_s=30)
 
 
 def test_a_trial_tells_retrieval_from_the_model(tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ def launched(tmp_path: Path, trial: Trial, command: list[str]) -> subprocess.Pop
     )
 
 
-def eventually(condition: Callable[[], bool], what: str, patience_s: float = 20.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, patience_s: float = 60.0) -> None:
     deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, what
@@ -341,7 +341,8 @@ def test_a_launcher_that_is_killed_together_with_the_keeper(home: Path, tmp_path
 def test_trials_on_one_machine_never_overlap(home: Path, tmp_path: Path, program: Any, store: ResultStore) -> None:
     machine = f"test-{uuid.uuid4().hex[:12]}"
     span = """
-    began = time.monotonic(); progress("steady", 0.1); time.sleep(1.5)
+    began = time.monotonic(); progress("steady", 0.1)
+    while not (home / "go").exists(): time.sleep(0.01)
     with (home / "spans").open("a") as file: file.write(json.dumps([began, time.monotonic()]) + "\\n")
     sys.exit(1)
     """
@@ -350,7 +351,13 @@ def test_trials_on_one_machine_never_overlap(home: Path, tmp_path: Path, program
     assert "steady" in first.stdout.readline()
     told: list[ProgressLine] = []
     other = trial_on(machine).model_copy(update={"trial_id": "another"})
-    LocalLauncher(program(span)).launch(other, store, told.append)
+
+    def tell(line: ProgressLine) -> None:
+        told.append(line)
+        time.sleep(0.2)  # the other one could begin now, if it did not wait
+        (home / "go").touch()
+
+    LocalLauncher(program(span)).launch(other, store, tell)
     first.communicate()
     (_, end), (begin, _) = sorted(json.loads(line) for line in (home / "spans").read_text().splitlines())
     assert end <= begin

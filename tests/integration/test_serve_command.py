@@ -33,7 +33,7 @@ def test_what_it_prints_can_be_declared_and_driven(tmp_path: Path) -> None:
             assert log.errors() == {}, log.first_error()
     finally:
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     assert "Traceback" not in said
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("plumbline-serve-")] == []
@@ -41,6 +41,6 @@ def test_what_it_prints_can_be_declared_and_driven(tmp_path: Path) -> None:
 
 def test_a_workload_that_is_not_there_is_named(tmp_path: Path) -> None:
     process = command(tmp_path, "gpt-tiny-cpu")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 2
     assert 'no inference workload is called "gpt-tiny-cpu"' in said

@@ -18,7 +18,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 from tests.fakes.trials import cluster_provider
-from tests.integration.test_training import ENDLESS, ROOT, TINY, codes, run, trial, workers
+from tests.integration.test_training import ENDLESS, ROOT, TINY, all_end, codes, run, trains, trial, workers
 
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.training.stages import STAGES
@@ -72,13 +72,12 @@ class Node:
 
     def end(self) -> tuple[int, str]:
         """Its exit code and what it said."""
-        return self.process.wait(60), self.errors.read_text()
+        return self.process.wait(200), self.errors.read_text()
 
     def ranks(self) -> list[psutil.Process]:
         """The training processes it runs."""
         try:
-            found = psutil.Process(self.process.pid).children(recursive=True)
-            return [p for p in found if "plumbline.harness.training.worker" in " ".join(p.cmdline())]
+            return [p for p in psutil.Process(self.process.pid).children(recursive=True) if trains(p)]
         except psutil.Error:
             return []
 
@@ -276,7 +275,7 @@ def test_a_node_ends_with_node_0(tmp_path: Path, node: Callable[..., Node], rend
     first.process.kill()
     code, said = other.end()
     assert code == 3 and "failed: node 0 is gone without a word, and the job with it" in said
-    assert psutil.wait_procs(left, timeout=10)[1] == []
+    assert all_end(left)
 
 
 def test_a_node_that_never_joins_is_a_launch_that_timed_out(tmp_path: Path, rendezvous: str) -> None:

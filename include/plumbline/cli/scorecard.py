@@ -12,8 +12,9 @@ from plumbline.cli.output import Json, clear_errors, emit, out, table
 from plumbline.orchestration.reporting import campaign_data, newest
 from plumbline.orchestration.reporting import report as write_report
 from plumbline.reports import CampaignData, Conclusions, conclude
+from plumbline.reports.criteria import Verdict, acceptance_rows
 from plumbline.reports.raw import raw_rows
-from plumbline.reports.tables import CardTable, Cell, Verdict, acceptance_rows, card_tables, rank_rows
+from plumbline.reports.tables import CardTable, Cell, card_tables, rank_rows
 
 Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")]
 

@@ -16,10 +16,14 @@ from plumbline.harness.progress import ProgressLine
 from plumbline.launch.plan import PlanError
 from plumbline.orchestration.connections import adopt
 from plumbline.orchestration.direct import planned_trial, replayed, run_directly
+from plumbline.reports.criteria import trial_verdicts
 from plumbline.results import Curve, MetricRow, ResultDocument
+from plumbline.scorecards.inputs import USABLE
 
 LOCAL = "local"
 _STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}
+_OUTCOME = {"pass": "green", "mixed": "yellow", "fail": "red", "insufficient": "yellow"}
+_BEFORE_THE_MEASUREMENT = ("environment", "cold_start", "warmup")
 
 
 def trial(
@@ -86,23 +90,48 @@ def _run(planned: Trial, as_json: bool) -> None:
 
 
 def show(document: ResultDocument) -> None:
-    """A trial's verdict and numbers as tables."""
+    """A trial's verdict, its criteria and its numbers as tables. The warm-up's are left out once there are those it was made for."""
     verdict = document.validity
     out.print(f"[bold]{document.trial.trial_id}[/bold]  [{_STYLE[verdict.status]}]{verdict.status}[/]", highlight=False)
     for reason in verdict.reasons:
-        out.print(f"  {verdict.failure_class or reason.code}: {reason.detail}", style=_STYLE[verdict.status], markup=False, highlight=False)
+        out.print(f"  {reason.code}: {reason.detail}", style=_STYLE[verdict.status], markup=False, highlight=False)
+    if verdict.status in ("degraded", "invalid"):
+        out.print("  what these mean and what to do: docs/operate.md", style="dim", highlight=False)
+    criteria = trial_verdicts(document)
+    if criteria and verdict.status not in USABLE:
+        out.print(f"  its {len(criteria)} acceptance criteria are not judged: a trial that is {verdict.status} proves nothing", style="dim")
+    elif criteria:
+        judged = table("", "criterion", "", "value", "", "", right=("value",))
+        for text, found in criteria:
+            judged.add_row(
+                text, f"[{_OUTCOME[found.outcome]}]{found.outcome}[/]", found.value, found.margin, f"[dim]{found.explanation}[/]"
+            )
+        out.print(judged)
+    measured = _by_metric(document)
+    known = {phase for phase, _ in measured}
+    left_out = "warmup" if known.difference(_BEFORE_THE_MEASUREMENT) else None
     shown = table("", "phase", "metric", "", "value", "95 % interval", "n", "beside it", right=("value", "95 % interval", "n"))
-    for (phase, metric), rows in _by_metric(document).items():
+    last = ""
+    for (phase, metric), rows in measured.items():
+        if phase == left_out:
+            continue
+        if last not in ("", phase):
+            shown.add_section()
         lead = next((r for r in rows if r.statistic == METRICS[metric].statistic), rows[0])
         interval = "" if lead.ci_low is None else f"{reading(lead.ci_low, lead.unit)} … {reading(lead.ci_high, lead.unit)}"
         beside = " · ".join(f"{r.statistic} {reading(r.value, r.unit)}" for r in rows if r is not lead and r.value is not None)
         statistic = "" if lead.statistic == "value" else lead.statistic
-        shown.add_row(phase, metric, statistic, reading(lead.value, lead.unit), interval, f"{lead.n:,}", f"[dim]{beside}[/]")
-    out.print(shown)
+        name = phase if phase != last else ""
+        shown.add_row(name, metric, statistic, reading(lead.value, lead.unit), interval, f"{lead.n:,}", f"[dim]{beside}[/]")
+        last = phase
+    if measured:
+        out.print(shown)
     # Along steps and time there are too many places for a table: the trial's page draws them.
     listed = [curve for curve in document.curves if curve.along in ("input_tokens", "rank")]
     for phase in dict.fromkeys(curve.phase for curve in listed):
         out.print(_curves([curve for curve in listed if curve.phase == phase]))
+    if left_out in known:
+        out.print("  warmup: not shown, because nothing is judged by it; its rows stand in the document, as with --json", style="dim")
     for item in document.evidence:
         out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim", highlight=False)
     if document.reproducibility:

@@ -21,6 +21,8 @@ HEADLINE: dict[str, tuple[tuple[str, ...], ...]] = {
     "inference": (("time_to_first_token",), ("output_token_throughput",)),
 }
 """Of each group the first one that was measured: images have no tokens."""
+ANSWERED_WHOLE = (("request_scheduled_latency",), ("request_throughput",))
+"""Of a model that answers at once, such as an encoder: nothing comes between its tokens."""
 MOST_FINDINGS, MOST_CAMPAIGNS = 200, 20
 STALE_DAYS = 40
 """Campaigns are monthly: what is older than this missed one."""
@@ -102,7 +104,8 @@ def _cell(archive: Archive, series: SeriesView, findings: Sequence[FindingView],
 def _numbers(archive: Archive, series: SeriesView, campaign_id: str) -> tuple[tuple[str, str], ...]:
     observations = archive.sample(series.series_key, campaign_id).observations
     found = []
-    for group in HEADLINE[series.kind]:
+    whole = series.kind == "inference" and all(o.metric != "inter_token_latency" for o in observations)
+    for group in ANSWERED_WHOLE if whole else HEADLINE[series.kind]:
         for name in group:
             known = METRICS[name]
             values = [o.value for o in observations if (o.metric, o.statistic, o.phase) == (name, known.statistic, "steady")]

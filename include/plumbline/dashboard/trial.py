@@ -8,15 +8,18 @@ from plumbline.archive import TrialView
 from plumbline.dashboard.sketch import Sketch, sketches
 from plumbline.declarations import METRICS
 from plumbline.declarations.phases import PHASES
+from plumbline.reports.content import Quality
+from plumbline.reports.criteria import Verdict, trial_verdicts
 from plumbline.reports.figures import scale, words
-from plumbline.results import Event, MetricRow, PodRecord, ResultDocument
+from plumbline.results import Event, MetricRow, PodRecord, ResultDocument, Telemetry
 
 
 @dataclass(frozen=True)
 class MetricLine:
-    """A metric by its leading statistic; `beside` has the others in words."""
+    """A metric by its leading statistic; `beside` has the others in words, `meaning` the catalogue's explanation of it."""
 
     name: str
+    meaning: str
     statistic: str
     value: str
     interval: str
@@ -41,6 +44,17 @@ class PhasePart:
     metrics: tuple[MetricLine, ...]
     stages: tuple[tuple[str, str, str], ...]
     curves: CurveTable | None = None
+
+
+@dataclass(frozen=True)
+class SignalLine:
+    """What was sampled beside one phase: mean, least and most of one signal, in one unit."""
+
+    name: str
+    phase: str
+    mean: str
+    low: str
+    high: str
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,8 @@ class TrialPage:
     phases: tuple[PhasePart, ...]
     moments: tuple[Moment, ...]
     pods: tuple[PodPart, ...] = ()
+    criteria: tuple[tuple[str, Verdict], ...] = ()
+    signals: tuple[SignalLine, ...] = ()
     sketches: tuple[Sketch, ...] = ()
 
 
@@ -83,7 +99,10 @@ def trial_page(document: ResultDocument, attempts: tuple[TrialView, ...]) -> Tri
     pods = tuple(_pod(pod) for pod in document.launch.pods) if document.launch else ()
     measured = {row.phase for row in document.metrics} | {curve.phase for curve in document.curves if curve.along == "input_tokens"}
     phases = tuple(_phase(document, phase) for phase in PHASES if phase in measured)
-    return TrialPage(document, view, attempts, phases, tuple(_moments(events)), pods, sketches(document))
+    quality = Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons))
+    criteria = trial_verdicts(document, quality)
+    signals = tuple(_signal(item) for item in document.telemetry)
+    return TrialPage(document, view, attempts, phases, tuple(_moments(events)), pods, criteria, signals, sketches(document))
 
 
 def _phase(document: ResultDocument, phase: str) -> PhasePart:
@@ -106,9 +125,16 @@ def _line(rows: list[MetricRow]) -> MetricLine:
     # Nothing of many is 0 %, and its interval is not.
     shown = scale(lead.unit, [lead.value] if lead.value else [lead.ci_low, lead.ci_high], lead.metric)
     interval = f"{shown.number(lead.ci_low)} … {shown.number(lead.ci_high)}" if lead.ci_low is not None else ""
-    beside = [f"{row.statistic} {scale(row.unit, [row.value], row.metric).text(row.value)}" for row in rows if row is not lead]
+    others = [row for row in rows if row is not lead and row.value is not None]
+    beside = [f"{row.statistic} {scale(row.unit, [row.value], row.metric).text(row.value)}" for row in others]
     statistic = "" if lead.statistic == "value" else lead.statistic
-    return MetricLine(words(lead.metric), statistic, shown.text(lead.value), interval, lead.n, " · ".join(beside))
+    meaning = METRICS[lead.metric].meaning
+    return MetricLine(words(lead.metric), meaning, statistic, shown.text(lead.value), interval, lead.n, " · ".join(beside))
+
+
+def _signal(item: Telemetry) -> SignalLine:
+    shown = scale(item.unit, [item.mean, item.max])
+    return SignalLine(words(item.signal), words(item.phase), *(shown.text(value) for value in (item.mean, item.min, item.max)))
 
 
 def _stages(document: ResultDocument, phase: str) -> tuple[tuple[str, str, str], ...]:

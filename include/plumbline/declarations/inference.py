@@ -111,12 +111,14 @@ class InferenceWorkload(Workload):
         }[self.model.architecture]
         if self.server.backend not in able:
             raise ValueError(
-                f"server.backend {self.server.backend} does not serve architecture {self.model.architecture}; expected one of {', '.join(able)}"
+                f"server.backend {self.server.backend} does not serve architecture {self.model.architecture}; expected server.backend {' or '.join(able)}"
             )
         if refusal := unservable(self.model, self.server.backend, self.needs.accelerator):
             raise ValueError(refusal)
         if self.requests.text and self.server.backend in ("onnxruntime", "pytorch"):
             raise ValueError(f"requests.text on server.backend {self.server.backend}, which has no tokenizer; expected text: false")
+        if isinstance(self.model, Encoder) and self.model.task == "vision" and self.requests.text:
+            raise ValueError("requests.text for a vision model, which is asked with images; expected text: false")
         if isinstance(self.model, Encoder) and self.requests.output_tokens.constant != 1:
             raise ValueError("an encoder answers once; expected requests.output_tokens: {constant: 1}")
         if isinstance(self.model, Encoder) and self.server.prefix_cache != "off" and self.server.backend != "external":

@@ -63,7 +63,7 @@ METRICS: dict[str, Metric] = {
             _LOW,
             "p50",
             "latency",
-            "from the scheduled arrival to the last token: the honest one",
+            "from the scheduled arrival to the last token: what a user waits, the queue included",
             0.10,
             0.20,
         ),
@@ -193,7 +193,7 @@ METRICS: dict[str, Metric] = {
             _LOW,
             "value",
             "latency",
-            "mean inter_token_latency after the longest prompts over that after the shortest",
+            "median inter_token_latency after the longest prompts over that after the shortest",
         ),
         _m(
             "memory_growth_per_sequence",

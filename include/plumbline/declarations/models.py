@@ -11,6 +11,8 @@ from plumbline.declarations.base import Declared
 from plumbline.declarations.units import Percent
 from plumbline.declarations.workload import Seed
 
+PATCH_BYTES = 16 * 16 * 3
+"""A patch of an image: 16 by 16 pixels of three bytes."""
 Precision = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4"]
 
 
@@ -27,10 +29,11 @@ class Llama(LlamaShape):
 
 
 class Encoder(Declared):
-    """A bidirectional transformer. `task` embedding: a normalised vector a text; reranking: a score for a query and a text."""
+    """A bidirectional transformer. `task` embedding: a normalised vector a text; reranking: a score for a query and a text; vision: a normalised
+    vector an image, whose tokens are patches of 16 by 16 pixels with three bytes each; `vocabulary` is how many different ones there are."""
 
     architecture: Literal["encoder"]
-    task: Literal["embedding", "reranking"]
+    task: Literal["embedding", "reranking", "vision"]
     layers: int = Field(ge=1, le=512)
     width: int = Field(ge=8, le=65536)
     heads: int = Field(ge=1, le=512)
@@ -47,14 +50,10 @@ class Encoder(Declared):
 
     @property
     def parameters(self) -> int:
-        """Weights: token and position embeddings, blocks, final norm, and the score's head when reranking."""
+        """Weights: token (of images: patch) and position embeddings, blocks, final norm, and the score's head when reranking."""
         block = 12 * self.width**2 + 13 * self.width
-        return (
-            (self.vocabulary + self.context) * self.width
-            + self.layers * block
-            + 2 * self.width
-            + (self.width + 1) * (self.task == "reranking")
-        )
+        tokens = PATCH_BYTES + 1 if self.task == "vision" else self.vocabulary
+        return (tokens + self.context) * self.width + self.layers * block + 2 * self.width + (self.width + 1) * (self.task == "reranking")
 
 
 ServedModel = Annotated[ServedGpt | Llama | Encoder, Field(discriminator="architecture")]

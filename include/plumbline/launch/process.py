@@ -167,7 +167,8 @@ def _stay(process: subprocess.Popen[bytes], start: str, token: str, began: float
                 if used > limits.memory_bytes:
                     stopped = "memory"
                     detail = (
-                        f"its processes held {used / 2**20:.0f} MiB, over the launcher's limit of {limits.memory_bytes / 2**20:.0f} MiB"
+                        f"its processes held {used / 2**20:.0f} MiB, over the launcher's limit of {limits.memory_bytes / 2**20:.0f} MiB; "
+                        "expected a smaller model or batch, or a higher launcher.memory"
                     )
             if stopped:
                 tree.end(token, process.pid, start, limits.grace_s)

@@ -51,8 +51,9 @@ def _first_user() -> None:
     if missing:
         raise StepFailed(f"{' and '.join(missing)} not set; `make server-env` writes them into .env")
     user, password = (os.environ[name] for name in names)
-    who = ("--username", user, "--firstname", "First", "--lastname", "User", "--email", f"{user}@localhost")
-    _airflow("users", "create", "--role", "Admin", *who, "--password", password)
+    who = (f"--username={user}", "--firstname=First", "--lastname=User", f"--email={user}@localhost")
+    # In one word with its option: one of 64 passwords that `make server-env` makes begins with a dash.
+    _airflow("users", "create", "--role=Admin", *who, f"--password={password}")
 
 
 def _pools() -> None:

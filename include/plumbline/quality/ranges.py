@@ -16,6 +16,9 @@ class Range:
     high: float
     above: bool = True
 
+    def __contains__(self, value: float) -> bool:
+        return (self.low < value if self.above else self.low <= value) and value <= self.high
+
     def __str__(self) -> str:
         return f"{'above' if self.above else 'at least'} {self.low:g} and at most {self.high:g}"
 

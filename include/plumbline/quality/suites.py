@@ -120,6 +120,9 @@ def _common() -> Iterator[Expectation]:
         **_about("broken_interval", "warning", "expected every confidence interval to have two ends, in order, around its value"),
     )
     yield expect.ExpectColumnValuesToBeNull(
+        column="impossible_points", **_about("impossible_point", "critical", "expected every point of a curve to be a possible value")
+    )
+    yield expect.ExpectColumnValuesToBeNull(
         column="unmeasured_criteria",
         **_about("criterion_unmeasured", "warning", "expected a number for every acceptance criterion of the workload"),
     )

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, TrainingWorkload, Trial
-from plumbline.quality.ranges import interval_holds
+from plumbline.quality.ranges import interval_holds, range_of
 from plumbline.results import ResultDocument
 
 Kind = Literal["training", "inference"]
@@ -89,6 +89,12 @@ def _measured(document: ResultDocument) -> dict[str, Any]:
         # A simulated trial has no raw files behind it.
         "evidence_files": None if document.simulated else len(document.evidence),
         "smallest_n": min(counted, default=None),
+        "impossible_points": _listed(
+            f"{point.value:.6g} at {point.at:g} of {curve.phase} {curve.metric} {curve.statistic}"
+            for curve in document.curves
+            for point in curve.points
+            if point.value is not None and point.value not in range_of(curve.metric, curve.statistic)
+        ),
         "broken_intervals": _listed(f"{r.phase} {r.metric} {r.statistic}" for r in document.metrics if not interval_holds(r)),
         "missing_numbers": _listed(name for name in required(document.trial) if numbers.get(name) is None),
         "unmeasured_criteria": _listed(

@@ -27,7 +27,7 @@ def charts_of(campaign: CampaignData, cards: Sequence[Scorecard], evidence: Evid
     """Every chart that the data allows, in the order of the report. A workload's charts stand in its kind's section."""
     providers = sorted({c.provider for c in cards})
     charts: list[Chart | None] = []
-    for kind, workload in sorted({(c.kind, c.workload) for c in cards}, reverse=True):
+    for kind, workload in sorted({(c.kind, c.workload) for c in cards}, key=lambda k: (k[0] != "training", k[1])):
         own = [c for c in cards if (c.kind, c.workload) == (kind, workload)]
         many = len({c.workload for c in cards if c.kind == kind}) > 1
         suffix = f", {workload}" if many else ""
@@ -106,7 +106,7 @@ def _repeats(key: str, kind: str, suffix: str, providers: Sequence[str], cards: 
         caption="Bar: median over usable repeats; line: interval; marks: the repeats themselves.",
         data=data,
         layout={
-            "xaxis": axis(shown.suffix, rangemode="tozero"),
+            "xaxis": axis(shown.suffix if shown.suffix != "/s" else "requests a second", rangemode="tozero"),
             "yaxis": axis("", type="category", tickangle=0, ticklabelstandoff=8),
             "showlegend": False,
             "bargap": 0.3,

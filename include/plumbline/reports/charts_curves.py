@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from plumbline.declarations import METRICS
-from plumbline.reports.chart import Chart, axis, colour
+from plumbline.reports.chart import Chart, axis, colour, log_axis
 from plumbline.reports.content import CampaignData
 from plumbline.reports.figures import scale, sentence, words
 
+ALONG = "input tokens"
 GROWING = (("time_to_first_token", "p50"), ("inter_token_latency", "p50"), ("memory_growth_per_sequence", "max"))
 
 
@@ -18,14 +19,11 @@ def along(
 ) -> Chart | None:
     """One metric by input tokens, by provider: the median over usable repeats, with their range. None if no trial has such a curve."""
     found: dict[str, dict[float, list[float]]] = {}
-    for document in campaign.documents:
-        quality = campaign.quality.get((document.trial.trial_id, document.trial.attempt))
-        if document.trial.workload.name != workload or document.validity.status not in ("valid", "degraded"):
-            continue
-        if quality is not None and quality.action == "reject":
+    for document in campaign.usable:
+        if document.trial.workload.name != workload:
             continue
         for curve in document.curves:
-            if (curve.metric, curve.statistic) == (metric, statistic):
+            if (curve.along, curve.metric, curve.statistic) == ("input_tokens", metric, statistic):
                 own = found.setdefault(document.trial.provider.name, {})
                 for point in curve.points:
                     if point.value is not None:
@@ -33,7 +31,9 @@ def along(
     found = {provider: points for provider, points in found.items() if points}
     if not found:
         return None
-    shown = scale(METRICS[metric].unit, [value for points in found.values() for values in points.values() for value in values], metric)
+    every = [value for points in found.values() for values in points.values() for value in values]
+    shown = scale(METRICS[metric].unit, every, metric)
+    power = min(every) > 0
     data = []
     for provider, points in sorted(found.items()):
         paint, dash, symbol = colour(providers, provider)
@@ -56,7 +56,7 @@ def along(
                 "name": provider,
                 "line": {"color": paint, "width": 2.2, "dash": dash},
                 "marker": {"color": paint, "size": 8, "symbol": symbol},
-                "hovertemplate": f"{provider}<br>%{{x:,}} tokens: %{{y:.4g}} {shown.suffix}<extra></extra>",
+                "hovertemplate": f"{provider}<br>%{{x:,}} {ALONG}: %{{y:.4g}} {shown.suffix}<extra></extra>",
             }
         )
     return Chart(
@@ -64,11 +64,12 @@ def along(
         section="inference",
         title=f"{sentence(words(metric))} by prompt length{suffix}",
         caption="Phase context: prompts of one length after the other. Median over usable repeats of each trial's "
-        f"{statistic}, with their range.",
+        f"{statistic}, with their range."
+        + (" Both scales are logarithmic: costs that are proportional to the length double with it." if power else ""),
         data=data,
         layout={
-            "xaxis": axis("input tokens (log scale)", type="log", tickvals=sorted({at for points in found.values() for at in points})),
-            "yaxis": axis(shown.suffix, rangemode="tozero"),
+            "xaxis": log_axis(f"{ALONG} (log scale)", [], sorted({at for points in found.values() for at in points})),
+            "yaxis": log_axis(f"{shown.suffix} (log scale)", [value / shown.factor for value in every]) if power else axis(shown.suffix),
             "hovermode": "closest",
             "showlegend": True,
         },

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.reports.chart import Chart, axis, colour, rounded
+from plumbline.reports.chart import Chart, axis, colour, log_axis, rounded
 from plumbline.reports.evidence import Array, Latencies, thinned
 from plumbline.reports.figures import Scale, scale, sentence, words
 from plumbline.scorecards import Scorecard
@@ -43,8 +43,9 @@ def distribution(
                 "hovertemplate": f"{provider}<br>%{{y:.1%}} within %{{x:.4g}} {shown.suffix}<extra></extra>",
             }
         )
+    edges = [float(edge) for each in finite if len(each) for edge in (each[0], each[-1])] + ([limit] if limit is not None else [])
     layout: dict[str, Any] = {
-        "xaxis": axis(f"{words(metric)} ({shown.suffix}, log scale)", type="log"),
+        "xaxis": log_axis(f"{words(metric)} ({shown.suffix}, log scale)", [edge / shown.factor for edge in edges]),
         "yaxis": axis("share of requests", tickformat=".0%", range=[0, 1.02]),
         "hovermode": "closest",
         "showlegend": True,

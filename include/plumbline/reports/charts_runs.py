@@ -43,11 +43,7 @@ def on_the_way(key: str, suffix: str, providers: Sequence[str], campaign: Campai
 
 
 def _usable(campaign: CampaignData, workload: str) -> Iterator[ResultDocument]:
-    for document in campaign.documents:
-        quality = campaign.quality.get((document.trial.trial_id, document.trial.attempt))
-        rejected = quality is not None and quality.action == "reject"
-        if document.trial.workload.name == workload and document.validity.status in ("valid", "degraded") and not rejected:
-            yield document
+    return (document for document in campaign.usable if document.trial.workload.name == workload)
 
 
 def _points(curves: Sequence[Curve], metric: str, along: str) -> list[Point]:

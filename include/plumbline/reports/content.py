@@ -9,6 +9,7 @@ from datetime import datetime
 from plumbline.declarations import Provider, Team, Trial
 from plumbline.declarations.provider import Purchase
 from plumbline.results import ResultDocument, ResultStore
+from plumbline.scorecards.inputs import USABLE
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,9 @@ class CampaignData:
     quality: Mapping[tuple[str, int], Quality] = field(default_factory=dict)
     store: ResultStore | None = None
     purchase: Purchase = "on_demand"
+
+    @property
+    def usable(self) -> tuple[ResultDocument, ...]:
+        """Documents whose numbers count: valid or degraded, and not rejected by the quality checks."""
+        rejected = {key for key, quality in self.quality.items() if quality.action == "reject"}
+        return tuple(d for d in self.documents if d.validity.status in USABLE and (d.trial.trial_id, d.trial.attempt) not in rejected)

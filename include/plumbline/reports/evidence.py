@@ -61,10 +61,7 @@ def read_evidence(campaign: CampaignData) -> Evidence:
     problems: list[str] = []
     if campaign.store is None:
         return Evidence()
-    for document in campaign.documents:
-        quality = campaign.quality.get((document.trial.trial_id, document.trial.attempt))
-        if document.validity.status not in ("valid", "degraded") or (quality is not None and quality.action == "reject"):
-            continue
+    for document in campaign.usable:
         try:
             if (table := _table(campaign.store, document, "steps", STEP_COLUMNS)) is not None:
                 runs.append(_run(document, table))

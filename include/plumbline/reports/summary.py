@@ -126,7 +126,7 @@ def headline(finding: FindingRow) -> str:
 def limits(campaign: CampaignData, cards: Sequence[Scorecard], quotes: dict[str, Quote], problems: Sequence[str] = ()) -> tuple[str, ...]:
     """What this comparison cannot say, from the data itself."""
     found = []
-    fewest = min((c.usable for c in cards), default=0)
+    fewest = min((c.usable for c in cards if c.usable), default=6)
     if fewest < 6:
         found.append(
             f"As few as {fewest} usable repeats stand behind a column. Below six, the interval shown is the range of the repeats, "

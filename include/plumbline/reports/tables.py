@@ -18,7 +18,7 @@ GROUP_TITLES = {
     "reliability": "Reliability",
     "start_up": "Start-up",
     "recovery": "Recovery",
-    "hardware": "Hardware probes",
+    "hardware": "Hardware and what is made of it",
     "quality": "Outcome",
     "client": "The measuring client",
 }
@@ -86,7 +86,7 @@ def _groups(cards: Sequence[Scorecard]) -> tuple[tuple[str, tuple[TableRow, ...]
     keys: dict[tuple[str, str, str, str], None] = {}
     for card in cards:
         for row in card.rows:
-            if _shown(row):
+            if _shown(row) and (row.leading or row.value is not None):
                 keys[row.group, row.metric, row.phase, row.statistic] = None
     names, groups = list(METRICS), list(GROUP_TITLES)
     ordered = sorted(keys, key=lambda k: (groups.index(k[0]), names.index(k[1]), not _leads(cards, k), k[2], k[3]))
@@ -116,6 +116,8 @@ def _row(cards: Sequence[Scorecard], metric: str, statistic: str, phase: str) ->
     leading = any(r.leading for r in rows.values() if r is not None)
     arrow = {"lower_is_better": "↓", "higher_is_better": "↑"}.get(known.direction, "")
     where = "" if statistic == "value" else statistic
+    if known.group == "client":
+        ahead = ()  # nobody wins by how the instrument did
     return TableRow(
         name=words(metric),
         meaning=known.meaning,
@@ -151,44 +153,6 @@ def cell(row: Row | None, shown: Scale, top: float, mark: str) -> Cell:
 
 def _at(value: float, top: float) -> float | None:
     return round(100 * min(max(value / top, 0.0), 1.0), 2) if top > 0 else None
-
-
-@dataclass(frozen=True)
-class Verdict:
-    outcome: str
-    value: str
-    margin: str
-    explanation: str
-
-
-@dataclass(frozen=True)
-class CriterionRow:
-    text: str
-    verdicts: tuple[Verdict | None, ...]
-
-
-def acceptance_rows(cards: Sequence[Scorecard]) -> tuple[CriterionRow, ...]:
-    """Criteria as declared, one verdict per card."""
-    texts = dict.fromkeys(j.text for c in cards for j in c.acceptance)
-    rows = []
-    for text in texts:
-        judged = [next((j for j in c.acceptance if j.text == text), None) for c in cards]
-        verdicts: list[Verdict | None] = []
-        for j in judged:
-            if j is None:
-                verdicts.append(None)
-                continue
-            shown = scale(j.unit, [j.value], j.metric)
-            margin = (
-                ""
-                if j.margin is None
-                else f"{100 * j.margin:+.0f} % from the limit"
-                if j.margin < 0
-                else f"{100 * j.margin:.0f} % to spare"
-            )
-            verdicts.append(Verdict(j.outcome, shown.text(j.value), margin, j.explanation))
-        rows.append(CriterionRow(text, tuple(verdicts)))
-    return tuple(rows)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from plumbline.prices import Quote, quote
 from plumbline.reports.chart import Chart
 from plumbline.reports.charts import charts_of
 from plumbline.reports.content import CampaignData
+from plumbline.reports.criteria import acceptance_rows
 from plumbline.reports.evidence import Evidence, read_evidence
 from plumbline.reports.figures import sentence, size, words
 from plumbline.reports.numbers import campaign_numbers, epoch_tokens
 from plumbline.reports.raw import raw_rows
 from plumbline.reports.summary import headline, limits, sentences
-from plumbline.reports.tables import acceptance_rows, card_tables, cost_rows, fact_rows, launch_rows, rank_rows
+from plumbline.reports.tables import card_tables, cost_rows, fact_rows, launch_rows, rank_rows
 from plumbline.scorecards import Decision, Scorecard, decide, priced, scorecards
 
 

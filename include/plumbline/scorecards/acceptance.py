@@ -62,7 +62,7 @@ def judge(criterion: Criterion, trials: Sequence[TrialNumbers]) -> Judged:
     values = [v for _, v in found]
     met = sum(criterion.met_by(v) for v in values)
     middle = median(values) if values else None
-    outcome, explanation = _outcome(criterion, middle, met, len(values), planned)
+    outcome, explanation = _outcome(criterion, middle, met, len(values), planned, any(t.usable for t in trials))
     notes = [max(small)[1]] if small else []
     notes += caveats(criterion, [m for _, m in rows])
     worst = (max(values) if criterion.op == "<=" else min(values)) if values else None
@@ -96,11 +96,15 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else value
 
 
-def _outcome(criterion: Criterion, middle: float | None, met: int, n: int, planned: int) -> tuple[Outcome, str]:
+def _outcome(criterion: Criterion, middle: float | None, met: int, n: int, planned: int, usable: bool) -> tuple[Outcome, str]:
+    if middle is None and planned == 1:
+        return "insufficient", "the trial did not measure it" if usable else "the trial is not usable"
     if middle is None:
         return "insufficient", f"no usable trial measured it ({planned} planned)"
     if 2 * n < planned:
         return "insufficient", f"only {n} of {planned} planned trials measured it"
+    if planned == 1:
+        return ("pass", "the one repeat meets it") if met else ("fail", "the one repeat does not meet it")
     if not criterion.met_by(middle):
         return "fail", f"the median of {n} does not meet it; {met} of {n} repeats do"
     if met < n:

@@ -15,6 +15,7 @@ from plumbline.declarations.confidence import (
     needed_for_value,
     needed_to_prove,
 )
+from plumbline.declarations.reading import reading
 from plumbline.scorecards.inputs import Number
 
 _PERCENT = f"{100 * CONFIDENCE:g} %"
@@ -31,18 +32,17 @@ def caveats(criterion: Criterion, numbers: Sequence[Number]) -> list[str]:
     said: list[str] = []
     n = len(numbers)
     if failed := sum(map(never_reached, numbers)):
-        said.append(f"in {failed} of {n} so many requests failed that {criterion.statistic} was never reached")
+        where = "" if n == 1 else f"in {failed} of {n} "
+        said.append(f"{where}so many requests failed that {criterion.statistic} was never reached")
     unsure = [m for m in numbers if _contains_the_limit(criterion, m)]
     if unsure:
         widest = max(unsure, key=lambda m: (m.ci_high or 0.0) - (m.ci_low or 0.0))
-        text = f"the limit lies within the {_PERCENT} interval of {len(unsure)} of {n}"
-        said.append(f"{text} (the widest: {_between(widest)}){_would_tell(criterion, widest)}")
+        where = f"within its {_PERCENT} interval (" if n == 1 else f"within the {_PERCENT} interval of {len(unsure)} of {n} (the widest: "
+        said.append(f"the limit lies {where}{_between(widest)}){_would_tell(criterion, widest)}")
     q = QUANTILES.get(criterion.statistic)
     if q is not None and (few := [m.n for m in numbers if m.n < needed_for_interval(q)]):
-        said.append(
-            f"{criterion.statistic} has no {_PERCENT} interval below {needed_for_interval(q)} observations, which {len(few)} of {n} did not have "
-            f"(the smallest {min(few)})"
-        )
+        text = f"{criterion.statistic} has no {_PERCENT} interval below {needed_for_interval(q)} observations"
+        said.append(f"{text}; here were {few[0]}" if n == 1 else f"{text}, which {len(few)} of {n} did not have (the smallest {min(few)})")
     return said
 
 
@@ -54,8 +54,7 @@ def _contains_the_limit(criterion: Criterion, number: Number) -> bool:
 
 def _between(number: Number) -> str:
     unit = METRICS[number.metric].unit
-    scale, shown = (100, "%") if unit == "ratio" else (1, unit)
-    return f"{scale * (number.ci_low or 0.0):.4g} … {scale * (number.ci_high or 0.0):.4g} {shown}"
+    return f"{reading(number.ci_low, unit)} … {reading(number.ci_high, unit)}"
 
 
 def _would_tell(criterion: Criterion, number: Number) -> str:

@@ -10,7 +10,7 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.cli import trial
 from plumbline.declarations import load
-from plumbline.results import Curve, Point
+from plumbline.results import Curve, Point, Reason, Validity, row
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,44 @@ def test_curves_are_shown_by_their_places():
         trial.show(document)
     lines = [line.split() for line in shown.get().splitlines() if "context" in line or "by input_tokens" in line]
     assert lines == [["phase", "by", "input_tokens", "128", "2,048"], ["context", "prefill_time", "mean", "10.0", "ms", "–"]]
+
+
+def test_a_trial_s_own_criteria_are_judged_and_its_warm_up_is_not_shown():
+    criteria = ["error_rate <= 1% in steady", "request_throughput >= 50/s in steady", "goodput >= 1/s in steady"]
+    asked = result_documents.trial(workload=result_documents.inference_workload(acceptance=criteria))
+    steady = [row("error_rate", 0.0, 400, ci=(0.0, 0.0095)), row("request_throughput", 5.0, 400)]
+    told = shown(result_documents.document(asked, metrics=[row("error_rate", 0.25, 80, phase="warmup"), *steady]))
+    found = [line.split() for line in told if " in steady" in line]
+    assert [line[: 6 + (line[5] != "insufficient")] for line in found] == [
+        ["error_rate", "<=", "1%", "in", "steady", "pass", "0"],
+        ["request_throughput", ">=", "50/s", "in", "steady", "fail", "5.00/s"],
+        ["goodput", ">=", "1/s", "in", "steady", "insufficient"],
+    ]
+    assert found[2][-6:] == ["the", "trial", "did", "not", "measure", "it"]
+    assert not any(line.split()[:2] == ["warmup", "error_rate"] for line in told)
+    assert any("warmup: not shown" in line for line in told)
+
+
+def test_an_unusable_trial_s_criteria_are_not_judged():
+    asked = result_documents.trial(workload=result_documents.inference_workload(acceptance=["error_rate <= 1% in steady"]))
+    reasons = (Reason(code="out_of_memory", detail="held too much"), Reason(code="interrupted", detail="asked to stop"))
+    failed = Validity(status="failed", failure_class="out_of_memory", reasons=reasons)
+    told = [line.strip() for line in shown(result_documents.document(asked, validity=failed, metrics=[]))]
+    assert told[1:4] == [
+        "out_of_memory: held too much",
+        "interrupted: asked to stop",
+        "its 1 acceptance criteria are not judged: a trial that is failed proves nothing",
+    ]
+    assert not any("error_rate" in line for line in told)
+
+
+def test_a_trial_that_got_no_further_than_its_warm_up_shows_it():
+    told = shown(result_documents.document(result_documents.trial("inference"), metrics=[row("error_rate", 1.0, 80, phase="warmup")]))
+    assert any(line.split()[:3] == ["warmup", "error_rate", "100"] for line in told)
+    assert not any("not shown" in line for line in told)
+
+
+def shown(document):
+    with trial.out.capture() as captured:
+        trial.show(document)
+    return captured.get().splitlines()

@@ -21,7 +21,7 @@ from plumbline.dashboard.overview import age
 from plumbline.dashboard.reading import NoArchive, Reader
 from plumbline.declarations import load
 from plumbline.reports import write
-from plumbline.results import Curve, Event, LaunchRecord, Notice, PodRecord, Point
+from plumbline.results import Curve, Event, LaunchRecord, Notice, PodRecord, Point, Telemetry, row
 
 HOSTILE = '<script>alert("x")</script>'
 
@@ -86,6 +86,42 @@ def test_a_phase_has_a_line_for_each_metric_and_says_where_its_time_went(client:
     assert re.search(r'<span class="stat">p50</span>.*<td class="others">[^<]*p95 [\d.]+ ms', line)
     assert steady.split("</details>")[0].count("time to first token") == 1
     assert re.search(r"Where the time went, in the mean: .*queue <b>[\d.]+ m?s</b> \(\d+%\)", steady)
+
+
+def test_a_trial_says_what_became_of_its_own_criteria(client: TestClient) -> None:
+    text = client.get("/trials/2026-11.local-1core.inference.chat-tiny-cpu.0200.r1").text
+    part = text[text.index("<h2>Acceptance criteria</h2>") : text.index("<h2>Measured</h2>")]
+    line = part[part.index("p95 request_scheduled_latency &lt;= 900ms in steady") :].split("</tr>")[0]
+    assert re.search(r'<span class="chip pass">pass</span> <span class="value">\d+(\.\d+)? ms</span><small>\d+ % to spare', line)
+    failed = client.get("/trials/2026-11.local-1core.training.gpt-tiny-cpu.0200.r3?attempt=2").text
+    assert "None of 3 is judged: a trial that is failed proves nothing." in failed
+
+
+def test_a_model_that_answers_at_once_leads_with_its_latency_and_rate(tmp_path: Path) -> None:
+    asked = trial("inference")
+    rows = [row("request_scheduled_latency", 0.0065, 442), row("request_throughput", 31.6, 442), row("output_token_throughput", 31.6, 442)]
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(document(asked, metrics=rows), uri="s3://x")
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        text = client.get("/").text
+    assert re.findall(r'<span class="value">([^<]+)</span> <small>([^<]+)</small>', text) == [
+        ("6.50 ms", "request scheduled latency"),
+        ("31.6/s", "request throughput"),
+    ]
+
+
+def test_signals_have_units_that_people_read(tmp_path: Path) -> None:
+    sampled = [
+        Telemetry(phase="steady", signal="server_resident", unit="bytes", n=9, mean=4.5 * 2**28, min=2.0**30, max=1.5 * 2**30),
+        Telemetry(phase="steady", signal="foreign_cpu", unit="ratio", n=9, mean=0.25, min=0.0, max=0.5),
+    ]
+    found = document(trial("inference"), telemetry=sampled)
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(found, uri="s3://x")
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        text = client.get(f"/trials/{found.trial.trial_id}").text
+    part = text[text.index("<h2>Beside the measurement</h2>") :].split("</section>")[0]
+    assert re.findall(r'<td class="num">([^<]+)</td>', part) == ["1.12 GiB", "1.00 GiB", "1.50 GiB", "25.0 %", "0.0 %", "50.0 %"]
 
 
 def test_attempts_are_told_apart(client: TestClient) -> None:

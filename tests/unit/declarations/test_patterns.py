@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def declared(name: str) -> InferenceWorkload:
     return workload
 
 
-@pytest.mark.parametrize("name", [*PATTERNS, "chat-limits-cpu", "long-context-cpu"])
+@pytest.mark.parametrize("name", [*PATTERNS, "chat-limits-cpu", "long-context-cpu", "vision-cpu"])
 @pytest.mark.parametrize("provider", ["local-1core", "local-2core"])
 def test_a_pattern_is_planned_when_it_is_named(name: str, provider: str) -> None:
     trials = plan(SHIPPED, Request("patterns", "a test", providers=(provider,), workloads=(name,), repeats=1), NOW)
@@ -52,3 +53,11 @@ def test_what_is_promised_can_be_judged_on_what_is_measured(workload: InferenceW
 def test_what_needs_a_gpu_fits_a_declared_provider(workload: InferenceWorkload) -> None:
     fitting = [p.name for p in SHIPPED.providers.values() if workload in SHIPPED.workloads_for(p)]
     assert fitting == ["example-runpod-endpoint"] if workload.server.backend == "external" else len(fitting) >= 10
+
+
+def test_a_vision_model_is_asked_with_images() -> None:
+    data = json.loads(declared("vision-cpu").model_dump_json())
+    assert InferenceWorkload.model_validate_json(json.dumps(data)) == declared("vision-cpu")
+    data["requests"]["text"], data["model"]["vocabulary"] = True, 2048
+    with pytest.raises(ValueError, match=r"requests\.text for a vision model, which is asked with images; expected text: false"):
+        InferenceWorkload.model_validate_json(json.dumps(data))

@@ -11,11 +11,18 @@ import pytest
 
 from plumbline.harness.own_cpu import OwnTree
 
+pytestmark = pytest.mark.integration  # real processes and the real clock
+
 BURN = "import sys, time\nwhile time.process_time() < {seconds}: pass\n"
 
 
 def burn(seconds: float) -> list[str]:
     return [sys.executable, "-c", BURN.format(seconds=seconds)]
+
+
+def psutil_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
 
 
 def test_a_child_that_lived_and_died_between_two_looks_is_counted():
@@ -51,7 +58,9 @@ def test_an_orphan_stays_in_the_tree():
         parent.kill()
         parent.wait()
         before, own_before = tree.seconds(), time.process_time()
-        time.sleep(0.5)
+        used = psutil_seconds(orphan)
+        while psutil_seconds(orphan) < used + 0.2:  # however long that takes it on a busy machine
+            time.sleep(0.02)
         with_orphan, own = tree.seconds(), time.process_time() - own_before
         assert with_orphan - before - own > 0.05
     finally:
@@ -65,9 +74,11 @@ def test_an_orphan_stays_in_the_tree():
 
 
 def test_a_strangers_time_is_not_counted():
-    quiet = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    script = "import sys; print('up', flush=True); sys.stdin.read()"
+    quiet = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        time.sleep(0.3)
+        assert quiet.stdout is not None
+        quiet.stdout.readline()
         tree = OwnTree(quiet.pid)
         before = tree.seconds()
         subprocess.run(burn(0.3), check=True)

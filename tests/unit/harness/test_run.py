@@ -281,7 +281,7 @@ def test_a_request_to_stop_becomes_an_interrupted_document(home, number):
     process.send_signal(number)
     process.send_signal(number)  # an impatient sender changes nothing
     process.stdout.read()
-    assert process.wait(timeout=30) == 3
+    assert process.wait(timeout=120) == 3
     assert not psutil.pid_exists(child)
     store = ResultStore((home / "results").as_uri())
     document = store.document(store.folder(trial))

@@ -18,6 +18,8 @@ from tests.data.result_documents import VALIDITY
 from plumbline.declarations import ValidityLimits
 from plumbline.harness.watch import Watch
 
+pytestmark = pytest.mark.integration  # real processes and the real clock
+
 CORES = sorted(os.sched_getaffinity(0))
 CORE = CORES[-1]
 SPIN = "while True: pass"

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,24 +16,29 @@ import pytest
 
 from plumbline.orchestration import airflow_supervisor as supervisor
 
+pytestmark = pytest.mark.integration  # real processes and the real clock
+
 INCLUDE = Path(__file__).resolve().parents[3] / "include"
 # Stands in for Airflow's command: each component notes its pid, one leaves a child in another session, one may die or be stubborn.
 FAKE_AIRFLOW = """
 import os, pathlib, signal, subprocess, sys, time
+
 home, name = pathlib.Path(os.environ["AIRFLOW_HOME"]), sys.argv[1]
 def note(what, pid):
-    (home / f"{what}.pid").write_text(str(pid))
+    (home / f"{what}.new").write_text(str(pid))
+    (home / f"{what}.new").rename(home / f"{what}.pid")
 if name == "db":
     note("migration", os.getpid())
     sys.exit(int(os.environ.get("FAKE_MIGRATION_STATUS", "0")))
 if name == "scheduler":
-    child = "import os, time; os.setsid(); os.fork() and os._exit(0); time.sleep(120)"
-    note("runaway", subprocess.Popen([sys.executable, "-c", child]).pid)
+    child = "import os, time; os.setsid(); os.fork() and os._exit(0); print(os.getpid(), flush=True); time.sleep(120)"
+    note("runaway", int(subprocess.Popen([sys.executable, "-c", child], stdout=subprocess.PIPE).stdout.readline()))
 if name == "triggerer" and os.environ.get("FAKE_STUBBORN"):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 note(name, os.getpid())
 if name == os.environ.get("FAKE_DIES"):
-    time.sleep(0.5)
+    while not (home / "die").exists():
+        time.sleep(0.05)
     sys.exit(7)
 time.sleep(120)
 """
@@ -57,14 +63,20 @@ def start(home: Path, **settings: str) -> subprocess.Popen[bytes]:
 
 
 def all_up(home: Path) -> list[psutil.Process]:
-    deadline = time.monotonic() + 30
-    while not all((home / f"{name}.pid").exists() for name in supervisor.COMPONENTS) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.3)  # the runaway needs a moment to run away
-    owner = (home / "scheduler.pid").read_text()
-    top = psutil.Process(int(owner)).parent()
+    names = [*supervisor.COMPONENTS, "runaway"]
+    wait_for(lambda: all((home / f"{name}.pid").exists() for name in names), "all have started")
+    top = psutil.Process(int((home / "scheduler.pid").read_text())).parent()
     assert top is not None
+    runaway = psutil.Process(int((home / "runaway.pid").read_text()))
+    wait_for(lambda: runaway.ppid() == top.pid, "the runaway has run away, and was adopted")
     return top.children(recursive=True)
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        time.sleep(0.05)
 
 
 def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
@@ -77,7 +89,7 @@ def test_it_ends_everything_when_its_owner_lets_go(home: Path) -> None:
     assert len(alive(family)) == len(supervisor.COMPONENTS) + 1, "the runaway is adopted"
     assert process.stdin is not None
     process.stdin.close()
-    assert process.wait(20) == supervisor.STOPPED_BY_OWNER
+    assert process.wait(120) == supervisor.STOPPED_BY_OWNER
     assert alive(family) == []
 
 
@@ -85,7 +97,7 @@ def test_it_ends_everything_when_it_is_told_to(home: Path) -> None:
     process = start(home)
     family = all_up(home)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == supervisor.STOPPED_BY_OWNER
+    assert process.wait(120) == supervisor.STOPPED_BY_OWNER
     assert alive(family) == []
 
 
@@ -95,28 +107,25 @@ def test_components_hear_of_its_violent_death(home: Path) -> None:
     components = [p for p in family if p.ppid() == process.pid and p.pid == int((home / "scheduler.pid").read_text())]
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 10
-    while alive(components) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert alive(components) == []
+    wait_for(lambda: alive(components) == [], "the components have ended")
     for left in alive(family):
         left.kill()
 
 
-@pytest.mark.integration  # the grace time is long
 def test_a_stubborn_component_is_killed_after_the_grace_time(home: Path) -> None:
     process = start(home, FAKE_STUBBORN="1")
     family = all_up(home)
     assert process.stdin is not None
     process.stdin.close()
-    process.wait(supervisor.GRACE_S + 15)
+    process.wait(supervisor.GRACE_S + 120)
     assert alive(family) == []
 
 
 def test_a_component_that_dies_takes_the_rest_along_and_is_named(home: Path) -> None:
     process = start(home, FAKE_DIES="dag-processor")
     family = all_up(home)
-    assert process.wait(30) == supervisor.COMPONENT_ENDED
+    (home / "die").touch()
+    assert process.wait(120) == supervisor.COMPONENT_ENDED
     assert process.stdout is not None
     out = process.stdout.read()
     assert b"dag-processor ended by itself with status 7" in out
@@ -126,19 +135,19 @@ def test_a_component_that_dies_takes_the_rest_along_and_is_named(home: Path) -> 
 def test_the_database_comes_first_and_only_once_a_version(home: Path) -> None:
     process = start(home)
     all_up(home)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert (home / "migrated-to").read_text() == version("apache-airflow-core")
-    (home / "migration.pid").unlink()
-    (home / "scheduler.pid").unlink()
+    for name in ("migration", "runaway", *supervisor.COMPONENTS):
+        (home / f"{name}.pid").unlink()
     again = start(home)
     all_up(home)
-    again.communicate(timeout=30)
+    again.communicate(timeout=120)
     assert not (home / "migration.pid").exists()
 
 
 def test_without_a_database_nothing_starts(home: Path) -> None:
     process = start(home, FAKE_MIGRATION_STATUS="1")
-    assert process.wait(30) == supervisor.COMPONENT_ENDED
+    assert process.wait(120) == supervisor.COMPONENT_ENDED
     assert process.stdout is not None
     out = process.stdout.read()
     assert b"migration ended by itself with status 1" in out

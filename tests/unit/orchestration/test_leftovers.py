@@ -15,6 +15,8 @@ import pytest
 
 from plumbline.orchestration import leftovers
 
+pytestmark = pytest.mark.integration  # real processes and the real clock
+
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 # A leader that starts a child of its own session and one that leaves for another session, and tells when they are there.
 FAMILY = (
@@ -73,7 +75,7 @@ def test_one_that_ignores_sigterm_is_killed() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(leftovers, "_PATIENCE_S", 0.5)
             assert leftovers.end(record) == [process.pid]
-        assert process.wait(5) == -9
+        assert process.wait(60) == -9
     finally:
         with suppress(ProcessLookupError):
             process.kill()

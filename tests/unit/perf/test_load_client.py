@@ -20,6 +20,8 @@ from load_clients import ClientFailed, Run  # noqa: E402
 from load_report import AIMS, Measured, write  # noqa: E402
 from load_watch import watch  # noqa: E402
 
+pytestmark = pytest.mark.integration  # real processes and the real clock
+
 
 def run(client: str, rate: float, *, held: bool = True, p99: float = 1.0, cpu: float = 10.0) -> Run:
     return Run(client, rate, 100, 1.0, 0.5, p99, cpu, held)
@@ -146,7 +148,7 @@ def test_cpu_for_a_request_is_what_the_client_spent(tmp_path: Path) -> None:
 def test_a_client_that_does_not_end_is_ended_with_its_children(tmp_path: Path) -> None:
     began = time.monotonic()
     command = ["sh", "-c", f"sleep 300 & echo $! > {tmp_path / 'child'}; echo said; wait"]
-    seen = watch(command, lambda: 0, cwd=tmp_path, within_s=1)
+    seen = watch(command, lambda: 0, cwd=tmp_path, within_s=3)
     assert seen.status < 0 and seen.output == "said\n" and seen.cpu_us is None
     assert time.monotonic() - began < 60
     child = int((tmp_path / "child").read_text())
@@ -161,7 +163,7 @@ def _alive(pid: int) -> bool:
 
 
 def _eventually(holds: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not holds():
         if time.monotonic() > until:
             return False

@@ -24,7 +24,7 @@ from tests.data.result_documents import (
 
 from plumbline.declarations import Trial
 from plumbline.quality import QualityReport, check
-from plumbline.results import Environment, Event, MetricRow, ResultDocument, Validity, row
+from plumbline.results import Curve, Environment, Event, MetricRow, Point, ResultDocument, Validity, row
 
 HOSTED = provider("hosted", launcher={"kind": "endpoint", "url": "http://127.0.0.1:8000", "protocol": "kserve_http", "model": "gpt"})
 
@@ -49,6 +49,12 @@ def forged(original: ResultDocument, **changes: Any) -> ResultDocument:
 def replaced(rows: list[MetricRow], new: MetricRow) -> list[MetricRow]:
     """The rows with one of them replaced by phase, metric and statistic, or added."""
     return [r for r in rows if (r.phase, r.metric, r.statistic) != (new.phase, new.metric, new.statistic)] + [new]
+
+
+def curve(*values: float | None) -> Curve:
+    """First tokens by prompt length: of 128 tokens, 256 …"""
+    points = tuple(Point(at=128 * (k + 1), value=value, n=5) for k, value in enumerate(values))
+    return Curve(phase="context", along="input_tokens", metric="time_to_first_token", statistic="p50", unit="s", points=points)
 
 
 def without(rows: list[MetricRow], metric: str) -> list[MetricRow]:
@@ -84,6 +90,7 @@ def must_not_fire(cases: Cases) -> None:
     asked = cases.asked()
     good("failed, then repeated", failed(asked), document(asked.model_copy(update={"attempt": 2})), planned=asked)
     good("simulated, so without evidence", document(cases.asked(), evidence=(), simulated=True))
+    good("a curve with a length that nobody was answered at", document(cases.asked("inference"), curves=(curve(0.1, 0.2, None),)))
     steady = inference_metrics()
     good("no request met the slo", document(cases.asked("inference"), metrics=replaced(steady, row("goodput", 0.0, 60))))
     good(
@@ -201,6 +208,13 @@ def must_fire(cases: Cases) -> None:
         "broken_interval",
         "broken_intervals is steady step_time median",
         document(cases.asked(), metrics=upside_down),
+    )
+    bad(
+        "a curve below zero",
+        "reject",
+        "impossible_point",
+        "impossible_points is -1 at 256 of context time_to_first_token p50",
+        document(cases.asked("inference"), curves=(curve(0.1, -1.0),)),
     )
     ttft = inference_workload(acceptance=["p99 queue_time <= 1s in steady"])
     bad(

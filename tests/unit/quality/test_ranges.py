@@ -52,3 +52,9 @@ def test_an_interval_is_around_its_value(ends: tuple[float | None, float | None]
 
 def test_an_interval_around_nothing_is_none() -> None:
     assert not interval_holds(row("step_time", None, 0).model_copy(update={"ci_low": 0.1, "ci_high": 0.2}))
+
+
+def test_what_a_range_holds() -> None:
+    time, ratio = range_of("time_to_first_token", "p50"), range_of("error_rate", "value")
+    assert 0.1 in time and 0.0 not in time and -0.1 not in time and 1e9 not in time
+    assert 0.0 in ratio and 1.0 in ratio and 1.01 not in ratio

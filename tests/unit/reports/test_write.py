@@ -11,7 +11,10 @@ import pytest
 from tests.browser.sample import campaign
 
 from plumbline.reports import CampaignData, Quality, conclude, write
+from plumbline.reports.chart import log_axis
+from plumbline.reports.tables import card_tables
 from plumbline.results import Curve, Point, ResultDocument, ResultStore
+from plumbline.scorecards import Number, Scorecard, TrialNumbers, scorecard
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +89,46 @@ def test_what_grows_with_the_prompt_is_drawn_by_provider(sample: CampaignData, t
     # The median of the second and third repeats, three and four times as long; the rejected first one is left out.
     assert first["y"] == pytest.approx([128 * 0.35, 2048 * 0.35])
     assert first["error_y"]["array"] == pytest.approx([128 * 0.05, 2048 * 0.05])
+
+
+def test_logarithmic_ticks_say_their_whole_number() -> None:
+    wide, narrow = log_axis("", [0.0, 20.0, 2000.0]), log_axis("", [83.0, 170.0])
+    assert wide["ticktext"] == ["20", "50", "100", "200", "500", "1,000", "2,000"]
+    assert narrow["ticktext"] == ["80", "100", "120", "150", "200"]
+    assert log_axis("", [1e-3, 1e3])["ticktext"] == ["0.001", "0.01", "0.1", "1", "10", "100", "1,000"]
+
+
+def test_curves_through_zero_have_no_logarithmic_scale(sample: CampaignData, tmp_path: Path) -> None:
+    def scales(*values: float) -> list[object]:
+        points = tuple(Point(at=at, value=value, n=8) for at, value in zip((128, 2048), values, strict=True))
+        curve = Curve(
+            phase="context", along="input_tokens", metric="memory_growth_per_sequence", statistic="max", unit="bytes", points=points
+        )
+        documents = tuple(d.model_copy(update={"curves": (curve,)}) for d in sample.documents if d.trial.workload.kind == "inference")
+        layout = charts(write(replace(sample, documents=documents), tmp_path).read_text())[
+            "inference-chat-tiny-cpu-along-memory_growth_per_sequence"
+        ]["layout"]
+        return [layout[axis].get("type") for axis in ("xaxis", "yaxis")]  # type: ignore[index]
+
+    assert scales(4096.0, 8192.0) == ["log", "log"]
+    assert scales(0.0, 8192.0) == ["log", None]
+
+
+def test_nobody_wins_by_what_the_client_did_and_an_absent_tail_is_no_row() -> None:
+    def card(provider: str, delay: float) -> Scorecard:
+        rows = (
+            Number("steady", "time_to_first_token", "p50", delay, "s", "lower_is_better", 50),
+            Number("steady", "time_to_first_token", "p99", None, "s", "lower_is_better", 50),
+            Number("steady", "request_dispatch_delay", "p99", delay, "s", "lower_is_better", 50),
+        )
+        numbers = [TrialNumbers(f"{provider}.{i}", provider, "inference", "chat", 1, "valid", "02:00", i, None, rows) for i in range(1, 7)]
+        return scorecard(numbers)
+
+    (table,) = card_tables([card("a", 0.001), card("b", 0.01)])
+    rows = {(row.name, row.detail): [cell.mark for cell in row.cells] for _, group in table.groups for row in group}
+    assert rows[("time to first token", "p50")] == ["best", ""]
+    assert rows[("request dispatch delay", "p99")] == ["", ""]
+    assert ("time to first token", "p99") not in rows
 
 
 def test_the_limits_speak_of_this_campaign(page: str) -> None:

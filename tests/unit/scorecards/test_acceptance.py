@@ -106,8 +106,10 @@ def test_a_tail_with_a_value_but_without_an_interval_is_judged_and_says_so() -> 
 def test_a_limit_inside_an_interval_is_told_and_one_outside_is_not() -> None:
     judged = judge(P99, measured(400, (1.9, 1.7, 2.1), (1.8, 1.7, 1.9), **TTFT))
     assert judged.outcome == "pass"
-    assert judged.explanation == "all 2 repeats meet it; the limit lies within the 95 % interval of 1 of 2 (the widest: 1.7 … 2.1 s)"
-    assert judge(P99, measured(400, (1.8, 1.7, 1.9), **TTFT)).explanation == "all 1 repeats meet it"
+    assert judged.explanation == "all 2 repeats meet it; the limit lies within the 95 % interval of 1 of 2 (the widest: 1.70 s … 2.10 s)"
+    assert judge(P99, measured(400, (1.8, 1.7, 1.9), **TTFT)).explanation == "the one repeat meets it"
+    alone = judge(P99, measured(400, (1.9, 1.7, 2.1), **TTFT))
+    assert alone.explanation == "the one repeat meets it; the limit lies within its 95 % interval (1.70 s … 2.10 s)"
 
 
 def test_a_tail_that_failed_requests_reach_fails_and_has_no_value() -> None:
@@ -127,10 +129,10 @@ def test_a_number_that_is_absent_for_another_reason_is_not_a_fail() -> None:
     ("n", "value", "low", "high", "outcome", "said"),
     [
         (41, 1.0, 0.914, 1.0, "insufficient", "needs at least 100 requests to allow for one that misses it"),
-        (41, 0.5, 0.355, 0.645, "fail", "the median of 1 does not meet it; 0 of 1 repeats do"),
-        (120, 1.0, 0.969, 1.0, "pass", "(the widest: 96.9 … 100 %); about 381 requests would tell at this share"),
+        (41, 0.5, 0.355, 0.645, "fail", "the one repeat does not meet it"),
+        (120, 1.0, 0.969, 1.0, "pass", "within its 95 % interval (96.9 % … 100 %); about 381 requests would tell at this share"),
         (500, 0.996, 0.9854, 0.9989, "pass", "about 425 requests would tell at this share"),
-        (20_000, 0.996, 0.995, 0.9968, "pass", "all 1 repeats meet it"),
+        (20_000, 0.996, 0.995, 0.9968, "pass", "the one repeat meets it"),
     ],
     ids=["few", "few but clearly not", "all of many", "nearly all", "proven"],
 )

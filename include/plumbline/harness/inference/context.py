@@ -1,6 +1,7 @@
 """A growing context: prompts of one length after the other, the server idle in between, and what each length costs.
 
-All lengths stand in the document as curves. The phase's rows are those of the longest length, and how the costs grow with the length:
+All lengths stand in the document as curves. The phase's rows are those of the longest length, but for error_rate, which counts the requests of
+all, and how the costs grow with the length:
 
     prefill_growth_exponent, first_token_growth_exponent   slope of the straight line, by least squares, through the logarithms of the
                                  lengths and of their medians: a doubled prompt takes 2^exponent times as long. Products with weights grow with
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plumbline.declarations.confidence import wilson
 from plumbline.declarations.load import ContextPhaseSpec
 from plumbline.harness.inference import floor, network, prefix_cache
 from plumbline.harness.inference.arrivals import PhaseLoad
@@ -84,9 +86,10 @@ def measure_context(driver: Driver, spec: ContextPhaseSpec, asked: Sequence[tupl
     record.event("context_ended")
     record.done_s = end_s
     trips.append(network.measure_round_trip(served.way()))
-    last = found[-1]
+    last, logs = found[-1], [length.log for length in found]
+    record.result.metrics.append(error_row(logs))
     if len(found) == len(asked):
-        rows = [*last.rows, *growth_rows([length.log for length in found])]
+        rows = [*(r for r in last.rows if r.metric != "error_rate"), *growth_rows(logs)]
         record.result.metrics += [*rows, *network.round_trip_rows(spec.name, trips), *served.rows(last.log)]
         record.result.stages += stages_of(last.log, last.gained)
     if not last.log.finished:
@@ -124,12 +127,21 @@ def curves_of(lengths: Sequence[Length]) -> list[Curve]:
     return curves
 
 
+def error_row(logs: Sequence[RequestLog]) -> MetricRow:
+    """The share of failed requests of all lengths that were asked, also if the longest ones were not: what failed at a shorter one has failed."""
+    n, failed = sum(log.n for log in logs), sum(log.n - log.finished for log in logs)
+    share = wilson(failed, n)
+    ci = None if share.low is None or share.high is None else (share.low, share.high)
+    return row("error_rate", share.ratio, n, phase=logs[0].load.name, ci=ci)
+
+
 def growth_rows(logs: Sequence[RequestLog]) -> list[MetricRow]:
-    """How the costs grow over the lengths, from the shortest to the longest; absent where a length has no value."""
+    """How the costs grow over the lengths, from the shortest to the longest; absent where a length has no value: also if half of its requests
+    failed, since those that did not would make it look fast."""
     phase, n = logs[0].load.name, sum(log.finished for log in logs)
     tokens = np.array([log.load.input_tokens[0] for log in logs], np.float64)
-    prefill = np.array([_median(log.server_s[log.ok, log.stages.index("prefill")]) for log in logs])
-    first = np.array([_median((log.first_token - log.scheduled)[log.ok]) for log in logs])
+    prefill = np.array([_median(np.where(log.ok, log.server_s[:, log.stages.index("prefill")], np.inf)[log.due]) for log in logs])
+    first = np.array([_median(log.latencies("scheduled", "first_token")) for log in logs])
     shortest, longest = (_median(log.gaps()) for log in (logs[0], logs[-1]))
     return [
         row("prefill_growth_exponent", exponent(tokens, prefill), n, phase=phase),
@@ -139,8 +151,8 @@ def growth_rows(logs: Sequence[RequestLog]) -> list[MetricRow]:
 
 
 def exponent(lengths: Values, seconds: Values) -> float | None:
-    """The power of `lengths` [k] with which `seconds` [k] grow, by least squares on logarithms; None unless all are above 0."""
-    if not (seconds > 0).all():
+    """The power of `lengths` [k] with which `seconds` [k] grow, by least squares on logarithms; None unless all are above 0 and finite."""
+    if not ((seconds > 0) & np.isfinite(seconds)).all():
         return None
     return float(np.polyfit(np.log(lengths), np.log(seconds), 1)[0])
 

@@ -10,8 +10,9 @@ Prefill   2 operations a weight of each layer and token, 2 a weight of the head 
           and pair of query and key; a causal model sees t·(t + 1)/2 pairs, an encoder t²:
               prefill_flops = operations / seconds in prefill, as the server tells them
               prefill_flops_utilization = prefill_flops / matmul_tflops
-          A server that computes other requests in the same steps spends part of that time on them: the figure is a lower bound. The probe is
-          in fp32 on a CPU and in bf16 on a GPU, so another precision can pass 1.
+          A causal LM that computes other requests in the same steps spends part of that time on them: the figure is a lower bound. An encoder
+          tells each text of a batch the same time, the whole batch's, which counts once. The probe is in fp32 on a CPU and in bf16 on a GPU,
+          so another precision can pass 1.
 Memory    memory_per_sequence = key/value bytes a token × tokens, input and output: what each sequence holds when its last token comes
 """
 
@@ -25,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.models import Encoder, Llama, Precision, ServedGpt
+from plumbline.declarations.models import PATCH_BYTES, Encoder, Llama, Precision, ServedGpt
 from plumbline.harness.inference.requestlog import RequestLog
 from plumbline.results import MetricRow, row
 
@@ -55,7 +56,8 @@ def matmul_parameters(model: Model) -> tuple[int, int]:
         attention = 2 * model.width**2 + 2 * model.width * model.kv_heads * (model.width // model.heads)
         return model.layers * (attention + 3 * model.width * model.feed_forward), model.vocabulary * model.width
     if isinstance(model, Encoder):
-        return 12 * model.layers * model.width**2, model.width * (model.task == "reranking")
+        patches = PATCH_BYTES * model.width * (model.task == "vision")
+        return 12 * model.layers * model.width**2 + patches, model.width * (model.task == "reranking")
     return 12 * model.layers * model.width**2, model.vocabulary * model.width
 
 
@@ -111,6 +113,7 @@ def _prefill(model: Model, log: RequestLog, read: Counts, matmul: float | None) 
     if not np.isfinite(seconds).all() or seconds.sum() <= 0:
         return []
     done = sum(prefill_operations(model, int(n)) for n in read)
-    rate = done / float(seconds.sum())
+    # To the last of its 52 bits two batches do not take equally long: equal times are one batch's.
+    rate = done / float((np.unique(seconds) if isinstance(model, Encoder) else seconds).sum())
     rows = [row("prefill_flops", rate, len(seconds), phase=phase)]
     return rows + ([row("prefill_flops_utilization", rate / matmul, len(seconds), phase=phase)] if matmul else [])

@@ -28,14 +28,16 @@ def client_limited(log: RequestLog, limits: ValidityLimits) -> Judgement | None:
         found.append(f"{ratio:.1%} of the scheduled rate was sent in {phase} (degraded below {limits.achieved_rate_degraded:.1%})")
     if busy is not None and busy >= limits.client_cpu_degraded:
         found.append(
-            f"the client's busiest process used {busy:.0%} of its core in {phase} (degraded from {limits.client_cpu_degraded:.0%}); "
-            "more client processes or a lower rate would tell"
+            f"the client's busiest process used {busy:.0%} of its core in {phase} (degraded from {limits.client_cpu_degraded:.0%})"
         )
     if log.capped:
         found.append(f"{log.capped} requests of {phase} waited because as many as the client may have in flight were")
     if delay >= limits.dispatch_delay_invalid or (ratio is not None and ratio < limits.achieved_rate_invalid):
         level = "invalid"
-    return Judgement(level, Reason(code="client_limited", detail="; ".join(found))) if found else None
+    if not found:
+        return None
+    remedy = "a quieter machine, more client processes or a lower rate would tell"
+    return Judgement(level, Reason(code="client_limited", detail="; ".join([*found, remedy])))
 
 
 def counts_differ(log: RequestLog, server: ServerView | None) -> Judgement | None:

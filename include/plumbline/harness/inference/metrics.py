@@ -45,19 +45,20 @@ def achieved_rate_ratio(log: RequestLog) -> float | None:
     """The rate at which requests were sent over the rate at which they were scheduled, at most 1. None for a closed loop, which has no rate
     of its own; of conversations their first turns, the only ones that the schedule itself times.
 
-    The share that was sent at all, times the stretch from first to last: a client that falls behind sends the same requests over a
-    longer time. Where all are due at one moment there is no rate, only the share.
+    The share that was sent at all, times the phase's duration over that duration plus what the sending took longer than it was to: a client
+    that falls behind sends the same requests over a longer time. Over the phase and not from first request to last: a single burst of a few
+    milliseconds would have a rate that a millisecond halves. How late within a burst is what the dispatch delay says.
     """
     timed = log.due & (log.load.after < 0)
     if log.load.closed or not timed.any():
         return None
     scheduled, dispatched = log.scheduled[timed], log.dispatched[timed]
     sent = np.isfinite(dispatched)
-    stretch = 1.0
-    declared, span = float(np.ptp(scheduled)), float(np.ptp(dispatched))
-    if declared > 0 and span > 0:  # false for NaN: something was not sent, and the share says that
-        stretch = declared / span
-    return float(sent.mean()) * min(1.0, stretch)
+    if not sent.any():
+        return 0.0
+    longer = max(0.0, float(np.ptp(dispatched[sent]) - np.ptp(scheduled[sent])))
+    duration_s = log.load.duration_s
+    return float(sent.mean()) * (duration_s / (duration_s + longer))
 
 
 def dispatch_p99(log: RequestLog) -> float:
@@ -82,7 +83,12 @@ def _latency(log: RequestLog, metric: str, values: Values) -> list[MetricRow]:
 
 
 def _gaps(log: RequestLog) -> list[MetricRow]:
-    """Inter-token latencies, pooled. Without intervals: the gaps of one response depend on each other, and on its neighbours'."""
+    """Inter-token latencies, pooled. Without intervals: the gaps of one response depend on each other, and on its neighbours'.
+
+    No rows where nobody was asked for a second token, as of an encoder: there is nothing between tokens to be absent.
+    """
+    if not _streams(log):
+        return []
     phase, ordered = log.load.name, np.sort(log.gaps())
     n = len(ordered)
     rows = [
@@ -92,7 +98,13 @@ def _gaps(log: RequestLog) -> list[MetricRow]:
     return [*rows, row("inter_token_latency", float(ordered.mean()) if n else None, n, phase=phase, statistic="mean")]
 
 
+def _streams(log: RequestLog) -> bool:
+    return bool((log.load.output_tokens > 1).any())
+
+
 def _per_user(log: RequestLog) -> list[MetricRow]:
+    if not _streams(log):
+        return []
     phase, gaps = log.load.name, log.mean_gaps[log.ok]
     speeds = np.sort(1 / gaps[gaps > 0])
     n = len(speeds)

@@ -56,7 +56,7 @@ def check(workload: InferenceWorkload, repository: Repository, address: str) -> 
     if quality is None:
         raise ValueError(f"workload {workload.name} declares no quality; expected one to check")
     if isinstance(model, Llama):
-        return Checked([], [_unchecked(workload.server.backend)], 0)
+        return Checked([], [_unchecked(workload.server.backend, model.precision)], 0)
     prompts = prompts_of(model.vocabulary, model.context, quality.prompts)
     tokens = min(_TOKENS, model.context - max(map(len, prompts)))
     reference = _reference(workload, quality, prompts, tokens)
@@ -64,7 +64,7 @@ def check(workload: InferenceWorkload, repository: Repository, address: str) -> 
         bodies = [repository.body(i, Prompt(ids), 1) for i, ids in enumerate(prompts)]
         answers = np.array([np.frombuffer(a, "<f4") for a in _unary(address, bodies, next(iter(repository.wire.responses)))], np.float64)
         exact = np.array(reference, np.float64)
-        agreement = least_cosine(exact, answers) if model.task == "embedding" else correlation(exact[:, 0], answers[:, 0])
+        agreement = correlation(exact[:, 0], answers[:, 0]) if model.task == "reranking" else least_cosine(exact, answers)
     else:
         asked = forced(prompts, [np.array(answer, np.int32) for answer in reference])
         bodies = [repository.body(i, Prompt(ids), 1) for i, ids in enumerate(asked)]
@@ -112,8 +112,11 @@ def judge(agreement: float, quality: Quality, precision: str, n: int) -> Judgeme
     return Judgement("invalid", Reason(code="quality_lost", detail=detail))
 
 
-def _unchecked(backend: str) -> Judgement:
-    detail = f"server.backend {backend} makes its weights itself, so there is no reference to hold its answers against"
+def _unchecked(backend: str, precision: str) -> Judgement:
+    detail = (
+        f"server.backend {backend} makes its dummy weights itself, so there is no reference to hold its answers in {precision} against: the "
+        "speed is measured, what it cost in answers is not; expected model.precision bf16, or the architecture gpt or encoder"
+    )
     return Judgement("invalid", Reason(code="quality_unchecked", detail=detail))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plumbline.harness.inference.images import patches_of
 from plumbline.harness.inference.models.common.precision import in_precision
 from plumbline.harness.inference.models.encoder import encoder
 from plumbline.harness.inference.models.gpt import transformer
@@ -42,6 +43,8 @@ def answers(asked: dict[str, Any]) -> list[list[int]] | list[list[float]]:
     torch.set_num_threads(asked["threads"])
     shape, device = asked["shape"], asked["device"]
     prompts = [torch.tensor(ids, dtype=torch.long) for ids in asked["prompts"]]
+    if shape.get("task") == "vision":
+        prompts = [torch.from_numpy(patches_of(ids.numpy().astype("int32"))) for ids in prompts]
     dimensions = {key: shape[key] for key in ("layers", "width", "heads", "vocabulary", "context")}
     if shape["architecture"] == "encoder":
         embedding = encoder.seeded(shape["seed"], device, task=shape["task"], **dimensions)

@@ -216,7 +216,7 @@ class SomebodysServer:
 
     def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
         failure_class, why = failure_of(log)
-        return failure_class, f"{told(log)}; {why}"
+        return failure_class, f"{counted(log)}: {why}"
 
     def rows(self, log: RequestLog) -> list[MetricRow]:
         return [row("tokens_per_event", tokens_per_arrival(log), log.finished, phase=log.load.name, statistic="mean")]
@@ -246,8 +246,11 @@ class _Nothing:
 
 
 def told(log: RequestLog) -> str:
-    """What became of a load's requests, in words."""
+    """What became of a load's requests, in words, with the first error."""
+    return counted(log) + (f"; first error: {log.first_error()}" if log.errors() else "")
+
+
+def counted(log: RequestLog) -> str:
+    """How many of a load's requests finished, and of which kinds the errors were."""
     counts = ", ".join(f"{n} {name}" for name, n in log.errors().items())
-    return f"{log.finished} of {log.n} requests of {log.load.name} finished" + (
-        f" ({counts}); first error: {log.first_error()}" if counts else ""
-    )
+    return f"{log.finished} of {log.n} requests of {log.load.name} finished" + (f" ({counts})" if counts else "")

@@ -23,7 +23,7 @@ from plumbline.harness.measurement import TrialFailed
 GAUGES_EVERY_S = 1.0
 """How often the server looks at its gauges, GPU memory among them."""
 _HOST = "127.0.0.1"
-_ADDRESS = "PLUMBLINE_SERVER"
+_ADDRESS = "PLUMBLINE_TRITON_ADDRESS"
 """The environment variable by which a model knows the server's gRPC endpoint: models/retrieval/server.py reads it."""
 _PORT_TRIES = 5
 _POLL_S = 0.01

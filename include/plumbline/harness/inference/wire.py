@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2 as messages
 
+from plumbline.harness.inference.images import patches_of
 from plumbline.harness.inference.requestlog import PIPELINE, STAGES
 
 if TYPE_CHECKING:
     from plumbline.harness.inference.prompts import Prompt
 
+Task = Literal["embedding", "reranking", "vision"]
 SERVER_TIMES, INPUT_TOKENS, DOCUMENTS = "SERVER_TIMES", "INPUT_TOKENS", "DOCUMENTS"
 ANY = -1
 """As a tensor's size: at least one byte."""
@@ -79,13 +81,13 @@ def pipeline(model: str, text: bool, top: int) -> Wire:
     return replace(alone, last={**alone.last, SERVER_TIMES: 8 * len(PIPELINE), DOCUMENTS: 4 * top}, stages=PIPELINE)
 
 
-def encoder(model: str, task: Literal["embedding", "reranking"], width: int, *, timed: bool = True) -> Wire:
+def encoder(model: str, task: Task, width: int, *, timed: bool = True) -> Wire:
     """A model that answers once, with a vector of `width` floats or with a score. `timed`: it tells its own times, as our Python
     backend does and an ONNX runtime cannot."""
     return Wire(
         "unary",
         model,
-        {"VECTOR": 4 * width} if task == "embedding" else {"SCORE": 4},
+        {"SCORE": 4} if task == "reranking" else {"VECTOR": 4 * width},
         {SERVER_TIMES: _TIMES_BYTES} if timed else {},
         index=None,
     )
@@ -97,15 +99,23 @@ def lm_body(wire: Wire, number: int, prompt: Prompt, output_tokens: int) -> byte
     return wire.body(number, [asked, _int32("MAX_TOKENS", np.array([output_tokens], np.int32))])
 
 
-def encoder_body(wire: Wire, number: int, prompt: Prompt) -> bytes:
+def encoder_body(wire: Wire, number: int, prompt: Prompt, task: Task) -> bytes:
     """A request for the vector or the score of the prompt."""
-    return wire.body(number, encoder_inputs(prompt))
+    return wire.body(number, encoder_inputs(prompt, task))
 
 
-def encoder_inputs(prompt: Prompt) -> list[Tensor]:
-    """The tensors of a request for the vector or the score of the prompt."""
+def encoder_inputs(prompt: Prompt, task: Task) -> list[Tensor]:
+    """The tensors of a request for the vector or the score of the prompt; a vision model gets the prompt as an image."""
+    if task == "vision":
+        return [pixels("PIXELS", prompt)]
     # One text of a batch that Triton makes of those that wait.
     return [_text("TEXT_IN", prompt.text, 1) if prompt.text is not None else _int32("IDS", prompt.ids[None])]
+
+
+def pixels(name: str, prompt: Prompt) -> Tensor:
+    """The prompt as one image, uint8 [1, patches, bytes of a patch]."""
+    patches = patches_of(prompt.ids)
+    return Tensor(name, "UINT8", (1, *patches.shape), patches.tobytes())
 
 
 def _int32(name: str, values: NDArray[np.int32]) -> Tensor:

@@ -7,7 +7,7 @@
   // A chart's data names colours ("$p0"); the style sheet knows what they are in light and in dark.
   const coloured = (text) => {
     const style = getComputedStyle(document.documentElement);
-    return JSON.parse(text.replace(/"\$([a-z]+\d?)"/g, (_, name) => JSON.stringify(style.getPropertyValue("--" + name).trim())));
+    return JSON.parse(text.replace(/"\$([a-z]+\d*)"/g, (_, name) => JSON.stringify(style.getPropertyValue("--" + name).trim())));
   };
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const draw = (div, text) => {

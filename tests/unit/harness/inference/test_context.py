@@ -9,7 +9,7 @@ import pytest
 from tests.unit.harness.inference.test_arrivals import growing
 
 from plumbline.harness.inference.arrivals import schedule_of
-from plumbline.harness.inference.context import Length, curves_of, exponent, growth_rows
+from plumbline.harness.inference.context import Length, curves_of, error_row, exponent, growth_rows
 from plumbline.harness.inference.requestlog import RequestLog
 from plumbline.results import Curve, row
 
@@ -55,6 +55,26 @@ def test_without_a_value_at_every_length_there_is_no_growth() -> None:
     logs[3].error[:] = 1
     assert set(grown(logs).values()) == {None}
     assert exponent(np.array([1.0, 2.0]), np.array([0.0, 1.0])) is None
+
+
+def test_what_failed_does_not_make_a_length_look_fast() -> None:
+    """All requests of a length but one failed: the one that did not says nothing of the length."""
+    logs = logs_of(2.0, 1.0)
+    logs[3].error[1:] = 1
+    found = grown(logs)
+    assert found["prefill_growth_exponent"] is None and found["first_token_growth_exponent"] is None
+    logs[3].error[2:] = 0
+    assert grown(logs)["first_token_growth_exponent"] == pytest.approx(2.0), "one of many leaves the median finite"
+
+
+def test_errors_of_every_length_are_the_phases() -> None:
+    logs = logs_of(1.0, 0.0)
+    asked = sum(log.n for log in logs)
+    assert (error_row(logs).value, error_row(logs).n) == (0.0, asked)
+    logs[1].error[:2] = 1
+    found = error_row(logs)
+    assert (found.phase, found.value, found.n) == ("context", 2 / asked, asked)
+    assert found.ci_low is not None and found.ci_high is not None and found.ci_low < 2 / asked < found.ci_high
 
 
 def test_curves_hold_every_length_and_leave_out_what_nobody_saw() -> None:

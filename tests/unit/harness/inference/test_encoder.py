@@ -5,7 +5,7 @@ import torch
 
 from plumbline.declarations.models import Encoder as Declared
 from plumbline.harness.inference.models.common.precision import in_precision
-from plumbline.harness.inference.models.encoder.encoder import seeded
+from plumbline.harness.inference.models.encoder.encoder import PATCH_BYTES, seeded
 
 SHAPE = {"layers": 2, "width": 32, "heads": 4, "vocabulary": 97, "context": 24}
 
@@ -14,10 +14,14 @@ def text(n: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(0, 97, (n,), generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("task", ["embedding", "reranking"])
+def image(n: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(0, 256, (n, PATCH_BYTES), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("task", ["embedding", "reranking", "vision"])
 def test_padding_changes_nothing(task: str) -> None:
     model = seeded(3, task=task, **SHAPE)
-    texts = [text(n, n) for n in (3, 9, 5)]
+    texts = [(image if task == "vision" else text)(n, n) for n in (3, 9, 5)]
     with torch.inference_mode():
         alone = torch.cat([model(ids[None]) for ids in texts])
         padded = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=50)
@@ -45,7 +49,7 @@ def test_attention_sees_both_directions() -> None:
     assert not torch.equal(a, b)
 
 
-@pytest.mark.parametrize("task", ["embedding", "reranking"])
+@pytest.mark.parametrize("task", ["embedding", "reranking", "vision"])
 def test_the_encoder_has_the_parameters_that_its_declaration_counts(task: str) -> None:
     declared = Declared.model_validate({"architecture": "encoder", "task": task, "seed": 3, **SHAPE})
     assert sum(p.numel() for p in seeded(3, task=task, **SHAPE).parameters()) == declared.parameters

@@ -100,6 +100,10 @@ def test_operations_of_a_prompt_by_hand() -> None:
     assert floor.prefill_operations(causal, 3) == 2 * 768 * 3 + 2 * 128 + 32 * 6
     both_ways = Encoder(architecture="encoder", task="embedding", **shape)
     assert floor.prefill_operations(both_ways, 3) == 2 * 768 * 3 + 32 * 9
+    images = Encoder(architecture="encoder", task="vision", **shape)
+    assert floor.prefill_operations(images, 3) == 2 * (768 + 768 * 8) * 3 + 32 * 9, (
+        "a patch is a product with 768 bytes, a token is looked up"
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,6 +136,16 @@ def test_rows_of_a_phase() -> None:
     rate = floor.prefill_operations(model, 24) / 0.01
     assert found["prefill_flops", "value"] == pytest.approx(rate)
     assert found["prefill_flops_utilization", "value"] == pytest.approx(rate / 1e12)
+
+
+def test_the_time_of_an_encoders_batch_counts_once() -> None:
+    """Three texts in two batches: each is told its whole batch's time."""
+    encoder = Encoder(architecture="encoder", task="embedding", layers=1, width=8, heads=2, vocabulary=2048, context=64)
+    made = served().model_copy(update={"model": encoder})
+    log = log_of([0.0, 0.0, 0.1], gap=0.0, tokens=1)
+    log.server_s[:, 2] = [0.03, 0.03, 0.01]
+    found = values(floor.floor_rows(made, log, PROBES))
+    assert found["prefill_flops", "value"] == pytest.approx(3 * floor.prefill_operations(encoder, 24) / 0.04)
 
 
 def test_what_was_not_measured_has_no_row() -> None:

@@ -30,6 +30,7 @@ def test_a_late_client_is_the_limit(delay: float, level: str, closed: bool) -> N
     assert judgement is not None
     assert (judgement.level, judgement.reason.code) == (level, "client_limited")
     assert f"{delay * 1e3:.1f} ms" in judgement.reason.detail
+    assert judgement.reason.detail.endswith("; a quieter machine, more client processes or a lower rate would tell")
 
 
 def test_a_client_that_did_not_send_is_the_limit() -> None:

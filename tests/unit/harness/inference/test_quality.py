@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.fakes.trials import CONFIG
 
+from plumbline.declarations import InferenceWorkload, load
 from plumbline.declarations.models import Quality
-from plumbline.harness.inference import quality
+from plumbline.harness.inference import quality, repositories
 
 
 def test_the_prompts_are_fixed_and_fit() -> None:
@@ -58,3 +62,16 @@ def test_less_agreement_makes_the_trial_invalid(agreement: float) -> None:
     found = quality.judge(agreement, Quality.model_validate({"agreement": "98%"}), "int8", 128)
     assert found is not None and found.level == "invalid" and found.reason.code == "quality_lost"
     assert "in int8 agree with fp32" in found.reason.detail and "at least 98.0%" in found.reason.detail
+
+
+def test_an_engine_with_weights_of_its_own_cannot_be_checked(tmp_path: Path) -> None:
+    """No server is asked: what it would answer has nothing to be held against."""
+    data = json.loads(load(CONFIG).workloads["chat-8b"].model_dump_json())
+    data["model"]["precision"], data["quality"] = "fp8", {"reference": "bf16", "agreement": "90%"}
+    made = InferenceWorkload.model_validate_json(json.dumps(data))
+    checked = quality.check(made, repositories.write(made, tmp_path, threads=1), "127.0.0.1:1")
+    (judgement,) = checked.judgements
+    assert (checked.rows, checked.asked) == ([], 0)
+    assert (judgement.level, judgement.reason.code) == ("invalid", "quality_unchecked")
+    assert "vllm makes its dummy weights itself" in judgement.reason.detail
+    assert "answers in fp8" in judgement.reason.detail

@@ -39,8 +39,8 @@ def test_a_prompt_of_text_is_its_bytes() -> None:
 def test_an_encoders_request() -> None:
     wire = encoder("embed", "embedding", width=8)
     assert (wire.method, wire.responses, wire.last, wire.index) == ("unary", {"VECTOR": 32}, {"SERVER_TIMES": 40}, None)
-    assert read(encoder_body(wire, 0, prompt([5, 6])))[1] == {"IDS": ("INT32", [1, 2], b"\5\0\0\0\6\0\0\0")}
-    assert read(encoder_body(wire, 0, prompt([5, 6], "abc")))[1] == {"TEXT_IN": ("UINT8", [1, 3], b"abc")}
+    assert read(encoder_body(wire, 0, prompt([5, 6]), "embedding"))[1] == {"IDS": ("INT32", [1, 2], b"\5\0\0\0\6\0\0\0")}
+    assert read(encoder_body(wire, 0, prompt([5, 6], "abc"), "reranking"))[1] == {"TEXT_IN": ("UINT8", [1, 3], b"abc")}
     assert encoder("rank", "reranking", width=8, timed=False).last == {}
     assert encoder("rank", "reranking", width=8).responses == {"SCORE": 4}
 

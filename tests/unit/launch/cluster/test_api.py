@@ -32,7 +32,7 @@ def kube(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKubernetes]:
 
 @pytest.fixture
 def api(kube: FakeKubernetes) -> ClusterApi:
-    return ClusterApi("k8s_a", NS, patience_s=2.0, timeout_s=2.0)
+    return ClusterApi("k8s_a", NS, patience_s=30.0, timeout_s=30.0)
 
 
 def test_rows_go_in_and_come_out_as_they_are(kube: FakeKubernetes, api: ClusterApi) -> None:
@@ -80,7 +80,7 @@ def test_retry_after_is_honoured_and_does_not_outlast_patience(kube: FakeKuberne
     assert api.pods(SELECTOR) == []
     kube.answer_next(429, match="GET *", retry_after=3600)
     with pytest.raises(Unreachable, match=r"connection k8s_a gave no usable answer to GET .*/pods for 2 s: HTTP 429"):
-        api.pods(SELECTOR)
+        ClusterApi("k8s_a", NS, patience_s=2.0, timeout_s=30.0).pods(SELECTOR)
 
 
 def test_a_cluster_that_stays_away_is_unreachable(kube: FakeKubernetes) -> None:

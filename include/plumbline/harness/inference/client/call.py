@@ -13,10 +13,11 @@ class Call(Answer):
     __slots__ = ("given_up", "partial", "stream")
 
     def __init__(self, number: int, stream: int) -> None:
-        super().__init__(number)
-        self.stream = stream
+        # Not by way of super(): one is made for each request.
+        self.number, self.stream = number, stream
+        self.responses = self.tokens = 0
+        self.final = self.given_up = False
         self.partial: bytearray | None = None
-        self.given_up = False
 
     def messages(self, payload: bytes) -> Iterator[bytes | None]:
         """The messages that are whole with this payload, without gRPC's five bytes before each; None for a compressed one."""

@@ -58,10 +58,10 @@ def processes_for(load: PhaseLoad, settings: Settings = Settings()) -> int:  # n
     """How many processes send this load."""
     if settings.processes is not None:
         return settings.processes
-    cores = len(settings.cpus or os.sched_getaffinity(0))
+    # Of the cores that everybody uses one stays for whoever else is there, the server above all; those of the client are its own.
+    most = len(settings.cpus) if settings.cpus else len(os.sched_getaffinity(0)) - 1
     needed = 1 if load.closed or not load.duration_s else int(np.ceil(load.n / load.duration_s / _RATE_A_PROCESS))
-    # One core stays for whoever else is there, the server above all.
-    return max(1, min(needed, cores - 1))
+    return max(1, min(needed, most))
 
 
 def shares(load: PhaseLoad, processes: int) -> list[NDArray[np.int64]]:

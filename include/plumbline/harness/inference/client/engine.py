@@ -76,7 +76,7 @@ class Engine(Notes):
         try:
             with self._pacer:
                 if self._left:
-                    self._pacer.set(began + self._upcoming.moment())
+                    self._pacer.set(began + self._upcoming.wake())
                     await asyncio.wait({self._over, looking}, return_when=asyncio.FIRST_COMPLETED)
                 if looking.done():
                     looking.result()
@@ -109,30 +109,25 @@ class Engine(Notes):
     def _due(self) -> None:
         """Send what is due; come back when the next one is."""
         self._coming = False
-        upcoming, began = self._upcoming, self.began
+        if self._stopped:
+            return
+        began, scheduled, timeout_s = self.began, self.scheduled, self._timeout_s
         now = _monotonic() - began
-        sent = 0
-        while not self._stopped:
-            moment = upcoming.moment()
-            if moment > now:
-                if moment != math.inf:
-                    self._pacer.set(began + moment)
-                return
-            if sent == _BEHIND:
-                self._come()
-                return
-            sent += 1
-            number = upcoming.take()
-            if now - moment >= self._timeout_s:
+        numbers = self._upcoming.due(now, _BEHIND)
+        for number in numbers:
+            if (late := now - scheduled[number]) >= timeout_s:
                 # Sent now it would be given up at once, and the server blamed for it.
-                self.fail(number, "not_sent", f"the client itself was {now - moment:.3g}s late, beyond the timeout of {self._timeout_s:g}s")
+                self.fail(number, "not_sent", f"the client itself was {late:.3g}s late, beyond the timeout of {timeout_s:g}s")
                 self._done(number, began + now)
             else:
                 self._start(number)
                 self._deadlines.append(number)
-                if self._expiry is None:
-                    self._expire()
-            now = _monotonic() - began
+        if self._expiry is None and self._deadlines:
+            self._expire()
+        if len(numbers) == _BEHIND:
+            self._come()
+        elif (wake := self._upcoming.wake()) != math.inf:
+            self._pacer.set(began + wake)
 
     def _start(self, number: int) -> None:
         if len(self._where) >= self._settings.in_flight_cap:
@@ -155,19 +150,23 @@ class Engine(Notes):
     def _send(self, number: int, connection: Connection) -> None:
         self._state[number] = _OUT
         self._where[number] = connection
-        self.note_dispatched(number, _monotonic())
+        self._dispatched[number] = _monotonic() - self.began
         if not connection.send(number):
             self._connections.full(connection)
 
     def _unpark(self) -> None:
         """Send what had to wait, first come first served, as far as there is room."""
+        now = _monotonic()
         while self._parked and len(self._where) < self._settings.in_flight_cap:
             number = self._parked[0]
             if self._state[number] == _WAITING:
-                connection = self._connection(number)
-                if connection is None:
+                if now - self.began - self.scheduled[number] >= self._timeout_s:
+                    # Answers are read before timers are looked at: its own may have run out meanwhile.
+                    self._give_up(number, now)
+                elif (connection := self._connection(number)) is None:
                     return
-                self._send(number, connection)
+                else:
+                    self._send(number, connection)
             self._parked.popleft()
 
     def _turn_away(self, number: int) -> None:
@@ -234,7 +233,6 @@ class Engine(Notes):
                     break
                 self._give_up(number, now)
             self._deadlines.popleft()
-        # Only now: what has waited too long itself must not be sent any more.
         self._unpark()
 
     def _give_up(self, number: int, at: float) -> None:

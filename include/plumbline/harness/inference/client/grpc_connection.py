@@ -18,6 +18,7 @@ from plumbline.harness.inference.client.transport import Sink
 
 _WRITE_BUFFER = 4 << 20
 _REFILL = 1 << 29
+_LAST = http2.END_HEADERS | http2.END_STREAM
 
 
 class GrpcConnection(asyncio.Protocol):
@@ -59,20 +60,22 @@ class GrpcConnection(asyncio.Protocol):
         self._next = stream + 2
         self._calls[stream] = Call(number, stream)
         self._streams[number] = stream
-        self._out.request(stream, body)
-        self._offered = self._has_room()
+        out = self._out
+        out.request(stream, body)
+        self._offered = len(self._calls) < self._most and not (self._congested or self._over or out.blocked)
         if self._next > http2.LAST_STREAM:
             self._retire("its stream numbers are used up")
         return self._offered
 
     def cancel(self, number: int) -> None:
         stream = self._streams.pop(number)
-        self._out.forget(stream)
         if self._cancels:
+            self._out.forget(stream)
             del self._calls[stream]
             self._out.write(http2.frame(http2.RST_STREAM, 0, stream, http2.CANCEL.to_bytes(4, "big")))
             self._left_one()
         else:
+            # What flow control holds back of its message still goes out: a server that waits for the rest would keep the stream for ever.
             self._calls[stream].given_up = True
 
     def read_on(self) -> None:
@@ -126,7 +129,7 @@ class GrpcConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         at = time.monotonic()
         buffer = self._rest + data if self._rest else data
-        position, end = 0, len(buffer)
+        position, end, heads = 0, len(buffer), self._heads
         try:
             while end - position >= 9:
                 high, low, kind, flags, stream = http2.unpack_head(buffer, position)
@@ -141,7 +144,13 @@ class GrpcConnection(asyncio.Protocol):
                 if kind == http2.DATA:
                     self._data(stream, flags, buffer[begin:after], at)
                 elif kind == http2.HEADERS:
-                    self._headers(stream, flags, buffer[begin:after], at)
+                    # Nearly all answers begin and end alike, with headers that say nothing but that all is well.
+                    block = buffer[begin:after]
+                    if flags == _LAST and block in heads.well_ended:
+                        if (call := self._calls.get(stream)) is not None:
+                            self._well_ended(call, at)
+                    elif flags != http2.END_HEADERS or block not in heads.well_begun:
+                        self._headers(stream, flags, block, at)
                 else:
                     self._control(kind, flags, stream, buffer[begin:after], at)
         except http2.ProtocolError as error:
@@ -195,7 +204,13 @@ class GrpcConnection(asyncio.Protocol):
             self._sink.fail(call.number, "server_error", "the stream ended without a status")
         elif head.grpc_status:
             self._sink.fail(call.number, *of_status(head.grpc_status, unquote(head.grpc_message)))
-        elif call.partial:
+        else:
+            self._well_ended(call, at)
+            return
+        self._finish(call, at)
+
+    def _well_ended(self, call: Call, at: float) -> None:
+        if call.partial:
             self._sink.fail(call.number, "wrong_output", f"the stream ended {len(call.partial)} bytes into a message")
         else:
             self._answers.close(call)

@@ -87,12 +87,15 @@ def request_block(headers: Iterable[tuple[str, str]]) -> bytes:
 
 class HeaderBlocks:
     """Reads response headers. The peer was told to keep no table (HEADER_TABLE_SIZE 0): equal blocks mean equal headers, and the few
-    that a server sends again and again are decoded once."""
+    that a server sends again and again are decoded once. `well_begun`, `well_ended`: those of them that tell of nothing wrong,
+    before an answer and after it."""
 
     def __init__(self) -> None:
         self._decoder = hpack.Decoder()
         self._decoder.max_allowed_table_size = self._decoder.header_table_size = 0
         self._seen: dict[bytes, Head] = {}
+        self.well_begun: set[bytes] = set()
+        self.well_ended: set[bytes] = set()
 
     def read(self, block: bytes) -> Head:
         """The head in a complete header block; ProtocolError if it is none."""
@@ -109,6 +112,10 @@ class HeaderBlocks:
         head = Head(found.get(":status"), None if status is None else int(status), found.get("grpc-message", ""))
         if len(self._seen) < _REMEMBERED:
             self._seen[bytes(block)] = head
+            if head.http_status == "200" and head.grpc_status is None:
+                self.well_begun.add(bytes(block))
+            elif head.http_status in (None, "200") and head.grpc_status == 0:
+                self.well_ended.add(bytes(block))
         return head
 
 

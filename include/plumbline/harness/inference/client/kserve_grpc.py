@@ -22,8 +22,8 @@ _SERVICE = "/inference.GRPCInferenceService/"
 class Transport:
     """Opens connections to one server for one phase's load; `bodies[i]` is request i, serialised."""
 
-    # Two connections are read by two of the server's threads; a server that limits its streams may need more.
-    first, most = 2, 32
+    # Over one connection all that is due at a moment leaves with one call of the system; a server that limits its streams may need more.
+    first, most = 1, 32
 
     def __init__(self, target: Target, load: PhaseLoad, bodies: Bodies) -> None:
         self._target, self._load, self._bodies = target, load, bodies

@@ -29,6 +29,8 @@ class Outbox:
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, block: bytes) -> None:
         self._loop, self._transport, self._block = loop, transport, block
         self._before = len(block).to_bytes(3, "big") + bytes((http2.HEADERS, http2.END_HEADERS))
+        # Between a request's stream and its message stands the same for all messages of one length; `_alike`: of which these are.
+        self._alike, self._middle, self._prefix = -1, b"", b""
         self._ready: list[bytes] = []
         self._held: deque[_Held] = deque()
         self._window = self._initial = http2.DEFAULT_WINDOW
@@ -51,8 +53,13 @@ class Outbox:
         size = length + 5
         if size <= self._window and size <= self._initial and size <= self._largest_frame and not self._held:
             self._window -= size
-            head = (self._before, name, self._block, size.to_bytes(3, "big"), _DATA_END, name, _PLAIN, length.to_bytes(4, "big"), body)
-            self.write(b"".join(head))
+            if length != self._alike:
+                self._alike = length
+                self._middle = self._block + size.to_bytes(3, "big") + _DATA_END
+                self._prefix = _PLAIN + length.to_bytes(4, "big")
+            if not self._ready:
+                self._loop.call_soon(self._flush)
+            self._ready += (self._before, name, self._middle, name, self._prefix, body)
         else:
             self.write(self._before + name + self._block)
             self._held.append(_Held(stream, _PLAIN + length.to_bytes(4, "big") + body, self._initial))

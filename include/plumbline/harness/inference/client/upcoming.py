@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,6 +12,15 @@ from numpy.typing import NDArray
 
 from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client.notes import view
+
+GRID_S = 0.25e-3
+"""Where requests are dense, those of one cell leave together at its end. Each call of the system that sends one request costs as much as all
+the rest that a client does for it; a request is late by less than this, which its latency contains and its dispatch delay tells."""
+_DENSE = 2_000.0
+"""Requests a second, within `_AROUND_S` before and after, from which on they are."""
+_VERY_DENSE = 8_000.0
+"""From here on cells are twice as long: a client that spends less is on time at rates at which the short cells would make it late by more."""
+_AROUND_S = 5e-3
 
 
 class Upcoming:
@@ -20,7 +30,9 @@ class Upcoming:
         timed = mine[load.after[mine] < 0]
         self._order: list[int] = timed[np.argsort(load.arrivals_s[timed], kind="stable")].tolist()
         self._moments: list[float] = load.arrivals_s[self._order].tolist()
+        self._wakes: list[float] = wakes(load.arrivals_s[self._order]).tolist()
         self._moments.append(math.inf)
+        self._wakes.append(math.inf)
         self._position = 0
         self._followers: dict[int, list[int]] = {}
         for number in mine[load.after[mine] >= 0].tolist():
@@ -33,6 +45,22 @@ class Upcoming:
         """When the next one is due; infinite if none is known."""
         timed = self._moments[self._position]
         return min(timed, self._soon[0][0]) if self._soon else timed
+
+    def wake(self) -> float:
+        """When to see what is due next: at `moment()`, or less than a cell later where others can leave with it."""
+        timed = self._wakes[self._position]
+        return min(timed, self._soon[0][0]) if self._soon else timed
+
+    def due(self, now: float, most: int) -> list[int]:
+        """Those whose moment has come, in their order, and no more than `most`."""
+        if self._soon:
+            found: list[int] = []
+            while len(found) < most and self.moment() <= now:
+                found.append(self.take())
+            return found
+        begin = self._position
+        self._position = bisect_right(self._moments, now, begin, min(begin + most, self.timed))
+        return self._order[begin : self._position]
 
     def take(self) -> int:
         """The next one; only while `moment()` is finite."""
@@ -61,3 +89,11 @@ class Upcoming:
         self._position = len(self._order)
         self._soon.clear()
         self._followers.clear()
+
+
+def wakes(moments: NDArray[np.float64]) -> NDArray[np.float64]:
+    """When each of these requests is to be sent, float64 [n]: `moments` (rising) or, where they are dense, the next corner of the grid."""
+    around = np.searchsorted(moments, moments + _AROUND_S) - np.searchsorted(moments, moments - _AROUND_S)
+    rate = around / (2 * _AROUND_S)
+    cell = np.where(rate >= _VERY_DENSE, 2 * GRID_S, GRID_S)
+    return np.asarray(np.where(rate >= _DENSE, np.ceil(moments / cell) * cell, moments))

@@ -28,12 +28,10 @@ class WrongAnswer(Exception):
 
 @dataclass
 class Outcome:
-    """What an answer came to. `token_at`: arrival of each token, in the caller's clock. `events`: in how many pieces they came.
-    `input_tokens`, if it was told: what the server's tokenizer made of the prompt. `server_s` [len(STAGES)] if it told its times."""
+    """What an answer came to. `token_at`: arrival of each token, in the caller's clock; tokens that came together have the same one.
+    `server_s` [len(STAGES)] if it told its times."""
 
     token_at: list[float]
-    events: int
-    input_tokens: int | None = None
     server_s: list[float] | None = None
 
 
@@ -111,7 +109,7 @@ class OpenAiAnswer:
             raise WrongAnswer("wrong_output", f"no event with text, although {tokens} tokens were counted")
         if len(times) > tokens:
             raise WrongAnswer("wrong_output", f"{len(times)} events with text, although only {tokens} tokens were counted")
-        return Outcome(spread(times, tokens), len(times), prompt if isinstance(prompt, int) else None)
+        return Outcome(spread(times, tokens))
 
 
 @dataclass
@@ -157,7 +155,7 @@ class GenerateAnswer:
         told = self._last.get("INPUT_TOKENS")
         if told is not None and self.input_tokens is not None and told != self.input_tokens:
             raise WrongAnswer("wrong_output", f"tokenizer mismatch: the server made {told} tokens of a prompt of {self.input_tokens}")
-        return Outcome(self._times, len(self._times), told, _stages(self._last.get(SERVER_TIMES)))
+        return Outcome(self._times, _stages(self._last.get(SERVER_TIMES)))
 
 
 @dataclass
@@ -194,7 +192,7 @@ class InferAnswer:
         for name, expected in {**self.wire.responses, **self.wire.last}.items():
             if sizes.get(name, 0) != expected and not (expected < 0 < sizes.get(name, 0)):
                 raise WrongAnswer("wrong_output", f"{sizes.get(name, 0)} bytes of {name}; expected {expected if expected >= 0 else 'some'}")
-        return Outcome([self._at], 1, None, times)
+        return Outcome([self._at], times)
 
 
 def spread(times: list[float], tokens: int) -> list[float]:

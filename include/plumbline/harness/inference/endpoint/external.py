@@ -90,16 +90,15 @@ class Endpoint:
 
     def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
         """Request `number`, serialised for `target()`."""
-        protocol, wire = self.launcher.protocol, self.wire
+        protocol, wire, model = self.launcher.protocol, self.wire, self.workload.model
         if protocol in ("openai", "openai_chat"):
             exact = self.launcher.exact_output
             return requests.completion(self.launcher.model, prompt, output_tokens, chat=protocol == "openai_chat", exact=exact)
+        if isinstance(model, Encoder):
+            asked = wires.encoder_inputs(prompt, model.task)
+            return wire.body(number, asked) if protocol == "kserve_grpc" else requests.infer(number, asked)
         if protocol == "kserve_grpc":
-            return (
-                wires.encoder_body(wire, number, prompt) if wire.method == "unary" else wires.lm_body(wire, number, prompt, output_tokens)
-            )
-        if wire.method == "unary":
-            return requests.infer(number, wires.encoder_inputs(prompt))
+            return wires.lm_body(wire, number, prompt, output_tokens)
         return requests.generate(prompt, output_tokens)
 
     def facts(self) -> dict[str, Scalar]:

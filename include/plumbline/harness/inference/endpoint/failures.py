@@ -29,6 +29,12 @@ _BY_ERROR: dict[str, FailureClass] = {
     "not_sent": "unreachable",
 }
 
+_REMEDIES = {
+    "not_sent": "expected launcher.url to lead to a server that this machine reaches",
+    "unreachable": "expected launcher.url to lead to a server that this machine reaches and that keeps its connections",
+    "timeout": "expected lower rates, shorter answers or a longer request_timeout",
+}
+
 
 def failure_of(log: RequestLog) -> tuple[FailureClass, str]:
     """Class and reason, by the most frequent kind of failure; ValueError if no request failed.
@@ -44,11 +50,18 @@ def failure_of(log: RequestLog) -> tuple[FailureClass, str]:
     status, detail = _commonest(log, error)
     if status is None:
         hint = "; declare exact_output: false if it cannot" if error == "wrong_output" and "tokens; expected" in detail else ""
+        hint = f"; {_REMEDIES[error]}" if error in _REMEDIES else hint
         return _BY_ERROR[error], f"{error}: {detail}{hint}"
     if status in (401, 403):
-        return "bad_declaration", f"the endpoint refuses the key ({detail}); expected the one of launcher.connection to be valid there"
+        return (
+            "bad_declaration",
+            f"the endpoint refuses the key ({detail}); expected launcher.connection to name a connection whose key is valid there",
+        )
     if status == 429:
-        return "quota_exceeded", f"the endpoint says that there were too many requests ({detail})"
+        return (
+            "quota_exceeded",
+            f"the endpoint says that there were too many requests ({detail}); expected lower rates in phases, or a higher quota there",
+        )
     if 300 <= status < 400:
         return "bad_declaration", f"the endpoint redirects ({detail}); expected launcher.url to be where it answers"
     if 400 <= status < 500:

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plumbline.declarations.models import PATCH_BYTES
+
 if TYPE_CHECKING:
     import torch
 
@@ -71,6 +73,8 @@ def _ids(shape: dict[str, Any], texts: int, tokens: int) -> torch.Tensor:
     import torch
 
     count = min(tokens, shape["context"])
+    if shape["task"] == "vision":
+        return (torch.arange(texts * count * PATCH_BYTES).reshape(texts, count, PATCH_BYTES) * 7 % 256).to(torch.uint8)
     ids: torch.Tensor = (torch.arange(texts * count).reshape(texts, count) * 7 % shape["vocabulary"]).to(torch.int32)
     return ids
 

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.models import Encoder
+from plumbline.declarations.models import PATCH_BYTES, Encoder
 from plumbline.harness.inference.prompts import Prompt
 from plumbline.harness.inference.repositories import export
 from plumbline.harness.inference.repositories.repository import Input, Repository, config_of, hash_of, needs_precision, version_folder
-from plumbline.harness.inference.wire import Tensor, Wire
+from plumbline.harness.inference.wire import Tensor, Wire, pixels
 from plumbline.harness.measurement import TrialFailed
 
 MODEL = "encoder"
@@ -33,12 +33,13 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
     needs_precision(workload, ("fp32", "fp16") if gpu else ("fp32",), "an exported model keeps the type of its weights")
     # LibTorch knows tensors by position, which their names must carry.
     suffix = "__0" if backend == "pytorch" else ""
-    asked = f"IDS{suffix}"
-    answer, size = (f"VECTOR{suffix}", shape.width) if shape.task == "embedding" else (f"SCORE{suffix}", 1)
+    vision = shape.task == "vision"
+    asked = f"PIXELS{suffix}" if vision else f"IDS{suffix}"
+    answer, size = (f"SCORE{suffix}", 1) if shape.task == "reranking" else (f"VECTOR{suffix}", shape.width)
     config = config_of(
         MODEL,
         backend,
-        [Input(asked, "INT32", (-1,))],
+        [Input(asked, "UINT8", (-1, PATCH_BYTES)) if vision else Input(asked, "INT32", (-1,))],
         [(answer, "FP32", (size,))],
         kind="GPU" if gpu else "CPU",
         batch=workload.server.sequences,
@@ -49,6 +50,8 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
     wire = Wire("unary", MODEL, {answer: 4 * size}, index=None)
 
     def body(number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        if vision:
+            return wire.body(number, [pixels(asked, prompt)])
         return wire.body(number, [Tensor(asked, "INT32", (1, len(prompt.ids)), prompt.ids.astype("<i4").tobytes())])
 
     return Repository(folder, MODEL, backend, wire, body)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.models import Encoder
+from plumbline.declarations.models import PATCH_BYTES, Encoder
 from plumbline.harness.inference import models, wire
 from plumbline.harness.inference.repositories.repository import Config, Input, Repository, config_of, hash_of, version_folder
 from plumbline.harness.inference.requestlog import STAGES
@@ -23,7 +23,7 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
     if isinstance(shape, Encoder):
         config = encoder(ENCODER, workload, shape, threads, batch=workload.server.sequences)
         asked = wire.encoder(ENCODER, shape.task, shape.width)
-        found = Repository(folder, ENCODER, "python", asked, lambda number, prompt, _: wire.encoder_body(asked, number, prompt))
+        found = Repository(folder, ENCODER, "python", asked, lambda number, prompt, _: wire.encoder_body(asked, number, prompt, shape.task))
     else:
         config = causal_lm(CHAT, text, models.parameters_of(workload, threads))
         streamed = wire.causal_lm(CHAT, text)
@@ -74,12 +74,13 @@ def causal_lm(
 def encoder(name: str, workload: InferenceWorkload, shape: Encoder, threads: int, *, batch: int, part: bool = False) -> Config:
     """The configuration of an encoder. `batch`: texts that are computed at once; `part`: it is one of a pipeline's models."""
     text = workload.requests.text
-    answer = ("VECTOR", "FP32", (shape.width,)) if shape.task == "embedding" else ("SCORE", "FP32", (1,))
+    answer = ("SCORE", "FP32", (1,)) if shape.task == "reranking" else ("VECTOR", "FP32", (shape.width,))
+    ids = Input("IDS", "INT32", (-1,), optional=text, ragged=True)
     return config_of(
         name,
         "python",
         [
-            Input("IDS", "INT32", (-1,), optional=text, ragged=True),
+            Input("PIXELS", "UINT8", (-1, PATCH_BYTES), ragged=True) if shape.task == "vision" else ids,
             *([Input("TEXT_IN", "UINT8", (-1,), optional=True, ragged=True)] if text else []),
         ],
         [answer, (wire.SERVER_TIMES, "FP64", (len(STAGES),))],

@@ -78,3 +78,16 @@ def test_messages_whatever_pieces_they_come_in() -> None:
     call = Call(0, 1)
     assert list(call.messages(b"\x01\0\0\0\x01x" + b"\0\0")) == [None]
     assert call.partial == b"\0\0"
+
+
+def test_only_headers_that_tell_of_nothing_wrong_are_known_as_such() -> None:
+    def block(*headers: tuple[str, str]) -> bytes:
+        return bytes(hpack.Encoder().encode([hpack.NeverIndexedHeaderTuple(*header) for header in headers]))
+
+    begun, ended = block((":status", "200")), block(("grpc-status", "0"))
+    wrong = [block((":status", "503")), block(("grpc-status", "14")), block((":status", "404"), ("grpc-status", "0")), block(("x", "y"))]
+    blocks = http2.HeaderBlocks()
+    for each in (begun, ended, *wrong):
+        blocks.read(each)
+    assert blocks.well_begun == {begun}
+    assert blocks.well_ended == {ended}

@@ -33,7 +33,7 @@ def read(answer: Any, *events: Any) -> Outcome:
 
 
 def test_each_event_with_text_is_a_token() -> None:
-    assert read(OpenAiAnswer(3, True), *said("a", "b", "c"), counted(3), "[DONE]") == Outcome([0, 1, 2], 3, 5)
+    assert read(OpenAiAnswer(3, True), *said("a", "b", "c"), counted(3), "[DONE]") == Outcome([0, 1, 2])
 
 
 def test_who_speaks_and_why_it_ended_are_no_tokens() -> None:
@@ -79,7 +79,7 @@ def test_what_is_wrong_with_a_completion(events: list[Any], exact: bool, error: 
 def test_a_prompt_of_ids_is_read_as_so_many_tokens() -> None:
     with pytest.raises(WrongAnswer, match="the server read 6 tokens of a prompt of 5 token ids"):
         read(OpenAiAnswer(1, True, 5), *said("a"), counted(1, prompt=6), "[DONE]")
-    assert read(OpenAiAnswer(1, True, 5), *said("a"), counted(1), "[DONE]").input_tokens == 5
+    assert read(OpenAiAnswer(1, True, 5), *said("a"), counted(1), "[DONE]") == Outcome([0])
 
 
 LM = causal_lm("m", text=True)
@@ -91,7 +91,7 @@ def token(index: int, **more: Any) -> dict[str, Any]:
 
 def test_a_generated_stream_is_checked_as_over_grpc() -> None:
     last = token(1, SERVER_TIMES=[1, 2, 3, 4, 5], INPUT_TOKENS=7)
-    assert read(GenerateAnswer(LM, 2, 7), token(0), last) == Outcome([0, 1], 2, 7, [1.0, 2.0, 3.0, 4.0, 5.0])
+    assert read(GenerateAnswer(LM, 2, 7), token(0), last) == Outcome([0, 1], [1.0, 2.0, 3.0, 4.0, 5.0])
     for events, detail in (
         ([token(0), token(2)], "token 1 has index 2"),
         ([token(0), {"TOKEN": 1, "INDEX": 1}], "token 1 has no TEXT"),
@@ -116,7 +116,7 @@ def test_sizes_of_tensors_are_checked_also_if_the_body_ends_early() -> None:
     answer = InferAnswer(wire, length)
     answer.feed(whole[:20], 1.0)
     answer.feed(whole[20:], 2.0)
-    assert answer.complete() == Outcome([2.0], 1, None, [0.0] * 5)
+    assert answer.complete() == Outcome([2.0], [0.0] * 5)
     cut = InferAnswer(wire, length)
     cut.feed(whole[:-8], 1.0)
     with pytest.raises(WrongAnswer, match="32 bytes of SERVER_TIMES; expected 40"):

@@ -134,6 +134,22 @@ def test_an_exported_encoder_answers_as_the_model_does(tmp_path: Path) -> None:
         )
 
 
+def test_an_exported_vision_model_answers_as_the_model_does(tmp_path: Path) -> None:
+    """The export itself tries sizes that it was not traced with, and refuses what answers otherwise."""
+    import torch
+
+    repository = write(tmp_path, model=ENCODER | {"task": "vision"}, requests=ONE, server={"backend": "pytorch"})
+    assert asked(repository)["PIXELS__0"][:2] == ("UINT8", [1, 5, 768])
+    assert repository.wire.responses == {"VECTOR__0": 4 * 32}
+    load: Any = torch.jit.load
+    exported = load(str(repository.folder / repository.model / "1" / "model.pt"))
+    black, white = torch.zeros(1, 4, 768, dtype=torch.uint8), torch.full((1, 4, 768), 255, dtype=torch.uint8)
+    with torch.no_grad():
+        vectors = exported(torch.cat([black, white]))
+    assert torch.allclose(vectors.norm(dim=1), torch.ones(2), atol=1e-5)
+    assert not torch.allclose(vectors[0], vectors[1], atol=1e-2), "it sees the pixels"
+
+
 def test_what_writes_onnx_is_missing_or_works(tmp_path: Path) -> None:
     parts = {"model": ENCODER, "requests": ONE, "server": {"backend": "onnxruntime"}}
     if all(importlib.util.find_spec(name) for name in ("onnxscript", "onnxruntime")):

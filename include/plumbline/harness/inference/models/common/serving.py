@@ -14,6 +14,11 @@ import triton_python_backend_utils as pb_utils
 from torch import Tensor, nn
 from torch.utils.dlpack import from_dlpack
 
+# Tritonserver up to 24.11 can crash when a stream's final response meets the cancellation of that stream
+# (triton-inference-server/server, pull request 7840). So a request that was given up stops costing anything at once, and is closed only when
+# the server has long dealt with its cancellation.
+CLOSE_AFTER_S = 0.5
+
 
 def parameters_of(args: dict[str, str]) -> dict[str, str]:
     """What config.pbtxt's `parameters` say."""

@@ -1,4 +1,5 @@
-"""A bidirectional transformer: a text's tokens in, one normalised vector (embedding) or one score (reranking) out.
+"""A bidirectional transformer: a text's tokens in, one normalised vector (embedding) or one score (reranking) out; or an image's patches in,
+one normalised vector out (vision).
 
 It lies in Triton's model repository beside `model.py` and imports nothing but torch. Weights are random from a seed. Called with ids alone
 it can be traced and exported: all texts of a batch are then equally long.
@@ -9,6 +10,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+PATCH_BYTES = 16 * 16 * 3
 
 
 class Block(nn.Module):
@@ -32,19 +35,22 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Token ids [texts, tokens] → float32 [texts, width] of length 1 each (task embedding) or [texts, 1] (task reranking)."""
+    """Token ids [texts, tokens] → float32 [texts, width] of length 1 each (task embedding) or [texts, 1] (task reranking). Task vision: bytes of
+    pixels, uint8 [images, patches, PATCH_BYTES] → float32 [images, width] of length 1 each."""
 
     def __init__(self, *, task: str, layers: int, width: int, heads: int, vocabulary: int, context: int) -> None:
         super().__init__()
         self.context = context
-        self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.token = nn.Linear(PATCH_BYTES, width) if task == "vision" else nn.Embedding(vocabulary, width)
+        self.position = nn.Embedding(context, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.score = nn.Linear(width, 1) if task == "reranking" else None
 
     def forward(self, ids: Tensor, lengths: Tensor | None = None) -> Tensor:
         """`lengths` int64 [texts]: what lies behind a text's end is padding; None: nothing is."""
-        x = self.token(ids) + self.position.weight[: ids.shape[1]]
+        read = ids if isinstance(self.token, nn.Embedding) else ids.to(self.position.weight.dtype) / 127.5 - 1
+        x = self.token(read) + self.position.weight[: ids.shape[1]]
         real = None if lengths is None else torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
         for block in self.blocks:
             x = block(x, None if real is None else real[:, None, None])

@@ -1,7 +1,7 @@
 """Triton's side of the encoder: whatever waits while a batch is computed is the next batch, padded to its longest text.
 
-In    IDS int32 [texts, tokens], or TEXT_IN uint8 [1, bytes] (UTF-8; the ids are taken if both come)
-Out   VECTOR fp32 [texts, width] (embedding) or SCORE fp32 [texts, 1] (reranking); SERVER_TIMES fp64 [texts, 5]: seconds of tokenization, queue
+In    IDS int32 [texts, tokens], or TEXT_IN uint8 [1, bytes] (UTF-8; the ids are taken if both come); vision: PIXELS uint8 [images, patches, bytes]
+Out   VECTOR fp32 [texts, width] (embedding, vision) or SCORE fp32 [texts, 1] (reranking); SERVER_TIMES fp64 [texts, 5]: seconds of tokenization, queue
       (0: the server's own statistics have it), prefill (the whole batch's computation), decode (0), post-processing (0: pooling is in the model)
 """
 
@@ -37,7 +37,8 @@ class TritonPythonModel:
         model: Encoder = seeded(int(parameters["seed"]), parameters["device"], task=parameters["task"], **shape)
         count = sum(p.numel() for p in model.parameters())
         self.model: Encoder = in_precision(model, parameters["precision"])
-        self.device, self.answer = parameters["device"], "VECTOR" if parameters["task"] == "embedding" else "SCORE"
+        self.device, self.answer = parameters["device"], "SCORE" if parameters["task"] == "reranking" else "VECTOR"
+        self.asked = "PIXELS" if parameters["task"] == "vision" else "IDS"
         self.text: Any = None
         if parameters["text"] == "true":
             from text import Text  # type: ignore[import-not-found]
@@ -81,18 +82,18 @@ class TritonPythonModel:
         return responses
 
     def _ids(self, request: Any) -> Tensor:
-        """The texts of a request, all equally long: int64 [texts, tokens]."""
-        given = pb_utils.get_input_tensor_by_name(request, "IDS")
+        """The texts of a request, all equally long: int64 [texts, tokens]; or its images, uint8 [images, patches, bytes]."""
+        given = pb_utils.get_input_tensor_by_name(request, self.asked)
         if given is not None:
             ids = from_dlpack(given.to_dlpack())
         else:
             text = tensor_of(request, "TEXT_IN") if self.text else None
             if text is None:
-                raise ValueError("a request without a text; expected IDS" + (" or TEXT_IN" if self.text else ""))
+                raise ValueError(f"a request without a text or an image; expected {self.asked}" + (" or TEXT_IN" if self.text else ""))
             ids = self.text.ids(text)[None]
         if not 0 < ids.shape[1] <= self.model.context:
             raise ValueError(f"a text of {ids.shape[1]} tokens; expected 1…{self.model.context}")
-        return Tensor.long(ids)
+        return Tensor.long(ids) if self.asked == "IDS" else ids
 
     def _computed(self, texts: list[Tensor]) -> Tensor:
         """Vectors or scores of the texts, in their order: float32 on the CPU, [texts, width] or [texts, 1]."""

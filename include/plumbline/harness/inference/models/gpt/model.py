@@ -27,13 +27,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from journal import Journal  # type: ignore[import-not-found]
 from precision import in_precision, weight_bytes  # type: ignore[import-not-found]
 from prefixes import Prefixes  # type: ignore[import-not-found]
-from serving import introduce, leave_with_server, output, parameters_of, tensor_of  # type: ignore[import-not-found]
+from serving import CLOSE_AFTER_S, introduce, leave_with_server, output, parameters_of, tensor_of  # type: ignore[import-not-found]
 from transformer import Transformer, close_up, seeded  # type: ignore[import-not-found]
 
-# Tritonserver up to 24.11 can crash when a stream's final response meets the cancellation of that stream
-# (triton-inference-server/server, pull request 7840). So a request that was given up stops costing anything at once, and is closed only when
-# the server has long dealt with its cancellation.
-CLOSE_AFTER_S = 0.5
 PREFILL_TOKENS = {"cpu": 256, "cuda": 2048}
 """Prompt tokens of one step at most: long prompts do not hold up the sequences that stream."""
 

@@ -37,11 +37,7 @@ from encoder import seeded  # type: ignore[import-not-found]
 from index import Index, drawn  # type: ignore[import-not-found]
 from journal import Journal  # type: ignore[import-not-found]
 from server import Refused, Server  # type: ignore[import-not-found]
-from serving import leave_with_server, output, parameters_of, tensor_of  # type: ignore[import-not-found]
-
-# Tritonserver up to 24.11 can crash when a stream's final response meets the cancellation of that stream
-# (triton-inference-server/server, pull request 7840): by then it has long dealt with it.
-CLOSE_AFTER_S = 0.5
+from serving import CLOSE_AFTER_S, leave_with_server, output, parameters_of, tensor_of  # type: ignore[import-not-found]
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
@@ -153,6 +149,7 @@ class TritonPythonModel:
             told = tensors.pop("SERVER_TIMES", None)
             if told is not None:
                 self._last(asked, tensors, documents, [*spent, *told.tolist()[1:]])
+                stream.read_out()
                 return
             if asked.sender.is_cancelled():
                 stream.cancel()

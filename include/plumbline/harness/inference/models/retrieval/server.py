@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -17,7 +18,7 @@ from torch import Tensor
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
-ADDRESS = "PLUMBLINE_SERVER"
+ADDRESS = "PLUMBLINE_TRITON_ADDRESS"
 """The environment variable that holds the server's gRPC endpoint, host:port: whoever starts the server sets it."""
 _TYPES = {"INT32": torch.int32, "UINT8": torch.uint8, "FP32": torch.float32, "FP64": torch.float64}
 
@@ -30,10 +31,13 @@ class Server:
     """One connection, for all threads."""
 
     def __init__(self) -> None:
-        """KeyError if nobody told the address."""
-        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(
-            grpc.insecure_channel(os.environ[ADDRESS], options=[("grpc.enable_http_proxy", 0)])
-        )
+        """ValueError if nobody told the address."""
+        address = os.environ.get(ADDRESS)
+        if not address:
+            raise ValueError(
+                f"{ADDRESS} is not set; expected host:port of this server's gRPC endpoint in the environment that it is started with"
+            )
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]))
 
     def answer(self, model: str, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs of a model that answers once, by name; raises Refused. `inputs`: int32."""
@@ -57,10 +61,21 @@ class Stream:
         try:
             for message in self._call:
                 if message.error_message:
+                    self.read_out()
                     raise Refused(f"{self._model}: {message.error_message}")
                 yield _tensors(message.infer_response)
         except grpc.RpcError as error:
             raise Refused(f"{self._model}: {error.details()}") from error
+
+    def read_out(self) -> None:
+        """Wait for the stream's end after its last response.
+
+        A call that is dropped is cancelled, and where that meets the answer's end the server keeps the request, and so the model, for ever
+        (seen in 24.10). How the stream ends does not matter any more: the answer is there.
+        """
+        with suppress(grpc.RpcError):
+            for _ in self._call:
+                pass
 
     def cancel(self) -> None:
         """Give the answer up: the model stops working on it."""

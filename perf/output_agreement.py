@@ -1,0 +1,66 @@
+"""What does a faster precision cost in answers? `python perf/output_agreement.py WORKLOAD... [--precision P...] [--prompts N] [--on-cpu]`
+
+Serves each workload's model on Triton in each precision and holds it against fp32 as a trial does (`output_agreement`), on N prompts: more of them
+than a trial asks make the figure sure. It is what `quality.agreement` is to be declared from, with a margin. `--on-cpu`: a model that is
+declared for a GPU, on this machine's cores. Rounding differs between machines; close figures, not equal ones, are to be expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
+
+from plumbline.declarations import InferenceWorkload, load
+from plumbline.harness.inference import installation, quality, repositories
+from plumbline.harness.inference.triton import Triton
+
+
+def in_precision(workload: InferenceWorkload, precision: str, prompts: int, *, on_cpu: bool) -> InferenceWorkload:
+    """The workload with its model in another precision, to be held against fp32 on so many prompts."""
+    data = json.loads(workload.model_dump_json())
+    data["model"]["precision"] = precision
+    # Nothing is judged here: any agreement passes.
+    data["quality"] = {"reference": "fp32", "agreement": "1%", "prompts": prompts}
+    if on_cpu:
+        data["needs"] = {"accelerator": "cpu", "count": 1}
+    return InferenceWorkload.model_validate_json(json.dumps(data))
+
+
+def measured(workload: InferenceWorkload) -> tuple[float, int]:
+    """The agreement and the answers that it rests on."""
+    with tempfile.TemporaryDirectory() as folder:
+        repository = repositories.write(workload, Path(folder) / "models", threads=len(os.sched_getaffinity(0)))
+        with Triton(installation.find(), repository.folder, repository.model, Path(folder), ready_within_s=600) as triton:
+            (row,) = quality.check(workload, repository, triton.address).rows
+    if row.value is None:
+        raise SystemExit(f"{workload.name}: no agreement was measured")
+    return row.value, row.n
+
+
+def main() -> None:
+    """A line for each workload and precision."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workloads", nargs="+", help="such as chat-tiny-cpu")
+    parser.add_argument("--precision", nargs="+", default=["bf16", "int8"])
+    parser.add_argument("--prompts", type=int, default=64)
+    parser.add_argument("--on-cpu", action="store_true")
+    options = parser.parse_args()
+    declared = {workload.name: workload for workload in load().workloads.values() if isinstance(workload, InferenceWorkload)}
+    if unknown := set(options.workloads) - declared.keys():
+        raise SystemExit(f"{', '.join(sorted(unknown))}: no such inference workload; expected one of {', '.join(sorted(declared))}")
+    for name in options.workloads:
+        for precision in options.precision:
+            began = time.monotonic()
+            value, n = measured(in_precision(declared[name], precision, options.prompts, on_cpu=options.on_cpu))
+            print(f"{name:16} {precision:5} {value:8.3%} of {n} answers, in {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
