@@ -15,7 +15,7 @@ SHAPES = {
     "finetune": "language_model",
     "lora": "lora",
     "embedding-refresh": "contrastive",
-    "vision": "classification",
+    "vision-retrain": "classification",
     "nightly": "language_model",
     "reinforcement": "reinforcement",
 }
