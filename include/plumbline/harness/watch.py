@@ -32,7 +32,10 @@ from plumbline.harness.own_cpu import OwnTree
 from plumbline.results import MetricRow, Reason, Telemetry
 
 SPLIT_S = 0.5
-"""Counters of CPU time move in ticks of 10 ms: over less than this their quotient is mostly rounding."""
+"""Counters of CPU time move in ticks of 10 ms: over less than this their quotient is mostly rounding. Pressure and load are read no more often
+either: the counter of pressure misses nothing in between, and each time the watch wakes up it holds up the trial on one of its cores."""
+_EARLY = 0.9
+"""A sample that comes a little early splits all the same, or every second one would be left out."""
 
 
 @dataclass
@@ -69,12 +72,14 @@ class Watch:
     """Samples from its own thread between `with Watch(cpus) as watch:` and its end; `with watch.phase("steady"):` says what is on.
 
     `cpus`: the cores the trial may use; `promised`: how many cores' worth of their time is its own (a pod's limit), all if left out.
-    Others on a shared node take nothing from it until they use more than the rest. Pressure and load are read every `interval_s`; CPU time is
-    split every half second and exactly at both ends of a phase. Without Linux's /proc there is nothing to see, and `judgements` says so.
+    Others on a shared node take nothing from it until they use more than the rest. Everything is read every `interval_s`, CPU time
+    split at most every half second and exactly at both ends of a phase. Without Linux's /proc there is nothing to see, and `judgements` says so.
     `gpus`: their meters, sampled in a thread of its own; left out where they are not the trial's.
     """
 
-    def __init__(self, cpus: Sequence[int], promised: int | None = None, interval_s: float = 0.1, gpus: GpuPhases | None = None) -> None:
+    def __init__(
+        self, cpus: Sequence[int], promised: int | None = None, interval_s: float = SPLIT_S, gpus: GpuPhases | None = None
+    ) -> None:
         if not cpus:
             raise ValueError("cpus is empty; expected the cores of the trial, such as [0, 1]")
         self.cpus = tuple(sorted(cpus))
@@ -197,7 +202,7 @@ class Watch:
     def _sample(self, split: bool) -> None:
         try:
             self._sample_pressure()
-            if split or self._split is None or time.monotonic() - self._split.at_s >= SPLIT_S:
+            if split or self._split is None or time.monotonic() - self._split.at_s >= _EARLY * SPLIT_S:
                 self._sample_split()
         except (OSError, ValueError) as error:
             self._blind = str(error)

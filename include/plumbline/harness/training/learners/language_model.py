@@ -42,9 +42,12 @@ class LanguageModel(Learner):
 
     def loss(self, model: nn.Module, samples: Samples) -> Tensor:
         (ids,) = samples
-        # Cut before they are made fp32: logits are the largest tensor of a step.
-        logits = model(ids[:, :-1])[:, -self._responses :]
-        return F.cross_entropy(logits.float().flatten(0, 1), ids[:, -self._responses :].flatten())
+        logits, targets = model(ids[:, :-1]), ids[:, 1:]
+        if self._responses < targets.shape[1]:
+            # Cut before they are made fp32, and only where there is something to cut, since backward copies what was cut: logits are the
+            # largest tensor of a step.
+            logits, targets = logits[:, -self._responses :], targets[:, -self._responses :]
+        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
 
 def build(spec: WorkerSpec, replica: int, replicas: int) -> LanguageModel:
