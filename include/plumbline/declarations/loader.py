@@ -87,11 +87,19 @@ def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
             return wrong
     elif isinstance(launcher, EndpointLauncher):
         return f"it is {workload.kind}, and an endpoint only answers inference requests"
+    deletions = workload.pod_deletions if isinstance(workload, TrainingWorkload) else 0
     if not isinstance(launcher, KubernetesLauncher):
+        if deletions:
+            return f"its fault pod_delete needs the kubernetes launcher, and launcher.kind is {launcher.kind}; rank_kill or group_kill fits"
         nodes = workload.nodes
         return f"it needs {nodes} nodes, which a {launcher.kind} provider does not have" if nodes > 1 else None
     if launcher.image_for(workload.kind) is None:
         return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
+    if deletions and launcher.volume_claim is None:
+        return (
+            "its fault pod_delete needs checkpoints that outlive the pod, and the provider declares no volume (launcher.volume_claim); "
+            "expected the name of a PersistentVolumeClaim in its namespace"
+        )
     return None
 
 

@@ -112,6 +112,11 @@ class KubernetesLauncher(Declared):
     priority_class: ObjectName | None = None
     queue: Name | None = Field(None, description="Kueue LocalQueue that admits the pods")
     runtime_class: ObjectName | None = None
+    volume_claim: ObjectName | None = Field(
+        None,
+        description="PersistentVolumeClaim in the namespace that outlives a pod and can be mounted wherever the next one starts; "
+        "trials with the fault pod_delete keep their checkpoints on it",
+    )
     host_ipc: bool = Field(False, description="share the node's IPC namespace; only where NCCL needs it")
     parallel: int = Field(1, ge=1, le=1000, description="trials at a time, as many as the quota allows; a gang is one trial")
     schedule_timeout: Duration = Field(1800.0, description="request to a node, queue included")

@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
 from plumbline.declarations import KubernetesLauncher, Provider
-from plumbline.launch.failures import EXCEPTIONS, RETRIED
+from plumbline.launch.failures import EXCEPTIONS, RETRIED, InterruptedAsDeclared
 
 OWNER = "plumbline"
 PLAN_WEIGHT = 1000
@@ -58,7 +58,13 @@ def launch_settings(provider: Provider) -> dict[str, Any]:
         "execution_timeout": waits + timedelta(seconds=launcher.timeout) + _LAUNCH_MARGIN,
         **tries,
         "retry_policy": ExceptionRetryPolicy(
-            rules=[RetryRule(kind, _action(name), reason=f"{name}: {_why(name)}") for name, kind in sorted(EXCEPTIONS.items())],
+            rules=[
+                # Before the class that it is a kind of: the first rule that fits decides.
+                RetryRule(
+                    InterruptedAsDeclared, RetryAction.FAIL, reason="interrupted as the workload declares: the next try would end alike"
+                ),
+                *(RetryRule(kind, _action(name), reason=f"{name}: {_why(name)}") for name, kind in sorted(EXCEPTIONS.items())),
+            ],
             # Not a failure of the trial but of ours: the same code would meet it again.
             default=RetryAction.FAIL,
         ),

@@ -11,7 +11,7 @@ from plumbline.declarations import KubernetesLauncher, Trial, load, places
 from plumbline.launch import progress, stores
 from plumbline.orchestration.asked import Asked, trials_of
 from plumbline.orchestration.lanes import Lane
-from plumbline.results import Reason, ResultDocument, ResultStore, Validity
+from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, Validity
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -57,8 +57,16 @@ def run(spec: Mapping[str, str]) -> Row:
     finally:
         progress.forget(trial.trial_id)
     _log.info("%s", record.log_tail)
-    raise_for(record)
+    raise_for(record, _validity(store, trial) if record.failure_class else None)
     return {"trial_id": trial.trial_id, "exit_code": record.exit_code}
+
+
+def _validity(store: ResultStore, trial: Trial) -> Validity | None:
+    """What the document of the trial's newest attempt says; None if there is none that can be believed."""
+    try:
+        return store.document(store.attempts(trial.campaign_id, trial.trial_id)[-1]).validity
+    except (FileNotFoundError, BadResult):
+        return None
 
 
 def collect(spec: Mapping[str, str]) -> Row:

@@ -39,6 +39,10 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+FAILED_AS_DECLARED = "failed_as_declared"
+"""Code of the reason beside a failure that the workload itself declares: it says nothing of the provider."""
+
+
 class Reason(Part):
     """Why a trial is not simply valid: a stable code for machines and a sentence for people."""
 
