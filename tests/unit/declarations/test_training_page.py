@@ -92,7 +92,7 @@ def test_every_key_is_named() -> None:
 def test_every_ready_shape_is_named() -> None:
     names = [name for name, workload in load().workloads.items() if workload.kind == "training" and workload.name != "drift-demo-cpu"]
     for name in names:
-        size = re.sub(r"^(embedding-refresh|vision|nightly|reinforcement)", "", name)
+        size = re.sub(r"^(embedding-refresh|vision-retrain|nightly|reinforcement)", "", name)
         assert f"`{name}`" in PAGE or f"`{size}`" in PAGE or name.startswith("gpt-tiny"), name
 
 
