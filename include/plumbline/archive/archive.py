@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from plumbline.archive import audit, baselines, findings, ledger, queries, samples, verify
+from plumbline.archive import audit, baselines, corrections, files, findings, ledger, quarantine, queries, samples, verify
 from plumbline.archive.engine import make_engine, reading, writing
 from plumbline.archive.migrate import upgrade
 from plumbline.archive.record import Recorded, record, utc_now
@@ -27,6 +27,8 @@ from plumbline.archive.views import (
     MetricPoint,
     PriceRecord,
     PriceView,
+    QuarantineRecord,
+    QuarantineView,
     SampleView,
     SeriesView,
     TrialView,
@@ -94,6 +96,58 @@ class Archive:
                 extra_metrics=extra_metrics,
                 now=utc_now(),
             )
+
+    def correct(
+        self,
+        document: ResultDocument,
+        corrects: int,
+        *,
+        by: str,
+        why: str,
+        action: Action = "accept",
+        quality_reasons: Sequence[Reason] = (),
+        uri: str,
+        extra_metrics: Sequence[MetricRow] = (),
+    ) -> Recorded:
+        """Record `document`, a new attempt, in the place of the same trial's attempt `corrects`: both stay, only the new one counts.
+
+        LookupError without such an attempt; ValueError without who and why; Refused as by `record`, or if it was corrected already.
+        """
+        with writing(self.engine) as session:
+            return corrections.correct(
+                session,
+                document,
+                corrects,
+                action=action,
+                quality_reasons=quality_reasons,
+                uri=uri,
+                extra_metrics=extra_metrics,
+                by=by,
+                why=why,
+                now=utc_now(),
+            )
+
+    # what could not be believed
+
+    def quarantine(self, record: QuarantineRecord) -> bool:
+        """List a document that cannot be believed; False if it is listed already."""
+        with writing(self.engine) as session:
+            return quarantine.keep(session, record, utc_now())
+
+    def quarantined(self, *, everything: bool = False, campaign_id: str | None = None) -> list[QuarantineView]:
+        """What is in quarantine, oldest first; with `everything`, also what was released since."""
+        with reading(self.engine) as session:
+            return quarantine.listed(session, everything, campaign_id)
+
+    def quarantined_one(self, quarantine_id: str) -> QuarantineView:
+        """One document of the quarantine; LookupError if there is none of that id."""
+        with reading(self.engine) as session:
+            return quarantine.one(session, quarantine_id)
+
+    def release(self, quarantine_id: str, by: str, why: str) -> QuarantineView:
+        """Say that a document of the quarantine is believed now; goes to the audit log. LookupError for an unknown id."""
+        with writing(self.engine) as session:
+            return quarantine.release(session, quarantine_id, by, why, utc_now())
 
     def series(self, provider: str | None = None, kind: str | None = None) -> list[SeriesView]:
         """Every series, by key."""
@@ -230,7 +284,7 @@ class Archive:
         with writing(self.engine) as session:
             audit.write(session, utc_now(), who=who, what=what, subject=subject, why=why, detail=detail)
 
-    def verify(self) -> list[str]:
-        """What is broken in the archive, one sentence each; empty if it is sound."""
+    def verify(self, *, evidence: bool = False) -> list[str]:
+        """What is broken in the archive, one sentence each; empty if it is sound. With `evidence`, every raw file is read too."""
         with reading(self.engine) as session:
-            return verify.problems(session)
+            return [*verify.problems(session), *(files.damaged(session) if evidence else ())]

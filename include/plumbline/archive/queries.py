@@ -10,16 +10,19 @@ from pydantic import ValidationError
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from plumbline.archive.models import Campaign, Document, Metric, Series, SeriesCampaign, Trial
+from plumbline.archive.models import Campaign, Correction, Document, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.views import CampaignView, MetricPoint, Outcomes, SeriesView, TrialView
 from plumbline.results import BadResult, Reason, ResultDocument, Status
 
-USABLE = (Trial.status.in_(("valid", "degraded")), Trial.quality_action != "reject")
-"""What makes an attempt count: believed by the harness and not rejected by the quality checks."""
+STANDING = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
+"""That no correction stands in an attempt's place."""
+
+USABLE = (Trial.status.in_(("valid", "degraded")), Trial.quality_action != "reject", STANDING)
+"""What makes an attempt count: believed by the harness, not rejected by the quality checks, and not corrected."""
 
 _FROM_SERIES = ("kind", "workload", "version", "provider", "region", "instance_type", "source")
 _FROM_TRIAL = tuple(
-    name for name in TrialView.__dataclass_fields__ if name not in _FROM_SERIES and name not in ("reasons", "quality_reasons")
+    name for name in TrialView.__dataclass_fields__ if name not in _FROM_SERIES and name not in ("reasons", "quality_reasons", "corrected")
 )
 
 
@@ -31,7 +34,7 @@ def trials(
     kind: str | None = None,
 ) -> list[TrialView]:
     """Attempts in the order in which they were planned: campaign, slot, repeat, attempt."""
-    query = select(Trial, Series).join(Series, Series.series_key == Trial.series_key)
+    query = select(Trial, Series, ~STANDING).join(Series, Series.series_key == Trial.series_key)
     for column, value in (
         (Trial.campaign_id, campaign_id),
         (Trial.series_key, series_key),
@@ -41,16 +44,17 @@ def trials(
         if value is not None:
             query = query.where(column == value)
     query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
-    return [_trial_view(trial, series) for trial, series in session.execute(query)]
+    return [_trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
 
 
-def _trial_view(trial: Trial, series: Series) -> TrialView:
+def _trial_view(trial: Trial, series: Series, corrected: bool) -> TrialView:
     values: dict[str, Any] = {name: getattr(trial, name) for name in _FROM_TRIAL}
     values |= {name: getattr(series, name) for name in _FROM_SERIES}
     return TrialView(
         **values,
         reasons=tuple(Reason(**r) for r in trial.reasons),
         quality_reasons=tuple(Reason(**r) for r in trial.quality_reasons),
+        corrected=bool(corrected),
     )
 
 
@@ -85,7 +89,8 @@ def latest_campaign(session: Session, series_key: str) -> str | None:
 
 
 def _outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, tuple[int, Outcomes]]:
-    query = select(Trial.campaign_id, Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
+    columns = (Trial.campaign_id, Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
+    query = select(*columns).where(STANDING)
     if series_key is not None:
         query = query.where(Trial.series_key == series_key)
     if ids is not None:
@@ -113,7 +118,7 @@ def outcomes(attempts: Iterable[Any]) -> Outcomes:
 
 
 def usable(attempt: Any) -> bool:
-    """Whether an attempt counts; the same rule as USABLE, for rows in hand."""
+    """Whether an attempt counts; the same rule as USABLE, for rows in hand that are STANDING."""
     return attempt.status in ("valid", "degraded") and attempt.quality_action != "reject"
 
 
@@ -124,8 +129,8 @@ def document(session: Session, trial_id: str, attempt: int | None = None) -> Res
         .join(Trial, Trial.id == Document.trial_pk)
         .where(Trial.trial_id == trial_id)
     )
-    if attempt is not None:
-        query = query.where(Trial.attempt == attempt)
+    # An attempt that is asked for is shown, corrected or not.
+    query = query.where(Trial.attempt == attempt if attempt is not None else STANDING)
     found = session.execute(query.order_by(Trial.attempt, Trial.id)).all()
     if not found:
         return None

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.models import Environment, Metric, Series, SeriesCampaign, Trial
-from plumbline.archive.queries import outcome_status, outcomes, usable
+from plumbline.archive.queries import STANDING, outcome_status, outcomes, usable
 from plumbline.archive.views import ObservationView, OutcomeView, SampleView
 
 
@@ -21,7 +21,7 @@ def sample(session: Session, series_key: str, campaign_id: str) -> SampleView:
     columns = (Trial.id, Trial.trial_id, Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
     attempts = session.execute(
         select(*columns, Trial.failure_class, Trial.environment_hash)
-        .where(Trial.series_key == series_key, Trial.campaign_id == campaign_id)
+        .where(Trial.series_key == series_key, Trial.campaign_id == campaign_id, STANDING)
         .order_by(Trial.slot, Trial.repeat, Trial.attempt)
     ).all()
     best = {(row.slot, row.repeat): row for row in attempts if usable(row)}  # in order of attempts: the last one stays

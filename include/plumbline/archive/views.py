@@ -55,7 +55,7 @@ class CampaignView:
 
 @dataclass(frozen=True)
 class TrialView:
-    """One attempt of one trial. `usable`: valid or degraded, and not rejected by the quality checks."""
+    """One attempt of one trial. `usable`: valid or degraded, not rejected by the quality checks, and no correction in its place."""
 
     trial_id: str
     attempt: int
@@ -89,10 +89,11 @@ class TrialView:
     run_id: str | None
     uri: str
     checksum: str
+    corrected: bool = False
 
     @property
     def usable(self) -> bool:
-        return self.status in ("valid", "degraded") and self.quality_action != "reject"
+        return self.status in ("valid", "degraded") and self.quality_action != "reject" and not self.corrected
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,29 @@ class PriceRecord:
 class PriceView(PriceRecord):
     first_seen_at: datetime
     last_seen_at: datetime
+
+
+@dataclass(frozen=True)
+class QuarantineRecord:
+    """A result document that could not be believed: where it is kept, its SHA-256 and why. It says `trial_id` and `attempt` of whose folder it
+    was in, not of what it claims to be."""
+
+    campaign_id: str
+    trial_id: str
+    attempt: int
+    uri: str
+    sha256: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class QuarantineView(QuarantineRecord):
+    """`kept` until a retry believes it; then it is `released`."""
+
+    quarantine_id: str
+    state: Literal["kept", "released"]
+    quarantined_at: datetime
+    updated_at: datetime
 
 
 @dataclass(frozen=True)
