@@ -8,9 +8,10 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from plumbline.archive import audit, baselines, corrections, files, findings, ledger, quarantine, queries, samples, verify
+from plumbline.archive import audit, baselines, corrections, files, findings, ledger, outside, quarantine, queries, samples, verify
 from plumbline.archive.engine import make_engine, reading, writing
 from plumbline.archive.migrate import upgrade
+from plumbline.archive.outside import OutsideImport
 from plumbline.archive.record import Recorded, record, utc_now
 from plumbline.archive.views import (
     Action,
@@ -35,6 +36,7 @@ from plumbline.archive.views import (
 )
 from plumbline.declarations import DriftRules, places
 from plumbline.results import MetricRow, Reason, ResultDocument
+from plumbline.results.outside import OutsideResult
 
 
 def open_archive(url: str | None = None) -> Archive:
@@ -127,6 +129,21 @@ class Archive:
                 now=utc_now(),
             )
 
+    # what others measured
+
+    def import_outside(self, results: Sequence[OutsideResult]) -> OutsideImport:
+        """Write outside results as campaigns of imported series, all or none; those that are there stay as they are.
+
+        Refused if one would join a series that we measured or simulated.
+        """
+        with writing(self.engine) as session:
+            return outside.save(session, results, utc_now())
+
+    def imported(self, trial_id: str) -> OutsideResult | None:
+        """What was imported under this trial id; None if nothing was. BadResult if it no longer holds."""
+        with reading(self.engine) as session:
+            return outside.one(session, trial_id)
+
     # what could not be believed
 
     def quarantine(self, record: QuarantineRecord) -> bool:
@@ -172,7 +189,8 @@ class Archive:
             return queries.trials(session, campaign_id, series_key, provider, kind)
 
     def document(self, trial_id: str, attempt: int | None = None) -> ResultDocument | None:
-        """The whole result document; without `attempt`, of the last usable attempt, else of the last. None if there is none.
+        """The whole result document; without `attempt`, of the last usable attempt, else of the last. None if there is none, such as of
+        an imported result (see `imported`).
 
         BadResult if what is archived no longer holds (see verify).
         """

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.models import Campaign, Correction, Document, Metric, Series, SeriesCampaign, Trial
+from plumbline.archive.outside import LAUNCHER
 from plumbline.archive.views import CampaignView, MetricPoint, Outcomes, SeriesView, TrialView
 from plumbline.results import BadResult, Reason, ResultDocument, Status
 
@@ -127,7 +128,7 @@ def document(session: Session, trial_id: str, attempt: int | None = None) -> Res
     query = (
         select(Document.content, Trial.attempt, Trial.status, Trial.quality_action)
         .join(Trial, Trial.id == Document.trial_pk)
-        .where(Trial.trial_id == trial_id)
+        .where(Trial.trial_id == trial_id, Trial.launcher != LAUNCHER)
     )
     # An attempt that is asked for is shown, corrected or not.
     query = query.where(Trial.attempt == attempt if attempt is not None else STANDING)

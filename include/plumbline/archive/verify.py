@@ -10,9 +10,11 @@ from pydantic import ValidationError
 from sqlalchemy import ForeignKeyConstraint, and_, func, or_, select
 from sqlalchemy.orm import Session
 
+from plumbline.archive import outside
 from plumbline.archive.models import Base, Document, Environment, Metric, Trial
 from plumbline.declarations import digest
 from plumbline.results import ResultDocument
+from plumbline.results.outside import OutsideResult
 
 _BATCH = 200
 
@@ -68,7 +70,8 @@ def _trial(session: Session, trial: Trial) -> Iterator[str]:
         yield f"{name}: its document is missing"
         return
     try:
-        document = ResultDocument.model_validate_json(content)
+        model = OutsideResult if trial.launcher == outside.LAUNCHER else ResultDocument
+        document: ResultDocument | OutsideResult = model.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         yield f"{name}: its document does not hold: {'.'.join(map(str, first['loc']))} {first['msg']}".rstrip()
@@ -80,7 +83,9 @@ def _trial(session: Session, trial: Trial) -> Iterator[str]:
     yield from _metrics(session, name, trial, document)
 
 
-def _columns(document: ResultDocument) -> dict[str, Any]:
+def _columns(document: ResultDocument | OutsideResult) -> dict[str, Any]:
+    if isinstance(document, OutsideResult):
+        return outside.columns(document)
     asked = document.trial
     named = (
         "series_key",
@@ -103,7 +108,7 @@ def _columns(document: ResultDocument) -> dict[str, Any]:
     }
 
 
-def _metrics(session: Session, name: str, trial: Trial, document: ResultDocument) -> Iterator[str]:
+def _metrics(session: Session, name: str, trial: Trial, document: ResultDocument | OutsideResult) -> Iterator[str]:
     query = select(Metric.phase, Metric.metric, Metric.statistic, Metric.value).where(Metric.trial_pk == trial.id)
     stored = {(m.phase, m.metric, m.statistic): m.value for m in session.execute(query)}
     for row in document.metrics:
