@@ -15,12 +15,13 @@ from plumbline.archive.models import Base, Document, Environment, Metric, Trial
 from plumbline.declarations import digest
 from plumbline.results import ResultDocument
 from plumbline.results.outside import OutsideResult
+from plumbline.results.surroundings import surroundings
 
 _BATCH = 200
 
 
 def problems(session: Session) -> list[str]:
-    """Everything that is broken, one sentence each; empty if the archive is sound. Evidence files are checked by the result store."""
+    """Everything that is broken, one sentence each; empty if the archive is sound. Evidence files: see `files`."""
     return [*_references(session), *_environments(session), *_trials(session)]
 
 
@@ -54,12 +55,13 @@ def _trials(session: Session) -> Iterator[str]:
         if not batch:
             return
         for trial in batch:
-            yield from _trial(session, trial)
+            yield from trial_problems(session, trial)
         last = batch[-1].id
         session.expunge_all()  # a million trials must not pile up in memory
 
 
-def _trial(session: Session, trial: Trial) -> Iterator[str]:
+def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
+    """What is broken in one trial: its document, or a row that says something else than the document."""
     name = f"{trial.trial_id}#{trial.attempt}"
     try:
         content = session.scalars(select(Document.content).where(Document.trial_pk == trial.id)).first()
@@ -74,7 +76,8 @@ def _trial(session: Session, trial: Trial) -> Iterator[str]:
         document: ResultDocument | OutsideResult = model.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        yield f"{name}: its document does not hold: {'.'.join(map(str, first['loc']))} {first['msg']}".rstrip()
+        where = ".".join(map(str, first["loc"]))
+        yield f"{name}: its document does not hold: {where}{': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
         return
     for column, expected in _columns(document).items():
         found = getattr(trial, column)
@@ -86,7 +89,7 @@ def _trial(session: Session, trial: Trial) -> Iterator[str]:
 def _columns(document: ResultDocument | OutsideResult) -> dict[str, Any]:
     if isinstance(document, OutsideResult):
         return outside.columns(document)
-    asked = document.trial
+    asked, environment = document.trial, surroundings(document)
     named = (
         "series_key",
         "campaign_id",
@@ -103,7 +106,7 @@ def _columns(document: ResultDocument | OutsideResult) -> dict[str, Any]:
         **{column: getattr(asked, column) for column in named},
         "status": document.validity.status,
         "failure_class": document.validity.failure_class,
-        "environment_hash": document.environment.environment_hash if document.environment else None,
+        "environment_hash": environment.environment_hash if environment else None,
         "checksum": document.checksum,
     }
 

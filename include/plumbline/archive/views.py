@@ -140,8 +140,8 @@ class SampleView:
         return self.source == "simulated"
 
     def plain(self) -> dict[str, Any]:
-        """The sample as a dict of plain values, with the names that drift reads (`simulated` and `planned` among them)."""
-        return {**asdict(self), "simulated": self.simulated, "planned": self.counts.planned}
+        """The sample as a dict of plain values, with the names that drift reads (`simulated`, `imported` and `planned` among them)."""
+        return {**asdict(self), "simulated": self.simulated, "imported": self.source == "imported", "planned": self.counts.planned}
 
 
 @dataclass(frozen=True)

@@ -75,11 +75,14 @@ def compare_together(pairs: Sequence[Pair], *, rules: DriftRules, across_provide
             baseline_campaigns=tuple(sample.campaign_id for sample in pair.baseline),
             candidate_campaign=pair.candidate.campaign_id,
             simulated=pair.candidate.simulated,
+            imported=pair.candidate.imported,
             confidence=rules.confidence,
             rows=rows,
             environment_changes=()
             if no
-            else environment.diff([facts for sample in pair.baseline for facts in sample.environments], pair.candidate.environments),
+            else environment.diff(
+                [facts for sample in pair.baseline for facts in sample.environments], pair.candidate.environments, rules.environment
+            ),
             reliability=reliability_of(pair.baseline, pair.candidate),
             problems=no,
         )

@@ -77,6 +77,7 @@ class Comparison:
     environment_changes: tuple[Change, ...]
     reliability: Reliability
     problems: tuple[str, ...] = ()
+    imported: bool = False
 
     @property
     def moved(self) -> tuple[MetricComparison, ...]:
