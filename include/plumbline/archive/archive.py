@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
 from sqlalchemy import Engine
 
 from plumbline.archive import audit, baselines, corrections, files, findings, ledger, outside, quarantine, queries, samples, verify
+from plumbline.archive.bundle.export import export
+from plumbline.archive.bundle.manifest import Exported, Imported
+from plumbline.archive.bundle.take_in import take_in
 from plumbline.archive.engine import make_engine, reading, writing
 from plumbline.archive.migrate import upgrade
 from plumbline.archive.outside import OutsideImport
@@ -20,12 +25,14 @@ from plumbline.archive.views import (
     CampaignView,
     DecisionRecord,
     DecisionView,
+    FindingKind,
     FindingRecord,
     FindingState,
     FindingView,
     IncidentRecord,
     IncidentView,
     MetricPoint,
+    ObservationView,
     PriceRecord,
     PriceView,
     QuarantineRecord,
@@ -202,6 +209,16 @@ class Archive:
         with reading(self.engine) as session:
             return samples.sample(session, series_key, campaign_id)
 
+    def levels(self, series_key: str, campaigns: Sequence[str], metrics: Sequence[str]) -> dict[str, tuple[ObservationView, ...]]:
+        """Campaign → what usable trials of the series measured of these metrics, of several campaigns at once."""
+        with reading(self.engine) as session:
+            return samples.levels(session, series_key, campaigns, metrics)
+
+    def series_campaigns(self, series_key: str, latest: int) -> list[tuple[str, datetime]]:
+        """The newest campaigns of a series with the time that they were planned for, oldest first."""
+        with reading(self.engine) as session:
+            return queries.series_campaigns(session, series_key, latest)
+
     def metric_history(self, series_key: str, metric: str, statistic: str, phase: str = "steady") -> list[MetricPoint]:
         """One number over all campaigns of a series, oldest first, usable trials only."""
         with reading(self.engine) as session:
@@ -252,6 +269,16 @@ class Archive:
         with reading(self.engine) as session:
             return findings.one(session, finding_id)
 
+    def findings_of(self, provider: str, kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:
+        """Findings of a provider, oldest first; `unsettled`: only those that are open or acknowledged."""
+        with reading(self.engine) as session:
+            return findings.of_provider(session, provider, kind, unsettled)
+
+    def continue_finding(self, record: FindingRecord, campaign_id: str, why: str) -> None:
+        """A standing finding as a later campaign shows it: its numbers move, its state does not. LookupError for an unknown id."""
+        with writing(self.engine) as session:
+            findings.go_on(session, record, campaign_id, why, utc_now())
+
     def set_finding_state(self, finding_id: str, state: FindingState, by: str, why: str) -> FindingView:
         """Take a finding to its next state; goes to the audit log.
 
@@ -289,6 +316,24 @@ class Archive:
         """Rankings, newest first."""
         with reading(self.engine) as session:
             return ledger.decisions(session, team, kind)
+
+    # elsewhere
+
+    def export(self, folder: Path, campaigns: Sequence[str] | None = None) -> list[Exported]:
+        """Write campaigns (all if None) as a bundle: see `plumbline.archive.bundle`. The folder must be new or empty.
+
+        LookupError for an unknown campaign, BadBundle for a folder that is in use.
+        """
+        with reading(self.engine) as session:
+            return export(session, folder, campaigns, utc_now())
+
+    def import_(self, folder: Path, campaigns: Sequence[str] | None = None) -> list[Imported]:
+        """Take in a bundle's campaigns (all if None), each whole or not at all. What is there stays: again, nothing changes.
+
+        A campaign that says something else of what the archive holds is refused with its reason. BadBundle if the bundle's files are not
+        those of its manifest, or if a newer version wrote it.
+        """
+        return take_in(lambda: writing(self.engine), folder, None if campaigns is None else list(campaigns))
 
     # who did what
 

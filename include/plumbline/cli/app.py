@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from plumbline.cli import airflow, campaign, check, cluster, demo, drift, scorecard, serve, trial
+from plumbline.cli import airflow, archive, archive_mlperf, campaign, check, cluster, demo, drift, scorecard, serve, trial
 from plumbline.cli.output import EXIT_CODES
 
 app = typer.Typer(
@@ -27,5 +27,7 @@ app.command()(scorecard.scorecard)
 app.command()(scorecard.report)
 app.command()(drift.compare)
 app.add_typer(drift.findings, name="findings")
+archive.archive.command("import-mlperf")(archive_mlperf.import_mlperf)
+app.add_typer(archive.archive, name="archive")
 app.command(context_settings=airflow.ANY_WORDS)(airflow.airflow)
 app.add_typer(cluster.cluster, name="cluster")
