@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -81,6 +82,13 @@ def campaigns(session: Session, series_key: str | None = None, latest: int | Non
     ids = [row.campaign_id for row in chosen] if series_key is not None or latest is not None else None
     counted = _outcomes_by_campaign(session, series_key, ids)
     return [CampaignView(row.campaign_id, row.reason, row.planned_at, *counted.get(row.campaign_id, (0, Outcomes()))) for row in chosen]
+
+
+def series_campaigns(session: Session, series_key: str, latest: int) -> list[tuple[str, datetime]]:
+    """(campaign, planned for) of the newest campaigns of a series, oldest first; an index answers it."""
+    query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key == series_key)
+    newest = query.order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc()).limit(latest)
+    return [(row.campaign_id, row.planned_at) for row in session.execute(newest)][::-1]
 
 
 def latest_campaign(session: Session, series_key: str) -> str | None:

@@ -1,4 +1,4 @@
-"""From a comparison to what people are told: one finding per cause for concern, never one per metric.
+"""From a comparison of one series to what there is to tell: one finding per cause for concern, never one per metric.
 
 Metrics of one trial move together, so all rows that regressed or improved become one performance finding, led by the metric that
 says most about the workload. Its subject is the series' performance, not the lead, so that a rerun which leads with another
@@ -13,12 +13,13 @@ nothing was recorded at all, else warn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from plumbline.declarations.metrics import METRICS
 from plumbline.drift import wording
 from plumbline.drift.attribution import attribute
 from plumbline.drift.compare import Comparison, MetricComparison
-from plumbline.drift.finding import Finding, Kind, Member, Severity, finding_id
+from plumbline.drift.finding import Finding, Kind, Member, Severity, finding_id, named
 from plumbline.drift.sample import Series
 
 _LEADS: dict[str, tuple[str, ...]] = {
@@ -95,7 +96,7 @@ def _environment(comparison: Comparison) -> Finding | None:
     changes = [change for change in comparison.environment_changes if change.matters]
     if not changes:
         return None
-    named = ", ".join(change.text for change in changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
+    members = [Member(change.key, f"{change.group}: {change.text}") for change in changes]
     judged = [row for row in comparison.rows if row.verdict is not None and row.family == "lead"]
     if comparison.moved:
         effect = "performance moved with it"
@@ -109,9 +110,9 @@ def _environment(comparison: Comparison) -> Finding | None:
         subject="environment",
         severity="warn",
         title=f"environment changed: {changes[0].text}",
-        what=f"environment changed: {named}, since campaign {comparison.candidate_campaign}",
+        what=f"environment changed: {named(members)}, since campaign {comparison.candidate_campaign}",
         explanation=f"against {_baseline(comparison)}; {effect}",
-        members=[Member(change.key, f"{change.group}: {change.text}") for change in changes],
+        members=members,
         attributed_to=[change.key for change in changes],
     )
 
@@ -178,7 +179,7 @@ def _finding(
     series = Series.parse(comparison.series_key)
     simulated = "SIMULATED  " if comparison.simulated else ""
     return Finding(
-        finding_id=finding_id(comparison.series_key, comparison.candidate_campaign, kind, subject),
+        finding_id=finding_id(series.provider, comparison.candidate_campaign, kind, subject),
         series_key=comparison.series_key,
         campaign_id=comparison.candidate_campaign,
         kind=kind,
@@ -195,7 +196,9 @@ def _finding(
         ci_low=row.ci_low if row else None,
         ci_high=row.ci_high if row else None,
         metric=row.metric if row else None,
-        members=tuple(members),
+        members=tuple(replace(member, series_key=comparison.series_key) for member in members),
         attributed_to=tuple(attributed_to),
         baseline_campaigns=comparison.baseline_campaigns,
+        series=(comparison.series_key,),
+        standing=(comparison.series_key,),
     )
