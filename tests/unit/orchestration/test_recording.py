@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.data.result_documents import FACTS, training_metrics
 from tests.fakes.trials import CONFIG
 
 from plumbline.archive import Archive, QuarantineView, Refused, open_archive
@@ -23,6 +24,10 @@ from plumbline.results import Environment, Event, Reason, ResultDocument, Result
 
 NOW = datetime.now(timezone.utc)
 LANE = LANES["training"]
+METRICS = (
+    *(r for r in training_metrics(steps=75) if r.metric != "effective_tokens_per_second"),
+    row("effective_tokens_per_second", 400.0, 90),  # with the steps of its warm-up
+)
 
 
 @pytest.fixture(autouse=True)
@@ -32,14 +37,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
 
 
-def measured(trial: Trial, *metrics: Any, ended: datetime = NOW, evidence: Any = ()) -> ResultDocument:
+def measured(trial: Trial, *more: Any, ended: datetime = NOW, evidence: Any = ()) -> ResultDocument:
+    """A document that the quality checks believe, unless a test spoils it."""
     return ResultDocument.sealed(
         trial=trial,
         harness_version="0.1.0",
-        environment=Environment.of({"cpu.model": "x"}),
+        environment=Environment.of(FACTS),
         validity=Validity(status="valid"),
         timeline=(Event(name="finished", utc=ended),),
-        metrics=metrics or (row("step_time", 0.1, 5),),
+        metrics=(*METRICS, *more),
         evidence=evidence,
     )
 
@@ -68,10 +74,10 @@ BAD: dict[str, tuple[Callable[[Trial], bytes], str]] = {
         lambda t: plain(measured(t)).replace(b'"schema_version": 1,\n "trial"', b'"schema_version": 2,\n "trial"'),
         "is newer than 1",
     ),
-    "nan": (lambda t: plain(measured(t)).replace(b'"value": 0.1', b'"value": NaN'), "finite number"),
-    "checksum": (lambda t: plain(measured(t)).replace(b'"value": 0.1', b'"value": 0.2'), "the document was changed or cut short"),
-    "negative": (lambda t: plain(measured(t, row("step_time", -0.1, 5))), "step_time"),
-    "twice": (lambda t: plain(measured(t, row("step_time", 0.1, 5), row("step_time", 0.2, 5))), "repeated_metric"),
+    "nan": (lambda t: plain(measured(t)).replace(b'"value": 0.1,', b'"value": NaN,'), "finite number"),
+    "checksum": (lambda t: plain(measured(t)).replace(b'"value": 0.1,', b'"value": 0.2,'), "the document was changed or cut short"),
+    "negative": (lambda t: plain(measured(t, row("data_wait_time", -0.1, 5, statistic="mean"))), "data_wait_time"),
+    "twice": (lambda t: plain(measured(t, row("step_time", 0.2, 5))), "repeated_metric"),
     "future": (lambda t: plain(measured(t, ended=NOW + timedelta(days=1))), "from_the_future"),
 }
 
