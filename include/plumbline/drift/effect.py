@@ -12,8 +12,8 @@ divided by the baseline's median; if that is zero as well the difference stays i
 
 Campaigns differ among themselves, also when nothing changed: another node, another month. That spread (plumbline.drift.noise) is learned
 from the accepted campaigns and those since then that did not drift, on top of what is usual for the metric, so that a baseline of one
-campaign is not taken for exact. p is the larger of the exact permutation p, which knows only the repeats, and that of the shift
-against spread and repeats together; the interval is widened by the spread.
+campaign is not taken for exact. `p` is the exact permutation p, which knows only the repeats; `p_campaigns` that of the shift
+against spread and repeats together (Student's t). The interval is widened by the spread.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Effect:
     ci_low: float | None
     ci_high: float | None
     p: float
+    p_campaigns: float | None
     smallest_p: float
     sizes: tuple[tuple[int, int], ...]
     blocked: bool
@@ -108,7 +109,8 @@ def effect_of(
         effect=shown(shift, scale),
         ci_low=None if low is None else shown(low, scale),
         ci_high=None if high is None else shown(high, scale),
-        p=max(ranks.two_sided_p(blocks), _p_of_campaigns(shift, spread, noise, sizes)),
+        p=ranks.two_sided_p(blocks),
+        p_campaigns=_p_of_campaigns(shift, spread, noise, sizes),
         smallest_p=ranks.smallest_p(sizes),
         sizes=sizes,
         blocked=blocked,
@@ -140,13 +142,13 @@ def _scale(metric: str, before: Sequence[float], after: Sequence[float]) -> tupl
     return ("relative_difference", level) if level else ("difference", 1.0)
 
 
-def _p_of_campaigns(shift: float, spread: Spread, noise: float | None, sizes: Sequence[tuple[int, int]]) -> float:
-    """p of a shift between campaigns that differ by `spread` and by what is left of their repeats' noise; 0 where no spread is known."""
+def _p_of_campaigns(shift: float, spread: Spread, noise: float | None, sizes: Sequence[tuple[int, int]]) -> float | None:
+    """p of a shift between campaigns that differ by `spread` and by what is left of their repeats' noise; None where no spread is known."""
     if not spread.df:
-        return 0.0
+        return None
     of_repeats = 0.0 if noise is None else noise**2 / sum(m * n / (m + n) for m, n in sizes)
     total = math.sqrt(spread.sd**2 + of_repeats)
-    return float(2 * stats.t.sf(abs(shift) / total, spread.df)) if total else 0.0
+    return float(2 * stats.t.sf(abs(shift) / total, spread.df)) if total else None
 
 
 def _fits(campaign: Values, scale: Scale) -> bool:

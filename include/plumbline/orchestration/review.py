@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plumbline.declarations import METRICS, AnyWorkload, Declarations, load
 
@@ -56,6 +56,25 @@ def review(campaign_id: str, provider: str | None = None) -> list[Reviewed]:
         return [one for name, series in by_provider.items() for one in _provider(archive, declared, campaign_id, name, series)]
 
 
+def told(reviewed: Reviewed) -> dict[str, Any]:
+    """One series of a review in a few plain words: verdict, findings, what is to be asked of a person, what more repeats would settle."""
+    from plumbline.drift import wording
+    from plumbline.orchestration.deciding import questions
+
+    comparison = reviewed.comparison
+    return {
+        "series_key": reviewed.series_key,
+        "verdict": comparison.verdict,
+        "findings": [f.finding_id for f in reviewed.findings],
+        "questions": [{"finding_id": i, "campaign_id": comparison.candidate_campaign} for i in questions(reviewed.findings)],
+        "suspected": [
+            f"{r.metric} {r.statistic} {wording.change(r)}: {wording.repeats_needed(r)}"
+            for r in comparison.rows
+            if r.verdict == "suspected"
+        ],
+    }
+
+
 def alert() -> dict[str, list[str]]:
     """Tell people about every finding that is not settled, and of those that were told and are over now: that they are.
 
@@ -67,11 +86,11 @@ def alert() -> dict[str, list[str]]:
     from plumbline.drift import Finding
 
     with open_archive() as archive:
-        told = {f.finding_id: f for state in ("open", "acknowledged") for f in archive.findings(state)}
+        wanted = {f.finding_id: f for state in ("open", "acknowledged") for f in archive.findings(state)}
         for incident in archive.incidents():
-            if incident.state not in ("accepted", "resolved") and incident.finding_id not in told:
-                told[incident.finding_id] = archive.finding(incident.finding_id)
-        return asdict(deliver([Finding.of(f.detail).with_state(f.state) for f in told.values()], archive, connect()))
+            if incident.state not in ("accepted", "resolved") and incident.finding_id not in wanted:
+                wanted[incident.finding_id] = archive.finding(incident.finding_id)
+        return asdict(deliver([Finding.of(f.detail).with_state(f.state) for f in wanted.values()], archive, connect()))
 
 
 def compared(
@@ -180,13 +199,19 @@ def _drifted(archive: Archive, provider: str) -> dict[str, list[str]]:
 
 
 def workloads_of(archive: Archive, campaign_id: str, provider: str | None = None) -> dict[str, AnyWorkload]:
-    """Each series of the campaign with the workload as it was planned, so that nothing is judged by criteria younger than itself."""
+    """Each series of the campaign with the workload as it was planned, so that nothing is judged by criteria younger than itself.
+
+    Imported series are left out: nobody here planned them. LookupError if the archive has no other of it.
+    """
     found: dict[str, AnyWorkload] = {}
-    for trial in archive.trials(campaign_id, provider=provider):
-        if trial.series_key not in found:
+    trials = archive.trials(campaign_id, provider=provider)
+    for trial in trials:
+        if trial.series_key not in found and trial.source != "imported":
             document = archive.document(trial.trial_id, trial.attempt)
             assert document is not None
             found[trial.series_key] = document.trial.workload
     if not found:
+        if trials:
+            raise LookupError(f'"{campaign_id}" holds imported results only, which are never reviewed; `plumbline compare` compares them')
         raise LookupError(f'the archive has no trial of campaign "{campaign_id}"{f" on {provider}" if provider else ""}')
     return found
