@@ -27,13 +27,16 @@ Failing = Literal[
 Scalar = str | int | float | bool | None
 
 
-def _first_of_month(value: object) -> object:
-    return f"{value}-01" if isinstance(value, str) and len(value) == len("2026-11") else value
+def _day(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return date.fromisoformat(f"{value}-01" if len(value) == len("2026-11") else value)
+    except ValueError:
+        raise ValueError(f'"{value}" is no day; expected such as 2026-11-15, or 2026-11 for the first of a month') from None
 
 
-Day = Annotated[
-    date, BeforeValidator(_first_of_month), Field(description="a day such as 2026-11-15, or a campaign's month such as 2026-11")
-]
+Day = Annotated[date, BeforeValidator(_day), Field(description="a day such as 2026-11-15, or a campaign's month such as 2026-11")]
 
 
 def _known_metric(value: str) -> str:
