@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from plumbline.cli import airflow, archive, archive_mlperf, campaign, check, cluster, demo, drift, scorecard, serve, trial
+from plumbline.cli import airflow, archive, archive_mlperf, campaign, check, cluster, demo, drift, rehearse, scorecard, serve, trial
 from plumbline.cli.output import EXIT_CODES
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app.command()(check.check)
 app.command()(campaign.run)
 app.command()(campaign.up)
 app.command("demo-drift")(demo.demo_drift)
+app.command()(rehearse.rehearse)
 app.command()(trial.trial)
 app.command()(trial.replay)
 app.command()(serve.serve)
