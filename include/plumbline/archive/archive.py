@@ -183,6 +183,11 @@ class Archive:
         with reading(self.engine) as session:
             return queries.campaigns(session, series_key, latest)
 
+    def newest_campaign(self) -> str | None:
+        """The campaign that was planned last, imported ones aside; None if there is none."""
+        with reading(self.engine) as session:
+            return queries.newest_campaign(session)
+
     def latest_campaign(self, series_key: str) -> str | None:
         """The series' newest campaign; None if it has none."""
         with reading(self.engine) as session:

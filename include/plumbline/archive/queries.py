@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive.models import Campaign, Correction, Document, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.outside import LAUNCHER
-from plumbline.archive.views import CampaignView, MetricPoint, Outcomes, SeriesView, TrialView
+from plumbline.archive.views import CampaignView, MetricPoint, Outcomes, SeriesView, Source, TrialView
 from plumbline.results import BadResult, Reason, ResultDocument, Status
 
 STANDING = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
@@ -81,7 +81,28 @@ def campaigns(session: Session, series_key: str | None = None, latest: int | Non
     chosen = session.execute(query.limit(latest) if latest is not None else query).all()[::-1]
     ids = [row.campaign_id for row in chosen] if series_key is not None or latest is not None else None
     counted = _outcomes_by_campaign(session, series_key, ids)
-    return [CampaignView(row.campaign_id, row.reason, row.planned_at, *counted.get(row.campaign_id, (0, Outcomes()))) for row in chosen]
+    sources = _sources_by_campaign(session, series_key, ids)
+    return [
+        CampaignView(
+            row.campaign_id,
+            row.reason,
+            row.planned_at,
+            *counted.get(row.campaign_id, (0, Outcomes())),
+            tuple(sorted(sources.get(row.campaign_id, ()))),
+        )
+        for row in chosen
+    ]
+
+
+def newest_campaign(session: Session) -> str | None:
+    """The campaign that was planned last of those that hold more than imported series; None if there is none."""
+    own = (
+        select(SeriesCampaign.series_key)
+        .join(Series, Series.series_key == SeriesCampaign.series_key)
+        .where(SeriesCampaign.campaign_id == Campaign.campaign_id, Series.source != "imported")
+    )
+    query = select(Campaign.campaign_id).where(own.exists()).order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc())
+    return session.scalars(query.limit(1)).first()
 
 
 def series_campaigns(session: Session, series_key: str, latest: int) -> list[tuple[str, datetime]]:
@@ -108,6 +129,18 @@ def _outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequenc
     for row in session.execute(query):
         grouped[row.campaign_id].append(row)
     return {campaign: (len({r.series_key for r in rows}), outcomes(rows)) for campaign, rows in grouped.items()}
+
+
+def _sources_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, set[Source]]:
+    query = select(SeriesCampaign.campaign_id, Series.source).join(Series, Series.series_key == SeriesCampaign.series_key).distinct()
+    if series_key is not None:
+        query = query.where(SeriesCampaign.series_key == series_key)
+    if ids is not None:
+        query = query.where(SeriesCampaign.campaign_id.in_(ids))
+    found: dict[str, set[Source]] = defaultdict(set)
+    for row in session.execute(query):
+        found[row.campaign_id].add(cast(Source, row.source))
+    return found
 
 
 def outcomes(attempts: Iterable[Any]) -> Outcomes:

@@ -51,6 +51,8 @@ class CampaignView:
     planned_at: datetime
     series: int
     outcomes: Outcomes
+    sources: tuple[Source, ...] = ()
+    """Of its series, each once; one campaign may hold measured and simulated ones."""
 
 
 @dataclass(frozen=True)

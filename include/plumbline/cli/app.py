@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from plumbline.cli import airflow, archive, archive_mlperf, campaign, check, cluster, demo, drift, rehearse, scorecard, serve, trial
+from plumbline.cli import (
+    airflow,
+    archive,
+    archive_mlperf,
+    campaign,
+    check,
+    cluster,
+    comparing,
+    demo,
+    drift,
+    rehearse,
+    scorecard,
+    serve,
+    trial,
+)
 from plumbline.cli.output import EXIT_CODES
 
 app = typer.Typer(
@@ -26,7 +40,7 @@ app.command()(serve.serve)
 app.command()(scorecard.campaigns)
 app.command()(scorecard.scorecard)
 app.command()(scorecard.report)
-app.command()(drift.compare)
+app.command()(comparing.compare)
 app.add_typer(drift.findings, name="findings")
 archive.archive.command("import-mlperf")(archive_mlperf.import_mlperf)
 app.add_typer(archive.archive, name="archive")

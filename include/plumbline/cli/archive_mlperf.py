@@ -55,7 +55,7 @@ def import_mlperf(
             highlight=False,
         )
         for name in imported.kept_out:
-            out.print(f"  kept out: the archive holds {name} with other values, which stay", highlight=False, markup=False)
+            out.print(f"  kept out: the archive holds {name} with other values, which stay", highlight=False, markup=False, soft_wrap=True)
         for bad in parsed.rejected:
             out.print(f"  {file.name}:{bad.line}  {bad.reason}", style="yellow", highlight=False, markup=False, soft_wrap=True)
 

@@ -62,8 +62,11 @@ class Overview:
 
 
 def overview(archive: Archive, reports: Path, now: datetime) -> Overview:
-    """Everything on the page. Reads each series' newest campaign only, so its cost follows the number of series, not of trials."""
-    series = archive.series()
+    """Everything on the page. Reads each series' newest campaign only, so its cost follows the number of series, not of trials.
+
+    Imported series are no provider of ours: their campaigns are listed, and nothing else of them.
+    """
+    series = [s for s in archive.series() if s.source != "imported"]
     findings = archive.findings(state="open", latest=MOST_FINDINGS)
     providers = tuple(sorted({s.provider for s in series}))
     lines = []

@@ -14,7 +14,11 @@ _ALWAYS = {
     "protocol": "the harness measures differently",
     "engine": "a different engine is a different product",
 }
-_WITHIN_A_SERIES = dict.fromkeys(("provider", "region", "instance_type"), "name the two providers to compare them with each other")
+_WITHIN_A_SERIES = {
+    "provider": "name the two providers to compare them with each other",
+    "region": "another region is another place",
+    "instance_type": "another instance type is another machine",
+}
 _NAMED_BY_THE_SERIES = ("kind", "name", "version")
 _WHY = {
     "precision": "cheaper arithmetic is another product",

@@ -1,40 +1,9 @@
-"""`plumbline compare` and `plumbline findings`, on an archive of their own."""
+"""`plumbline findings`, on an archive of its own."""
 
 from __future__ import annotations
 
-from tests.data.result_documents import trial
-
 SAME = [0.100, 0.101, 0.099, 0.1005, 0.0995]
 SLOWER = [t * 1.5 for t in SAME]
-
-
-def test_campaigns_that_measured_the_same_exit_0(campaigns, said):
-    campaigns(before=SAME, after=[t * 1.001 for t in SAME])
-    found, code = said("compare", "before", "after")
-    assert code == 0
-    assert found["verdict"] in ("unchanged", "insufficient_data")
-
-
-def test_a_slower_campaign_exits_4_and_is_called_regressed(campaigns, said, plumbline):
-    campaigns(before=SAME, after=SLOWER)
-    found, code = said("compare", "before", "after")
-    assert (found["verdict"], code) == ("regressed", 4)
-    shown = plumbline("compare", "before", "after").stdout
-    assert "step_time" in shown and "+50 %" in shown
-
-
-def test_two_trials_are_compared_by_what_the_series_scatters(campaigns, said):
-    campaigns(before=SAME, after=SAME[::-1])
-    old, new = (trial(campaign=c, repeat=1).trial_id for c in ("before", "after"))
-    found, code = said("compare", old, new)
-    assert (found["verdict"], code) == ("unchanged", 0)
-
-
-def test_a_name_that_is_not_there_is_said_and_nothing_runs(campaigns, plumbline):
-    campaigns(before=SAME)
-    result = plumbline("compare", "before", "nowhere")
-    assert result.exit_code == 2
-    assert '"nowhere"' in result.stderr and "plumbline campaigns" in result.stderr
 
 
 def test_a_finding_is_listed_shown_and_decided(campaigns, plumbline, said):
