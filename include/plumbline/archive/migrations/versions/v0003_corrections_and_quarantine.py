@@ -47,6 +47,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_quarantine_state_quarantined_at", "quarantine", ["state", "quarantined_at"])
     op.create_index("ix_quarantine_campaign_id", "quarantine", ["campaign_id"])
+    op.create_index("ix_findings_provider_opened_at", "findings", ["provider", "opened_at"])  # a review asks what a provider stands in
     for table, operations in PROTECTED.items():
         protect(table, operations)
 
@@ -54,5 +55,6 @@ def upgrade() -> None:
 def downgrade() -> None:
     for table in PROTECTED:
         release(table)
+    op.drop_index("ix_findings_provider_opened_at", "findings")
     op.drop_table("quarantine")
     op.drop_table("corrections")
