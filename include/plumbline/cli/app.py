@@ -13,7 +13,7 @@ from plumbline.cli import (
     cluster,
     comparing,
     demo,
-    drift,
+    findings,
     rehearse,
     scorecard,
     serve,
@@ -41,7 +41,7 @@ app.command()(scorecard.campaigns)
 app.command()(scorecard.scorecard)
 app.command()(scorecard.report)
 app.command()(comparing.compare)
-app.add_typer(drift.findings, name="findings")
+app.add_typer(findings.findings, name="findings")
 archive.archive.command("import-mlperf")(archive_mlperf.import_mlperf)
 app.add_typer(archive.archive, name="archive")
 app.command(context_settings=airflow.ANY_WORDS)(airflow.airflow)

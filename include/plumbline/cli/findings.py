@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, out
+from plumbline.declarations import DeclarationError, load
 from plumbline.drift import Finding
+from plumbline.orchestration.deciding import Answer, Decided, decide
 
 findings = typer.Typer(help="What drifted, and what was decided about it.", no_args_is_help=False)
 Why = Annotated[str, typer.Option(help="the reason, for the audit log")]
@@ -26,7 +28,7 @@ def listed(
 
 @findings.command("list")
 def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the settled ones")] = False, as_json: Json = False) -> None:
-    """List the findings that wait for somebody, newest campaign last."""
+    """List the findings that wait for somebody, newest first."""
     with open_archive() as archive:
         found = [f for f in archive.findings() if settled or f.state in ("open", "acknowledged")]
 
@@ -77,21 +79,20 @@ def resolve(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Jso
 
 @findings.command()
 def accept(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
-    """Accept the change: from now on the series is held against the finding's campaign."""
-    with clear_errors(LookupError, ValueError), open_archive() as archive:
-        found = archive.finding(finding_id)
-        baseline = _accept(archive, found.series_key, found.campaign_id, finding_id, why)
-    emit(
-        as_json,
-        {"finding_id": finding_id, "baseline": baseline},
-        lambda: out.print(f"{finding_id} is accepted; baseline {baseline}", highlight=False),
-    )
+    """Accept the change: from now on each series that shows it is held against its newest campaign that does."""
+    done = _decided(finding_id, "accept", why)
+    baselines = ", ".join(sorted(set(done.baselines.values())))
+    said = f"{finding_id} is accepted; {len(done.baselines)} series are held against {baselines} now"
+    emit(as_json, done, lambda: out.print(said, highlight=False, soft_wrap=True))
 
 
-def _accept(archive: Archive, series_key: str, campaign_id: str | None, finding_id: str, why: str) -> str:
-    if campaign_id is None:
-        raise ValueError(f"{finding_id} names no campaign; there is nothing to accept as a baseline")
-    by = getpass.getuser()
-    archive.accept_baseline(series_key, campaign_id, by=by, why=why)
-    archive.set_finding_state(finding_id, "accepted", by=by, why=why)
-    return campaign_id
+@findings.command()
+def reject(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
+    """Reject the change: the old baseline stays, and the finding stands, acknowledged, until the provider recovers."""
+    done = _decided(finding_id, "keep", why)
+    emit(as_json, done, lambda: out.print(f"{finding_id} is acknowledged; the baseline stays", highlight=False))
+
+
+def _decided(finding_id: str, answer: Answer, why: str) -> Decided:
+    with clear_errors(LookupError, DeclarationError, ValueError), open_archive() as archive:
+        return decide(archive, load(), finding_id, answer, getpass.getuser(), why)
