@@ -173,10 +173,10 @@ class Archive:
         with writing(self.engine) as session:
             return quarantine.release(session, quarantine_id, by, why, utc_now())
 
-    def series(self, provider: str | None = None, kind: str | None = None) -> list[SeriesView]:
-        """Every series, by key."""
+    def series(self, provider: str | None = None, kind: str | None = None, campaign_id: str | None = None) -> list[SeriesView]:
+        """Every series, by key; of one campaign, those that took part in it."""
         with reading(self.engine) as session:
-            return queries.series(session, provider, kind)
+            return queries.series(session, provider, kind, campaign_id)
 
     def campaigns(self, series_key: str | None = None, latest: int | None = None) -> list[CampaignView]:
         """Campaigns with how their trials ended, oldest first; of one series if asked. `latest`: only that many, the newest ones."""

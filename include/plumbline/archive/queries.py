@@ -60,13 +60,15 @@ def _trial_view(trial: Trial, series: Series, corrected: bool) -> TrialView:
     )
 
 
-def series(session: Session, provider: str | None = None, kind: str | None = None) -> list[SeriesView]:
-    """Every series, by key."""
+def series(session: Session, provider: str | None = None, kind: str | None = None, campaign_id: str | None = None) -> list[SeriesView]:
+    """Every series, by key; of one campaign, those that took part in it."""
     query = select(Series).order_by(Series.series_key)
     if provider is not None:
         query = query.where(Series.provider == provider)
     if kind is not None:
         query = query.where(Series.kind == kind)
+    if campaign_id is not None:
+        query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key).where(SeriesCampaign.campaign_id == campaign_id)
     return [SeriesView(**{name: getattr(s, name) for name in SeriesView.__dataclass_fields__}) for s in session.scalars(query)]
 
 

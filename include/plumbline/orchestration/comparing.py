@@ -86,7 +86,7 @@ def _kind(archive: Archive, old: str, new: str) -> Kind:
     """What both names are."""
     known: list[dict[Kind, bool]] = [
         {
-            "campaign": bool(archive.trials(campaign_id=name)),
+            "campaign": bool(archive.series(campaign_id=name)),
             "provider": bool(archive.series(provider=name)),
             "trial": archive.document(name) is not None or archive.imported(name) is not None,
         }
@@ -138,7 +138,7 @@ def _paired(
 
 
 def _of_campaign(archive: Archive, name: str) -> dict[str, tuple[str, str]]:
-    return {t.series_key: (t.campaign_id, t.source) for t in archive.trials(campaign_id=name)}
+    return {s.series_key: (name, s.source) for s in archive.series(campaign_id=name)}
 
 
 def _of_providers(archive: Archive, old: str, new: str) -> _Sides:

@@ -94,7 +94,7 @@ def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> 
         publisher=f"MLPerf Training {told}",
         protocol="mlperf-training",
         campaign_id=f"mlperf-training-{told}",
-        reason=f"MLPerf Training {told}, imported",
+        reason=f"MLPerf Training {told}",
         published_at=datetime.combine(published[told], time(), timezone.utc),
         kind="training",
         workload=f"mlperf-{slug(benchmark)}-batch-{batch}",

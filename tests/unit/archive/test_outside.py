@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
+
 import pytest
 from sqlalchemy import text
+from tests.data.result_documents import PLANNED, document, provider, trial
 from tests.unit.archive.test_verify import damage
 from tests.unit.results.test_outside import result
 
-from plumbline.archive import Archive, Refused
+from plumbline.archive import Archive, Refused, open_archive
 from plumbline.archive.columns import CompressedText
 from plumbline.results import BadResult, Reason, Validity, row
 
@@ -52,6 +56,31 @@ def test_a_series_is_imported_or_measured_and_never_both(archive: Archive) -> No
     with pytest.raises(Refused, match=r"cannot join the series .* which is measured"):
         archive.import_outside([result(campaign_id="example-bench-v2"), result(repeat=2)])
     assert len(archive.trials()) == 1, "all or none"
+
+
+def test_campaigns_say_what_they_hold_and_the_newest_is_one_of_ours(archive: Archive) -> None:
+    assert archive.newest_campaign() is None
+    archive.import_outside([result(published_at=PLANNED + timedelta(days=900))])
+    assert archive.newest_campaign() is None, "nobody here ran it"
+    archive.record(document(), uri="file:///store")
+    archive.record(document(trial(where=provider("rehearsal")), simulated=True), uri="file:///store")
+    assert archive.newest_campaign() == "2025-11"
+    assert {c.campaign_id: c.sources for c in archive.campaigns()} == {
+        "2025-11": ("measured", "simulated"),
+        "example-bench-v1": ("imported",),
+    }
+    assert [c.sources for c in archive.campaigns(trial().series_key)] == [("measured",)]
+    assert [s.provider for s in archive.series(campaign_id="2025-11")] == ["lab-2core", "rehearsal"]
+    assert archive.series(campaign_id="nowhere") == []
+
+
+def test_imported_campaigns_travel_like_ours(archive: Archive, tmp_path: Path) -> None:
+    archive.import_outside([result(), result(repeat=2)])
+    archive.export(tmp_path / "bundle")
+    with open_archive(f"sqlite:///{tmp_path / 'other.db'}") as other:
+        other.import_(tmp_path / "bundle")
+        assert other.imported(result().trial_id) == result() and other.verify() == []
+        assert other.import_outside([result()]).unchanged == 1
 
 
 def test_verify_names_what_was_changed_behind_its_back(archive: Archive) -> None:
