@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal
 
@@ -143,7 +143,15 @@ class SampleView:
 
     def plain(self) -> dict[str, Any]:
         """The sample as a dict of plain values, with the names that drift reads (`simulated`, `imported` and `planned` among them)."""
-        return {**asdict(self), "simulated": self.simulated, "imported": self.source == "imported", "planned": self.counts.planned}
+        # Not `asdict`, which copies thousands of numbers one by one.
+        return {
+            **vars(self),
+            "observations": [vars(o) for o in self.observations],
+            "outcomes": [vars(o) for o in self.outcomes],
+            "simulated": self.simulated,
+            "imported": self.source == "imported",
+            "planned": self.counts.planned,
+        }
 
 
 @dataclass(frozen=True)

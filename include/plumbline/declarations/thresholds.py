@@ -77,7 +77,7 @@ class EnvironmentRules(Declared):
 class DriftRules(Declared):
     """How a campaign is compared with its baseline."""
 
-    confidence: Share = Field(description="of intervals, such as 95%")
+    confidence: Share = Field(description="of intervals, such as 95%; what it leaves is the level of the exact test of one metric by its repeats")
     false_discovery_rate: Share = Field(description="Benjamini–Hochberg level over one campaign's metrics")
     bootstrap_trials: int = Field(ge=1, description="valid trials of a series that a campaign needs to become its first baseline")
     metrics: LimitsByMetric = Field(default_factory=dict)

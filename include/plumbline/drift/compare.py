@@ -8,7 +8,7 @@ and an interval but no verdict.
 Verdicts, with `warn` the metric's practical threshold and q the p corrected by Benjamini–Hochberg over the judged rows of the same
 family in everything that is compared together (plumbline.drift.judging says why):
 
-    regressed, improved  |effect| >= warn and q <= the declared false discovery rate; which of both by the metric's direction
+    regressed, improved  |effect| >= warn, q <= the declared false discovery rate and p <= 1 - confidence; which of both by the direction
     suspected            |effect| >= warn but not significant: `repeats_needed` more repeats would settle it
     unchanged            the interval lies within ±warn; or |effect| < warn and a change of warn would have been found (minimum
                          detectable effect <= warn)

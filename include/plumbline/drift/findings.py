@@ -6,7 +6,8 @@ metric is the same finding. A change of the environment that matters is a findin
 
 Severity. Performance: page if a leading metric got worse by at least its page threshold, else warn; tails alone warn at most. An
 improvement is drift too, for the baseline is wrong now and the decision may be: warn from the page threshold on, info below.
-Environment: warn. Reliability: page if nothing succeeded, info if the baseline failed as often, else warn. Missing data: page if
+Environment: warn. Reliability: page if nothing succeeded, info if that is no more than the
+baseline allows for, else warn. Missing data: page if
 nothing was recorded at all, else warn.
 """
 
@@ -121,9 +122,7 @@ def _reliability(comparison: Comparison) -> Finding | None:
     seen = comparison.reliability
     if not seen.failures:
         return None
-    share = seen.failures / seen.attempts
-    usual = seen.baseline_failed / seen.baseline_attempts if seen.baseline_attempts else 0.0
-    severity: Severity = "page" if seen.failures == seen.attempts else "info" if 0 < share <= usual else "warn"
+    severity: Severity = "page" if seen.failures == seen.attempts else "info" if seen.as_usual else "warn"
     classes = ", ".join(f"{name} × {n}" for name, n in seen.failed)
     before = (
         f"{seen.baseline_failed} of {seen.baseline_attempts} in the baseline"

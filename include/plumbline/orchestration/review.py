@@ -31,16 +31,17 @@ class Reviewed:
     first_baseline: bool
 
 
-def review(campaign_id: str, provider: str | None = None) -> list[Reviewed]:
+def review(campaign_id: str, provider: str | None = None, declared: Declarations | None = None) -> list[Reviewed]:
     """Compare every series of the campaign (of one provider if named), and store what that means for the findings: new ones open, known
     ones go on, those that are over resolve themselves, and what stopped reporting is missed. To review again changes nothing.
 
-    LookupError if the archive has nothing of it, nor of anything that it should have had.
+    `declared`: what is expected and judged by; the installation's if left out. LookupError if the archive has nothing of it, nor of anything
+    that it should have had.
     """
     from plumbline.archive import open_archive
     from plumbline.orchestration.silence import keep_missed, missed
 
-    declared = load()
+    declared = declared or load()
     with open_archive() as archive:
         silent = missed(archive, declared, campaign_id, provider)
         keep_missed(archive, silent, campaign_id)
@@ -171,7 +172,7 @@ def _pair(
         lambda metric: declared.thresholds.drift_limits(workload, metric),
         [
             CampaignSample.of(
-                {"series_key": series_key, "campaign_id": c, "simulated": candidate.simulated, "observations": [asdict(o) for o in found]}
+                {"series_key": series_key, "campaign_id": c, "simulated": candidate.simulated, "observations": [vars(o) for o in found]}
             )
             for c, found in levels.items()
         ],

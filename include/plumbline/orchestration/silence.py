@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from plumbline.declarations import Declarations, SimulatedLauncher, series_key
+from plumbline.declarations import Declarations, series_key
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -22,13 +22,17 @@ def missed(archive: Archive, declared: Declarations, campaign_id: str, provider:
 
     if not silence.monthly(campaign_id) or not silence.over(campaign_id, datetime.now(timezone.utc)):
         return ()
-    providers = [p for p in declared.enabled_providers() if provider in (None, p.name)]
+    # One that is simulated is rehearsed without being enabled; who asks for it by name means it.
+    enabled = {p.name for p in declared.enabled_providers()}
+    providers = [p for name, p in declared.providers.items() if name == provider and (name in enabled or p.simulated)]
+    if provider is None:
+        providers = list(declared.enabled_providers())
     expected = {series_key(w, p): p for p in providers for w in declared.workloads_for(p) if not w.on_demand_only}
     last = {
         key: max((c for c, _ in archive.series_campaigns(key, _MONTHS) if silence.monthly(c) and c <= campaign_id), default=None)
         for key in expected
     }
-    simulated = frozenset(key for key, p in expected.items() if isinstance(p.launcher, SimulatedLauncher))
+    simulated = frozenset(key for key, p in expected.items() if p.simulated)
     return silence.silence(campaign_id, last, simulated)
 
 
@@ -40,7 +44,7 @@ def keep_missed(archive: Archive, found: tuple[Finding, ...], campaign_id: str) 
     for finding in found:
         known = {f.finding_id: f for f in archive.findings_of(finding.provider, "missing_data")}.get(finding.finding_id)
         if known is None:
-            archive.save_findings([record_of(finding)])
+            archive.save_findings([record_of(replace(finding, seen_in=(campaign_id,)))])
         elif campaign_id not in (seen := Finding.of(known.detail).seen_in):
             archive.continue_finding(record_of(replace(finding, seen_in=(*seen, campaign_id))), campaign_id, finding.headline)
 

@@ -77,7 +77,7 @@ def test_tails_are_a_family_of_their_own(sample: Any, rules: Any, limits: Any) -
     found = compare([sample("b", base)], sample("c", tail_moved), rules=rules, limits=limits)
     assert row_of(found, "time_to_first_token", "p50").verdict == "unchanged"
     tail = row_of(found, "time_to_first_token", "p99")
-    assert tail.family == "tail" and tail.verdict == "regressed" and tail.q == tail.p
+    assert tail.family == "tail" and tail.verdict == "regressed" and tail.q < tail.p
 
 
 def test_a_lone_move_among_many_metrics_needs_more_than_its_own_p(sample: Any, rules: Any, limits: Any) -> None:
