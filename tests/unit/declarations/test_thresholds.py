@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from plumbline.declarations.thresholds import EnvironmentRules
@@ -32,3 +34,10 @@ def test_a_fact_cannot_be_both() -> None:
 def test_what_cannot_be_a_fact_is_refused() -> None:
     with pytest.raises(ValidationError, match="should match pattern"):
         declared(matters=["GPU product"])
+
+
+def test_the_documents_example_is_one_that_is_taken() -> None:
+    page = (Path(__file__).parents[3] / "docs/compare.md").read_text()
+    example = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])["drift"]["environment"]
+    rules = declared(**example)
+    assert (rules.says("kubernetes.version"), rules.says("gpu.0.vbios"), rules.says("driver.version")) == (True, False, None)
