@@ -3,15 +3,16 @@
 A fact is reported when the set of its values differs. It *matters* (is a finding by itself, also when performance did not move) when it
 is one of the facts listed below as able to explain a change, or the declarations say so (`drift.environment` in thresholds.yaml, which
 has the last word), and the campaign shows a value that no trial of the baseline had: a node type that the baseline knew already is no
-news. Comparisons, findings and pages all use this list.
+news. What changed alike on every GPU of a node is one change, of `gpu.*.product` and the like. Comparisons, findings and pages all use
+this list.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from plumbline.declarations.thresholds import EnvironmentRules
@@ -122,8 +123,9 @@ class Change:
 
 
 def rule_of(key: str) -> Rule:
-    """What is known of a fact."""
-    return next((rule for rule in RULES if re.fullmatch(rule.pattern, key)), _OTHER)
+    """What is known of a fact, or of one that stands for those of all devices (`gpu.*.product`)."""
+    single = key.replace(".*.", ".0.")
+    return next((rule for rule in RULES if re.fullmatch(rule.pattern, single)), _OTHER)
 
 
 def diff(baseline: Sequence[Facts], candidate: Sequence[Facts], declared: EnvironmentRules | None = None) -> tuple[Change, ...]:
@@ -152,7 +154,28 @@ def diff(baseline: Sequence[Facts], candidate: Sequence[Facts], declared: Enviro
                 of_trials=len(new),
             )
         )
+    changes = _alike(changes, set().union(*baseline, *candidate))
     return tuple(sorted(changes, key=lambda c: (not c.matters, -rule_of(c.key).weight, c.key)))
+
+
+def _alike(changes: Sequence[Change], keys: Collection[str]) -> list[Change]:
+    """The changes, with those of one fact that every device shows alike made one: eight GPUs of another product are one piece of news."""
+    devices = Counter(_of_all(key) for key in keys)
+    found: dict[Change, list[Change]] = {}
+    for change in changes:
+        found.setdefault(replace(change, key=_of_all(change.key), title=""), []).append(change)
+    merged = []
+    for common, own in found.items():
+        if 1 < len(own) == devices[common.key]:
+            title = _title(rule_of(common.key), common.key)
+            merged.append(replace(common, title=f"{title} (all {len(own)})"))
+        else:
+            merged += own
+    return merged
+
+
+def _of_all(key: str) -> str:
+    return re.sub(r"\.\d+\.", ".*.", key, count=1)
 
 
 def grouped(changes: Sequence[Change]) -> tuple[tuple[Group, tuple[Change, ...]], ...]:
@@ -174,7 +197,7 @@ def _title(rule: Rule, key: str) -> str:
     index = re.search(r"\.(\d+)\.", key)
     if rule.title:
         return f"{rule.title} {index[1]}" if index else rule.title
-    return key.replace(".version", "").replace(".", " ").replace("_", " ")
+    return key.replace(".version", "").replace(".*.", ".").replace(".", " ").replace("_", " ")
 
 
 def _values(values: tuple[Scalar, ...]) -> str:

@@ -91,6 +91,28 @@ def test_changes_are_shown_by_group_in_one_order() -> None:
     assert grouped(()) == ()
 
 
+def node(**facts: object) -> dict[str, object]:
+    """A node of four GPUs that all have these facts, by the fact's name."""
+    return {f"gpu.{i}.{name}": value for i in range(4) for name, value in facts.items()}
+
+
+def test_what_changed_alike_on_every_gpu_is_one_change() -> None:
+    changes = diff([node(product="H100", vbios_version="96.00")] * 2, [node(product="H200", vbios_version="96.00")] * 2)  # type: ignore[list-item]
+    (change,) = changes
+    assert (change.key, change.group, change.matters) == ("gpu.*.product", "hardware", True)
+    assert change.text == "GPU (all 4) H100 → H200 (2 of 2 trials)"
+    (plain,) = diff([node(vbios_version="96.00")], [node(vbios_version="97.00")])  # type: ignore[list-item]
+    assert plain.text == "gpu vbios_version (all 4) 96.00 → 97.00 (1 of 1 trials)".replace("_version", " version")
+
+
+def test_a_gpu_that_differs_from_its_sisters_is_named_alone() -> None:
+    capped = {**node(sm_clock_max_mhz=1980), "gpu.2.sm_clock_max_mhz": 1410}
+    (change,) = diff([node(sm_clock_max_mhz=1980)], [capped])  # type: ignore[list-item]
+    assert (change.key, change.new) == ("gpu.2.sm_clock_max_mhz", (1410,))
+    apart = {**node(product="H200"), "gpu.3.product": "H20"}
+    assert [c.key for c in diff([node(product="H100")], [apart])] == [f"gpu.{i}.product" for i in range(4)]  # type: ignore[list-item]
+
+
 def test_true_is_not_one() -> None:
     assert len(diff([{"gpu.0.mig": 1}], [{"gpu.0.mig": True}])) == 1
 
