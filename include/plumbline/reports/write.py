@@ -23,6 +23,7 @@ from plumbline.reports.numbers import campaign_numbers, epoch_tokens
 from plumbline.reports.raw import raw_rows
 from plumbline.reports.summary import headline, limits, sentences
 from plumbline.reports.tables import card_tables, cost_rows, fact_rows, launch_rows, rank_rows
+from plumbline.results.surroundings import surroundings
 from plumbline.scorecards import Decision, Scorecard, decide, priced, scorecards
 
 
@@ -83,8 +84,9 @@ def _context(campaign: CampaignData) -> dict[str, Any]:
     tables = card_tables(found.cards)
     facts: dict[str, list[dict[str, Any]]] = {}
     for document in campaign.documents:
-        if document.environment is not None:
-            facts.setdefault(document.trial.provider.name, []).append(document.environment.facts)
+        environment = surroundings(document)
+        if environment is not None:
+            facts.setdefault(document.trial.provider.name, []).append(environment.facts)
     return {
         "campaign": campaign,
         "written": campaign.written_at.strftime("%d %B %Y, %H:%M UTC").lstrip("0"),

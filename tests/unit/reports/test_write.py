@@ -13,7 +13,7 @@ from tests.browser.sample import campaign
 from plumbline.reports import CampaignData, Quality, conclude, write
 from plumbline.reports.chart import log_axis
 from plumbline.reports.tables import card_tables
-from plumbline.results import Curve, Point, ResultDocument, ResultStore
+from plumbline.results import Curve, LaunchRecord, PodRecord, Point, ResultDocument, ResultStore
 from plumbline.scorecards import Number, Scorecard, TrialNumbers, scorecard
 
 
@@ -235,3 +235,10 @@ def test_images_are_charted_by_samples_since_they_have_no_tokens(sample: Campaig
     names = set(charts(write(replace(sample, documents=documents), tmp_path).read_text()))
     assert "training-gpt-tiny-cpu-repeats-samples_per_second" in names
     assert "training-gpt-tiny-cpu-repeats-tokens_per_second" not in names
+
+
+def test_the_environment_names_what_the_cluster_said_of_its_pods(sample: CampaignData, tmp_path: Path) -> None:
+    pods = (PodRecord(name="p0", rank=0, facts={"kubernetes.version": "v1.33.1"}),)
+    launch = LaunchRecord(launcher="kubernetes", events=(), pods=pods)
+    documents = (sample.documents[0].with_launch(launch), *sample.documents[1:])
+    assert "v1.33.1" in body(write(replace(sample, documents=documents), tmp_path).read_text())
