@@ -13,6 +13,7 @@ from plumbline.cli import (
     cluster,
     comparing,
     demo,
+    drift_detect,
     findings,
     rehearse,
     scorecard,
@@ -45,4 +46,5 @@ app.add_typer(findings.findings, name="findings")
 archive.archive.command("import-mlperf")(archive_mlperf.import_mlperf)
 app.add_typer(archive.archive, name="archive")
 app.command(context_settings=airflow.ANY_WORDS)(airflow.airflow)
+app.add_typer(drift_detect.drift, name="drift")
 app.add_typer(cluster.cluster, name="cluster")
