@@ -94,50 +94,55 @@ def rehearse(
     """
     from plumbline.orchestration.review import alert
 
-    done = []
-    for month in months:
-        campaign_id = f"{month:%Y-%m}"
-        asked = Asked(campaign_id, REASON, workloads=tuple(workloads) if workloads else None, repeats=repeats)
-        measured = {provider.name: _measured(declared, provider, month, asked) for provider in declared.enabled_providers()}
-        for provider, statuses in measured.items():
-            one = Rehearsed(campaign_id, provider, sum(statuses.values()), dict(statuses), _reviewed(campaign_id, provider))
-            on_campaign(one)
-            done.append(one)
-        if alerting:
-            alert()
-    if not any(one.trials for one in done):
+    places = declared.enabled_providers()
+    campaigns = [f"{month:%Y-%m}" for month in months]
+    statuses: dict[tuple[str, str], Counter[str]] = {(c, place.name): Counter() for c in campaigns for place in places}
+    checked: dict[tuple[str, str], list[steps.Row]] = {key: [] for key in statuses}
+    for place in places:
+        fitting = {w.name for w in declared.workloads_for(place)}
+        wanted = None if workloads is None else tuple(w for w in workloads if w in fitting)
+        trials = [
+            t
+            for month in months
+            for t in trials_in(declared, place, month, Asked(f"{month:%Y-%m}", REASON, workloads=wanted, repeats=repeats))
+        ]
+        for lane in lanes_of(declared, place):
+            specs = [{"campaign_id": trial.campaign_id, "trial_id": trial.trial_id} for trial in lane.of(trials)]
+            for trial, spec in zip(lane.of(trials), specs, strict=True):
+                _launched(trial, spec)
+                statuses[trial.campaign_id, place.name][steps.collect(spec)["status"]] += 1
+            # The checks look at rows one by one: all months in one table cost hardly more than one.
+            for row in steps.validate(place.name, lane.name, specs) if specs else ():
+                checked[row["campaign_id"], place.name].append(row)
+    if not any(checked.values()):
         raise PlanError(
-            f"nothing to rehearse on {', '.join(declared.providers)} from {months[0]:%Y-%m} to {months[-1]:%Y-%m}: no workload fits that is "
+            f"nothing to rehearse on {', '.join(p.name for p in places)} from {campaigns[0]} to {campaigns[-1]}: no workload fits that is "
             "planned monthly, or all is silent; name workloads that are on demand only"
         )
+    done = []
+    for campaign_id in campaigns:
+        for place in places:
+            # Month by month: a review must not know the future.
+            for row in checked[campaign_id, place.name]:
+                steps.record(row)
+        for place in places:
+            seen = statuses[campaign_id, place.name]
+            done.append(Rehearsed(campaign_id, place.name, seen.total(), dict(seen), _reviewed(campaign_id, place.name)))
+            on_campaign(done[-1])
+        if alerting:
+            alert()
     return done
 
 
-def _measured(declared: Declarations, provider: Provider, month: datetime, asked: Asked) -> Counter[str]:
+def _launched(trial: Trial, spec: dict[str, str]) -> None:
+    """Run it unless it has run, again where the failure is worth another try, as Airflow's retry policy does."""
     from plumbline.launch import stores
-
-    fitting = {w.name for w in declared.workloads_for(provider)}
-    mine = replace(asked, workloads=tuple(w for w in asked.workloads if w in fitting) if asked.workloads is not None else None)
-    trials = trials_in(declared, provider, month, mine)
-    store, statuses = stores.home(), Counter[str]()
-    for lane in lanes_of(declared, provider):
-        specs = []
-        for trial in lane.of(trials):
-            spec = {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id}
-            if not store.attempts(trial.campaign_id, trial.trial_id):
-                steps.keep(store, trial)
-                _launched(spec)
-            statuses[steps.collect(spec)["status"]] += 1
-            specs.append(spec)
-        for checked in steps.validate(provider.name, lane.name, specs) if specs else ():
-            steps.record(checked)
-    return statuses
-
-
-def _launched(spec: dict[str, str]) -> None:
-    """Run it, again where the failure is worth another try, as Airflow's retry policy does."""
     from plumbline.launch.failures import RETRIED, TrialFailure
 
+    store = stores.home()
+    if store.attempts(trial.campaign_id, trial.trial_id):
+        return
+    steps.keep(store, trial)
     for _ in range(_TRIES):
         try:
             steps.run(spec)
@@ -149,10 +154,13 @@ def _launched(spec: dict[str, str]) -> None:
 
 
 def _reviewed(campaign_id: str, provider: str) -> tuple[str, ...]:
+    """The headlines of what stands of the provider after the review."""
+    from plumbline.archive import open_archive
     from plumbline.orchestration.review import review
 
     try:
-        reviewed = review(campaign_id, provider)
+        review(campaign_id, provider)
     except LookupError:
         return ()  # silent from the beginning: nobody knows yet what is missing
-    return tuple(dict.fromkeys(finding.headline for one in reviewed for finding in one.findings))
+    with open_archive() as archive:
+        return tuple(finding.headline for finding in archive.findings_of(provider, unsettled=True))
