@@ -26,7 +26,8 @@ class MetricComparison:
     (`candidate / baseline - 1`; see plumbline.drift.effect for the other scales), None where one side has no value. `mde` is the
     smallest change that these repeats would find, as a fraction. `past_threshold` counts the candidate's repeats beyond warn.
     `repeats_needed` further repeats would settle a doubt: of the candidate, or of candidate and baseline each (`repeats_where`);
-    None in doubt means that not even 200 on each side would.
+    None in doubt means that not even 200 on each side would. `past` is what a long series said where that gave the verdict; `crept`: the
+    effect is that against the oldest accepted baseline.
     """
 
     metric: str
@@ -55,6 +56,8 @@ class MetricComparison:
     repeats_where: RepeatsWhere | None = None
     smallest_p: float | None = None
     notes: tuple[str, ...] = ()
+    past: str | None = None
+    crept: bool = False
 
     @property
     def worse(self) -> bool | None:

@@ -24,6 +24,7 @@ class Member:
     q: float | None = None
     verdict: str | None = None
     series_key: str | None = None
+    crept: bool = False
 
     @property
     def fact(self) -> str:

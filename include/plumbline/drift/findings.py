@@ -56,7 +56,7 @@ def _performance(comparison: Comparison) -> Finding | None:
         severity=severity,
         title=f"{_name(lead)} {wording.change(lead)}",
         what=f"{what}, since campaign {comparison.candidate_campaign}, {repeats}",
-        explanation=attribution.text,
+        explanation=f"{lead.past}; {attribution.text}" if lead.past else attribution.text,
         row=lead,
         members=[_member(row) for row in ranked],
         attributed_to=[e.subject for e in attribution.explanations],
@@ -90,7 +90,8 @@ def _name(row: MetricComparison) -> str:
 
 
 def _member(row: MetricComparison) -> Member:
-    return Member(_name(row), f"{_name(row)} {wording.change(row)}", row.effect, row.ci_low, row.ci_high, row.q, row.verdict)
+    text = f"{_name(row)} {wording.change(row)}" + (f"; {row.past}" if row.past else "")
+    return Member(_name(row), text, row.effect, row.ci_low, row.ci_high, row.q, row.verdict, crept=row.crept)
 
 
 def _environment(comparison: Comparison) -> Finding | None:

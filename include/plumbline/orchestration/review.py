@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from plumbline.drift.compare import Pair
 
 REVIEWER = "drift"
-HISTORY = 48
-"""Campaigns of a series that a review looks back on: four years of monthly ones."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +29,16 @@ class Reviewed:
     first_baseline: bool
 
 
-def review(campaign_id: str, provider: str | None = None, declared: Declarations | None = None) -> list[Reviewed]:
+def review(campaign_id: str, provider: str | None = None) -> list[Reviewed]:
     """Compare every series of the campaign (of one provider if named), and store what that means for the findings: new ones open, known
     ones go on, those that are over resolve themselves, and what stopped reporting is missed. To review again changes nothing.
 
-    `declared`: what is expected and judged by; the installation's if left out. LookupError if the archive has nothing of it, nor of anything
-    that it should have had.
+    LookupError if the archive has nothing of it, nor of anything that it should have had.
     """
     from plumbline.archive import open_archive
     from plumbline.orchestration.silence import keep_missed, missed
 
-    declared = declared or load()
+    declared = load()
     with open_archive() as archive:
         silent = missed(archive, declared, campaign_id, provider)
         keep_missed(archive, silent, campaign_id)
@@ -116,12 +113,13 @@ def _provider(
     from plumbline.drift import Finding, findings_of
     from plumbline.drift.compare import compare_together
     from plumbline.drift.life import course
+    from plumbline.orchestration.past import with_past
 
     for series_key in workloads:
         archive.bootstrap_baseline(series_key, declared.thresholds.drift)
     drifted = _drifted(archive, provider)
     pairs = [_pair(archive, declared, key, campaign_id, w, drifted.get(key, ())) for key, w in workloads.items()]
-    comparisons = compare_together(pairs, rules=declared.thresholds.drift)
+    comparisons = [with_past(archive, c) for c in compare_together(pairs, rules=declared.thresholds.drift)]
     standing = [Finding.of(f.detail).with_state(f.state) for f in archive.findings_of(provider, unsettled=True)]
     newest = {key for key in workloads if archive.latest_campaign(key) == campaign_id}
     went = course([f for c in comparisons for f in findings_of(c)], standing, comparisons, newest)
@@ -181,6 +179,8 @@ def _pair(
 
 def _since(archive: Archive, series_key: str, campaign_id: str, accepted: Sequence[str], drifted: Sequence[str]) -> list[str]:
     """Campaigns between the baseline and the one in question, oldest first, in which the series stood in no performance finding."""
+    from plumbline.orchestration.past import HISTORY
+
     known = dict(archive.series_campaigns(series_key, HISTORY))
     if campaign_id not in known:
         return []

@@ -38,7 +38,9 @@ def test_a_step_of_five_per_cent_in_training_is_one_finding_that_goes_on(drifted
 
 
 def test_a_step_of_ten_per_cent_pages_and_names_the_probe_that_moved_with_it(drifted: Drifted) -> None:
-    (found,) = drifted({"kind": "step", "since": "2024-05", "worse": "10%", "probes": ["matmul_tflops"], "workloads": ["gpt-tiny-cpu"]}, n=6)
+    (found,) = drifted(
+        {"kind": "step", "since": "2024-05", "worse": "10%", "probes": ["matmul_tflops"], "workloads": ["gpt-tiny-cpu"]}, n=6
+    )
     assert (found.kind, found.severity, found.campaign_id) == ("performance", "page", "2024-05")
     assert "matmul −9" in found.detail["explanation"] and "agrees" in found.detail["explanation"]
 
@@ -93,6 +95,7 @@ def test_one_workload_that_falls_silent_is_missed_though_its_provider_reports(dr
     assert (found.kind, found.severity) == ("missing_data", "warn") and "inference chat-tiny-cpu stopped reporting" in found.headline
 
 
+@pytest.mark.integration  # two minutes of CPU
 def test_two_hundred_quiet_campaigns_raise_at_most_two_performance_findings(drifted: Drifted) -> None:
     found = drifted(n=201)  # the first one becomes the baseline
     assert len([f for f in found if f.kind == "performance"]) <= 2
