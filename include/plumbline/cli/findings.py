@@ -30,7 +30,9 @@ def listed(
 def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the settled ones")] = False, as_json: Json = False) -> None:
     """List the findings that wait for somebody, newest first."""
     with open_archive() as archive:
-        found = [f for f in archive.findings() if settled or f.state in ("open", "acknowledged")]
+        # By state: an old archive has far more settled ones than anybody waits for.
+        found = archive.findings() if settled else [*archive.findings("open"), *archive.findings("acknowledged")]
+    found.sort(key=lambda f: f.opened_at, reverse=True)
 
     def show() -> None:
         for f in found:
