@@ -88,7 +88,7 @@ def _cell(archive: Archive, series: SeriesView, findings: Sequence[FindingView],
     if not campaigns:
         return None
     last = campaigns[0]
-    own = {f.severity for f in findings if f.series_key == series.series_key}
+    own = {f.severity for f in findings if series.series_key in (f.detail.get("standing") or [f.series_key])}
     worst = next((s for s in _WORST if s in own), None)
     return Cell(
         series_key=series.series_key,
