@@ -46,15 +46,23 @@ def conclude(campaign: CampaignData) -> Conclusions:
         acceptance={t.workload.name: t.workload.acceptance for t in specs},
         promised_launches={p.name: p.sla.launch_success for p in campaign.providers.values()},
     )
+    # A decision about real money rests on measured numbers alone; where all is simulated it is a rehearsal's.
+    measured = [t for t in trials if not _simulated(campaign, t.provider)] or trials
+    decidable = {(t.kind, t.workload) for t in measured}
     decisions = []
     for team in campaign.teams.values():
         for kind in ("training", "inference"):
             preference = team.training if kind == "training" else team.inference
-            if preference is not None and any(c.kind == kind and c.workload in preference.workloads for c in cards):
-                decisions.append(decide(team.name, kind, preference, trials))
+            if preference is not None and any((kind, w) in decidable for w in preference.workloads):
+                decisions.append(decide(team.name, kind, preference, measured))
     names = sorted({c.provider for c in cards})
     quotes = {n: quote(campaign.providers[n], day, campaign.purchase) for n in names if n in campaign.providers}
     return Conclusions(cards, tuple(decisions), quotes)
+
+
+def _simulated(campaign: CampaignData, provider: str) -> bool:
+    found = campaign.providers.get(provider)
+    return found is not None and found.simulated
 
 
 def write(campaign: CampaignData, into: Path) -> Path:

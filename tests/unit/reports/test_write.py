@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.browser.sample import campaign
 
+from plumbline.declarations import SimulatedLauncher
 from plumbline.reports import CampaignData, Quality, conclude, write
 from plumbline.reports.chart import log_axis
 from plumbline.reports.tables import card_tables
@@ -242,3 +243,15 @@ def test_the_environment_names_what_the_cluster_said_of_its_pods(sample: Campaig
     launch = LaunchRecord(launcher="kubernetes", events=(), pods=pods)
     documents = (sample.documents[0].with_launch(launch), *sample.documents[1:])
     assert "v1.33.1" in body(write(replace(sample, documents=documents), tmp_path).read_text())
+
+
+def test_a_simulated_provider_is_never_ranked_among_measured_ones(sample: CampaignData) -> None:
+    def providers(*simulated: str) -> set[str]:
+        launcher = SimulatedLauncher(kind="simulated")
+        changed = {n: p.model_copy(update={"launcher": launcher}) if n in simulated else p for n, p in sample.providers.items()}
+        found = conclude(replace(sample, providers=changed)).decisions
+        return {r.provider for decision in found for r in decision.ranking}
+
+    assert providers() == {"local-1core", "local-2core"}
+    assert providers("local-1core") == {"local-2core"}
+    assert providers("local-1core", "local-2core") == {"local-1core", "local-2core"}
