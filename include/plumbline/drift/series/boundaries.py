@@ -2,8 +2,8 @@
 
 size         the levels differ by the caller's floor
 evidence     log likelihood ratio of two levels against one under Student-t noise with 3 degrees of freedom: a wild repeat costs a
-             few units whatever its height, so that spikes neither make a change nor hide one. The nominal level is 0.025 % at 12 points
-             and is spent as (12 / n)⁴: a series has n places to change and is looked at after every point. With it at most 1 % of
+             few units whatever its height, so that spikes neither make a change nor hide one. The nominal level is 0.006 % at 12 points
+             and 12 / n of that at n: a series has n places to change and is looked at after every point. With it at most 1 % of
              normal series alarm in 24 points (tests/unit/drift/series/test_false_alarms.py simulates that)
 superiority  a point after the change lies beyond a point before it with a probability of 85 %: modes that alternate do not
 ranks        Mann–Whitney p ≤ 1 %, or the segments are too short for that and do not overlap at all
@@ -25,8 +25,8 @@ CONFIRMED_BY = 4
 """Points that the newest segment must have."""
 REACH = 250
 """Points of each neighbouring segment that judge a boundary: nearer ones say more, and long series stay fast."""
-_LEVEL = 2.5e-4
-_SPENT = 4
+_LEVEL = 6e-5
+_SPENT = 1
 _SUPERIORITY = 0.85
 _RANK_Z = 2.5758  # two-sided 1 %
 _TAILS = 3.0
