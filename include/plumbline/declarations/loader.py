@@ -16,6 +16,7 @@ from plumbline.declarations.models import Encoder
 from plumbline.declarations.places import REPOSITORY, places
 from plumbline.declarations.provider import EndpointLauncher, KubernetesLauncher, Launcher, Provider
 from plumbline.declarations.shapes import at, expected, pointed
+from plumbline.declarations.simulation import SimulatedLauncher
 from plumbline.declarations.team import Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.traces import fill_in
@@ -81,6 +82,9 @@ def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
     if needs.accelerator != has.kind or needs.count > has.count:
         return f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
     launcher = provider.launcher
+    if isinstance(launcher, SimulatedLauncher):
+        # Any server and any placement of the client can be made up; a gang cannot be larger than the provider.
+        return f"it needs {workload.nodes} nodes, the provider has {launcher.nodes}" if workload.nodes > launcher.nodes else None
     if isinstance(workload, InferenceWorkload):
         wrong = _client_and_server(workload, launcher)
         if wrong is not None:

@@ -278,6 +278,10 @@ class ResultDocument(_Content):
             raise ValueError(
                 f"checksum is {self.checksum} but the content hashes to {self.content_hash()}; the document was changed or cut short"
             )
+        if self.trial.provider.simulated and not self.simulated:
+            raise ValueError(
+                f"the provider {self.trial.provider.name} is simulated and the document does not say so; expected simulated: true"
+            )
         if self.validity.status in ("valid", "degraded") and self.environment is None:
             raise ValueError(f"a {self.validity.status} trial without an environment; expected the facts it was measured under")
         return self
