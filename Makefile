@@ -12,7 +12,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift server-env test perf-load perf-training lint lock clean
+.PHONY: help setup setup-dev run up demo-drift server-env test perf-load perf-training perf-drift lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -71,6 +71,9 @@ perf-load: setup ## the load client against perf_analyzer and aiperf on one Trit
 
 perf-training: setup ## the training loop against a bare one and Hugging Face's, telemetry, no change (under 9 minutes; ARGS=--quick: 1.5)
 	@$(BIN)/python perf/training.py $(ARGS)
+
+perf-drift: setup ## the detector of long series against apache-otava and bare KernelCPD, replayed point by point (2 minutes)
+	@$(BIN)/python perf/drift.py $(ARGS)
 
 lint: setup-dev ## format, lint, types, floors, schema
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/plumbline check

@@ -1,17 +1,18 @@
 """Hold new results against their baselines and tell people what drifted.
 
 What     for each campaign and provider that has new results: compare every series with its accepted baseline (environment first, then
-         statistics), keep the findings with what they are attributed to, alert.
+         statistics), keep the findings with what they are attributed to, alert, ask what a change means for the baseline.
 When     a benchmark publishes `plumbline_results`; or by hand for any campaign in the archive.
-Triage   `compare` fails if the archive cannot be read; it only adds findings, and one that is known keeps its state: clear it at will.
+Triage   `compare` fails if the archive cannot be read; a review that is repeated changes nothing: clear it at will.
          `alert` does not fail because Slack does: what could not be told is told by the next review. docs/read-a-finding.md says what
          a finding means.
-         Accepting a new baseline is a person's decision and waits for one; so it has no place here, where campaigns wait for the end.
+         Accepting a new baseline is a person's decision: `ask` starts `baseline_decision` for each confirmed change and waits for none.
 """
 
 from airflow.sdk import Param, dag
 
 from plumbline.orchestration.assets import RESULTS
+from plumbline.orchestration.decision_tasks import ask, questions
 from plumbline.orchestration.defaults import defaults
 from plumbline.orchestration.form import campaign_field
 from plumbline.orchestration.report_tasks import alert, changed, compare
@@ -26,7 +27,9 @@ from plumbline.orchestration.report_tasks import alert, changed, compare
     **defaults(__doc__, "drift"),
 )
 def drift_review():
-    compare.expand(what=changed()) >> alert()
+    reviewed = compare.expand(what=changed())
+    reviewed >> alert()
+    ask(questions(reviewed))
 
 
 drift_review()

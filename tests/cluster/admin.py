@@ -87,6 +87,52 @@ class Cluster:
         data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
         self.core.create_namespaced_secret(namespace, {"metadata": {"name": name}, "data": data})
 
+    @contextmanager
+    def volume(self, claim: str, namespace: str, image: str) -> Iterator[None]:
+        """A claim on a volume that outlives pods: a folder of the first node. Pods of `image` make it, writable for all, and delete it."""
+        node, name = self.nodes()[0]["metadata"]["name"], f"{namespace}-{claim}"
+        size, modes = {"storage": "1Gi"}, ["ReadWriteMany"]
+        path = {"path": f"/var/tmp/{name}", "type": "Directory"}
+        here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+        volume = {
+            "metadata": {"name": name},
+            "spec": {
+                "capacity": size,
+                "accessModes": modes,
+                "storageClassName": "",
+                "claimRef": {"namespace": namespace, "name": claim},
+                "hostPath": path,
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+            },
+        }
+        claimed = {"accessModes": modes, "storageClassName": "", "volumeName": name, "resources": {"requests": size}}
+        self._on_node(node, image, f"{name}-made", ["mkdir", "-m", "777", f"/node/{name}"])
+        self.core.create_persistent_volume(volume)
+        try:
+            self.core.create_namespaced_persistent_volume_claim(namespace, {"metadata": {"name": claim}, "spec": claimed})
+            yield
+        finally:
+            self.core.delete_namespaced_persistent_volume_claim(claim, namespace)
+            self.core.delete_persistent_volume(name)
+            self._on_node(node, image, f"{name}-gone", ["rm", "-r", f"/node/{name}"])
+
+    def _on_node(self, node: str, image: str, name: str, command: list[str]) -> None:
+        """Run a command as root on a node, which is at /node with its /var/tmp; not in a provider's namespace, which forbids such pods."""
+        container = {
+            "name": "command",
+            "image": image,
+            "command": command,
+            "securityContext": {"runAsUser": 0},
+            "volumeMounts": [{"name": "node", "mountPath": "/node"}],
+        }
+        mounted = {"name": "node", "hostPath": {"path": "/var/tmp"}}
+        spec = {"nodeName": node, "restartPolicy": "Never", "containers": [container], "volumes": [mounted]}
+        self.core.create_namespaced_pod("default", {"metadata": {"name": name}, "spec": spec})
+        try:
+            self.eventually(lambda: self.core.read_namespaced_pod(name, "default").status.phase == "Succeeded")
+        finally:
+            self.core.delete_namespaced_pod(name, "default", grace_period_seconds=0)
+
     def label(self, node: str, labels: Mapping[str, str | None]) -> None:
         """Set labels of a node; None takes one away."""
         self.core.patch_node(node, {"metadata": {"labels": dict(labels)}})

@@ -16,6 +16,8 @@ ONE, TWO = "e2e-one", "e2e-two"
 PRODUCTS = {ONE: "NVIDIA-H100-80GB-HBM3", TWO: "NVIDIA-H200"}
 TRAIN, CHAT, LONG, GANG_2, GANG_4 = "e2e-train", "e2e-chat", "e2e-long", "e2e-gang-2", "e2e-gang-4"
 THREE_MINUTES = "e2e-three-minutes"
+DELETED, CLAIM = "e2e-deleted", "e2e-kept"
+"""A workload whose fault deletes its pod, and the claim of ONE on a volume that outlives it."""
 
 _PROVIDER: Row = {
     "cloud": "e2e",
@@ -79,7 +81,8 @@ OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE = "e2e-oom", "e2e-exit",
 def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image: str, results_url: str) -> Path:
     """Write the declarations below `folder` and return it. `namespaces`: by provider, ONE and TWO."""
     for name in (ONE, TWO):
-        _provider(folder, name, namespaces[name], image, results_url, node_selector={"nvidia.com/gpu.product": PRODUCTS[name]})
+        volume = {"volume_claim": CLAIM} if name == ONE else {}
+        _provider(folder, name, namespaces[name], image, results_url, node_selector={"nvidia.com/gpu.product": PRODUCTS[name]}, **volume)
     broken: dict[str, Row] = {
         OUT_OF_MEMORY: {"resources": {"cpu": 1, "memory": "300MiB", "shared_memory": "64MiB"}},
         EXIT_CODE: {"images": {"training": failing_image}},
@@ -94,6 +97,8 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     for name, steps in ((LONG, 1200), (THREE_MINUTES, 4000)):
         many = {"on_demand_only": True, "steps": {"discard": 10, "measure": steps}, "checkpoint": {"every": steps, "keep": 1}}
         _write(folder / "workloads" / "training" / f"{name}.yaml", {**_TRAIN, **many, "name": name})
+    fault = {"providers": [ONE], "on_demand_only": True, "fault": {"inject": "pod_delete", "at_step": 50}}
+    _write(folder / "workloads" / "training" / f"{DELETED}.yaml", {**_TRAIN, **fault, "name": DELETED})
     for name, nodes in ((GANG_2, 2), (GANG_4, 4)):
         gang = {
             "providers": [ONE],

@@ -51,7 +51,9 @@ def config(tmp_path: Path) -> Path:
 def test_imports_without_errors_and_parses_nothing_outside_dags(bundle: dict[str, Any]) -> None:
     assert bundle["errors"] == {}
     assert bundle["files"] == [str(f.relative_to(ROOT)) for f in FILES]
-    assert {"benchmark_local_1core", "benchmark_local_2core", "drift_review", "scorecard_report"} <= set(bundle["dags"])
+    assert {"benchmark_local_1core", "benchmark_local_2core", "drift_review", "baseline_decision", "scorecard_report"} <= set(
+        bundle["dags"]
+    )
 
 
 def test_disabled_providers_have_no_dag(bundle: dict[str, Any]) -> None:
@@ -72,7 +74,9 @@ def test_every_dag_has_the_house_defaults(bundle: dict[str, Any]) -> None:
         assert dag["owners"] == ["plumbline"], dag_id
         assert "When " in dag["doc"], f"{dag_id} does not say when it runs"
         assert "Triage " in dag["doc"], f"{dag_id} does not say what to do when it fails"
-        assert (dag["catchup"], dag["max_active_runs"], dag["start_date"]) == (False, 1, None), dag_id
+        assert (dag["catchup"], dag["start_date"]) == (False, None), dag_id
+        # Runs of one DAG would measure each other; questions wait beside each other, each for its own person.
+        assert (dag["max_active_runs"] == 1) == (dag_id != "baseline_decision"), dag_id
         for task_id, task in dag["tasks"].items():
             assert task["timeout_s"], f"{dag_id}.{task_id} could hang for ever"
 
@@ -168,3 +172,10 @@ def test_our_task_modules_never_import_what_reaches_the_metadata_database() -> N
                 else []
             )
             assert not [n for n in names if n.startswith(BANNED)], file
+
+
+def test_a_question_of_the_review_waits_in_a_dag_of_its_own(bundle: dict[str, Any]) -> None:
+    review, decision = (bundle["dags"][name]["tasks"] for name in ("drift_review", "baseline_decision"))
+    assert review["ask"]["operator"] == "TriggerDagRunOperator" and "HITLOperator" not in {t["operator"] for t in review.values()}
+    assert decision["question"]["operator"] == "HITLOperator" and decision["question"]["upstream"] == ["tell"]
+    assert decision["answer"]["upstream"] == ["question"] and decision["rerun"]["upstream"] == ["wanted"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, event
@@ -26,6 +27,25 @@ def record_all(url: str, repeats: Sequence[int], start: Any, answers: Any) -> No
 def die_at(url: str, repeat: int, statement: int) -> None:
     """Record one trial, but be killed (SIGKILL) just before the n-th statement of it; `commit` counts as one."""
     archive = open_archive(url)
+    _killed_before(statement)
+    archive.record(document(trial(repeat=repeat)), uri=URI)
+
+
+def die_correcting_at(url: str, repeat: int, statement: int) -> None:
+    """The same while a recorded trial is corrected."""
+    archive = open_archive(url)
+    _killed_before(statement)
+    archive.correct(document(trial(repeat=repeat, attempt=2)), 1, by="ada", why="a test", uri=URI)
+
+
+def die_importing_at(url: str, bundle: Path, statement: int) -> None:
+    """The same while a bundle is taken in."""
+    archive = open_archive(url)
+    _killed_before(statement)
+    archive.import_(bundle)
+
+
+def _killed_before(statement: int) -> None:
     left = statement
 
     def step(*_: object) -> None:
@@ -36,4 +56,3 @@ def die_at(url: str, repeat: int, statement: int) -> None:
 
     event.listen(Engine, "before_cursor_execute", step)
     event.listen(Engine, "commit", step)
-    archive.record(document(trial(repeat=repeat)), uri=URI)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 from tests.fakes.fake_kubernetes import PodRun
 
+from plumbline.harness.kept import DELETIONS
 from plumbline.harness.progress import MARK
 from plumbline.results import Environment, FailureClass, Reason, ResultDocument, ResultStore, Validity
 
@@ -35,5 +37,19 @@ def harness(failure: FailureClass | None = None, *, lasts_s: float = 0.0) -> Cal
         )
         run.say("measured")
         return FAILED if failure else 0
+
+    return process
+
+
+def asking(times: int) -> Callable[[PodRun], int]:
+    """The process of a pod whose trial's fault deletes it: it asks for that until it happens `times` times; then like `harness`."""
+
+    def process(run: PodRun) -> int:
+        given = {entry["name"]: entry.get("value") for entry in run.row["spec"]["containers"][0]["env"]}
+        number = 1 + len(json.loads(given.get(DELETIONS) or "[]"))
+        while number <= times:
+            run.say(json.dumps({"event": "plumbline-delete-pod", "number": number}))
+            run.wait(0.2)
+        return harness(lasts_s=0.2)(run)
 
     return process

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.data.result_documents import document, trial
-from tests.fakes.archive_writer import URI, die_at, record_all
+from tests.fakes.archive_writer import URI, die_at, die_correcting_at, die_importing_at, record_all
 from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401
 
 from plumbline.archive import FindingRecord, open_archive
@@ -57,6 +58,51 @@ def test_a_writer_killed_at_any_point_leaves_a_whole_archive_and_a_rerun_complet
         assert statement > 12, "the writer was to die at each of its statements"
         assert len(archive.trials()) == statement
         assert archive.verify() == []
+
+
+def test_a_correction_that_is_killed_at_any_point_is_whole_or_not_there(archive_url: str) -> None:  # noqa: F811
+    with open_archive(archive_url) as archive:
+        for statement in range(1, 100):
+            archive.record(document(trial(repeat=statement)), uri=URI)
+            writer = PROCESSES.Process(target=die_correcting_at, args=(archive_url, statement, statement))
+            writer.start()
+            writer.join(PATIENCE_S)
+            if writer.exitcode == 0:
+                break
+            assert writer.exitcode == -signal.SIGKILL
+            assert [t.attempt for t in archive.trials() if t.repeat == statement] == [1]
+            said = archive.correct(document(trial(repeat=statement, attempt=2)), 1, by="ada", why="a test", uri=URI)
+            assert said == "inserted"
+        assert statement > 12, "the writer was to die at each of its statements"
+        assert [t.corrected for t in archive.trials()] == [True, False] * statement
+        assert archive.verify() == []
+
+
+def test_an_import_that_is_killed_at_any_point_is_completed_by_the_next_one(archive_url: str, tmp_path: Path) -> None:  # noqa: F811
+    campaigns = ("2025-11", "2025-12")
+    with open_archive(f"sqlite:///{tmp_path / 'source.db'}") as source:
+        for campaign in campaigns:
+            for repeat in (1, 2):
+                source.record(document(trial(campaign=campaign, repeat=repeat)), uri=URI)
+            source.correct(document(trial(campaign=campaign, repeat=2, attempt=2)), 1, by="ada", why="a test", uri=URI)
+        wanted = source.export(tmp_path / "bundle")
+    survived = False
+    with open_archive(archive_url) as archive:
+        for statement in range(2, 400, 7):
+            writer = PROCESSES.Process(target=die_importing_at, args=(archive_url, tmp_path / "bundle", statement))
+            writer.start()
+            writer.join(PATIENCE_S)
+            held = [c.campaign_id for c in archive.campaigns()]
+            assert held == list(campaigns[: len(held)]), "each campaign whole, one after the other"
+            assert len(archive.trials()) == 3 * len(held)
+            assert archive.verify() == []
+            survived = writer.exitcode == 0
+            if survived:
+                break
+            assert writer.exitcode == -signal.SIGKILL
+        assert survived
+        assert statement > 30
+        assert archive.export(tmp_path / "again") == wanted
 
 
 def test_two_reviewers_bootstrap_one_baseline_and_save_one_finding(archive_url: str) -> None:  # noqa: F811

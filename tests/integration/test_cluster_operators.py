@@ -75,7 +75,7 @@ class World:
         (folder / "provider.json").write_text(self.provider.model_dump_json())
         self.dag_id = "trial_" + folder.name
         self.file = dags / f"{self.dag_id}.py"
-        kind = ("gang_operator", "TrialGangOperator") if declare else ("pod_operator", "TrialPodOperator")
+        kind = ("gang_operator", "TrialGangOperator") if declare and "parallelism" in declare else ("pod_operator", "TrialPodOperator")
         spec = {"campaign_id": self.trial.campaign_id, "trial_id": self.trial.trial_id, "title": "a trial"}
         text = DAG_FILE.format(module=kind[0], operator=kind[1], provider=str(folder / "provider.json"), dag_id=self.dag_id, spec=spec)
         self.file.write_text(text)

@@ -16,6 +16,7 @@ import pytest
 from tests.integration.test_training import codes, run, workers
 
 from plumbline.harness.measurement import Measurement, TrialFailed
+from plumbline.results import FAILED_AS_DECLARED
 
 pytestmark = pytest.mark.integration
 
@@ -111,6 +112,7 @@ def test_killed_on_every_attempt_it_fails_and_every_attempt_is_kept(tmp_path: Pa
     ]
     assert [event.name for event in kept.events].count("rank_killed") == 2
     assert values(kept) == {"training_restarts": 1}, "nothing was made up for"
+    assert FAILED_AS_DECLARED in codes(kept), "the fault alone sees to that: another try would end alike"
     assert any(row.phase == "steady" and row.metric == "step_time" for row in kept.metrics)
 
 

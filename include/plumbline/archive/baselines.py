@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive import audit
 from plumbline.archive.judgements import Baseline
 from plumbline.archive.models import Series, SeriesCampaign, Trial
-from plumbline.archive.queries import outcomes
+from plumbline.archive.queries import STANDING, outcomes
 from plumbline.archive.views import BaselineView, Outcomes
 from plumbline.declarations import DriftRules
 
@@ -85,7 +85,8 @@ def _current(session: Session, series_key: str) -> list[Baseline]:
 
 def _counts(session: Session, series_key: str, campaign_id: str) -> Outcomes:
     columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
-    return outcomes(session.execute(select(*columns).where(Trial.series_key == series_key, Trial.campaign_id == campaign_id)))
+    mine = (Trial.series_key == series_key, Trial.campaign_id == campaign_id)
+    return outcomes(session.execute(select(*columns).where(*mine, STANDING)))
 
 
 def _replayed(session: Session, series_key: str, campaign_id: str) -> bool:

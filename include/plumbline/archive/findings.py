@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive import audit
 from plumbline.archive.inserts import insert_new
 from plumbline.archive.judgements import Finding, Incident
-from plumbline.archive.views import FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
+from plumbline.archive.views import FindingKind, FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
 
 NEXT: dict[FindingState, tuple[FindingState, ...]] = {
     "open": ("acknowledged", "accepted", "resolved"),
@@ -21,6 +21,9 @@ NEXT: dict[FindingState, tuple[FindingState, ...]] = {
     "accepted": (),
     "resolved": (),
 }
+
+
+UNSETTLED: tuple[FindingState, ...] = ("open", "acknowledged")
 
 
 class WrongState(ValueError):
@@ -51,6 +54,34 @@ def listed(
     if campaign_id is not None:
         query = query.where(Finding.campaign_id == campaign_id)
     return [_view(row) for row in session.scalars(query.limit(latest) if latest is not None else query)]
+
+
+def of_provider(session: Session, provider: str, kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:
+    """Findings of a provider, oldest first; `unsettled`: only those that are open or acknowledged."""
+    query = select(Finding).where(Finding.provider == provider).order_by(Finding.opened_at, Finding.finding_id)
+    if kind is not None:
+        query = query.where(Finding.kind == kind)
+    if unsettled:
+        query = query.where(Finding.state.in_(UNSETTLED))
+    return [_view(row) for row in session.scalars(query)]
+
+
+def go_on(session: Session, finding: FindingRecord, campaign_id: str, why: str, now: datetime) -> None:
+    """Store what a standing finding looks like by a later campaign; its state, campaign and times of opening stay.
+
+    That it went on is in the audit log once per campaign, however often that is reviewed. One that is settled meanwhile keeps everything.
+    LookupError for an unknown id.
+    """
+    row = _known(session, finding.finding_id, lock=True)
+    if row.state not in UNSETTLED:
+        return
+    if campaign_id != row.campaign_id:
+        detail = {"campaign_id": campaign_id, "severity": finding.severity, "before": row.severity}
+        once = f"finding_continued {finding.finding_id} {campaign_id}"
+        audit.write(session, now, who="drift", what="finding_continued", subject=finding.finding_id, why=why, detail=detail, once=once)
+    row.severity, row.headline, row.detail = finding.severity, finding.headline, {**finding.detail, "state": row.state}
+    row.effect, row.ci_low, row.ci_high, row.metric = finding.effect, finding.ci_low, finding.ci_high, finding.metric
+    row.series_key, row.updated_at, row.last_seen_at = finding.series_key, now, now
 
 
 def one(session: Session, finding_id: str) -> FindingView:

@@ -62,6 +62,7 @@ class Finding(Base):
         Index(None, "opened_at"),
         Index(None, "campaign_id"),
         Index(None, "series_key", "opened_at"),
+        Index(None, "provider", "opened_at"),
     )
     finding_id: Mapped[str] = mapped_column(primary_key=True)
     series_key: Mapped[str]

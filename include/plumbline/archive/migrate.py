@@ -50,12 +50,17 @@ def downgrade(engine: Engine, revision: str) -> None:
 
 def _known(connection: Connection) -> None:
     current = MigrationContext.configure(connection).get_current_revision()
-    known = {script.revision for script in _scripts().walk_revisions()}
+    known = known_revisions()
     if current is not None and current not in known:
         raise UnknownSchema(
             f"the archive has the schema {current}, which this version does not know (it knows up to {head()}); "
             "use the newer plumbline that wrote it, or downgrade the archive with that one first"
         )
+
+
+def known_revisions() -> set[str]:
+    """Every revision that this version can read."""
+    return {script.revision for script in _scripts().walk_revisions()}
 
 
 def _scripts() -> ScriptDirectory:

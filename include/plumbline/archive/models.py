@@ -1,4 +1,4 @@
-"""Tables of what was measured. Rows are written once; a correction is a new row (another attempt, or a replay that names its original)."""
+"""Tables of what was measured. Rows are written once; a correction is a new row that names the old one (Correction)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ NAMING = {
 STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
 ACTIONS = ("accept", "annotate", "reject")
 SOURCES = ("measured", "simulated", "imported")
+QUARANTINE_STATES = ("kept", "released")
 
 
 def one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
@@ -188,3 +189,32 @@ class Evidence(Base):
     sha256: Mapped[str]
     bytes: Mapped[int] = mapped_column(BigInteger)
     rows: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class Correction(Base):
+    """That one attempt stands in another one's place: the old row stays, and no longer counts. At most one stands in a row's place."""
+
+    __tablename__ = "corrections"
+    __table_args__ = (CheckConstraint("trial_pk <> corrects", name="another"),)
+    trial_pk: Mapped[int] = mapped_column(ForeignKey("trials.id"), primary_key=True, autoincrement=False)
+    corrects: Mapped[int] = mapped_column(ForeignKey("trials.id"), unique=True)
+    corrected_at: Mapped[datetime]
+    corrected_by: Mapped[str]
+    why: Mapped[str]
+
+
+class Quarantined(Base):
+    """A result document that could not be believed: why, and where it is kept. It refers to no trial: its own words about that are in doubt."""
+
+    __tablename__ = "quarantine"
+    __table_args__ = (one_of("state", QUARANTINE_STATES), Index(None, "state", "quarantined_at"), Index(None, "campaign_id"))
+    quarantine_id: Mapped[str] = mapped_column(primary_key=True)
+    campaign_id: Mapped[str]
+    trial_id: Mapped[str]
+    attempt: Mapped[int]
+    uri: Mapped[str]
+    sha256: Mapped[str]
+    reason: Mapped[str]
+    state: Mapped[str]
+    quarantined_at: Mapped[datetime]
+    updated_at: Mapped[datetime]

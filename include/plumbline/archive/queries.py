@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any, cast
 
 from pydantic import ValidationError
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from plumbline.archive.models import Campaign, Document, Metric, Series, SeriesCampaign, Trial
-from plumbline.archive.views import CampaignView, MetricPoint, Outcomes, SeriesView, TrialView
+from plumbline.archive.models import Campaign, Correction, Document, Metric, Series, SeriesCampaign, Trial
+from plumbline.archive.outside import LAUNCHER
+from plumbline.archive.views import CampaignView, MetricPoint, Outcomes, SeriesView, Source, TrialView
 from plumbline.results import BadResult, Reason, ResultDocument, Status
 
-USABLE = (Trial.status.in_(("valid", "degraded")), Trial.quality_action != "reject")
-"""What makes an attempt count: believed by the harness and not rejected by the quality checks."""
+STANDING = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
+"""That no correction stands in an attempt's place."""
+
+USABLE = (Trial.status.in_(("valid", "degraded")), Trial.quality_action != "reject", STANDING)
+"""What makes an attempt count: believed by the harness, not rejected by the quality checks, and not corrected."""
 
 _FROM_SERIES = ("kind", "workload", "version", "provider", "region", "instance_type", "source")
 _FROM_TRIAL = tuple(
-    name for name in TrialView.__dataclass_fields__ if name not in _FROM_SERIES and name not in ("reasons", "quality_reasons")
+    name for name in TrialView.__dataclass_fields__ if name not in _FROM_SERIES and name not in ("reasons", "quality_reasons", "corrected")
 )
 
 
@@ -31,7 +36,7 @@ def trials(
     kind: str | None = None,
 ) -> list[TrialView]:
     """Attempts in the order in which they were planned: campaign, slot, repeat, attempt."""
-    query = select(Trial, Series).join(Series, Series.series_key == Trial.series_key)
+    query = select(Trial, Series, ~STANDING).join(Series, Series.series_key == Trial.series_key)
     for column, value in (
         (Trial.campaign_id, campaign_id),
         (Trial.series_key, series_key),
@@ -41,26 +46,29 @@ def trials(
         if value is not None:
             query = query.where(column == value)
     query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
-    return [_trial_view(trial, series) for trial, series in session.execute(query)]
+    return [_trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
 
 
-def _trial_view(trial: Trial, series: Series) -> TrialView:
+def _trial_view(trial: Trial, series: Series, corrected: bool) -> TrialView:
     values: dict[str, Any] = {name: getattr(trial, name) for name in _FROM_TRIAL}
     values |= {name: getattr(series, name) for name in _FROM_SERIES}
     return TrialView(
         **values,
         reasons=tuple(Reason(**r) for r in trial.reasons),
         quality_reasons=tuple(Reason(**r) for r in trial.quality_reasons),
+        corrected=bool(corrected),
     )
 
 
-def series(session: Session, provider: str | None = None, kind: str | None = None) -> list[SeriesView]:
-    """Every series, by key."""
+def series(session: Session, provider: str | None = None, kind: str | None = None, campaign_id: str | None = None) -> list[SeriesView]:
+    """Every series, by key; of one campaign, those that took part in it."""
     query = select(Series).order_by(Series.series_key)
     if provider is not None:
         query = query.where(Series.provider == provider)
     if kind is not None:
         query = query.where(Series.kind == kind)
+    if campaign_id is not None:
+        query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key).where(SeriesCampaign.campaign_id == campaign_id)
     return [SeriesView(**{name: getattr(s, name) for name in SeriesView.__dataclass_fields__}) for s in session.scalars(query)]
 
 
@@ -75,7 +83,35 @@ def campaigns(session: Session, series_key: str | None = None, latest: int | Non
     chosen = session.execute(query.limit(latest) if latest is not None else query).all()[::-1]
     ids = [row.campaign_id for row in chosen] if series_key is not None or latest is not None else None
     counted = _outcomes_by_campaign(session, series_key, ids)
-    return [CampaignView(row.campaign_id, row.reason, row.planned_at, *counted.get(row.campaign_id, (0, Outcomes()))) for row in chosen]
+    sources = _sources_by_campaign(session, series_key, ids)
+    return [
+        CampaignView(
+            row.campaign_id,
+            row.reason,
+            row.planned_at,
+            *counted.get(row.campaign_id, (0, Outcomes())),
+            tuple(sorted(sources.get(row.campaign_id, ()))),
+        )
+        for row in chosen
+    ]
+
+
+def newest_campaign(session: Session) -> str | None:
+    """The campaign that was planned last of those that hold more than imported series; None if there is none."""
+    own = (
+        select(SeriesCampaign.series_key)
+        .join(Series, Series.series_key == SeriesCampaign.series_key)
+        .where(SeriesCampaign.campaign_id == Campaign.campaign_id, Series.source != "imported")
+    )
+    query = select(Campaign.campaign_id).where(own.exists()).order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc())
+    return session.scalars(query.limit(1)).first()
+
+
+def series_campaigns(session: Session, series_key: str, latest: int) -> list[tuple[str, datetime]]:
+    """(campaign, planned for) of the newest campaigns of a series, oldest first; an index answers it."""
+    query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key == series_key)
+    newest = query.order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc()).limit(latest)
+    return [(row.campaign_id, row.planned_at) for row in session.execute(newest)][::-1]
 
 
 def latest_campaign(session: Session, series_key: str) -> str | None:
@@ -85,7 +121,8 @@ def latest_campaign(session: Session, series_key: str) -> str | None:
 
 
 def _outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, tuple[int, Outcomes]]:
-    query = select(Trial.campaign_id, Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
+    columns = (Trial.campaign_id, Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
+    query = select(*columns).where(STANDING)
     if series_key is not None:
         query = query.where(Trial.series_key == series_key)
     if ids is not None:
@@ -94,6 +131,18 @@ def _outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequenc
     for row in session.execute(query):
         grouped[row.campaign_id].append(row)
     return {campaign: (len({r.series_key for r in rows}), outcomes(rows)) for campaign, rows in grouped.items()}
+
+
+def _sources_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, set[Source]]:
+    query = select(SeriesCampaign.campaign_id, Series.source).join(Series, Series.series_key == SeriesCampaign.series_key).distinct()
+    if series_key is not None:
+        query = query.where(SeriesCampaign.series_key == series_key)
+    if ids is not None:
+        query = query.where(SeriesCampaign.campaign_id.in_(ids))
+    found: dict[str, set[Source]] = defaultdict(set)
+    for row in session.execute(query):
+        found[row.campaign_id].add(cast(Source, row.source))
+    return found
 
 
 def outcomes(attempts: Iterable[Any]) -> Outcomes:
@@ -113,7 +162,7 @@ def outcomes(attempts: Iterable[Any]) -> Outcomes:
 
 
 def usable(attempt: Any) -> bool:
-    """Whether an attempt counts; the same rule as USABLE, for rows in hand."""
+    """Whether an attempt counts; the same rule as USABLE, for rows in hand that are STANDING."""
     return attempt.status in ("valid", "degraded") and attempt.quality_action != "reject"
 
 
@@ -122,10 +171,10 @@ def document(session: Session, trial_id: str, attempt: int | None = None) -> Res
     query = (
         select(Document.content, Trial.attempt, Trial.status, Trial.quality_action)
         .join(Trial, Trial.id == Document.trial_pk)
-        .where(Trial.trial_id == trial_id)
+        .where(Trial.trial_id == trial_id, Trial.launcher != LAUNCHER)
     )
-    if attempt is not None:
-        query = query.where(Trial.attempt == attempt)
+    # An attempt that is asked for is shown, corrected or not.
+    query = query.where(Trial.attempt == attempt if attempt is not None else STANDING)
     found = session.execute(query.order_by(Trial.attempt, Trial.id)).all()
     if not found:
         return None

@@ -15,6 +15,7 @@ from plumbline.archive.inserts import insert_new
 from plumbline.archive.models import Campaign, Document, Environment, Evidence, Metric, Series, SeriesCampaign, Stage, Telemetry, Trial
 from plumbline.archive.views import Action, Source
 from plumbline.results import MetricRow, Reason, ResultDocument
+from plumbline.results.surroundings import surroundings
 
 Recorded = Literal["inserted", "unchanged", "kept"]
 _NATURAL_KEY = ("series_key", "campaign_id", "slot", "repeat", "attempt")
@@ -85,14 +86,14 @@ def _place(session: Session, document: ResultDocument, now: datetime) -> None:
             )
     membership = {"series_key": trial.series_key, "campaign_id": trial.campaign_id, "planned_at": trial.planned_at}
     insert_new(session, SeriesCampaign, membership, ["series_key", "campaign_id"])
-    if document.environment is not None:
-        environment = document.environment
+    environment = surroundings(document)
+    if environment is not None:
         row = {"environment_hash": environment.environment_hash, "facts": environment.facts, "recorded_at": now}
         insert_new(session, Environment, row, ["environment_hash"])
 
 
 def _trial_row(document: ResultDocument, action: Action, quality_reasons: Sequence[Reason], uri: str, now: datetime) -> dict[str, Any]:
-    trial, origin = document.trial, document.trial.origin
+    trial, origin, environment = document.trial, document.trial.origin, surroundings(document)
     moments = [event.utc for event in (*document.timeline, *(document.launch.events if document.launch else ()))]
     return {
         "series_key": trial.series_key,
@@ -109,7 +110,7 @@ def _trial_row(document: ResultDocument, action: Action, quality_reasons: Sequen
         "spec_hash": trial.spec_hash,
         "criteria_hash": trial.criteria_hash,
         "schedule_hash": trial.schedule_hash,
-        "environment_hash": document.environment.environment_hash if document.environment else None,
+        "environment_hash": environment.environment_hash if environment else None,
         "launcher": trial.provider.launcher.kind,
         "harness_version": document.harness_version,
         "planned_at": trial.planned_at,

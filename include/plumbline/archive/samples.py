@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.models import Environment, Metric, Series, SeriesCampaign, Trial
-from plumbline.archive.queries import outcome_status, outcomes, usable
+from plumbline.archive.queries import STANDING, USABLE, outcome_status, outcomes, usable
 from plumbline.archive.views import ObservationView, OutcomeView, SampleView
 
 
@@ -21,7 +23,7 @@ def sample(session: Session, series_key: str, campaign_id: str) -> SampleView:
     columns = (Trial.id, Trial.trial_id, Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
     attempts = session.execute(
         select(*columns, Trial.failure_class, Trial.environment_hash)
-        .where(Trial.series_key == series_key, Trial.campaign_id == campaign_id)
+        .where(Trial.series_key == series_key, Trial.campaign_id == campaign_id, STANDING)
         .order_by(Trial.slot, Trial.repeat, Trial.attempt)
     ).all()
     best = {(row.slot, row.repeat): row for row in attempts if usable(row)}  # in order of attempts: the last one stays
@@ -46,6 +48,27 @@ def sample(session: Session, series_key: str, campaign_id: str) -> SampleView:
         ),
         counts=outcomes(attempts),
     )
+
+
+def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics: Sequence[str]) -> dict[str, tuple[ObservationView, ...]]:
+    """Campaign → what the best usable attempts of the series' trials measured of these metrics; without environments and outcomes.
+
+    Two statements whatever the number of campaigns; their trials are found by the natural key.
+    """
+    attempts = session.execute(
+        select(Trial.id, Trial.campaign_id, Trial.slot, Trial.repeat)
+        .where(Trial.series_key == series_key, Trial.campaign_id.in_(campaigns), *USABLE)
+        .order_by(Trial.attempt)
+    ).all()
+    best = {(row.campaign_id, row.slot, row.repeat): row.id for row in attempts}
+    places = {trial: key for key, trial in best.items()}
+    found: dict[str, list[ObservationView]] = {campaign: [] for campaign in campaigns}
+    columns = (Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value)
+    query = select(*columns).where(Metric.trial_pk.in_(places), Metric.metric.in_(metrics), Metric.value.is_not(None))
+    for row in session.execute(query):
+        campaign, slot, repeat = places[row.trial_pk]
+        found[campaign].append(ObservationView(row.metric, row.statistic, row.phase, row.unit, row.direction, slot, repeat, row.value))
+    return {campaign: tuple(rows) for campaign, rows in found.items()}
 
 
 def _observations(session: Session, places: dict[int, tuple[str, int]]) -> tuple[ObservationView, ...]:

@@ -10,15 +10,18 @@ from pydantic import ValidationError
 from sqlalchemy import ForeignKeyConstraint, and_, func, or_, select
 from sqlalchemy.orm import Session
 
+from plumbline.archive import outside
 from plumbline.archive.models import Base, Document, Environment, Metric, Trial
 from plumbline.declarations import digest
 from plumbline.results import ResultDocument
+from plumbline.results.outside import OutsideResult
+from plumbline.results.surroundings import surroundings
 
 _BATCH = 200
 
 
 def problems(session: Session) -> list[str]:
-    """Everything that is broken, one sentence each; empty if the archive is sound. Evidence files are checked by the result store."""
+    """Everything that is broken, one sentence each; empty if the archive is sound. Evidence files: see `files`."""
     return [*_references(session), *_environments(session), *_trials(session)]
 
 
@@ -52,12 +55,13 @@ def _trials(session: Session) -> Iterator[str]:
         if not batch:
             return
         for trial in batch:
-            yield from _trial(session, trial)
+            yield from trial_problems(session, trial)
         last = batch[-1].id
         session.expunge_all()  # a million trials must not pile up in memory
 
 
-def _trial(session: Session, trial: Trial) -> Iterator[str]:
+def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
+    """What is broken in one trial: its document, or a row that says something else than the document."""
     name = f"{trial.trial_id}#{trial.attempt}"
     try:
         content = session.scalars(select(Document.content).where(Document.trial_pk == trial.id)).first()
@@ -68,10 +72,12 @@ def _trial(session: Session, trial: Trial) -> Iterator[str]:
         yield f"{name}: its document is missing"
         return
     try:
-        document = ResultDocument.model_validate_json(content)
+        model = OutsideResult if trial.launcher == outside.LAUNCHER else ResultDocument
+        document: ResultDocument | OutsideResult = model.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        yield f"{name}: its document does not hold: {'.'.join(map(str, first['loc']))} {first['msg']}".rstrip()
+        where = ".".join(map(str, first["loc"]))
+        yield f"{name}: its document does not hold: {where}{': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
         return
     for column, expected in _columns(document).items():
         found = getattr(trial, column)
@@ -80,8 +86,10 @@ def _trial(session: Session, trial: Trial) -> Iterator[str]:
     yield from _metrics(session, name, trial, document)
 
 
-def _columns(document: ResultDocument) -> dict[str, Any]:
-    asked = document.trial
+def _columns(document: ResultDocument | OutsideResult) -> dict[str, Any]:
+    if isinstance(document, OutsideResult):
+        return outside.columns(document)
+    asked, environment = document.trial, surroundings(document)
     named = (
         "series_key",
         "campaign_id",
@@ -98,12 +106,12 @@ def _columns(document: ResultDocument) -> dict[str, Any]:
         **{column: getattr(asked, column) for column in named},
         "status": document.validity.status,
         "failure_class": document.validity.failure_class,
-        "environment_hash": document.environment.environment_hash if document.environment else None,
+        "environment_hash": environment.environment_hash if environment else None,
         "checksum": document.checksum,
     }
 
 
-def _metrics(session: Session, name: str, trial: Trial, document: ResultDocument) -> Iterator[str]:
+def _metrics(session: Session, name: str, trial: Trial, document: ResultDocument | OutsideResult) -> Iterator[str]:
     query = select(Metric.phase, Metric.metric, Metric.statistic, Metric.value).where(Metric.trial_pk == trial.id)
     stored = {(m.phase, m.metric, m.statistic): m.value for m in session.execute(query)}
     for row in document.metrics:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal
 
@@ -51,11 +51,13 @@ class CampaignView:
     planned_at: datetime
     series: int
     outcomes: Outcomes
+    sources: tuple[Source, ...] = ()
+    """Of its series, each once; one campaign may hold measured and simulated ones."""
 
 
 @dataclass(frozen=True)
 class TrialView:
-    """One attempt of one trial. `usable`: valid or degraded, and not rejected by the quality checks."""
+    """One attempt of one trial. `usable`: valid or degraded, not rejected by the quality checks, and no correction in its place."""
 
     trial_id: str
     attempt: int
@@ -89,10 +91,11 @@ class TrialView:
     run_id: str | None
     uri: str
     checksum: str
+    corrected: bool = False
 
     @property
     def usable(self) -> bool:
-        return self.status in ("valid", "degraded") and self.quality_action != "reject"
+        return self.status in ("valid", "degraded") and self.quality_action != "reject" and not self.corrected
 
 
 @dataclass(frozen=True)
@@ -139,8 +142,16 @@ class SampleView:
         return self.source == "simulated"
 
     def plain(self) -> dict[str, Any]:
-        """The sample as a dict of plain values, with the names that drift reads (`simulated` and `planned` among them)."""
-        return {**asdict(self), "simulated": self.simulated, "planned": self.counts.planned}
+        """The sample as a dict of plain values, with the names that drift reads (`simulated`, `imported` and `planned` among them)."""
+        # Not `asdict`, which copies thousands of numbers one by one.
+        return {
+            **vars(self),
+            "observations": [vars(o) for o in self.observations],
+            "outcomes": [vars(o) for o in self.outcomes],
+            "simulated": self.simulated,
+            "imported": self.source == "imported",
+            "planned": self.counts.planned,
+        }
 
 
 @dataclass(frozen=True)
@@ -253,6 +264,29 @@ class PriceRecord:
 class PriceView(PriceRecord):
     first_seen_at: datetime
     last_seen_at: datetime
+
+
+@dataclass(frozen=True)
+class QuarantineRecord:
+    """A result document that could not be believed: where it is kept, its SHA-256 and why. It says `trial_id` and `attempt` of whose folder it
+    was in, not of what it claims to be."""
+
+    campaign_id: str
+    trial_id: str
+    attempt: int
+    uri: str
+    sha256: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class QuarantineView(QuarantineRecord):
+    """`kept` until a retry believes it; then it is `released`."""
+
+    quarantine_id: str
+    state: Literal["kept", "released"]
+    quarantined_at: datetime
+    updated_at: datetime
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import typer
 
-from plumbline.cli import airflow, campaign, check, cluster, demo, drift, scorecard, serve, trial
+from plumbline.cli import (
+    airflow,
+    archive,
+    archive_mlperf,
+    campaign,
+    check,
+    cluster,
+    comparing,
+    demo,
+    drift_detect,
+    findings,
+    rehearse,
+    scorecard,
+    serve,
+    trial,
+)
 from plumbline.cli.output import EXIT_CODES
 
 app = typer.Typer(
@@ -19,13 +34,17 @@ app.command()(check.check)
 app.command()(campaign.run)
 app.command()(campaign.up)
 app.command("demo-drift")(demo.demo_drift)
+app.command()(rehearse.rehearse)
 app.command()(trial.trial)
 app.command()(trial.replay)
 app.command()(serve.serve)
 app.command()(scorecard.campaigns)
 app.command()(scorecard.scorecard)
 app.command()(scorecard.report)
-app.command()(drift.compare)
-app.add_typer(drift.findings, name="findings")
+app.command()(comparing.compare)
+app.add_typer(findings.findings, name="findings")
+archive.archive.command("import-mlperf")(archive_mlperf.import_mlperf)
+app.add_typer(archive.archive, name="archive")
 app.command(context_settings=airflow.ANY_WORDS)(airflow.airflow)
+app.add_typer(drift_detect.drift, name="drift")
 app.add_typer(cluster.cluster, name="cluster")

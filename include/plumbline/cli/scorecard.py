@@ -28,7 +28,9 @@ def campaigns(as_json: Json = False) -> None:
         shown = table("Campaigns", "campaign", "planned (UTC)", "why", "usable", "not usable", right=("usable", "not usable"))
         for c in found:
             bad = c.outcomes.planned - c.outcomes.usable
-            shown.add_row(c.campaign_id, f"{c.planned_at:%Y-%m-%d %H:%M}", c.reason, str(c.outcomes.usable), str(bad) if bad else "")
+            other = " and ".join(source for source in c.sources if source != "measured")
+            why = f"{c.reason} [yellow]{other.upper()}[/]" if other else c.reason
+            shown.add_row(c.campaign_id, f"{c.planned_at:%Y-%m-%d %H:%M}", why, str(c.outcomes.usable), str(bad) if bad else "")
         out.print(shown if found else "the archive has no campaign yet; `plumbline run` measures one")
 
     emit(as_json, found, show)

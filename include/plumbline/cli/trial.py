@@ -59,7 +59,11 @@ def replay(
     """Run an archived trial again from its own record: same specification, criteria, seeds and arrival schedule."""
     from plumbline.archive import open_archive
 
-    document = open_archive().document(trial_id)
+    with open_archive() as archive:
+        document = archive.document(trial_id)
+        imported = archive.imported(trial_id)
+    if imported is not None:
+        fail(f"{trial_id} is imported from {imported.publisher}: nobody here has what it ran; see {imported.url}")
     if document is None:
         fail(f'no trial "{trial_id}" in the archive; `plumbline campaigns` lists what is there')
     _run(replayed(document.trial), as_json)

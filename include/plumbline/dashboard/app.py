@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from plumbline.archive import Archive
 from plumbline.dashboard.overview import MOST_FINDINGS, explanation, overview, report_file
 from plumbline.dashboard.reading import NoArchive, Reader
-from plumbline.dashboard.trial import trial_page
+from plumbline.dashboard.trial import numbers_of, trial_page
 from plumbline.declarations import places
 from plumbline.reports.figures import size, words
 
@@ -75,6 +75,9 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
     def show_trial(request: Request, trial_id: str, attempt: int | None = None) -> Response:
         archive = reader.archive()
         document = archive.document(trial_id, attempt)
+        imported = archive.imported(trial_id) if document is None else None
+        if imported is not None:
+            return page(request, "imported.html.j2", r=imported, numbers=numbers_of(imported))
         if document is None:
             raise HTTPException(404, f'the archive has no trial "{trial_id}"' + (f" with attempt {attempt}" if attempt else ""))
         trial = document.trial

@@ -62,8 +62,11 @@ class Overview:
 
 
 def overview(archive: Archive, reports: Path, now: datetime) -> Overview:
-    """Everything on the page. Reads each series' newest campaign only, so its cost follows the number of series, not of trials."""
-    series = archive.series()
+    """Everything on the page. Reads each series' newest campaign only, so its cost follows the number of series, not of trials.
+
+    Imported series are no provider of ours: their campaigns are listed, and nothing else of them.
+    """
+    series = [s for s in archive.series() if s.source != "imported"]
     findings = archive.findings(state="open", latest=MOST_FINDINGS)
     providers = tuple(sorted({s.provider for s in series}))
     lines = []
@@ -85,7 +88,7 @@ def _cell(archive: Archive, series: SeriesView, findings: Sequence[FindingView],
     if not campaigns:
         return None
     last = campaigns[0]
-    own = {f.severity for f in findings if f.series_key == series.series_key}
+    own = {f.severity for f in findings if series.series_key in (f.detail.get("standing") or [f.series_key])}
     worst = next((s for s in _WORST if s in own), None)
     return Cell(
         series_key=series.series_key,

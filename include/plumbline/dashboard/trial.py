@@ -12,6 +12,7 @@ from plumbline.reports.content import Quality
 from plumbline.reports.criteria import Verdict, trial_verdicts
 from plumbline.reports.figures import scale, words
 from plumbline.results import Event, MetricRow, PodRecord, ResultDocument, Telemetry
+from plumbline.results.outside import OutsideResult
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,11 @@ def trial_page(document: ResultDocument, attempts: tuple[TrialView, ...]) -> Tri
     criteria = trial_verdicts(document, quality)
     signals = tuple(_signal(item) for item in document.telemetry)
     return TrialPage(document, view, attempts, phases, tuple(_moments(events)), pods, criteria, signals, sketches(document))
+
+
+def numbers_of(result: OutsideResult) -> tuple[tuple[str, str], ...]:
+    """What an imported result says, in words and with units."""
+    return tuple((words(m.metric), scale(m.unit, [m.value], m.metric).text(m.value)) for m in result.metrics)
 
 
 def _phase(document: ResultDocument, phase: str) -> PhasePart:

@@ -9,6 +9,7 @@ from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declara
 from plumbline.declarations.metrics import METRICS, Metric, metric
 from plumbline.declarations.places import Places, places
 from plumbline.declarations.provider import EndpointLauncher, KubernetesLauncher, LocalLauncher, Price, Provider
+from plumbline.declarations.simulation import SimulatedLauncher
 from plumbline.declarations.team import Preference, Team
 from plumbline.declarations.thresholds import DriftRules, Thresholds, ValidityLimits
 from plumbline.declarations.training import TrainingWorkload
@@ -33,6 +34,7 @@ __all__ = [
     "Price",
     "Problem",
     "Provider",
+    "SimulatedLauncher",
     "Team",
     "Thresholds",
     "TrainingWorkload",

@@ -53,4 +53,15 @@ class CheckpointKill(Declared):
     times: Times = 1
 
 
-Fault = Annotated[RankKill | GroupKill | RankHang | CheckpointKill, Field(discriminator="inject")]
+class PodDelete(Declared):
+    """The trial's pod is deleted in the middle of step `at_step`, without grace; a new one goes on from the newest valid checkpoint.
+
+    Kubernetes only, on one node, with a volume that outlives the pod (the provider's `launcher.volume_claim`).
+    """
+
+    inject: Literal["pod_delete"]
+    at_step: AtStep
+    times: Times = 1
+
+
+Fault = Annotated[RankKill | GroupKill | RankHang | CheckpointKill | PodDelete, Field(discriminator="inject")]

@@ -16,6 +16,7 @@ from plumbline.declarations.models import Encoder
 from plumbline.declarations.places import REPOSITORY, places
 from plumbline.declarations.provider import EndpointLauncher, KubernetesLauncher, Launcher, Provider
 from plumbline.declarations.shapes import at, expected, pointed
+from plumbline.declarations.simulation import SimulatedLauncher
 from plumbline.declarations.team import Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.traces import fill_in
@@ -81,17 +82,28 @@ def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
     if needs.accelerator != has.kind or needs.count > has.count:
         return f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
     launcher = provider.launcher
+    if isinstance(launcher, SimulatedLauncher):
+        # Any server and any placement of the client can be made up; a gang cannot be larger than the provider.
+        return f"it needs {workload.nodes} nodes, the provider has {launcher.nodes}" if workload.nodes > launcher.nodes else None
     if isinstance(workload, InferenceWorkload):
         wrong = _client_and_server(workload, launcher)
         if wrong is not None:
             return wrong
     elif isinstance(launcher, EndpointLauncher):
         return f"it is {workload.kind}, and an endpoint only answers inference requests"
+    deletions = workload.pod_deletions if isinstance(workload, TrainingWorkload) else 0
     if not isinstance(launcher, KubernetesLauncher):
+        if deletions:
+            return f"its fault pod_delete needs the kubernetes launcher, and launcher.kind is {launcher.kind}; rank_kill or group_kill fits"
         nodes = workload.nodes
         return f"it needs {nodes} nodes, which a {launcher.kind} provider does not have" if nodes > 1 else None
     if launcher.image_for(workload.kind) is None:
         return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
+    if deletions and launcher.volume_claim is None:
+        return (
+            "its fault pod_delete needs checkpoints that outlive the pod, and the provider declares no volume (launcher.volume_claim); "
+            "expected the name of a PersistentVolumeClaim in its namespace"
+        )
     return None
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.simulation import PriceChange, SimulatedLauncher
 from plumbline.declarations.units import ByteSize, Duration, HourlyPrice, Share
 
 Purchase = Literal["on_demand", "spot", "reserved"]
@@ -112,6 +113,11 @@ class KubernetesLauncher(Declared):
     priority_class: ObjectName | None = None
     queue: Name | None = Field(None, description="Kueue LocalQueue that admits the pods")
     runtime_class: ObjectName | None = None
+    volume_claim: ObjectName | None = Field(
+        None,
+        description="PersistentVolumeClaim in the namespace that outlives a pod and can be mounted wherever the next one starts; "
+        "trials with the fault pod_delete keep their checkpoints on it",
+    )
     host_ipc: bool = Field(False, description="share the node's IPC namespace; only where NCCL needs it")
     parallel: int = Field(1, ge=1, le=1000, description="trials at a time, as many as the quota allows; a gang is one trial")
     schedule_timeout: Duration = Field(1800.0, description="request to a node, queue included")
@@ -199,7 +205,7 @@ class EndpointLauncher(Declared):
         return host in ("localhost", "::1") or host.startswith("127.")
 
 
-Launcher = Annotated[LocalLauncher | KubernetesLauncher | EndpointLauncher, Field(discriminator="kind")]
+Launcher = Annotated[LocalLauncher | KubernetesLauncher | EndpointLauncher | SimulatedLauncher, Field(discriminator="kind")]
 
 
 class Price(Declared):
@@ -268,9 +274,26 @@ class Provider(Declared):
     @property
     def pool(self) -> str:
         """The Airflow pool that keeps this provider's trials apart from each other."""
-        if isinstance(self.launcher, KubernetesLauncher):
+        if isinstance(self.launcher, KubernetesLauncher | SimulatedLauncher):
             return f"plumbline_{self.name}"
         return f"plumbline_{self.launcher.machine}"
+
+    @property
+    def simulated(self) -> bool:
+        """Whether there is no machine behind it: its results never mix with measured ones."""
+        return isinstance(self.launcher, SimulatedLauncher)
+
+    @property
+    def price_list(self) -> tuple[Price, ...]:
+        """Every price, what is to be believed first where two hold on a day: a simulated change, the latest first, then the declared ones."""
+        if not isinstance(self.launcher, SimulatedLauncher):
+            return self.prices
+        changes = sorted((e for e in self.launcher.drift if isinstance(e, PriceChange)), key=lambda e: e.since, reverse=True)
+        simulated = (
+            Price.model_construct(purchase=e.purchase, price=e.price, since=e.since, until=e.until, source="simulated price change")
+            for e in changes
+        )
+        return (*simulated, *self.prices)
 
     @property
     def dag_id(self) -> str:

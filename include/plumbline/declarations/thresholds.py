@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+from typing import Annotated
+
 from pydantic import Field, field_validator, model_validator
 
 from plumbline.declarations.base import Declared
@@ -46,13 +49,41 @@ class ValidityLimits(Declared):
         return self
 
 
+Facts = tuple[Annotated[str, Field(pattern=r"^[a-z0-9_.*-]+$", examples=["gpu.*.product"])], ...]
+"""Names of facts of an environment; `*` stands for any characters."""
+
+
+class EnvironmentRules(Declared):
+    """Which changes of the environment are a finding by themselves, where that shall differ from what the project takes for granted."""
+
+    matters: Facts = Field((), description="a change of these is a finding, also if performance did not move")
+    ignored: Facts = Field((), description="a change of these is only listed")
+
+    @model_validator(mode="after")
+    def _apart(self) -> EnvironmentRules:
+        both = sorted({*self.matters} & {*self.ignored})
+        if both:
+            raise ValueError(f"{', '.join(both)} both matters and is ignored; expected it in one of the two")
+        return self
+
+    def says(self, fact: str) -> bool | None:
+        """Whether a change of the fact matters, by the first pattern that fits it; None if nothing was declared of it."""
+        for patterns, answer in ((self.matters, True), (self.ignored, False)):
+            if any(fnmatchcase(fact, pattern) for pattern in patterns):
+                return answer
+        return None
+
+
 class DriftRules(Declared):
     """How a campaign is compared with its baseline."""
 
-    confidence: Share = Field(description="of intervals, such as 95%")
+    confidence: Share = Field(
+        description="of intervals, such as 95%; what it leaves is the level of the exact test of one metric by its repeats"
+    )
     false_discovery_rate: Share = Field(description="Benjamini–Hochberg level over one campaign's metrics")
     bootstrap_trials: int = Field(ge=1, description="valid trials of a series that a campaign needs to become its first baseline")
     metrics: LimitsByMetric = Field(default_factory=dict)
+    environment: EnvironmentRules = EnvironmentRules()
 
     @field_validator("confidence", "false_discovery_rate")
     @classmethod
@@ -68,9 +99,12 @@ class Thresholds(Declared):
     validity: ValidityLimits
     drift: DriftRules
 
-    def drift_limits(self, workload: Workload, name: str) -> DriftLimits | None:
-        """The thresholds of one metric: the workload's own, else this file's, else the catalogue's; None if it never alarms alone."""
-        if name in workload.drift:
+    def drift_limits(self, workload: Workload | None, name: str) -> DriftLimits | None:
+        """The thresholds of one metric: the workload's own, else this file's, else the catalogue's; None if it never alarms alone.
+
+        `workload` is None of an imported result, which has no declaration of ours.
+        """
+        if workload is not None and name in workload.drift:
             return workload.drift[name]
         if name in self.drift.metrics:
             return self.drift.metrics[name]

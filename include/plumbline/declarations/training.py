@@ -227,6 +227,11 @@ class TrainingWorkload(Workload):
             return f"fault.at_step {fault.at_step} is outside {every}…{total - 1}; expected a step after the first checkpoint and before the end"
         if fault is not None and fault.inject == "checkpoint_kill" and (fault.at_step + 1) % every:
             return f"fault.at_step {fault.at_step} is followed by no checkpoint (every {every}); expected such as {fault.at_step // every * every + every - 1}"
+        if fault is not None and fault.inject == "pod_delete" and self.nodes > 1:
+            return (
+                f"fault.inject pod_delete with parallelism.nodes {self.nodes}; expected nodes: 1, or rank_kill or group_kill: the pods of a "
+                "gang meet at the first one, and what the others wrote down is gone with them"
+            )
         if self.loss is not None and self.loss.at_step is not None and self.loss.at_step >= total:
             return f"loss.at_step {self.loss.at_step} is after the last step; expected 0 to {total - 1}"
         return None
@@ -277,3 +282,8 @@ class TrainingWorkload(Workload):
     def nodes(self) -> int:
         """Nodes that one trial takes at a time: pods of its gang."""
         return self.parallelism.nodes
+
+    @property
+    def pod_deletions(self) -> int:
+        """How often the launcher is to delete the trial's pod and start another: what is kept must outlive it."""
+        return self.fault.times if self.fault is not None and self.fault.inject == "pod_delete" else 0

@@ -83,6 +83,11 @@ def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
     return digest(workload.model_dump(mode="json", exclude=_CRITERIA_FIELDS | _OUTSIDE_FIELDS, exclude_defaults=True))
 
 
+def specification(workload: TrainingWorkload | InferenceWorkload) -> dict[str, Any]:
+    """What is measured, every default written out: to be compared field by field. Its hash is not `spec_hash`, which leaves defaults out."""
+    return workload.model_dump(mode="json", exclude=_CRITERIA_FIELDS | _OUTSIDE_FIELDS)
+
+
 def criteria_hash(workload: TrainingWorkload | InferenceWorkload, validity: ValidityLimits) -> str:
     """Hash of what a result is judged by, fixed before the trial runs; fields at their default are left out."""
     criteria = workload.model_dump(mode="json", include=_CRITERIA_FIELDS, exclude_defaults=True)

@@ -6,9 +6,9 @@ in the steady phase if it is measured there and otherwise in the phases where it
 and an interval but no verdict.
 
 Verdicts, with `warn` the metric's practical threshold and q the p corrected by Benjamini–Hochberg over the judged rows of the same
-family in this series (not over all series: a provider that drifts must not be diluted by those that don't):
+family in everything that is compared together (plumbline.drift.judging says why):
 
-    regressed, improved  |effect| >= warn and q <= the declared false discovery rate; which of both by the metric's direction
+    regressed, improved  |effect| >= warn, q <= the declared false discovery rate and p <= 1 - confidence; which of both by the direction
     suspected            |effect| >= warn but not significant: `repeats_needed` more repeats would settle it
     unchanged            the interval lies within ±warn; or |effect| < warn and a change of warn would have been found (minimum
                          detectable effect <= warn)
@@ -20,100 +20,35 @@ With 2 against 2 repeats no p is below 1/3: such a comparison can suspect, never
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from plumbline.declarations.metrics import METRICS, Direction
+from plumbline.declarations.metrics import METRICS
 from plumbline.declarations.thresholds import DriftRules
-from plumbline.declarations.workload import DriftLimits
 from plumbline.drift import environment
 from plumbline.drift.comparability import problems
-from plumbline.drift.effect import Effect, Scale, effect_of, on_analysis_scale, shown
-from plumbline.drift.environment import Change
-from plumbline.drift.multiplicity import benjamini_hochberg
-from plumbline.drift.noise import minimum_detectable, repeats_to_see
-from plumbline.drift.reliability import Reliability, reliability_of
+from plumbline.drift.comparison import Comparison, Family, Limits, MetricComparison, Verdict
+from plumbline.drift.effect import Effect, effect_of
+from plumbline.drift.judging import Measured, judged
+from plumbline.drift.reliability import reliability_of
 from plumbline.drift.sample import CampaignSample
 
-Verdict = Literal["regressed", "improved", "unchanged", "suspected", "insufficient_data"]
-Family = Literal["lead", "tail", "informative"]
-RepeatsWhere = Literal["candidate", "both"]
-Limits = Callable[[str], DriftLimits | None]
+__all__ = ["Comparison", "Limits", "MetricComparison", "Pair", "Verdict", "compare", "compare_together"]
 _TAILS = ("p95", "p99")
 
 
 @dataclass(frozen=True)
-class MetricComparison:
-    """One statistic of one metric in one phase.
+class Pair:
+    """One series to compare: a campaign with all accepted campaigns of its baseline.
 
-    `baseline` and `candidate` are medians over repeats in the metric's unit. `effect` and its interval are fractions
-    (`candidate / baseline - 1`; see plumbline.drift.effect for the other scales), None where one side has no value. `mde` is the
-    smallest change that these repeats would find, as a fraction. `past_threshold` counts the candidate's repeats beyond warn.
-    `repeats_needed` further repeats would settle a doubt: of the candidate, or of candidate and baseline each (`repeats_where`);
-    None in doubt means that not even 200 on each side would.
+    `limits` gives a metric's thresholds, None for one that never alarms. `history` are campaigns since the baseline that did not drift,
+    oldest first: what campaigns of this series differ by is learned from them.
     """
 
-    metric: str
-    statistic: str
-    phase: str
-    unit: str
-    direction: Direction
-    family: Family
-    n_baseline: int
-    n_candidate: int
-    scale: Scale = "ratio"
-    baseline: float | None = None
-    candidate: float | None = None
-    effect: float | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
-    p: float | None = None
-    q: float | None = None
-    mde: float | None = None
-    warn: float | None = None
-    page: float | None = None
-    verdict: Verdict | None = None
-    blocked: bool = True
-    past_threshold: int = 0
-    repeats_needed: int | None = None
-    repeats_where: RepeatsWhere | None = None
-    smallest_p: float | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def worse(self) -> bool | None:
-        """Whether the candidate is worse (True) or better (False); None if the metric has no good side or did not move."""
-        if not self.effect or self.direction == "informative":
-            return None
-        return (self.effect > 0) == (self.direction == "lower_is_better")
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What became of a series: rows by metric, what changed around it, how reliably it ran, and why it was refused, if it was."""
-
-    series_key: str
-    baseline_campaigns: tuple[str, ...]
-    candidate_campaign: str
-    simulated: bool
-    confidence: float
-    rows: tuple[MetricComparison, ...]
-    environment_changes: tuple[Change, ...]
-    reliability: Reliability
-    problems: tuple[str, ...] = ()
-
-    @property
-    def moved(self) -> tuple[MetricComparison, ...]:
-        """The rows that regressed or improved."""
-        return tuple(row for row in self.rows if row.verdict in ("regressed", "improved"))
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """The series' verdict: the gravest of its rows'; None if nothing was judged."""
-        found = {row.verdict for row in self.rows}
-        order: tuple[Verdict, ...] = ("regressed", "improved", "suspected", "insufficient_data", "unchanged")
-        return next((v for v in order if v in found), None)
+    baseline: Sequence[CampaignSample]
+    candidate: CampaignSample
+    limits: Limits
+    history: Sequence[CampaignSample] = ()
 
 
 def compare(
@@ -124,41 +59,49 @@ def compare(
     limits: Limits,
     across_providers: bool = False,
 ) -> Comparison:
-    """Compare a campaign with all accepted campaigns of its baseline.
-
-    `limits` gives a metric's thresholds, None for one that never alarms. What is not comparable is refused in `problems`
+    """Compare a campaign of one series with all accepted campaigns of its baseline. What is not comparable is refused in `problems`
     and has no rows; reliability and missing trials are reported all the same.
     """
-    refused = problems(baseline, candidate, across_providers)
-    rows: tuple[MetricComparison, ...] = ()
-    changes: tuple[Change, ...] = ()
-    if not refused:
-        rows = _judged(_measured(baseline, candidate, limits, rules.confidence), rules)
-        changes = environment.diff([facts for sample in baseline for facts in sample.environments], candidate.environments)
-    return Comparison(
-        series_key=candidate.series_key,
-        baseline_campaigns=tuple(sample.campaign_id for sample in baseline),
-        candidate_campaign=candidate.campaign_id,
-        simulated=candidate.simulated,
-        confidence=rules.confidence,
-        rows=rows,
-        environment_changes=changes,
-        reliability=reliability_of(baseline, candidate),
-        problems=refused,
-    )
+    return compare_together([Pair(baseline, candidate, limits)], rules=rules, across_providers=across_providers)[0]
+
+
+def compare_together(pairs: Sequence[Pair], *, rules: DriftRules, across_providers: bool = False) -> list[Comparison]:
+    """Compare several series of one campaign, corrected together for how many metrics they have; one comparison each, in their order."""
+    refused = [problems(pair.baseline, pair.candidate, across_providers) for pair in pairs]
+    measured = [[] if no else _measured(pair, rules.confidence) for pair, no in zip(pairs, refused, strict=True)]
+    return [
+        Comparison(
+            series_key=pair.candidate.series_key,
+            baseline_campaigns=tuple(sample.campaign_id for sample in pair.baseline),
+            candidate_campaign=pair.candidate.campaign_id,
+            simulated=pair.candidate.simulated,
+            imported=pair.candidate.imported,
+            confidence=rules.confidence,
+            rows=rows,
+            environment_changes=()
+            if no
+            else environment.diff(
+                [facts for sample in pair.baseline for facts in sample.environments], pair.candidate.environments, rules.environment
+            ),
+            reliability=reliability_of(pair.baseline, pair.candidate),
+            problems=no,
+        )
+        for pair, no, rows in zip(pairs, refused, judged(measured, rules), strict=True)
+    ]
 
 
 _Key = tuple[str, str, str]
-_Measured = tuple[MetricComparison, Effect | None]
 
 
-def _measured(baseline: Sequence[CampaignSample], candidate: CampaignSample, limits: Limits, confidence: float) -> list[_Measured]:
+def _measured(pair: Pair, confidence: float) -> list[Measured]:
+    baseline, candidate, limits = pair.baseline, pair.candidate, pair.limits
+    since = [_by_metric(sample) for sample in pair.history]
     before = [_by_metric(sample) for sample in baseline]
     after = _by_metric(candidate)
     keys = sorted(set(after).union(*before))
     about = {(o.metric, o.statistic, o.phase): o for sample in (*baseline, candidate) for o in sample.observations}
     steady = {metric for metric, _, phase in keys if phase == "steady"}
-    measured: list[_Measured] = []
+    measured: list[Measured] = []
     for key in keys:
         metric, statistic, phase = key
         known = limits(metric)
@@ -180,7 +123,8 @@ def _measured(baseline: Sequence[CampaignSample], candidate: CampaignSample, lim
             verdict: Verdict | None = "insufficient_data" if row.family != "informative" else None
             measured.append((replace(row, verdict=verdict, notes=(f"absent from {absent}",)), None))
             continue
-        effect = effect_of(metric, told, after[key], confidence)
+        history = [campaign[key] for campaign in since if key in campaign] if row.warn is not None else ()
+        effect = effect_of(metric, told, after[key], confidence, history=history, warn=row.warn)
         measured.append((_with_effect(row, effect), effect))
     return measured
 
@@ -224,41 +168,3 @@ def _with_effect(row: MetricComparison, effect: Effect) -> MetricComparison:
         past_threshold=past,
         notes=notes,
     )
-
-
-def _judged(measured: list[_Measured], rules: DriftRules) -> tuple[MetricComparison, ...]:
-    rows = [row for row, _ in measured]
-    families: dict[Family, list[tuple[int, float, Effect]]] = defaultdict(list)
-    for i, (row, effect) in enumerate(measured):
-        if effect is not None and row.warn is not None:
-            families[row.family].append((i, row.warn, effect))
-    for members in families.values():
-        corrected = benjamini_hochberg([effect.p for _, _, effect in members])
-        past = sum(abs(effect.effect) >= warn for _, warn, effect in members)
-        # The level at which a row would be called if the metrics that are past their threshold stay there.
-        level = rules.false_discovery_rate * max(1, past) / len(members)
-        for (i, warn, effect), q in zip(members, corrected, strict=True):
-            rows[i] = _verdict(replace(rows[i], q=q), warn, effect, rules.false_discovery_rate, level)
-    return tuple(rows)
-
-
-def _verdict(row: MetricComparison, warn: float, effect: Effect, rate: float, level: float) -> MetricComparison:
-    detectable = minimum_detectable(effect.noise, effect.noise_df, effect.sizes, rate, effect.floor_shift)
-    mde = None if detectable is None else shown(detectable, effect.scale)
-    row = replace(row, mde=mde)
-    if abs(effect.effect) >= warn:
-        if row.q is not None and row.q <= rate:
-            return replace(row, verdict="regressed" if row.worse else "improved")
-        return _in_doubt(row, effect, "suspected", effect.effect, level)
-    within = effect.ci_low is not None and effect.ci_high is not None and -warn <= effect.ci_low and effect.ci_high <= warn
-    if within or (mde is not None and mde <= warn):
-        return replace(row, verdict="unchanged")
-    return _in_doubt(row, effect, "insufficient_data", warn, rate)
-
-
-def _in_doubt(row: MetricComparison, effect: Effect, verdict: Verdict, change: float, level: float) -> MetricComparison:
-    shift = on_analysis_scale(change, effect.scale)
-    needed = repeats_to_see(shift, effect.noise, effect.noise_df, effect.sizes, level, effect.floor_shift)
-    if needed is None:
-        return replace(row, verdict=verdict)
-    return replace(row, verdict=verdict, repeats_needed=needed[0], repeats_where="both" if needed[1] else "candidate")

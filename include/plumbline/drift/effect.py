@@ -10,10 +10,10 @@ Shares that are allowed to be zero (the catalogue's `reliability` group, such as
 so 0.02 means two percentage points. Any other metric in which a zero or a negative value turned up is compared by difference too,
 divided by the baseline's median; if that is zero as well the difference stays in the metric's unit and no relative threshold applies.
 
-Campaigns differ among themselves, also when nothing changed. With three or more accepted baseline campaigns that spread is
-estimated (what the campaigns' levels scatter beyond what their repeats explain) and a move inside it does not count: p is that of
-"moved by more than the accepted campaigns move among themselves", and the interval is widened by as much. With one or two there
-is nothing to estimate it from; the practical thresholds are the guard then.
+Campaigns differ among themselves, also when nothing changed: another node, another month. That spread (plumbline.drift.noise) is learned
+from the accepted campaigns and those since then that did not drift, on top of what is usual for the metric, so that a baseline of one
+campaign is not taken for exact. `p` is the exact permutation p, which knows only the repeats; `p_campaigns` that of the shift
+against spread and repeats together (Student's t). The interval is widened by the spread.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy import stats
 
 from plumbline.declarations.metrics import METRICS
 from plumbline.drift import ranks
-from plumbline.drift.noise import campaign_spread, repeat_noise
+from plumbline.drift.noise import Spread, campaign_spread, repeat_noise
 from plumbline.drift.ranks import Block
 
 Scale = Literal["ratio", "relative_difference", "difference"]
 Values = Mapping[str, Sequence[float]]
 """Slot → the repeats' values."""
+_USUAL_SPREAD = 1 / 6
+"""Campaign-to-campaign spread over the warn threshold where nothing better is known: a threshold that campaigns cross by themselves is none."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,31 @@ class Effect:
     ci_low: float | None
     ci_high: float | None
     p: float
+    p_campaigns: float | None
     smallest_p: float
     sizes: tuple[tuple[int, int], ...]
     blocked: bool
     noise: float | None
     noise_df: int
-    floor_shift: float
+    spread: Spread
     candidate_changes: tuple[float, ...]
     """Each candidate repeat's change against the baseline median of its block, as `effect` is."""
     notes: tuple[str, ...] = ()
 
 
-def effect_of(metric: str, baseline: Sequence[Values], candidate: Values, confidence: float) -> Effect:
+def effect_of(
+    metric: str,
+    baseline: Sequence[Values],
+    candidate: Values,
+    confidence: float,
+    *,
+    history: Sequence[Values] = (),
+    warn: float | None = None,
+) -> Effect:
     """The effect between the candidate and all accepted campaigns of the baseline (one mapping each).
+
+    `history` are campaigns since then that did not drift, oldest first; only spread and noise are learned from them. `warn` is the metric's
+    practical threshold: a sixth of it is the spread that is usual.
 
     ValueError if one side has no value at all.
     """
@@ -79,11 +94,14 @@ def effect_of(metric: str, baseline: Sequence[Values], candidate: Values, confid
     sizes = tuple((len(b), len(c)) for b, c in blocks)
     differences = np.sort(np.concatenate([np.subtract.outer(c, b).ravel() for b, c in blocks]))
     shift = float(np.median(differences))
-    noise, df = repeat_noise([*told, new])
-    spread = campaign_spread(told, noise) if blocked else 0.0
-    inside = math.copysign(min(abs(shift), spread), shift)
+    since = [_mapped(campaign, scale, unit) for campaign in history if _fits(campaign, scale)]
+    noise, df = repeat_noise([*told, *since, new])
+    usual = None if warn is None else on_analysis_scale(warn, scale) * _USUAL_SPREAD
+    slots = set(new) if blocked else set()
+    spread = campaign_spread(_only(told, slots), _only(since, slots), noise, usual)
+    widened = spread.beyond(1 - confidence)
     k = ranks.interval_rank(sizes, confidence)
-    low, high = (None, None) if k is None else (float(differences[k - 1]) - spread, float(differences[-k]) + spread)
+    low, high = (None, None) if k is None else (float(differences[k - 1]) - widened, float(differences[-k]) + widened)
     return Effect(
         scale=scale,
         baseline=float(np.median(before)),
@@ -91,13 +109,14 @@ def effect_of(metric: str, baseline: Sequence[Values], candidate: Values, confid
         effect=shown(shift, scale),
         ci_low=None if low is None else shown(low, scale),
         ci_high=None if high is None else shown(high, scale),
-        p=ranks.two_sided_p([(b, c - inside) for b, c in blocks]),
+        p=ranks.two_sided_p(blocks),
+        p_campaigns=_p_of_campaigns(shift, spread, noise, sizes),
         smallest_p=ranks.smallest_p(sizes),
         sizes=sizes,
         blocked=blocked,
         noise=noise,
         noise_df=df,
-        floor_shift=spread,
+        spread=spread,
         candidate_changes=tuple(shown(float(x - np.median(b)), scale) for b, c in blocks for x in c),
         notes=tuple(notes),
     )
@@ -121,6 +140,24 @@ def _scale(metric: str, before: Sequence[float], after: Sequence[float]) -> tupl
         return "ratio", 1.0
     level = abs(float(np.median(before)))
     return ("relative_difference", level) if level else ("difference", 1.0)
+
+
+def _p_of_campaigns(shift: float, spread: Spread, noise: float | None, sizes: Sequence[tuple[int, int]]) -> float | None:
+    """p of a shift between campaigns that differ by `spread` and by what is left of their repeats' noise; None where no spread is known."""
+    if not spread.df:
+        return None
+    of_repeats = 0.0 if noise is None else noise**2 / sum(m * n / (m + n) for m, n in sizes)
+    total = math.sqrt(spread.sd**2 + of_repeats)
+    return float(2 * stats.t.sf(abs(shift) / total, spread.df)) if total else None
+
+
+def _fits(campaign: Values, scale: Scale) -> bool:
+    """Whether its values can stand on the scale: a zero has no logarithm."""
+    return scale != "ratio" or min((v for values in campaign.values() for v in values), default=0.0) > 0
+
+
+def _only(campaigns: Sequence[Mapping[str, np.ndarray]], slots: set[str]) -> list[dict[str, np.ndarray]]:
+    return [{slot: v for slot, v in campaign.items() if slot in slots} for campaign in campaigns]
 
 
 def _mapped(values: Values, scale: Scale, unit: float) -> dict[str, np.ndarray]:

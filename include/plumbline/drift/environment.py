@@ -1,23 +1,28 @@
 """What changed around a workload: an exact diff of flat facts between the trials of a campaign and those of its baseline.
 
 A fact is reported when the set of its values differs. It *matters* (is a finding by itself, also when performance did not move) when it
-is one of the facts declared below as able to explain a change and the campaign shows a value that no trial of the baseline had: a
-node type that the baseline knew already is no news.
+is one of the facts listed below as able to explain a change, or the declarations say so (`drift.environment` in thresholds.yaml, which
+has the last word), and the campaign shows a value that no trial of the baseline had: a node type that the baseline knew already is no
+news. What changed alike on every GPU of a node is one change, of `gpu.*.product` and the like. Comparisons, findings and pages all use
+this list.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
+from plumbline.declarations.thresholds import EnvironmentRules
 from plumbline.drift.sample import Facts, Scalar
 
 Group = Literal[
     "hardware", "driver and firmware", "runtime libraries", "kernel and OS", "kubernetes", "limits and clocks", "location", "image", "other"
 ]
+GROUPS: tuple[Group, ...] = get_args(Group)
+"""In the order in which they are shown."""
 Cause = Literal["compute", "memory", "storage", "network", "software", "isolation"]
 """Which kind of resource a fact can have changed; attribution holds it against what moved."""
 
@@ -62,6 +67,7 @@ RULES: tuple[Rule, ...] = (
     Rule(r"driver\..*", "driver and firmware", True, 0.8, ("compute", "memory", "software"), "driver"),
     Rule(r"(cuda|rocm)\..*", "runtime libraries", True, 0.7, ("compute", "software")),
     Rule(r"(nccl|rccl)\..*", "runtime libraries", True, 0.7, ("network", "software")),
+    Rule(r"framework\..*", "runtime libraries", True, 0.7, ("software",), "framework"),
     Rule(r"(cudnn|cublas)\..*", "runtime libraries", True, 0.6, ("compute", "software")),
     Rule(r"training\.(world_size|nodes|processes)", "limits and clocks", True, 1.0, ("compute", "network")),
     Rule(r"training\.backend", "runtime libraries", True, 0.8, ("network", "software"), "collective backend"),
@@ -85,7 +91,7 @@ RULES: tuple[Rule, ...] = (
     Rule(r"limits\..*", "limits and clocks", True, 0.95, ("compute", "memory")),
     Rule(r"host\.virtualization", "hardware", True, 0.6, ("compute", "isolation"), "virtualization"),
     Rule(r"host\.firmware", "driver and firmware", True, 0.3, ("compute", "memory"), "host firmware"),
-    Rule(r"host\.(instance_type|zone)", "location", True, 0.6, ("compute", "network")),
+    Rule(r"host\.(instance_type|region|zone)", "location", True, 0.6, ("compute", "network")),
     Rule(r"host\.node", "location", False, 0.3, ("compute",), "node"),
     Rule(r"host\..*", "hardware", False, 0.3, ("compute",)),
     Rule(r"(provider|cloud|location)\..*|region|zone|instance.*", "location", True, 0.5, ("compute", "network")),
@@ -117,12 +123,14 @@ class Change:
 
 
 def rule_of(key: str) -> Rule:
-    """What is known of a fact."""
-    return next((rule for rule in RULES if re.fullmatch(rule.pattern, key)), _OTHER)
+    """What is known of a fact, or of one that stands for those of all devices (`gpu.*.product`)."""
+    single = key.replace(".*.", ".0.")
+    return next((rule for rule in RULES if re.fullmatch(rule.pattern, single)), _OTHER)
 
 
-def diff(baseline: Sequence[Facts], candidate: Sequence[Facts]) -> tuple[Change, ...]:
+def diff(baseline: Sequence[Facts], candidate: Sequence[Facts], declared: EnvironmentRules | None = None) -> tuple[Change, ...]:
     """The facts whose set of values differs, those that matter first, then by plausibility and key; empty if one side has no trial."""
+    declared = declared or EnvironmentRules()
     if not baseline or not candidate:
         return ()
     changes = []
@@ -133,6 +141,7 @@ def diff(baseline: Sequence[Facts], candidate: Sequence[Facts]) -> tuple[Change,
             continue
         rule = rule_of(key)
         unseen = sum(value not in set(old) for value in new)
+        said = declared.says(key)
         changes.append(
             Change(
                 group=rule.group,
@@ -140,12 +149,39 @@ def diff(baseline: Sequence[Facts], candidate: Sequence[Facts]) -> tuple[Change,
                 title=_title(rule, key),
                 old=_by_frequency(old),
                 new=_by_frequency(new),
-                matters=rule.matters and unseen > 0,
+                matters=(rule.matters if said is None else said) and unseen > 0,
                 trials=unseen,
                 of_trials=len(new),
             )
         )
+    changes = _alike(changes, set().union(*baseline, *candidate))
     return tuple(sorted(changes, key=lambda c: (not c.matters, -rule_of(c.key).weight, c.key)))
+
+
+def _alike(changes: Sequence[Change], keys: Collection[str]) -> list[Change]:
+    """The changes, with those of one fact that every device shows alike made one: eight GPUs of another product are one piece of news."""
+    devices = Counter(_of_all(key) for key in keys)
+    found: dict[Change, list[Change]] = {}
+    for change in changes:
+        found.setdefault(replace(change, key=_of_all(change.key), title=""), []).append(change)
+    merged = []
+    for common, own in found.items():
+        if 1 < len(own) == devices[common.key]:
+            title = _title(rule_of(common.key), common.key)
+            merged.append(replace(common, title=f"{title} (all {len(own)})"))
+        else:
+            merged += own
+    return merged
+
+
+def _of_all(key: str) -> str:
+    return re.sub(r"\.\d+\.", ".*.", key, count=1)
+
+
+def grouped(changes: Sequence[Change]) -> tuple[tuple[Group, tuple[Change, ...]], ...]:
+    """The changes by group, groups in their usual order, each group's changes as they came; groups without any are left out."""
+    found = ((group, tuple(c for c in changes if c.group == group)) for group in GROUPS)
+    return tuple((group, own) for group, own in found if own)
 
 
 def _typed(value: Scalar) -> tuple[str, Scalar]:
@@ -161,7 +197,7 @@ def _title(rule: Rule, key: str) -> str:
     index = re.search(r"\.(\d+)\.", key)
     if rule.title:
         return f"{rule.title} {index[1]}" if index else rule.title
-    return key.replace(".version", "").replace(".", " ").replace("_", " ")
+    return key.replace(".version", "").replace(".*.", ".").replace(".", " ").replace("_", " ")
 
 
 def _values(values: tuple[Scalar, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -23,11 +23,21 @@ class Member:
     ci_high: float | None = None
     q: float | None = None
     verdict: str | None = None
+    series_key: str | None = None
+    crept: bool = False
+
+    @property
+    def fact(self) -> str:
+        """Of an environment finding's member, the change without its group."""
+        return self.text.partition(": ")[2] or self.text
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A drift of one series in one campaign.
+    """A drift of one provider that began in one campaign: of one series, or of all that moved together.
+
+    `series_key`, the workload and the numbers are those of the series that leads; `series` names all of them, `standing` those that still
+    show it, `seen_in` the campaigns since the first that showed it too.
 
     `finding_id` is stable: the same drift of the same campaign has the same id however often it is found. `headline` is one line,
     severity first, `title` what happened in a few words; `explanation` says what it is attributed to. `attributed_to` names the facts, most plausible first, empty when nothing
@@ -54,12 +64,33 @@ class Finding:
     members: tuple[Member, ...] = ()
     attributed_to: tuple[str, ...] = ()
     baseline_campaigns: tuple[str, ...] = ()
+    series: tuple[str, ...] = ()
+    standing: tuple[str, ...] = ()
+    seen_in: tuple[str, ...] = ()
     state: State = "open"
+
+    @property
+    def direction(self) -> str | None:
+        """Of a performance finding, `regressed` or `improved`, by the metric that leads; None for other kinds."""
+        return self.members[0].verdict if self.kind == "performance" and self.members else None
 
     @property
     def text(self) -> str:
         """The finding for a terminal or a log: the headline and, indented, why."""
         return f"{self.headline}\n      {self.explanation}" if self.explanation else self.headline
+
+    def about(self, members: tuple[Member, ...]) -> Finding:
+        """The part of an environment finding that is about these facts; the same finding if that is all of it."""
+        if members == self.members:
+            return self
+        before, after = (f"environment changed: {named(facts)}" for facts in (self.members, members))
+        return replace(
+            self,
+            members=members,
+            attributed_to=tuple(m.name for m in members),
+            title=f"environment changed: {members[0].fact}",
+            headline=self.headline.replace(before, after),
+        )
 
     def with_state(self, state: State) -> Finding:
         """The same finding after somebody dealt with it."""
@@ -77,10 +108,18 @@ class Finding:
             if name not in wanted:
                 raise KeyError(f'finding without "{name}"')
         members = tuple(m if isinstance(m, Member) else Member(**m) for m in wanted.get("members", ()))
-        lists = {name: tuple(wanted.get(name, ())) for name in ("attributed_to", "baseline_campaigns")}
+        lists = {name: tuple(wanted.get(name, ())) for name in ("attributed_to", "baseline_campaigns", "seen_in")}
+        # A finding of an archive that knew no groups is about its own series.
+        lists |= {name: tuple(wanted.get(name) or (wanted["series_key"],)) for name in ("series",)}
+        lists["standing"] = tuple(wanted["standing"]) if "standing" in wanted else lists["series"]
         return cls(**{**wanted, **lists, "members": members})
 
 
-def finding_id(series_key: str, campaign_id: str, kind: Kind, subject: str) -> str:
-    """Twelve hex digits that name this drift of this campaign."""
-    return hashlib.sha256("\n".join((series_key, campaign_id, kind, subject)).encode()).hexdigest()[:12]
+def named(facts: Sequence[Member]) -> str:
+    """The first three changes in words, and how many more there are."""
+    return ", ".join(m.fact for m in facts[:3]) + (f" and {len(facts) - 3} more" if len(facts) > 3 else "")
+
+
+def finding_id(provider: str, campaign_id: str, kind: Kind, subject: str) -> str:
+    """Twelve hex digits that name this drift of this provider: the same ones also when another series joins it."""
+    return hashlib.sha256("\n".join((provider, campaign_id, kind, subject)).encode()).hexdigest()[:12]

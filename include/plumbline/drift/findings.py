@@ -1,4 +1,4 @@
-"""From a comparison to what people are told: one finding per cause for concern, never one per metric.
+"""From a comparison of one series to what there is to tell: one finding per cause for concern, never one per metric.
 
 Metrics of one trial move together, so all rows that regressed or improved become one performance finding, led by the metric that
 says most about the workload. Its subject is the series' performance, not the lead, so that a rerun which leads with another
@@ -6,19 +6,21 @@ metric is the same finding. A change of the environment that matters is a findin
 
 Severity. Performance: page if a leading metric got worse by at least its page threshold, else warn; tails alone warn at most. An
 improvement is drift too, for the baseline is wrong now and the decision may be: warn from the page threshold on, info below.
-Environment: warn. Reliability: page if nothing succeeded, info if the baseline failed as often, else warn. Missing data: page if
+Environment: warn. Reliability: page if nothing succeeded, info if that is no more than the
+baseline allows for, else warn. Missing data: page if
 nothing was recorded at all, else warn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from plumbline.declarations.metrics import METRICS
 from plumbline.drift import wording
 from plumbline.drift.attribution import attribute
 from plumbline.drift.compare import Comparison, MetricComparison
-from plumbline.drift.finding import Finding, Kind, Member, Severity, finding_id
+from plumbline.drift.finding import Finding, Kind, Member, Severity, finding_id, named
 from plumbline.drift.sample import Series
 
 _LEADS: dict[str, tuple[str, ...]] = {
@@ -54,7 +56,7 @@ def _performance(comparison: Comparison) -> Finding | None:
         severity=severity,
         title=f"{_name(lead)} {wording.change(lead)}",
         what=f"{what}, since campaign {comparison.candidate_campaign}, {repeats}",
-        explanation=attribution.text,
+        explanation=f"{lead.past}; {attribution.text}" if lead.past else attribution.text,
         row=lead,
         members=[_member(row) for row in ranked],
         attributed_to=[e.subject for e in attribution.explanations],
@@ -88,14 +90,15 @@ def _name(row: MetricComparison) -> str:
 
 
 def _member(row: MetricComparison) -> Member:
-    return Member(_name(row), f"{_name(row)} {wording.change(row)}", row.effect, row.ci_low, row.ci_high, row.q, row.verdict)
+    text = f"{_name(row)} {wording.change(row)}" + (f"; {row.past}" if row.past else "")
+    return Member(_name(row), text, row.effect, row.ci_low, row.ci_high, row.q, row.verdict, crept=row.crept)
 
 
 def _environment(comparison: Comparison) -> Finding | None:
     changes = [change for change in comparison.environment_changes if change.matters]
     if not changes:
         return None
-    named = ", ".join(change.text for change in changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
+    members = [Member(change.key, f"{change.group}: {change.text}") for change in changes]
     judged = [row for row in comparison.rows if row.verdict is not None and row.family == "lead"]
     if comparison.moved:
         effect = "performance moved with it"
@@ -109,9 +112,9 @@ def _environment(comparison: Comparison) -> Finding | None:
         subject="environment",
         severity="warn",
         title=f"environment changed: {changes[0].text}",
-        what=f"environment changed: {named}, since campaign {comparison.candidate_campaign}",
+        what=f"environment changed: {named(members)}, since campaign {comparison.candidate_campaign}",
         explanation=f"against {_baseline(comparison)}; {effect}",
-        members=[Member(change.key, f"{change.group}: {change.text}") for change in changes],
+        members=members,
         attributed_to=[change.key for change in changes],
     )
 
@@ -120,9 +123,7 @@ def _reliability(comparison: Comparison) -> Finding | None:
     seen = comparison.reliability
     if not seen.failures:
         return None
-    share = seen.failures / seen.attempts
-    usual = seen.baseline_failed / seen.baseline_attempts if seen.baseline_attempts else 0.0
-    severity: Severity = "page" if seen.failures == seen.attempts else "info" if 0 < share <= usual else "warn"
+    severity: Severity = "page" if seen.failures == seen.attempts else "info" if seen.as_usual else "warn"
     classes = ", ".join(f"{name} × {n}" for name, n in seen.failed)
     before = (
         f"{seen.baseline_failed} of {seen.baseline_attempts} in the baseline"
@@ -178,7 +179,7 @@ def _finding(
     series = Series.parse(comparison.series_key)
     simulated = "SIMULATED  " if comparison.simulated else ""
     return Finding(
-        finding_id=finding_id(comparison.series_key, comparison.candidate_campaign, kind, subject),
+        finding_id=finding_id(series.provider, comparison.candidate_campaign, kind, subject),
         series_key=comparison.series_key,
         campaign_id=comparison.candidate_campaign,
         kind=kind,
@@ -195,7 +196,9 @@ def _finding(
         ci_low=row.ci_low if row else None,
         ci_high=row.ci_high if row else None,
         metric=row.metric if row else None,
-        members=tuple(members),
+        members=tuple(replace(member, series_key=comparison.series_key) for member in members),
         attributed_to=tuple(attributed_to),
         baseline_campaigns=comparison.baseline_campaigns,
+        series=(comparison.series_key,),
+        standing=(comparison.series_key,),
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -24,6 +25,10 @@ from plumbline.drift.ranks import smallest_p
 FLOOR = 0.002
 """Least noise assumed, on the analysis scale (0.2 %): repeats of a quiet training system scatter by 0.1–0.5 %."""
 POWER = 0.8
+PRIOR_DF = 4
+"""How many campaigns' worth the usual spread of a metric counts: after half a year of monthly campaigns the series' own outweighs it."""
+_SUCCESSIVE = 2 / 3
+"""What a squared successive difference is worth against a squared deviation from the mean, in degrees of freedom."""
 _RANK_PRICE = 1.023
 _MOST_REPEATS = 200
 """Where the search for enough repeats ends; a campaign allows 50 per slot and 24 slots, nobody pays for more than this to settle a doubt."""
@@ -38,22 +43,43 @@ def repeat_noise(campaigns: Sequence[Mapping[str, np.ndarray]]) -> tuple[float |
     return max(FLOOR, 1.0483 * float(np.median(gaps))), sum(len(v) - 1 for v in cells)
 
 
-def campaign_spread(campaigns: Sequence[Mapping[str, np.ndarray]], noise: float | None) -> float:
-    """How far a new campaign's level may lie from the accepted ones' with nothing changed; 0 with fewer than three campaigns.
+@dataclass(frozen=True)
+class Spread:
+    """How far a new campaign's level lies from the accepted ones' with nothing changed: a standard deviation on the analysis scale
+    that already counts that the accepted level is itself uncertain, and the degrees of freedom that it is known with (0: not known)."""
 
-    t(0.975) × √(1 + 1/K) × the standard deviation of the K campaigns' levels beyond what repeat noise explains. A level is the mean
-    over slots of the difference to the slot's median, over the slots that all campaigns have.
+    sd: float
+    df: float
+
+    def beyond(self, level: float) -> float:
+        """The shift that campaigns with nothing changed exceed with probability `level` (two-sided); 0 where nothing is known."""
+        return float(stats.t.ppf(1 - level / 2, self.df)) * self.sd if self.df else 0.0
+
+
+def campaign_spread(
+    accepted: Sequence[Mapping[str, np.ndarray]], since: Sequence[Mapping[str, np.ndarray]], noise: float | None, usual: float | None
+) -> Spread:
+    """The spread that the accepted campaigns and those `since` then, in order of time, show beyond what their repeats explain.
+
+    Half the mean square of successive differences of the campaigns' levels, so that one step that was accepted, or a slow ramp, does
+    not pass for scatter. `usual` is what a metric of this kind scatters by; it counts as much as PRIOR_DF campaigns would, so that one
+    baseline campaign, which shows nothing, is not taken for proof of a provider without moods. A level is the mean over slots of the
+    difference to the slot's median.
     """
-    common = sorted(set.intersection(*(set(c) for c in campaigns))) if campaigns else []
-    if len(campaigns) < 3 or not common or noise is None:
-        return 0.0
-    centre = {slot: float(np.median(np.concatenate([c[slot] for c in campaigns]))) for slot in common}
-    levels = [float(np.mean([np.mean(c[slot]) - centre[slot] for slot in common])) for c in campaigns]
-    by_repeats = noise**2 * float(np.mean([sum(1 / len(c[slot]) for slot in common) / len(common) ** 2 for c in campaigns]))
-    beyond = float(np.var(levels, ddof=1)) - by_repeats
-    if beyond <= 0:
-        return 0.0
-    return float(stats.t.ppf(0.975, len(campaigns) - 1)) * math.sqrt(beyond * (1 + 1 / len(campaigns)))
+    campaigns = [c for c in (*accepted, *since) if c]
+    slots = set().union(*campaigns) if campaigns else set()
+    centre = {slot: float(np.median(np.concatenate([c[slot] for c in campaigns if slot in c]))) for slot in slots}
+    levels = [float(np.mean([np.mean(v) - centre[slot] for slot, v in c.items()])) for c in campaigns]
+    prior = PRIOR_DF if usual is not None else 0
+    squares, df = prior * (usual or 0.0) ** 2, float(prior)
+    if len(levels) > 1 and noise is not None:
+        by_repeats = noise**2 * float(np.mean([sum(1 / len(v) for v in c.values()) / len(c) ** 2 for c in campaigns]))
+        known = (len(levels) - 1) * _SUCCESSIVE
+        squares += known * max(0.0, float(np.mean(np.square(np.diff(levels)))) / 2 - by_repeats)
+        df += known
+    if (len(levels) <= 2 and usual is None) or not df:
+        return Spread(0.0, 0.0)
+    return Spread(math.sqrt(squares / df * (1 + 1 / max(1, len(accepted)))), df)
 
 
 def minimum_detectable(noise: float | None, df: int, sizes: Sequence[tuple[int, int]], level: float, beyond: float = 0.0) -> float | None:

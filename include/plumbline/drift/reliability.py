@@ -6,7 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from scipy import stats
+
 from plumbline.drift.sample import CampaignSample
+
+_LARGER = 0.05
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,16 @@ class Reliability:
     @property
     def failures(self) -> int:
         return sum(n for _, n in self.failed)
+
+    @property
+    def as_usual(self) -> bool:
+        """Whether the baseline explains the failures: Fisher's exact test sees no larger share than there. False without a baseline."""
+        if not self.baseline_attempts:
+            return False
+        table = np.array(
+            [[self.failures, self.attempts - self.failures], [self.baseline_failed, self.baseline_attempts - self.baseline_failed]]
+        )
+        return float(stats.fisher_exact(table, alternative="greater").pvalue) > _LARGER
 
 
 def reliability_of(baseline: Sequence[CampaignSample], candidate: CampaignSample) -> Reliability:

@@ -55,6 +55,7 @@ class CampaignSample:
 
     `observations` come from trials that may be believed; `environments` holds the facts of each of those trials;
     `outcomes` has every attempt; `planned` is the number of trials that the campaign asked of the series (None: not known).
+    `imported`: somebody else measured it. `spec` is what was asked of the provider, as nested plain data (None: not looked up).
     """
 
     series_key: str
@@ -64,6 +65,8 @@ class CampaignSample:
     environments: tuple[Facts, ...] = ()
     outcomes: tuple[TrialOutcome, ...] = ()
     planned: int | None = None
+    imported: bool = False
+    spec: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> CampaignSample:
@@ -83,6 +86,8 @@ class CampaignSample:
             environments=tuple(dict(facts) for facts in data.get("environments", ())),
             outcomes=tuple(TrialOutcome(**{n: o[n] for n in TrialOutcome.__dataclass_fields__}) for o in data.get("outcomes", ())),
             planned=data.get("planned"),
+            imported=data.get("imported", False),
+            spec=data.get("spec"),
         )
 
 

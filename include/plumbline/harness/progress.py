@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 MARK = "plumbline-progress"
+_ASK = "plumbline-delete-pod"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,23 @@ def printer(trial_id: str) -> Progress:
         sys.stdout.flush()
 
     return report
+
+
+def ask_for_deletion(number: int) -> None:
+    """Ask whoever launched this pod to delete it and to start another, for the `number`-th time (from 1). Said again until it happens."""
+    sys.stdout.write(json.dumps({"event": _ASK, "number": number}) + "\n")
+    sys.stdout.flush()
+
+
+def asked_deletion(line: str) -> int | None:
+    """Which deletion a line of a trial's output asks for; None for any other line."""
+    if _ASK not in line:
+        return None
+    try:
+        number = json.loads(line)["number"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return number if isinstance(number, int) else None
 
 
 def parse(line: str) -> ProgressLine | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -14,10 +15,13 @@ from typing import Literal
 
 from plumbline.declarations import EndpointLauncher, Trial, places
 from plumbline.harness import environment, hardware, probes, validity
+from plumbline.harness.continued import Begun, changed
 from plumbline.harness.environment.cpu import promised, usable
 from plumbline.harness.gpu_phases import GpuPhases
 from plumbline.harness.interruption import Interrupted, Interruption, end_descendants, interruptible
+from plumbline.harness.kept import Kept, kept_of
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
+from plumbline.harness.observed import ContinuedWatch
 from plumbline.harness.progress import Progress, printer
 from plumbline.harness.watch import Watch
 from plumbline.results import (
@@ -106,6 +110,7 @@ class _Run:
         self._telemetry: list[Telemetry] = []
         self._contention: list[Judgement] = []
         self._measurement = Measurement()
+        self._kept: Kept | None = None
         self._happened("harness_started")
 
     def to_the_end(self, store: ResultStore) -> ResultDocument:
@@ -114,6 +119,7 @@ class _Run:
             workdir = Path(folder)
             try:
                 self._announce(store)
+                self._kept = kept_of(self._trial, os.environ)
                 self._measure(workdir)
                 self._interruption.hold_off()
                 return self._write(store, validity.verdict([*self._measurement.judgements, *self._contention]))
@@ -127,6 +133,9 @@ class _Run:
             except Exception as error:  # noqa: BLE001 - whatever it is, the trial is recorded
                 kind: FailureClass = "out_of_memory" if _out_of_memory(error) else "harness_error"
                 return self._fail(store, workdir, error, kind, f"{type(error).__name__}: {error}")
+            finally:
+                if self._kept is not None:
+                    self._kept.discard()
 
     def _announce(self, store: ResultStore) -> None:
         try:
@@ -140,30 +149,48 @@ class _Run:
             raise UnusableStore(what) from error
 
     def _measure(self, workdir: Path) -> None:
-        self._progress("environment", 0.0, "looking around")
         trial, cpus = self._trial, usable()
         # What can be seen here is not what a hosted model runs on.
         hosted = isinstance(trial.provider.launcher, EndpointLauncher)
-        self._facts = {f"{'client.' if hosted else ''}{name}": value for name, value in environment.probe().items()}
-        self._happened("environment_probed")
-        wrong = hardware.mismatch(trial.provider, trial.workload.needs.count, self._facts)
-        if wrong is not None:
-            raise TrialFailed("wrong_hardware", wrong)
-        with Watch(cpus, promised(), gpus=None if hosted else GpuPhases(_GPUS_EVERY_S)) as watch:
+        if self._kept is not None:
+            self._kept.open()
+            workdir = self._kept.folder
+        earlier = None
+        if self._kept is not None and self._kept.deletions:
+            begun, earlier = Begun.before(self._kept)
+            self._facts, self._probed, self._events = begun.facts, begun.probed, [*begun.events, *self._events]
+        else:
+            self._progress("environment", 0.0, "looking around")
+            self._facts = {f"{'client.' if hosted else ''}{name}": value for name, value in environment.probe().items()}
+            self._happened("environment_probed")
+            self._check_hardware(self._facts)
+        gpus = None if hosted else GpuPhases(_GPUS_EVERY_S)
+        with Watch(cpus, promised(), gpus=gpus) if earlier is None else ContinuedWatch(cpus, promised(), gpus, earlier) as watch:
             try:
-                if not hosted:
+                if not hosted and earlier is None:
                     self._progress("environment", 0.01, "probing the hardware")
                     device: Literal["cpu", "cuda"] = "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda"
                     ranks = trial.workload.parallelism.processes if trial.workload.kind == "training" else 1
                     with watch.phase("environment"):
                         self._probed = self._probe(cpus[: promised()], workdir, device, ranks)
-                self._happened("measurement_started")
+                self._happened("measurement_started" if earlier is None else "measurement_continued")
+                if self._kept is not None:
+                    Begun(self._facts, self._probed, self._events).keep(self._kept)
                 self._measurement = self._measures[trial.workload.kind](trial, workdir, self._part, watch, self._probed)
                 self._happened("measurement_finished")
             finally:
                 self._end_leftovers()
                 self._telemetry = watch.telemetry()
             self._contention = watch.judgements(trial.validity)
+        if earlier is not None:  # not before: looking around would count as the time that the recovery takes
+            facts = environment.probe()
+            self._check_hardware(facts)
+            self._contention += changed(self._facts, facts)
+
+    def _check_hardware(self, facts: Mapping[str, Scalar]) -> None:
+        wrong = hardware.mismatch(self._trial.provider, self._trial.workload.needs.count, facts)
+        if wrong is not None:
+            raise TrialFailed("wrong_hardware", wrong)
 
     def _part(self, phase: str, fraction: float, note: str = "") -> None:
         self._progress(phase, _BEFORE + (_AFTER - _BEFORE) * min(max(fraction, 0.0), 1.0), note)

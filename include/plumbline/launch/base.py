@@ -40,7 +40,13 @@ def _endpoint() -> Launcher:
     return EndpointLauncher()
 
 
-_LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": _local, "endpoint": _endpoint}
+def _simulated() -> Launcher:
+    from plumbline.launch.simulated import SimulatedLauncher
+
+    return SimulatedLauncher()
+
+
+_LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": _local, "endpoint": _endpoint, "simulated": _simulated}
 # These wait in Airflow's triggerer instead (launch.cluster): a pod's hours must not hang on one process.
 _BY_AIRFLOW = frozenset({"kubernetes"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from plumbline.declarations import KubernetesLauncher, Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster.attempt import UNFINISHED
-from plumbline.results import BadResult, FailureClass, LaunchRecord, Reason, ResultDocument, ResultStore, Validity
+from plumbline.results import BadResult, FailureClass, LaunchRecord, Reason, ResultDocument, ResultStore, Validity, quarantine
 
 UNKNOWN_HARNESS = "unknown"
 """`harness_version` of a document that no harness wrote."""
@@ -46,12 +46,12 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
     except FileNotFoundError:
         document = _failed(asked, *(_why(record) if unread is None else ("harness_error", unread)))
     except BadResult as error:
-        _quarantine(store, folder)
+        quarantine.put(store, folder, "result.json", str(error))
         document = _failed(asked, "harness_error", str(error))
     else:
         wrong = store.damaged_evidence(document) + _of_another(asked, document)
         if wrong:
-            _quarantine(store, folder)
+            quarantine.put(store, folder, "result.json", "; ".join(wrong))
             document = _failed(asked, "harness_error", "; ".join(wrong))
     if record is None:
         return document
@@ -104,15 +104,11 @@ def _of_another(asked: Trial, document: ResultDocument) -> list[str]:
     return [f"the document is of trial {document.trial.trial_id}, attempt {document.trial.attempt}, not of what trial.json asks for"]
 
 
-def _quarantine(store: ResultStore, folder: str) -> None:
-    """Keep a document that cannot be believed as it is, out of the way of whatever happens to the attempt's folder later."""
-    store.put(f"quarantine/{folder}/result.json", store.get(f"{folder}/result.json"))
-
-
 def _failed(trial: Trial, failure_class: FailureClass, detail: str) -> ResultDocument:
     reason = Reason(code=failure_class, detail=detail)
     return ResultDocument.sealed(
         trial=trial,
         harness_version=UNKNOWN_HARNESS,
+        simulated=trial.provider.simulated,
         validity=Validity(status="failed", reasons=(reason,), failure_class=failure_class),
     )

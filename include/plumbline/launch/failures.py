@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.results import FailureClass, LaunchRecord
+from plumbline.results import FAILED_AS_DECLARED, FailureClass, LaunchRecord, Validity
 
 
 class TrialFailure(Exception):
@@ -79,7 +79,22 @@ RETRIED: frozenset[FailureClass] = frozenset(name for name, (again, _) in _AGAIN
 """Classes that are worth another try. Every try is recorded as an attempt of its own."""
 
 
-def raise_for(record: LaunchRecord) -> None:
-    """Raise the exception of the record's failure class; nothing if the launch did not fail."""
+class InterruptedAsDeclared(Interrupted):
+    """The workload's own fault came more often than training may be started again: a result, and the same in the next try."""
+
+
+def worth_another(record: LaunchRecord, validity: Validity | None) -> bool:
+    """Whether another try may end differently. `validity`: of the trial's document, None without one."""
+    return record.failure_class in RETRIED and not (record.failure_class == "interrupted" and _as_declared(validity))
+
+
+def _as_declared(validity: Validity | None) -> bool:
+    return validity is not None and any(reason.code == FAILED_AS_DECLARED for reason in validity.reasons)
+
+
+def raise_for(record: LaunchRecord, validity: Validity | None) -> None:
+    """Raise the exception of the record's failure class; nothing if the launch did not fail. `validity`: as of `worth_another`."""
+    if record.failure_class == "interrupted" and _as_declared(validity):
+        raise InterruptedAsDeclared(record.failure_detail or record.failure_class)
     if record.failure_class is not None:
         raise EXCEPTIONS[record.failure_class](record.failure_detail or record.failure_class)

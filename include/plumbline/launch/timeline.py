@@ -19,10 +19,12 @@ def outside_metrics(record: LaunchRecord) -> tuple[MetricRow, ...]:
     slowest pull; None if every node held the image already); `n` is the number of pods behind the value.
     """
     if record.launcher == "kubernetes":
+        # A pod that took another one's place comes after it, and its start is part of the recovery.
+        pods = tuple({pod.rank: pod for pod in reversed(record.pods)}.values())
         return (
             _metric("provisioning_lead_time", _cluster_lead(record), 1),
-            _scheduling(record.pods),
-            _pulling(record.pods),
+            _scheduling(pods),
+            _pulling(pods),
         )
     return (_metric("provisioning_lead_time", _between(record.events, "requested", "harness_ready"), 1),)
 

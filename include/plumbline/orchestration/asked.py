@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, Protocol
 
-from plumbline.declarations import Declarations, Origin, Provider, Trial
+from plumbline.declarations import Declarations, Origin, Provider, SimulatedLauncher, Trial
 from plumbline.launch.plan import PlanError, Request, declared_slots, plan
 
 MONTHLY_REASON = "monthly rerun"
@@ -81,7 +81,8 @@ def asked_of(run: Run, params: Mapping[str, Any], now: datetime, bundle_version:
 
 
 def trials_of(asked: Asked, declared: Declarations, provider: Provider, kind: str, planned_at: datetime) -> list[Trial]:
-    """The trials of one kind on one provider that answer `asked`; empty if nothing of this kind was asked for. Raises PlanError."""
+    """The trials of one kind on one provider that answer `asked`; empty if nothing of this kind was asked for, or if a simulated
+    provider is silent then. Raises PlanError."""
     if asked.kinds is not None and kind not in asked.kinds:
         return []
     fitting = {w.name: w for w in declared.workloads_for(provider, kind)}
@@ -94,6 +95,8 @@ def trials_of(asked: Asked, declared: Declarations, provider: Provider, kind: st
     wanted = [w for w in fitting.values() if (w.name in asked.workloads if asked.workloads is not None else not w.on_demand_only)]
     if asked.slot is not None:
         wanted = [w for w in wanted if asked.slot in declared_slots(provider, w)]
+    if isinstance(provider.launcher, SimulatedLauncher):
+        wanted = [w for w in wanted if not provider.launcher.silent(w.name, planned_at)]
     if not wanted:
         return []
     request = Request(

@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
-from plumbline.declarations import KubernetesLauncher, Provider
-from plumbline.launch.failures import EXCEPTIONS, RETRIED
+from plumbline.declarations import KubernetesLauncher, Provider, SimulatedLauncher
+from plumbline.launch.failures import EXCEPTIONS, RETRIED, InterruptedAsDeclared
 
 OWNER = "plumbline"
 PLAN_WEIGHT = 1000
@@ -46,6 +46,8 @@ def launch_settings(provider: Provider) -> dict[str, Any]:
     The launcher's own timeouts end a trial in order and say so in its record; Airflow's comes after them, for a launcher that hangs.
     """
     launcher = provider.launcher
+    # Nothing runs for a simulated trial: it is made within a second.
+    limit_s = 0.0 if isinstance(launcher, SimulatedLauncher) else launcher.timeout
     if isinstance(launcher, KubernetesLauncher):
         waits = timedelta(seconds=launcher.schedule_timeout + launcher.startup_timeout + launcher.unreachable_timeout)
         # Capacity and quotas come back within minutes to hours: each wait is twice the last.
@@ -55,10 +57,16 @@ def launch_settings(provider: Provider) -> dict[str, Any]:
         tries = {"retries": _RETRIES, "retry_delay": timedelta(seconds=5)}
     return {
         "pool": provider.pool,
-        "execution_timeout": waits + timedelta(seconds=launcher.timeout) + _LAUNCH_MARGIN,
+        "execution_timeout": waits + timedelta(seconds=limit_s) + _LAUNCH_MARGIN,
         **tries,
         "retry_policy": ExceptionRetryPolicy(
-            rules=[RetryRule(kind, _action(name), reason=f"{name}: {_why(name)}") for name, kind in sorted(EXCEPTIONS.items())],
+            rules=[
+                # Before the class that it is a kind of: the first rule that fits decides.
+                RetryRule(
+                    InterruptedAsDeclared, RetryAction.FAIL, reason="interrupted as the workload declares: the next try would end alike"
+                ),
+                *(RetryRule(kind, _action(name), reason=f"{name}: {_why(name)}") for name, kind in sorted(EXCEPTIONS.items())),
+            ],
             # Not a failure of the trial but of ours: the same code would meet it again.
             default=RetryAction.FAIL,
         ),

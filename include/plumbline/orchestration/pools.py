@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plumbline.declarations import KubernetesLauncher, Provider
+from plumbline.declarations import KubernetesLauncher, Provider, SimulatedLauncher
 from plumbline.orchestration.airflow_client import AirflowClient
 
 DESCRIPTION = "trials that must not measure each other, or exceed a quota; made by Plumbline"
@@ -27,5 +27,5 @@ def slots_of(providers: Iterable[Provider]) -> dict[str, int]:
 
 
 def _trials_at_a_time(provider: Provider) -> int:
-    # On one machine two trials measure each other; on a cluster each has its own GPUs, as many as the quota allows.
-    return provider.launcher.parallel if isinstance(provider.launcher, KubernetesLauncher) else 1
+    # On one machine two trials measure each other; on a cluster each has its own GPUs, as many as the quota allows; nothing runs for simulated ones.
+    return provider.launcher.parallel if isinstance(provider.launcher, KubernetesLauncher | SimulatedLauncher) else 1

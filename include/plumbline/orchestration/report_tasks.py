@@ -28,8 +28,7 @@ def changed(*, triggering_asset_events: Any = None, params: Any = None) -> list[
 @task(map_index_template="{{ task.op_kwargs['what']['campaign_id'] }} {{ task.op_kwargs['what']['provider'] or 'all providers' }}")
 def compare(what: Row) -> list[Row]:
     """Hold every series against its baseline and keep what drifted."""
-    done = review.review(what["campaign_id"], what["provider"])
-    return [{"series_key": r.series_key, "verdict": r.comparison.verdict, "findings": [f.finding_id for f in r.findings]} for r in done]
+    return [review.told(one) for one in review.review(what["campaign_id"], what["provider"])]
 
 
 @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)

@@ -26,11 +26,11 @@ def report(campaign_id: str | None = None) -> Path:
 
 
 def newest(archive: Archive) -> str:
-    """The campaign that was planned last; LookupError in an empty archive."""
-    campaigns = archive.campaigns(latest=1)
-    if not campaigns:
+    """The campaign that was planned last; LookupError in an archive that has none but imported ones."""
+    found = archive.newest_campaign()
+    if found is None:
         raise LookupError("the archive has no campaign yet; `plumbline run` measures one")
-    return campaigns[-1].campaign_id
+    return found
 
 
 def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
@@ -41,6 +41,8 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     trials = archive.trials(campaign_id)
     if not trials:
         raise LookupError(f'the archive has no trial of campaign "{campaign_id}"')
+    if all(t.source == "imported" for t in trials):
+        raise LookupError(f'"{campaign_id}" holds imported results only, which are never scored; `plumbline compare` compares them')
     documents = [d for t in trials if (d := archive.document(t.trial_id, t.attempt)) is not None]
     workloads = {d.trial.series_key: d.trial.workload for d in documents}
     drift = []

@@ -11,7 +11,7 @@ from plumbline.declarations import KubernetesLauncher, Trial, load, places
 from plumbline.launch import progress, stores
 from plumbline.orchestration.asked import Asked, trials_of
 from plumbline.orchestration.lanes import Lane
-from plumbline.results import Reason, ResultDocument, ResultStore, Validity
+from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, Validity, quarantine
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -57,8 +57,16 @@ def run(spec: Mapping[str, str]) -> Row:
     finally:
         progress.forget(trial.trial_id)
     _log.info("%s", record.log_tail)
-    raise_for(record)
+    raise_for(record, _validity(store, trial) if record.failure_class else None)
     return {"trial_id": trial.trial_id, "exit_code": record.exit_code}
+
+
+def _validity(store: ResultStore, trial: Trial) -> Validity | None:
+    """What the document of the trial's newest attempt says; None if there is none that can be believed."""
+    try:
+        return store.document(store.attempts(trial.campaign_id, trial.trial_id)[-1]).validity
+    except (FileNotFoundError, BadResult):
+        return None
 
 
 def collect(spec: Mapping[str, str]) -> Row:
@@ -94,25 +102,25 @@ def validate(provider: str, lane: str, specs: Iterable[Mapping[str, str]]) -> li
 
 
 def record(checked: Mapping[str, Any]) -> Row:
-    """Write every attempt of one trial to the archive, with its verdict: a rejected one is kept and never compared."""
+    """Write every attempt of one trial to the archive, with its verdict: a rejected one is kept and never compared.
+
+    What cannot be believed is listed in quarantine, and the other attempts are recorded all the same.
+    """
     from plumbline.archive import open_archive
-    from plumbline.launch.timeline import outside_metrics
+    from plumbline.orchestration.recording import recorded
 
     store = stores.home()
-    done = []
     with open_archive() as archive:
-        for verdict in checked["verdicts"]:
-            folder = f"{checked['campaign_id']}/{checked['trial_id']}/attempt-{verdict['attempt']}"
-            document = store.collected(folder)
-            done.append(
-                archive.record(
-                    document,
-                    action=verdict["action"],
-                    quality_reasons=tuple(Reason(**reason) for reason in verdict["reasons"]),
-                    uri=store.uri(folder),
-                    extra_metrics=outside_metrics(document.launch) if document.launch else (),
-                )
+        done = [
+            recorded(
+                archive,
+                store,
+                f"{checked['campaign_id']}/{checked['trial_id']}/attempt-{verdict['attempt']}",
+                verdict["action"],
+                tuple(Reason(**reason) for reason in verdict["reasons"]),
             )
+            for verdict in checked["verdicts"]
+        ]
     return {"campaign_id": checked["campaign_id"], "trial_id": checked["trial_id"], "recorded": done}
 
 
@@ -176,16 +184,31 @@ def _changed(trial: Trial) -> PlanError:
 
 
 def _collected(store: ResultStore, trial: Trial) -> list[ResultDocument]:
-    """What collect stored; an attempt that could not be collected is missing here, and the completeness check says so."""
-    return [
-        store.collected(folder) for folder in store.attempts(trial.campaign_id, trial.trial_id) if store.exists(f"{folder}/collected.json")
-    ]
+    """What collect stored; an attempt that could not be collected is missing here, and the completeness check says so.
+
+    One that was spoilt since goes into quarantine: the other documents of the campaign are checked all the same.
+    """
+    documents = []
+    for folder in store.attempts(trial.campaign_id, trial.trial_id):
+        if not store.exists(f"{folder}/collected.json"):
+            continue
+        try:
+            documents.append(store.collected(folder))
+        except BadResult as error:
+            _log.error("%s", error)
+            quarantine.put(store, folder, "collected.json", str(error))
+    return documents
 
 
 def _missing(store: ResultStore, trial: Trial) -> Row:
     """A planned trial of which there is nothing at all becomes a document too: missing is a fact, and not a failure of the provider."""
     reason = Reason(code="never_launched", detail="planned, but no attempt of it reached the result store")
-    document = ResultDocument.sealed(trial=trial, harness_version="unknown", validity=Validity(status="missing", reasons=(reason,)))
+    document = ResultDocument.sealed(
+        trial=trial,
+        harness_version="unknown",
+        simulated=trial.provider.simulated,
+        validity=Validity(status="missing", reasons=(reason,)),
+    )
     store.put_trial(trial)
     store.put_collected(document)
     return {"attempt": trial.attempt, "action": "accept", "reasons": []}

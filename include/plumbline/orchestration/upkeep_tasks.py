@@ -5,7 +5,8 @@ from __future__ import annotations
 from airflow.sdk import task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from plumbline.orchestration import steps
+from plumbline.orchestration import review, steps
+from plumbline.orchestration.silence import look_for_silence
 
 
 @task
@@ -22,3 +23,12 @@ def clusters() -> list[str]:
 def sweep(provider: str) -> list[str]:
     """Delete what outlived every deadline on one provider's cluster."""
     return steps.sweep(provider)
+
+
+@task
+def silence() -> list[str]:
+    """Findings about series that left nothing in this month's campaign; people are told of new ones at once."""
+    found = look_for_silence()
+    if found:
+        review.alert()
+    return found

@@ -36,7 +36,7 @@ def price_of(provider: Provider, on: date, purchase: Purchase = "on_demand") -> 
     A price holds from `since` (included) until `until` (excluded). Declarations reject overlaps, so at most one holds.
     """
     return next(
-        (p for p in provider.prices if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)),
+        (p for p in provider.price_list if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)),
         None,
     )
 
@@ -46,11 +46,11 @@ def quote(provider: Provider, on: date, purchase: Purchase = "on_demand") -> Quo
     price = price_of(provider, on, purchase)
     if price is not None:
         return Quote(Basis(price.purchase, price.price, price.since, price.source), None)
-    declared = sorted((p for p in provider.prices if p.purchase == purchase), key=lambda p: p.since)
-    if not provider.prices:
+    declared = sorted((p for p in provider.price_list if p.purchase == purchase), key=lambda p: p.since)
+    if not provider.price_list:
         return Quote(None, f"no price is declared for {provider.name}")
     if not declared:
-        others = ", ".join(sorted({p.purchase for p in provider.prices}))
+        others = ", ".join(sorted({p.purchase for p in provider.price_list}))
         return Quote(None, f"no {purchase} price is declared for {provider.name} (declared: {others})")
     spans = ", ".join(f"{p.since.isoformat()} to {p.until.isoformat() if p.until else 'open'}" for p in declared)
     return Quote(None, f"no {purchase} price of {provider.name} holds on {on.isoformat()} (declared: {spans})")

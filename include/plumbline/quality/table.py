@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from plumbline.declarations import EndpointLauncher, InferenceWorkload, TrainingWorkload, Trial
+from plumbline.declarations import InferenceWorkload, TrainingWorkload, Trial
 from plumbline.quality.ranges import interval_holds, range_of
 from plumbline.results import ResultDocument
 
@@ -134,7 +134,7 @@ def required(trial: Trial) -> tuple[str, ...]:
         rate = "samples" if workload.task.kind == "classification" else "tokens"
         return ("steady.step_time.median", f"steady.{rate}_per_second.median", "steady.final_loss.value", *recovered)
     # A hosted model was ready before anybody looked.
-    hosted = isinstance(trial.provider.launcher, EndpointLauncher)
+    hosted = workload.server.backend == "external"
     return (
         f"cold_start.{'first_inference_latency' if hosted else 'time_to_ready'}.value",
         "steady.time_to_first_token.p50",

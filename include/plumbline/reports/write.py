@@ -23,6 +23,7 @@ from plumbline.reports.numbers import campaign_numbers, epoch_tokens
 from plumbline.reports.raw import raw_rows
 from plumbline.reports.summary import headline, limits, sentences
 from plumbline.reports.tables import card_tables, cost_rows, fact_rows, launch_rows, rank_rows
+from plumbline.results.surroundings import surroundings
 from plumbline.scorecards import Decision, Scorecard, decide, priced, scorecards
 
 
@@ -45,15 +46,23 @@ def conclude(campaign: CampaignData) -> Conclusions:
         acceptance={t.workload.name: t.workload.acceptance for t in specs},
         promised_launches={p.name: p.sla.launch_success for p in campaign.providers.values()},
     )
+    # A decision about real money rests on measured numbers alone; where all is simulated it is a rehearsal's.
+    measured = [t for t in trials if not _simulated(campaign, t.provider)] or trials
+    decidable = {(t.kind, t.workload) for t in measured}
     decisions = []
     for team in campaign.teams.values():
         for kind in ("training", "inference"):
             preference = team.training if kind == "training" else team.inference
-            if preference is not None and any(c.kind == kind and c.workload in preference.workloads for c in cards):
-                decisions.append(decide(team.name, kind, preference, trials))
+            if preference is not None and any((kind, w) in decidable for w in preference.workloads):
+                decisions.append(decide(team.name, kind, preference, measured))
     names = sorted({c.provider for c in cards})
     quotes = {n: quote(campaign.providers[n], day, campaign.purchase) for n in names if n in campaign.providers}
     return Conclusions(cards, tuple(decisions), quotes)
+
+
+def _simulated(campaign: CampaignData, provider: str) -> bool:
+    found = campaign.providers.get(provider)
+    return found is not None and found.simulated
 
 
 def write(campaign: CampaignData, into: Path) -> Path:
@@ -83,8 +92,9 @@ def _context(campaign: CampaignData) -> dict[str, Any]:
     tables = card_tables(found.cards)
     facts: dict[str, list[dict[str, Any]]] = {}
     for document in campaign.documents:
-        if document.environment is not None:
-            facts.setdefault(document.trial.provider.name, []).append(document.environment.facts)
+        environment = surroundings(document)
+        if environment is not None:
+            facts.setdefault(document.trial.provider.name, []).append(environment.facts)
     return {
         "campaign": campaign,
         "written": campaign.written_at.strftime("%d %B %Y, %H:%M UTC").lstrip("0"),

@@ -1,6 +1,7 @@
 """What a trial hands back: the versioned result document, its JSON Schema, and the store it travels through."""
 
 from plumbline.results.document import (
+    FAILED_AS_DECLARED,
     SCHEMA_VERSION,
     Curve,
     Environment,
@@ -25,6 +26,7 @@ from plumbline.results.document import (
 from plumbline.results.store import BadResult, ResultStore
 
 __all__ = [
+    "FAILED_AS_DECLARED",
     "SCHEMA_VERSION",
     "BadResult",
     "Curve",

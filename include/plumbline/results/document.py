@@ -39,6 +39,10 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+FAILED_AS_DECLARED = "failed_as_declared"
+"""Code of the reason beside a failure that the workload itself declares: it says nothing of the provider."""
+
+
 class Reason(Part):
     """Why a trial is not simply valid: a stable code for machines and a sentence for people."""
 
@@ -273,6 +277,10 @@ class ResultDocument(_Content):
         if self.checksum != self.content_hash():
             raise ValueError(
                 f"checksum is {self.checksum} but the content hashes to {self.content_hash()}; the document was changed or cut short"
+            )
+        if self.trial.provider.simulated and not self.simulated:
+            raise ValueError(
+                f"the provider {self.trial.provider.name} is simulated and the document does not say so; expected simulated: true"
             )
         if self.validity.status in ("valid", "degraded") and self.environment is None:
             raise ValueError(f"a {self.validity.status} trial without an environment; expected the facts it was measured under")

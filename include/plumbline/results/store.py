@@ -4,6 +4,7 @@
                                         evidence/…      raw files, written first
                                         result.json     the document, written last
                                         launch.json     what the launcher saw, also when there is no document
+<url>/quarantine/…                                      documents that cannot be believed (plumbline.results.quarantine)
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class ResultStore:
 
     def collected(self, folder: str) -> ResultDocument:
         """What collect stored for one attempt; raises like `document`."""
-        return self._document(f"{folder}/collected.json")
+        return self.document_at(f"{folder}/collected.json")
 
     def trial(self, folder: str) -> Trial:
         """The specification of one attempt; BadResult if it does not hold."""
@@ -152,9 +153,10 @@ class ResultStore:
 
         Raises FileNotFoundError if the harness never wrote one, BadResult if it cannot be believed.
         """
-        return self._document(f"{folder}/result.json")
+        return self.document_at(f"{folder}/result.json")
 
-    def _document(self, path: str) -> ResultDocument:
+    def document_at(self, path: str) -> ResultDocument:
+        """The document that an object holds; raises like `document`."""
         raw = self.get(path)
         try:
             version = json.loads(raw).get("schema_version")

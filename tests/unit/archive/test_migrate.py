@@ -8,7 +8,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 from tests.data.result_documents import document, trial
 
-from plumbline.archive import FindingRecord, UnknownSchema, judgements, open_archive
+from plumbline.archive import FindingRecord, QuarantineRecord, UnknownSchema, judgements, open_archive
 from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import downgrade, head, revision_of, upgrade
 from plumbline.archive.models import Base
@@ -46,6 +46,27 @@ def test_down_and_up_again_keeps_what_was_measured(archive_url: str) -> None:
         assert archive.findings() == []
         assert archive.verify() == []
         archive.save_findings([FindingRecord("f1", "s", "2025-11", "p", "price", "info", "dearer")])
+
+
+def test_going_back_before_corrections_lets_the_old_rows_count_again_and_keeps_every_measurement(archive_url: str) -> None:
+    with open_archive(archive_url) as archive:
+        archive.record(document(), uri="file:///store")
+        archive.correct(document(trial(attempt=2)), 1, by="ada", why="a neighbour", uri="file:///store", action="reject")
+        archive.save_findings([FindingRecord("f1", trial().series_key, "2025-11", "p", "price", "info", "dearer")])
+        archive.quarantine(QuarantineRecord("2025-11", "x", 1, "file:///store/x", "0" * 64, "newer"))
+        assert archive.campaigns()[0].outcomes.usable == 0
+        before = [(t.attempt, t.checksum) for t in archive.trials()]
+        downgrade(archive.engine, "0002")
+        assert {"corrections", "quarantine"}.isdisjoint(inspect(archive.engine).get_table_names())
+        upgrade(archive.engine)
+        assert [(t.attempt, t.checksum) for t in archive.trials()] == before
+        assert archive.campaigns()[0].outcomes.usable == 1
+        assert archive.quarantined() == []
+        assert [f.finding_id for f in archive.findings()] == ["f1"]
+        assert [e.what for e in archive.audit(f"{trial().trial_id}#1")] == ["measurement_corrected"], "that it was said stays in the log"
+        assert archive.verify() == []
+        assert archive.correct(document(trial(attempt=2)), 1, by="ada", why="again", uri="file:///store", action="reject") == "unchanged"
+        assert archive.campaigns()[0].outcomes.usable == 0
 
 
 def test_all_the_way_down_leaves_nothing_behind(archive_url: str) -> None:

@@ -294,3 +294,21 @@ def test_ages_are_read_at_a_glance() -> None:
     now = datetime(2026, 11, 20, tzinfo=timezone.utc)
     deltas = (timedelta(seconds=5), timedelta(minutes=1), timedelta(hours=5), timedelta(days=41))
     assert [age(now - d, now) for d in deltas] == ["just now", "1 minute ago", "5 hours ago", "41 days ago"]
+
+
+def test_imported_results_are_marked_have_a_page_and_no_place_among_our_providers(tmp_path: Path) -> None:
+    from tests.unit.results.test_outside import result
+
+    one = result(metrics=(row("time_to_train", 630.0, 1),), original={"note": HOSTILE})
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.import_outside([one])
+        archive.record(document(trial(campaign="ours")), uri="file:///store")
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        overview = client.get("/").text
+        assert 'data-provider="lab-2core"' in overview and "somebody" not in overview
+        assert overview.count('<span class="chip imported">imported</span>') == 1
+        campaign = client.get(f"/campaigns/{one.campaign_id}").text
+        assert '<span class="chip imported">imported</span>' in campaign
+        page = client.get(f"/trials/{one.trial_id}").text
+        assert "time to train" in page and "10.5 min" in page and "never scored" in page and HOSTILE not in page
+        assert "chip imported" not in client.get("/campaigns/ours").text

@@ -34,6 +34,56 @@ def test_simulated_and_measured_never_mix(sample: Any) -> None:
     assert "simulated" in problems([sample("b", VALUES)], sample("c", VALUES, simulated=True))[0]
 
 
+def test_imported_and_measured_never_mix(sample: Any) -> None:
+    (found,) = problems([sample("b", VALUES)], sample("c", VALUES, imported=True))
+    assert found == "source: measured in b, imported in c: the two never mix"
+    assert problems([sample("b", VALUES, imported=True)], sample("c", VALUES, imported=True)) == ()
+
+
+SPEC = {
+    "kind": "inference",
+    "name": "chat",
+    "version": 1,
+    "model": {"precision": "bf16", "layers": 2},
+    "requests": {"output_tokens": {"constant": 256, "normal": None}},
+    "server": {"client_placement": "same_node"},
+    "phases": [{"name": "steady", "rate": 8.0}],
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"model": {"precision": "fp8", "layers": 2}}, "model.precision: bf16 in b, fp8 in c: cheaper arithmetic is another product"),
+        ({"model": {"precision": "bf16", "layers": 3}}, "model.layers: 2 in b, 3 in c: another model computes something else"),
+        (
+            {"requests": {"output_tokens": {"constant": 128, "normal": None}}},
+            "requests.output_tokens.constant: 256 in b, 128 in c: longer answers take longer",
+        ),
+        (
+            {"server": {"client_placement": "other_region"}},
+            "server.client_placement: same_node in b, other_region in c: the network between client and server is part of the numbers",
+        ),
+        ({"phases": [{"name": "steady", "rate": 16.0}]}, "phases[0].rate: 8.0 in b, 16.0 in c: another load is another question"),
+        ({"seed": 3}, "seed: absent in b, 3 in c: the trials were asked for something else"),
+    ],
+)
+def test_what_was_asked_is_compared_field_by_field(sample: Any, changed: dict[str, Any], named: str) -> None:
+    assert problems([sample("b", VALUES, spec=SPEC)], sample("c", VALUES, spec={**SPEC, **changed})) == (named,)
+
+
+def test_the_same_spec_and_a_name_that_the_series_tells_are_fine(sample: Any) -> None:
+    again = {**SPEC, "phases": [dict(SPEC["phases"][0])]}  # type: ignore[index]
+    assert problems([sample("b", VALUES, spec=SPEC)], sample("c", VALUES, spec=again)) == ()
+    assert problems([sample("b", VALUES)], sample("c", VALUES, spec=SPEC)) == ()
+
+
+def test_of_one_campaign_the_providers_tell_the_sides_apart(sample: Any) -> None:
+    elsewhere = sample("c", VALUES, key="training/gpt@2/h1/torch/other/there/host-1core")
+    found = problems([sample("c", VALUES)], elsewhere, across_providers=True)
+    assert found == ("version: 1 in local-2core, 2 in other: a workload's version is raised when what it measures changes",)
+
+
 def test_a_campaign_is_not_its_own_baseline_and_nothing_is_not_compared(sample: Any) -> None:
     assert "part of the baseline" in problems([sample("c", VALUES)], sample("c", VALUES))[0]
     assert "no believed number in c" in problems([sample("b", VALUES)], sample("c", {}))[0]

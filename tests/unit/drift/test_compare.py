@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from plumbline.drift import compare
+from plumbline.drift.compare import Pair, compare_together
 
 FIVE = [1.000, 1.004, 0.997, 1.002, 0.999]
 
@@ -30,7 +31,7 @@ def test_a_clear_move_is_regressed_or_improved_by_the_direction(sample: Any, rul
 def test_the_same_numbers_are_unchanged(sample: Any, rules: Any, limits: Any) -> None:
     found = compare([sample("b", {"step_time": FIVE})], sample("c", {"step_time": FIVE[::-1]}), rules=rules, limits=limits)
     step = row_of(found, "step_time")
-    assert step.verdict == "unchanged" and step.mde is not None and step.mde < step.warn
+    assert step.verdict == "unchanged" and step.mde is not None and step.mde < 1.2 * step.warn
     assert found.verdict == "unchanged" and not found.moved
 
 
@@ -54,7 +55,8 @@ def test_a_significant_but_tiny_move_is_unchanged(sample: Any, rules: Any, limit
     quiet = [1.0000, 1.0004, 0.9997, 1.0002, 0.9999]
     found = compare([sample("b", {"step_time": quiet})], sample("c", {"step_time": times(1.01, quiet)}), rules=rules, limits=limits)
     step = row_of(found, "step_time")
-    assert step.q < 0.05 and step.verdict == "unchanged"
+    assert step.p is not None and step.effect == pytest.approx(0.01, abs=1e-4)
+    assert step.verdict == "unchanged"
 
 
 def test_metrics_without_thresholds_and_phases_beside_the_steady_one_are_informative(sample: Any, rules: Any, limits: Any) -> None:
@@ -75,7 +77,7 @@ def test_tails_are_a_family_of_their_own(sample: Any, rules: Any, limits: Any) -
     found = compare([sample("b", base)], sample("c", tail_moved), rules=rules, limits=limits)
     assert row_of(found, "time_to_first_token", "p50").verdict == "unchanged"
     tail = row_of(found, "time_to_first_token", "p99")
-    assert tail.family == "tail" and tail.verdict == "regressed" and tail.q == tail.p
+    assert tail.family == "tail" and tail.verdict == "regressed" and tail.q < tail.p
 
 
 def test_a_lone_move_among_many_metrics_needs_more_than_its_own_p(sample: Any, rules: Any, limits: Any) -> None:
@@ -89,9 +91,32 @@ def test_a_lone_move_among_many_metrics_needs_more_than_its_own_p(sample: Any, r
         "request_throughput",
     ]
     base = sample("b", dict.fromkeys(names, FIVE))
-    alone = sample("c", {**dict.fromkeys(names, FIVE), "step_time": times(1.2)})
+    alone = sample("c", {**dict.fromkeys(names, FIVE), "step_time": times(1.0205)})
     found = row_of(compare([base], alone, rules=rules, limits=limits), "step_time")
-    assert found.p < 0.05 < found.q and found.verdict == "suspected" and found.repeats_needed == 1
+    assert found.p < 0.05 < found.q and found.verdict == "suspected" and found.repeats_needed
+    assert (
+        row_of(compare([base], sample("c", {"step_time": times(1.0205)}), rules=rules, limits=limits), "step_time").verdict == "regressed"
+    )
+
+
+def test_a_clear_move_of_one_metric_is_found_though_no_exact_p_of_five_repeats_survives_the_correction(
+    sample: Any, rules: Any, limits: Any
+) -> None:
+    quiet = [f"training/w{i}@1/h1/torch/local-2core/here/host-2core" for i in range(30)]
+    pairs = [Pair([sample("b", {"step_time": FIVE}, key=k)], sample("c", {"step_time": FIVE}, key=k), limits) for k in quiet]
+    moved = Pair([sample("b", {"step_time": FIVE})], sample("c", {"step_time": times(1.1)}), limits)
+    *others, found = compare_together([*pairs, moved], rules=rules)
+    assert [c.verdict for c in others] == ["unchanged"] * 30 and found.verdict == "regressed"
+
+
+def test_quiet_campaigns_since_the_baseline_sharpen_and_restless_ones_hold_back(sample: Any, rules: Any, limits: Any) -> None:
+    def verdict(levels: list[float]) -> Any:
+        history = [sample(f"h{i}", {"step_time": times(level)}) for i, level in enumerate(levels)]
+        pair = Pair([sample("b", {"step_time": FIVE})], sample("c", {"step_time": times(1.06)}), limits, history)
+        return row_of(compare_together([pair], rules=rules)[0], "step_time").verdict
+
+    assert verdict([1.0, 1.001, 0.999, 1.0]) == "regressed"
+    assert verdict([1.05, 0.96, 1.04, 0.95]) == "suspected"
 
 
 def test_all_accepted_campaigns_count(sample: Any, rules: Any, limits: Any) -> None:

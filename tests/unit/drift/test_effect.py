@@ -64,8 +64,10 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
 def test_a_move_inside_the_spread_of_the_accepted_campaigns_does_not_count() -> None:
     accepted = [{"02:00": [level * x for x in (1.0, 1.001, 0.999, 1.002, 0.998)]} for level in (1.0, 1.05, 0.95, 1.02)]
     candidate = {"02:00": [1.08 * x for x in (1.0, 1.001, 0.999, 1.002, 0.998)]}
-    assert effect_of("step_time", accepted, candidate, 0.95).p > 0.05
-    assert effect_of("step_time", accepted[:1], candidate, 0.95).p < 0.05
+    inside = effect_of("step_time", accepted, candidate, 0.95)
+    assert inside.p < 0.05 < inside.p_campaigns
+    assert effect_of("step_time", accepted[:1], candidate, 0.95, warn=0.02).p_campaigns < 0.05
+    assert effect_of("step_time", accepted[:1], candidate, 0.95).p_campaigns is None
 
 
 def test_one_side_without_a_value_is_an_error() -> None:

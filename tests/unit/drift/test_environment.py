@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.drift.environment import diff
+from plumbline.declarations.thresholds import EnvironmentRules
+from plumbline.drift.environment import diff, grouped
 
 OLD = {"cpu.usable": 2, "os.kernel": "6.1.0", "gpu.0.product": "H100", "driver.version": "550.90.07", "os.name": "Debian"}
 
@@ -60,6 +61,58 @@ def test_those_that_matter_come_first_and_no_trials_give_no_diff() -> None:
     assert diff([], [OLD]) == () == diff([OLD], [])
 
 
+@pytest.mark.parametrize(
+    "key", ["gpu.0.product", "gpu.count", "driver.version", "cuda.version", "nccl.version", "os.kernel", "container.image_digest"]
+)
+def test_what_is_a_finding_by_itself_matters_without_a_declaration(key: str) -> None:
+    (change,) = diff([{**OLD, key: "a"}], [{**OLD, key: "b"}])
+    assert change.matters
+
+
+def test_the_declarations_have_the_last_word_on_what_matters() -> None:
+    said = EnvironmentRules(matters=("os.name", "host.*"), ignored=("driver.*",))
+    after = {**OLD, "os.name": "Ubuntu", "host.node": "n2", "driver.version": "570", "os.kernel": "6.8"}
+    changes = diff([OLD], [after], said)
+    assert {c.key: c.matters for c in changes} == {"os.name": True, "host.node": True, "driver.version": False, "os.kernel": True}
+    known = diff([OLD, {**OLD, "os.name": "Ubuntu"}], [OLD], said)
+    assert [c.matters for c in known] == [False], "a value that the baseline knew is no news, whatever is declared"
+
+
+def test_changes_are_shown_by_group_in_one_order() -> None:
+    changes = diff(
+        [OLD], [{**OLD, "os.name": "Ubuntu", "cpu.usable": 1, "os.kernel": "6.8", "gpu.0.product": "H200", "kubernetes.version": "1.33"}]
+    )
+    assert [(group, [c.key for c in own]) for group, own in grouped(changes)] == [
+        ("hardware", ["gpu.0.product"]),
+        ("kernel and OS", ["os.kernel", "os.name"]),
+        ("kubernetes", ["kubernetes.version"]),
+        ("limits and clocks", ["cpu.usable"]),
+    ]
+    assert grouped(()) == ()
+
+
+def node(**facts: object) -> dict[str, object]:
+    """A node of four GPUs that all have these facts, by the fact's name."""
+    return {f"gpu.{i}.{name}": value for i in range(4) for name, value in facts.items()}
+
+
+def test_what_changed_alike_on_every_gpu_is_one_change() -> None:
+    changes = diff([node(product="H100", vbios_version="96.00")] * 2, [node(product="H200", vbios_version="96.00")] * 2)  # type: ignore[list-item]
+    (change,) = changes
+    assert (change.key, change.group, change.matters) == ("gpu.*.product", "hardware", True)
+    assert change.text == "GPU (all 4) H100 → H200 (2 of 2 trials)"
+    (plain,) = diff([node(vbios_version="96.00")], [node(vbios_version="97.00")])  # type: ignore[list-item]
+    assert plain.text == "gpu vbios_version (all 4) 96.00 → 97.00 (1 of 1 trials)".replace("_version", " version")
+
+
+def test_a_gpu_that_differs_from_its_sisters_is_named_alone() -> None:
+    capped = {**node(sm_clock_max_mhz=1980), "gpu.2.sm_clock_max_mhz": 1410}
+    (change,) = diff([node(sm_clock_max_mhz=1980)], [capped])  # type: ignore[list-item]
+    assert (change.key, change.new) == ("gpu.2.sm_clock_max_mhz", (1410,))
+    apart = {**node(product="H200"), "gpu.3.product": "H20"}
+    assert [c.key for c in diff([node(product="H100")], [apart])] == [f"gpu.{i}.product" for i in range(4)]  # type: ignore[list-item]
+
+
 def test_true_is_not_one() -> None:
     assert len(diff([{"gpu.0.mig": 1}], [{"gpu.0.mig": True}])) == 1
 
@@ -69,3 +122,13 @@ def test_the_probe_reports_no_fact_that_the_rules_have_not_thought_of() -> None:
     from plumbline.harness.environment import probe
 
     assert [key for key in probe() if rule_of(key).group == "other"] == []
+
+
+def test_a_pods_facts_and_an_imported_rows_facts_have_their_place_too() -> None:
+    from plumbline.drift.environment import rule_of
+    from plumbline.results.surroundings import _OUTSIDE
+
+    places = {fact: rule_of(fact).group for fact in _OUTSIDE.values()}
+    assert set(places.values()) == {"kubernetes", "image", "location"}
+    imported = ("gpu.product", "gpu.count", "training.nodes", "host.product", "framework.release", "location.availability")
+    assert "other" not in {rule_of(fact).group for fact in imported}

@@ -41,7 +41,7 @@ def test_one_grouped_finding_that_reads_like_a_sentence(review: Any) -> None:
         {"step_time": times(1.91), "tokens_per_second": times(1 / 1.91), "samples_per_second": times(1 / 1.91)}, {**FACTS, "cpu.usable": 1}
     )
     assert re.fullmatch(
-        r"PAGE  local-2core · training gpt · step_time \+91 % \(95 %: \+90 … \+92\), since campaign 2026-11, 5 of 5 repeats",
+        r"PAGE  local-2core · training gpt · step_time \+91 % \(95 %: \+\d\d … \+\d\d\), since campaign 2026-11, 5 of 5 repeats",
         performance.headline,
     )
     assert performance.explanation == "explained by: usable cores 2 → 1 (5 of 5 trials)"

@@ -27,15 +27,32 @@ def test_no_pair_of_repeats_no_estimate() -> None:
     assert noise.repeat_noise([{"a": np.array([1.0])}, {"a": np.array([1.1])}]) == (None, 0)
 
 
-def test_campaign_spread_needs_three_campaigns_that_differ() -> None:
+def campaigns(rng: np.random.Generator, n: int, tau: float, drift: float = 0.0) -> list[dict[str, np.ndarray]]:
+    return [{"a": rng.normal(0, tau) + drift * i + rng.normal(0, 0.01, 5)} for i in range(n)]
+
+
+def test_campaign_spread_is_learned_from_the_campaigns_that_came_since() -> None:
     rng = np.random.default_rng(2)
+    known = noise.campaign_spread(campaigns(rng, 1, 0.05), campaigns(rng, 60, 0.05), 0.01, None)
+    assert known.sd == pytest.approx(0.05 * 2**0.5, rel=0.25)
+    assert known.beyond(0.05) == pytest.approx(2 * known.sd, rel=0.05)
 
-    def campaign(level: float) -> dict[str, np.ndarray]:
-        return {"a": level + rng.normal(0, 0.01, 5)}
 
-    assert noise.campaign_spread([campaign(0.0), campaign(0.1)], 0.01) == 0.0
-    assert noise.campaign_spread([campaign(0.0), campaign(0.1), campaign(-0.1)], 0.01) > 0.1
-    assert noise.campaign_spread([campaign(0.0) for _ in range(5)], 0.05) == 0.0
+def test_a_ramp_and_what_repeats_explain_are_no_spread() -> None:
+    rng = np.random.default_rng(2)
+    assert noise.campaign_spread(campaigns(rng, 1, 0.0), campaigns(rng, 30, 0.0, drift=0.004), 0.01, None).sd < 0.008
+
+
+def test_one_campaign_is_worth_what_is_usual_and_nothing_where_nothing_is() -> None:
+    rng = np.random.default_rng(2)
+    assert noise.campaign_spread(campaigns(rng, 1, 0.0), [], 0.01, 0.004) == noise.Spread(pytest.approx(0.004 * 2**0.5), noise.PRIOR_DF)
+    unknown = noise.campaign_spread(campaigns(rng, 1, 0.0), [], 0.01, None)
+    assert (unknown.df, unknown.beyond(0.05)) == (0, 0)
+
+
+def test_more_accepted_campaigns_make_the_level_surer() -> None:
+    one, four = (noise.campaign_spread([{"a": np.array([1.0])}] * n, [], None, 0.01).sd for n in (1, 4))
+    assert four < one
 
 
 def test_minimum_detectable_shrinks_with_repeats_and_says_when_none_is() -> None:

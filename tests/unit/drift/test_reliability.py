@@ -17,3 +17,13 @@ def test_missing_is_counted_once_and_the_baseline_beside_it(sample: Any, outcome
     old = sample("b", {}, outcomes=outcomes("valid", "failed:timeout"))
     found = reliability_of([old], sample("c", {}, outcomes=outcomes("valid", "missing"), planned=2))
     assert (found.missing, found.attempts, found.baseline_attempts, found.baseline_failed) == (1, 1, 2, 1)
+
+
+def test_failures_are_as_usual_only_where_the_baseline_failed_alike(sample: Any, outcomes: Any) -> None:
+    often = sample("b", {}, outcomes=outcomes(*["valid"] * 8, "failed:timeout", "failed:timeout"))
+    never = sample("b", {}, outcomes=outcomes(*["valid"] * 10))
+    now = sample("c", {}, outcomes=outcomes("valid", "failed:timeout", "failed:timeout", "failed:timeout"))
+    one = sample("c", {}, outcomes=outcomes("valid", "valid", "valid", "failed:timeout"))
+    assert not reliability_of([never], now).as_usual
+    assert reliability_of([often], one).as_usual and reliability_of([never], one).as_usual
+    assert not reliability_of([], one).as_usual

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from tests.data.result_documents import provider, training_workload
 from tests.fakes.trials import declared
 
 from plumbline.declarations import Declarations
@@ -96,3 +97,14 @@ def test_on_demand_only_workloads_run_when_named_and_only_then() -> None:
     world = Declarations(shipped.providers, {**shipped.workloads, rare.name: rare}, shipped.teams, shipped.thresholds)
     assert planned(Asked("c", "why"), shipped=world) == []
     assert len(planned(Asked("c", "why", workloads=(rare.name,)), shipped=world)) == 2
+
+
+def test_a_simulated_provider_that_is_silent_is_asked_for_nothing() -> None:
+    launcher = {"kind": "simulated", "drift": [{"kind": "silence", "since": "2026-06", "until": "2026-07"}]}
+    place, workload = provider("sim", launcher=launcher), training_workload()
+    here = replace(declared(), providers={"sim": place}, workloads={workload.name: workload})
+    counts = [
+        len(trials_of(Asked("2026", "test"), here, place, "training", datetime(2026, month, 1, 2, tzinfo=timezone.utc)))
+        for month in (5, 6, 7)
+    ]
+    assert counts == [2, 0, 2]

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from tests.browser.sample import campaign
 
+from plumbline.declarations import SimulatedLauncher
 from plumbline.reports import CampaignData, Quality, conclude, write
 from plumbline.reports.chart import log_axis
 from plumbline.reports.tables import card_tables
-from plumbline.results import Curve, Point, ResultDocument, ResultStore
+from plumbline.results import Curve, LaunchRecord, PodRecord, Point, ResultDocument, ResultStore
 from plumbline.scorecards import Number, Scorecard, TrialNumbers, scorecard
 
 
@@ -235,3 +236,22 @@ def test_images_are_charted_by_samples_since_they_have_no_tokens(sample: Campaig
     names = set(charts(write(replace(sample, documents=documents), tmp_path).read_text()))
     assert "training-gpt-tiny-cpu-repeats-samples_per_second" in names
     assert "training-gpt-tiny-cpu-repeats-tokens_per_second" not in names
+
+
+def test_the_environment_names_what_the_cluster_said_of_its_pods(sample: CampaignData, tmp_path: Path) -> None:
+    pods = (PodRecord(name="p0", rank=0, facts={"kubernetes.version": "v1.33.1"}),)
+    launch = LaunchRecord(launcher="kubernetes", events=(), pods=pods)
+    documents = (sample.documents[0].with_launch(launch), *sample.documents[1:])
+    assert "v1.33.1" in body(write(replace(sample, documents=documents), tmp_path).read_text())
+
+
+def test_a_simulated_provider_is_never_ranked_among_measured_ones(sample: CampaignData) -> None:
+    def providers(*simulated: str) -> set[str]:
+        launcher = SimulatedLauncher(kind="simulated")
+        changed = {n: p.model_copy(update={"launcher": launcher}) if n in simulated else p for n, p in sample.providers.items()}
+        found = conclude(replace(sample, providers=changed)).decisions
+        return {r.provider for decision in found for r in decision.ranking}
+
+    assert providers() == {"local-1core", "local-2core"}
+    assert providers("local-1core") == {"local-2core"}
+    assert providers("local-1core", "local-2core") == {"local-1core", "local-2core"}

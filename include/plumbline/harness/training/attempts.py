@@ -10,7 +10,7 @@ from plumbline.harness.training.plan import RunName
 from plumbline.harness.training.steplog import RunRecord, Step
 from plumbline.results import FailureClass
 
-Ending = Literal["rank_kill", "group_kill", "rank_hang", "checkpoint_kill", "unplanned"]
+Ending = Literal["rank_kill", "group_kill", "rank_hang", "checkpoint_kill", "pod_delete", "unplanned"]
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from plumbline.declarations.training import TrainingWorkload
+from plumbline.harness.kept import Deletion
 from plumbline.harness.measurement import EvidenceFile, Judgement
 from plumbline.harness.training.attempts import Cost, Ending
 from plumbline.harness.training.records import Records
-from plumbline.results import MetricRow, Reason, row
+from plumbline.results import FAILED_AS_DECLARED, MetricRow, Reason, row
 
 ATTEMPTS_FILE = "attempts.parquet"
 _BEGAN: dict[Ending, str] = {
@@ -19,6 +21,7 @@ _BEGAN: dict[Ending, str] = {
     "group_kill": "group_killed",
     "rank_hang": "rank_stopped",
     "checkpoint_kill": "rank_killed_in_checkpoint",
+    "pod_delete": "pod_deleted",
     "unplanned": "training_broke_off",
 }
 _SHOWN = 5
@@ -119,6 +122,26 @@ _SCHEMA = pa.schema(
 )
 
 
+def as_declared(workload: TrainingWorkload, records: Records) -> list[Judgement]:
+    """Of a trial that failed: the declared fault alone came more often than training may be started again, as it would in another try."""
+    planned = sum(incident.ending != "unplanned" for incident in records.incidents)
+    if planned <= workload.restarts:
+        return []
+    detail = f"the declared fault ended {planned} attempts, and restarts is {workload.restarts}: another try of the trial would end alike"
+    return [Judgement("invalid", Reason(code=FAILED_AS_DECLARED, detail=detail))]
+
+
+def late(records: Records, deletions: Sequence[Deletion]) -> list[Judgement]:
+    """Pods whose replacement a second process of the launcher had to finish: the penalty holds the launcher's own outage."""
+    count = sum(deletion.late for deletion in deletions)
+    if not count or not records.incidents:
+        return []
+    detail = (
+        f"the launcher was interrupted in {count} of {len(deletions)} replacements of the pod, and the restart penalty holds its absence"
+    )
+    return [Judgement("degraded", Reason(code="launcher_interrupted", detail=detail))]
+
+
 def _line(records: Records, name: str, cost: Cost | None) -> dict[str, object]:
     run = records.runs[name]
     incident = cost.incident if cost else None
@@ -136,8 +159,11 @@ def _line(records: Records, name: str, cost: Cost | None) -> dict[str, object]:
     }
 
 
+_NOTICED: dict[Ending, str] = {"rank_hang": "hang_noticed", "pod_delete": "pod_seen_gone"}
+
+
 def _noticed(ending: Ending) -> str:
-    return "hang_noticed" if ending == "rank_hang" else "rank_death_detected"
+    return _NOTICED.get(ending, "rank_death_detected")
 
 
 def _parts(cost: Cost) -> str:

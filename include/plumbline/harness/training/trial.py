@@ -7,7 +7,7 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,11 @@ from plumbline.declarations import Trial, places
 from plumbline.declarations.phases import Phase
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.environment.cpu import cpu_limit, usable
+from plumbline.harness.kept import Kept, kept_of
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.probes import peer
 from plumbline.harness.progress import Progress
-from plumbline.harness.training import dataset, plan, summary, verdicts
+from plumbline.harness.training import dataset, plan, recovery, replacement, summary, verdicts
 from plumbline.harness.training.attempts import Incident
 from plumbline.harness.training.faults import strike
 from plumbline.harness.training.job import Job, Setting, meeting, set_apart
@@ -49,28 +50,38 @@ def measure_training(trial: Trial, workdir: Path, progress: Progress, watch: Wat
     workload = trial.workload
     if not isinstance(workload, TrainingWorkload):
         raise TypeError(f"{workload.name} is an {workload.kind} workload; expected a training workload")
-    session = _Session(trial, workload, workdir, progress, watch)
+    # What must outlive the pod lies where its successor finds it.
+    kept = kept_of(trial, os.environ)
+    folder = workdir if kept is None else kept.folder
+    session = _Session(trial, workload, folder, progress, watch, kept)
     try:
         session.run()
     except TrialFailed as failure:
-        raise TrialFailed(failure.failure_class, failure.detail, summary.measurement(workload, session.records, workdir)) from failure
+        partial = summary.measurement(workload, session.records, folder)
+        partial.judgements += recovery.as_declared(workload, session.records)
+        raise TrialFailed(failure.failure_class, failure.detail, partial) from failure
     except BadPlace as error:
         raise TrialFailed("harness_error", str(error)) from error
     except OSError as error:
-        partial = summary.measurement(workload, session.records, workdir)
-        raise TrialFailed("harness_error", f"{error.filename or workdir}: {error.strerror or error}", partial) from error
+        partial = summary.measurement(workload, session.records, folder)
+        raise TrialFailed("harness_error", f"{error.filename or folder}: {error.strerror or error}", partial) from error
     finally:
         session.clear()
-    measured = summary.measurement(workload, session.records, workdir)
+    measured = summary.measurement(workload, session.records, folder)
     measured.metrics += session.network
     measured.judgements += verdicts.judge(workload, trial.validity, session.records)
+    measured.judgements += recovery.late(session.records, kept.deletions if kept else ())
     return measured
 
 
 class _Session:
     """One trial under way: its records so far, the phase it is in, and the part of the progress bar that a run fills."""
 
-    def __init__(self, trial: Trial, workload: TrainingWorkload, workdir: Path, progress: Progress, watch: Watch) -> None:
+    def __init__(
+        self, trial: Trial, workload: TrainingWorkload, workdir: Path, progress: Progress, watch: Watch, kept: Kept | None
+    ) -> None:
+        self._kept, self._began_s = kept, time.monotonic()
+        self._shifts_s: dict[plan.RunName, float] = {}
         self._trial, self._workload, self._folder = trial, workload, workdir
         self._progress, self._watch = progress, watch
         self.records = Records(plan.fault_plan(workload))
@@ -84,8 +95,10 @@ class _Session:
         place = place_of(self._trial, os.environ)
         with contextlib.ExitStack() as stack:
             team = stack.enter_context(Team(self._trial, place)) if place.nodes > 1 else None
+            self._take_up(place.processes)
             self._report("preparing data", force=True)
-            data = dataset.prepare(workload, places().cache)
+            # A new pod would otherwise make the data anew, and the provider be charged for it.
+            data = dataset.prepare(workload, places().cache if self._kept is None else self._kept.folder / "cache")
             self.records.data_sha256 = data.sha256
             device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
             parts = shares(usable(), cpu_limit(os.environ), place.processes, device)
@@ -98,16 +111,21 @@ class _Session:
 
     def _runs(self, setting: Setting, orders: _Orders) -> None:
         fault = self.records.fault
-        self._until_done("run", setting, orders, end=0.6 if fault else 1.0)
+        if self._kept is None or not self._kept.deletions:  # else an earlier pod did it
+            self._until_done("run", setting, orders, end=0.6 if fault else 1.0)
+            if fault is not None:
+                set_apart(self._folder, fault)
         if fault is not None:
-            set_apart(self._folder, fault)
             self._until_done("recovery", setting, orders, end=1.0)
 
     def _until_done(self, goal: plan.RunKind, setting: Setting, orders: _Orders, *, end: float) -> None:
         """Make attempts until one has done what the run is for. TrialFailed if more of them break off than may be started again."""
-        ended: list[Incident] = []
+        mine = ("run",) if goal == "run" else ("fault", "recovery")
+        ended = [incident for incident in self.records.incidents if plan.kind_of(incident.run) in mine]  # of this pod and those before it
         fault, allowed = self.records.fault, self._workload.restarts
         while True:
+            if len(ended) > allowed:
+                raise _given_up(ended, allowed)
             struck = sum(incident.ending != "unplanned" for incident in ended)
             kind = "fault" if goal == "recovery" and fault is not None and struck < fault.times else goal
             name = self.records.next_name(kind)
@@ -118,12 +136,6 @@ class _Session:
                 return
             ended.append(incident)
             self.records.incidents.append(incident)
-            if len(ended) > allowed:
-                said = "; ".join(map(str, ended[-_SHOWN:]))
-                raise TrialFailed(
-                    incident.failure_class,
-                    f"the training broke off {len(ended)} times, and restarts is {allowed}; {_last(len(ended))}: {said}",
-                )
 
     def _attempt(self, name: plan.RunName, spec: plan.WorkerSpec, setting: Setting, *, end: float) -> Incident | None:
         """Make one attempt. How it ended before it should, or None."""
@@ -155,6 +167,14 @@ class _Session:
     def _struck(self, name: plan.RunName, spec: plan.WorkerSpec, job: Job) -> Incident:
         fault = self._workload.fault
         assert fault is not None and spec.hold is not None
+        if self._kept is not None:
+            held = replacement.Held(name, spec.hold.step)
+            replacement.keep(self._kept, self.records, held, self._watch, self._trial, self._fraction, self._shifts_s)
+            replacement.wait_for_deletion(
+                len(self._kept.deletions) + 1,
+                replacement.patience_s(self._trial),
+                lambda: self._report("waiting for the launcher to delete the pod"),
+            )
         usual = statistics.median(step.step_s for step in self.records.runs["run"].steps)
         began, noticed = strike(fault, job, usual, lambda: self._report("waiting for the fault to be noticed"))
         return Incident(name, fault.inject, began, noticed, spec.hold.step, spec.hold.inside)
@@ -168,6 +188,12 @@ class _Session:
         if spec.hold is not None:
             note = _due(spec.hold)
         self._report(note if name == plan.kind_of(name) else f"{name}: {note}")
+
+    def _take_up(self, ranks: int) -> None:
+        """Go on with what the trial's earlier pods did, if there were any."""
+        if self._kept is not None and self._kept.deletions and self.records.fault is not None:
+            taken = replacement.take_up(self._kept, self.records.fault, ranks, self._began_s)
+            self.records, self._fraction, self._shifts_s = taken.records, taken.fraction, taken.shifts_s
 
     def clear(self) -> None:
         """Delete the checkpoints: they can be large and nobody needs them after the trial."""
@@ -216,6 +242,12 @@ def _phase(name: plan.RunName, record: RunRecord, spec: plan.WorkerSpec, discard
 
 def _due(hold: plan.Hold) -> str:
     return f"the fault that is due in {'step' if hold.inside == 'step' else 'the checkpoint after step'} {hold.step}"
+
+
+def _given_up(ended: Sequence[Incident], allowed: int) -> TrialFailed:
+    said = "; ".join(map(str, ended[-_SHOWN:]))
+    detail = f"the training broke off {len(ended)} times, and restarts is {allowed}; {_last(len(ended))}: {said}"
+    return TrialFailed(ended[-1].failure_class, detail)
 
 
 def _last(count: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from plumbline.declarations import KubernetesLauncher, Trial
@@ -21,6 +21,7 @@ from plumbline.launch.cluster.look import look, together, tolerated
 from plumbline.launch.cluster.payload import decode, encode
 from plumbline.launch.cluster.pod_state import name_of
 from plumbline.launch.cluster.provider import launcher_of
+from plumbline.launch.cluster.replacement import Replacements
 from plumbline.launch.failures import BadDeclaration, TrialFailure, Unreachable
 from plumbline.results import BadResult, Event, FailureClass, LaunchRecord, PodRecord, ResultStore, Scalar, Validity
 
@@ -36,13 +37,16 @@ _STATE = "cluster.json"
 
 @dataclass
 class Attempt:
-    """An announced attempt. `started_at` is None until all its pods ran; `seen` is everything that was seen of it so far."""
+    """An announced attempt. `started_at` is None until all its pods ran; `seen` is everything that was seen of it so far.
+
+    `replaced`: pods that were deleted as the trial's fault asked; `seen` and `started_at` are of the one that took their place."""
 
     trial: Trial
     home: ResultStore
     requested_at: datetime
     seen: Seen
     started_at: datetime | None = None
+    replaced: Replacements = field(default_factory=Replacements)
 
     @classmethod
     def newest(cls, spec: Mapping[str, str]) -> Attempt | None:
@@ -60,6 +64,7 @@ class Attempt:
             # A reason to stop is of the try that stopped.
             seen=replace(decode(state["seen"]), stop=None) if "seen" in state else Seen(expected=trial.workload.nodes),
             started_at=_moment(state.get("started_at")),
+            replaced=Replacements.read(state.get("replaced", ())),
         )
 
     @classmethod
@@ -99,7 +104,7 @@ class Attempt:
         """Names of its pods, as far as they are known before somebody saw them: a controller gives its pods names of its own."""
         if self.seen.expected > 1 and self.launcher.gang != "pods":
             return tuple(map(name_of, self.seen.pods))
-        return tuple(names.pod_name(self.trial, rank) for rank in range(self.seen.expected))
+        return tuple(names.pod_name(self.trial, rank, len(self.replaced.done)) for rank in range(self.seen.expected))
 
     @property
     def looking_s(self) -> float:
@@ -132,7 +137,8 @@ class Attempt:
         api = ClusterApi(self.launcher.connection, self.launcher.namespace, patience_s=_KILLING_S, timeout_s=_KILLING_S)
         if (owner := self.owner) is not None:
             api.delete(owner["kind"], owner["metadata"]["name"])
-        for name in self.pod_names:
+        pending = self.replaced.pending
+        for name in (*self.pod_names, *([pending.name] if pending else [])):
             api.delete("Pod", name)
 
     def validity(self) -> Validity | None:
@@ -160,6 +166,7 @@ class Attempt:
             "requested_at": self.requested_at.isoformat(),
             "started_at": self.started_at.isoformat() if self.started_at else None,
             "seen": encode(self.seen),
+            "replaced": self.replaced.rows(),
         }
         self.home.put(f"{self.home.folder(self.trial)}/{_STATE}", json.dumps(state, indent=1).encode())
 
@@ -167,14 +174,19 @@ class Attempt:
         self, failure: FailureClass | None, detail: str | None, log_tail: str = "", removed_at: datetime | None = None
     ) -> LaunchRecord:
         """Store launch.json: what became of it, as far as is known. `removed_at`: when the last of it was gone."""
-        pods = observation.pod_records(self.seen)
+        current = observation.pod_records(self.seen)
+        pods = (*(record for each in self.replaced.done for record in each.record()), *current)
         events = observation.launch_events(self.seen, self.requested_at)
+        if self.replaced.done:  # how the launch came about is the first pod's to tell, how it ended the last one's
+            first = observation.launch_events(self.replaced.done[0].seen, self.requested_at)
+            between = [event for each in self.replaced.done for event in each.events()]
+            events = (*first, *between, *(event for event in events if event.name == "finished"))
         if removed_at is not None:
             events = (*events, Event(name="deleted", utc=removed_at, clock="launcher"))
         record = LaunchRecord(
             launcher="kubernetes",
             events=events,
-            exit_code=pods[0].exit_code if pods else None,
+            exit_code=current[0].exit_code if current else None,
             failure_class=failure,
             failure_detail=detail,
             node={"kubernetes.launch": names.launch_name(self.trial), "kubernetes.namespace": self.launcher.namespace, **_node(pods)},

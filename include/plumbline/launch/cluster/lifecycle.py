@@ -16,7 +16,7 @@ from plumbline.launch.cluster.base import Seen, Stop
 from plumbline.launch.cluster.classify import classify
 from plumbline.launch.cluster.look import logs, look, together, tolerated
 from plumbline.launch.cluster.pod_state import over
-from plumbline.launch.failures import RETRIED, Interrupted, TrialFailure
+from plumbline.launch.failures import Interrupted, TrialFailure, worth_another
 from plumbline.launch.outcome import Outcome
 from plumbline.results import FailureClass, LaunchRecord
 
@@ -33,11 +33,12 @@ def take_up(spec: Mapping[str, str]) -> tuple[Attempt, LaunchRecord | None]:
     """
     held = Attempt.newest(spec)
     if held is not None and _unsettled(held):
-        if held.lives():
+        # Between a pod and the one that takes its place nothing of it may be there.
+        if held.replaced.pending is not None or held.lives():
             _log.info("Launch %s is on the cluster already: it is taken up again.", names.launch_name(held.trial))
             return held, None
         record = _settle(held)
-        if record is not None and record.failure_class not in RETRIED:
+        if record is not None and not worth_another(record, held.validity()):
             return held, record
     return Attempt.next(spec), None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from plumbline.harness.progress import ProgressLine, parse
+from plumbline.harness.progress import ProgressLine, asked_deletion, parse
 
 _STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?")
 _OVERLAP_S = 2.0
@@ -23,6 +23,8 @@ class LogReader:
         self._read_at: float | None = None
         self._last, self._told_at_last = "", 0  # the newest time, and how many lines had it: a burst may share one
         self._told: tuple[str, int] | None = None
+        self.asked_deletion = 0
+        """Which deletion of the pod it asked for last; 0 if it did not."""
 
     def query(self, now: float) -> dict[str, str]:
         """Parameters for the API that give all lines since the last look, and some before; seconds ago, so that no two clocks meet."""
@@ -49,6 +51,9 @@ class LogReader:
             if moment >= self._last:
                 self._told_at_last = self._told_at_last + 1 if moment == self._last else 1
                 self._last = moment
+            if (number := asked_deletion(line)) is not None:
+                self.asked_deletion = number
+                continue
             if (progress := parse(line)) is None:
                 lines.append(line)
                 continue

@@ -5,30 +5,36 @@ from __future__ import annotations
 import math
 from datetime import datetime
 
-from plumbline.declarations import Trial
+from plumbline.declarations import TrainingWorkload, Trial
+from plumbline.harness.kept import DELETIONS, VOLUME, Deletion, told
 from plumbline.launch.cluster import credentials, placement
 from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.names import EXPIRES, TRIAL, labels, launch_name, pod_name
 from plumbline.launch.cluster.provider import image_of, launcher_of
 from plumbline.launch.cluster.templates import template
+from plumbline.launch.failures import BadDeclaration
 from plumbline.results import ResultStore
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 SHARED_MEMORY = "shared-memory"
 """The volume at /dev/shm."""
+_KEPT = "kept"
+"""The provider's volume, and where it is mounted."""
 RENDEZVOUS_PORT = 29400
 _AFTERWARDS_S = 3600.0
 """How long a launch that is over may still be observed, stored and deleted before it counts as forgotten."""
 
 
-def pod(trial: Trial, rank: int = 0, *, requested_at: datetime) -> Row:
-    """The pod of a rank of the trial; of the trial itself, if it runs on one node.
+def pod(trial: Trial, rank: int = 0, *, requested_at: datetime, deletions: tuple[Deletion, ...] = ()) -> Row:
+    """The pod of a rank of the trial; of the trial itself, if it runs on one node. `deletions`: of the pods that it takes the place of.
 
     BadDeclaration if the provider has no Kubernetes launcher or no image for the trial's kind.
     """
     filled = pod_template(trial, requested_at=requested_at)
-    metadata = {"name": pod_name(trial, rank), "namespace": launcher_of(trial.provider).namespace, **filled["metadata"]}
+    metadata = {"name": pod_name(trial, rank, len(deletions)), "namespace": launcher_of(trial.provider).namespace, **filled["metadata"]}
     metadata["labels"] |= labels(trial, rank)
+    if deletions:
+        filled["spec"]["containers"][0]["env"].append({"name": DELETIONS, "value": told(deletions)})
     return {**template("pod"), "metadata": metadata, "spec": filled["spec"]}
 
 
@@ -49,7 +55,23 @@ def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
     for volume in spec["volumes"]:
         if volume["name"] == SHARED_MEMORY:
             volume["emptyDir"]["sizeLimit"] = quantity(launcher.resources.shared_memory)
+    if isinstance(trial.workload, TrainingWorkload) and trial.workload.pod_deletions:
+        _outlived_by_volume(spec, trial)
     return {"metadata": metadata, "spec": spec}
+
+
+def _outlived_by_volume(spec: Row, trial: Trial) -> None:
+    """Mount the provider's volume: the next pod of the trial finds there what this one left."""
+    claim = launcher_of(trial.provider).volume_claim
+    if claim is None:
+        raise BadDeclaration(
+            f"{trial.provider.name}: launcher.volume_claim is not declared, and the fault pod_delete of {trial.workload.name} needs checkpoints "
+            "that outlive the pod; expected the name of a PersistentVolumeClaim in the namespace"
+        )
+    spec["volumes"].append({"name": _KEPT, "persistentVolumeClaim": {"claimName": claim}})
+    container = spec["containers"][0]
+    container["volumeMounts"].append({"name": _KEPT, "mountPath": f"/{_KEPT}"})
+    container["env"].append({"name": VOLUME, "value": f"/{_KEPT}"})
 
 
 def _declared(trial: Trial) -> Row:

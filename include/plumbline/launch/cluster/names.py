@@ -38,9 +38,9 @@ def launch_name(trial: Trial) -> str:
     return f"pl-{workload}-r{trial.repeat}a{trial.attempt}-{digest}"
 
 
-def pod_name(trial: Trial, rank: int) -> str:
-    """Name of the pod of a rank."""
-    return f"{launch_name(trial)}-{rank}"
+def pod_name(trial: Trial, rank: int, replaced: int = 0) -> str:
+    """Name of the pod of a rank, after `replaced` pods that it takes the place of: none is ever mistaken for another."""
+    return f"{launch_name(trial)}-{rank}" + (f"-{replaced}" if replaced else "")
 
 
 def labels(trial: Trial, rank: int | None = None) -> dict[str, str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 
 from plumbline.declarations import Provider
-from plumbline.launch.cluster import manifest
+from plumbline.launch.cluster import manifest, replacement
 from plumbline.launch.cluster.api import ClusterApi
+from plumbline.launch.cluster.payload import decode
 from plumbline.launch.cluster.pod_state import CONTAINER
 from plumbline.launch.cluster.provider import launcher_of
 from plumbline.launch.cluster.task import LaunchTask
@@ -57,20 +58,41 @@ class TrialPodOperator(LaunchTask, KubernetesPodOperator):  # type: ignore[misc]
         )
         self.provider, self.spec = provider, spec
 
-    def execute(self, context: Any) -> Row | None:
+    def execute(self, context: Any) -> Row:
         """Create the pod and wait for it in the triggerer; or take up the one that an earlier try of this task left."""
         if (over := self.open()) is not None:
             return over
+        if (pending := self.attempt.replaced.pending) is not None:
+            pending.late = True
+            return self._replace(context)
         if self.attempt.started_at is not None:
             return self.wait()
+        return self._launch(context)
+
+    def trigger_reentry(self, context: Any, event: Row) -> Row:
+        """Back from the triggerer, as any launch; or the pod asks to be deleted, as the trial's fault declares."""
+        if event["status"] == "deletion_asked":
+            seen = decode(event)
+            if self.keeping(lambda: replacement.begin(self.attempt, seen)):
+                return self._replace(context)
+            event = {**event, "status": "finished"}
+        return super().trigger_reentry(context, event)
+
+    def _replace(self, context: Any) -> NoReturn:
+        """Delete the pod and create the one that takes its place."""
+        self.create(lambda api: replacement.delete(self.attempt, api))
+        self._launch(context)
+
+    def _launch(self, context: Any) -> NoReturn:
         self.create(self._declare)
-        super().execute(context)
-        return None
+        super().execute(context)  # it defers
+        raise AssertionError("KubernetesPodOperator did not defer")
 
     def get_or_create_pod(self, pod_request_obj: V1Pod, context: Any) -> V1Pod:
         """Create the pod, or adopt the one of this very attempt in whatever state it is: its result lies in the store."""
         row = PodGenerator.serialize_pod(pod_request_obj)
         self.create(lambda api: api.create(row))
+        self.keeping(lambda: replacement.created(self.attempt))
         return pod_request_obj
 
     def invoke_defer_method(self, last_log_time: Any = None, context: Any = None) -> None:
@@ -80,4 +102,5 @@ class TrialPodOperator(LaunchTask, KubernetesPodOperator):  # type: ignore[misc]
     def _declare(self, api: ClusterApi) -> None:
         """The pod that KubernetesPodOperator starts from: the trial's manifest. It reads the connection, too: better here, where that can fail."""
         api.open()
-        self.pod_template_dict = manifest.pod(self.attempt.trial, requested_at=self.attempt.requested_at)
+        attempt = self.attempt
+        self.pod_template_dict = manifest.pod(attempt.trial, requested_at=attempt.requested_at, deletions=attempt.replaced.deletions)

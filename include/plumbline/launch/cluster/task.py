@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from plumbline.harness.progress import ProgressLine
 from plumbline.launch import progress
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
+T = TypeVar("T")
 Row = dict[str, Any]
 _log = logging.getLogger(__name__)
 
@@ -76,11 +77,22 @@ class LaunchTask(_Base):  # type: ignore[misc]  # airflow's types are not follow
             self._ended(close(attempt, stop=stop))
         raise AssertionError(f"a launch that was stopped ({stop.reason}) was classified as no failure")
 
+    def keeping(self, action: Callable[[], T]) -> T:
+        """The action's result; what keeps it from being done, or from being written down, as a failure class that the next try mends."""
+        with _typed():
+            return action()
+
     def wait(self) -> NoReturn:
         """Defer until the pods started, or until they are over."""
         attempt = self.attempt
         trigger = LaunchTrigger.of(
-            attempt.trial, attempt.requested_at, owner=attempt.owner, known=attempt.pod_names, started=attempt.started_at is not None
+            attempt.trial,
+            attempt.requested_at,
+            owner=attempt.owner,
+            known=attempt.pod_names,
+            started=attempt.started_at is not None,
+            replaced=len(attempt.replaced.done),
+            since=attempt.replaced.since,
         )
         left = max(trigger.deadline - time.time(), 0.0) + attempt.launcher.unreachable_timeout + _AIRFLOW_SLACK_S
         self.defer(trigger=trigger, method_name="trigger_reentry", timeout=timedelta(seconds=left))
@@ -124,7 +136,7 @@ class LaunchTask(_Base):  # type: ignore[misc]  # airflow's types are not follow
             _log.info("Pod %s on %s ended with exit code %s %s", pod.name, pod.node, pod.exit_code, pod.reason or "")
         if record.log_tail:
             _log.info("The last lines of rank 0:\n%s", record.log_tail)
-        raise_for(record)
+        raise_for(record, tolerated("read the trial's document", self.attempt.validity, None) if record.failure_class else None)
         return {"trial_id": trial_id, "exit_code": record.exit_code}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from plumbline.declarations import Trial
+from plumbline.declarations import TrainingWorkload, Trial
 from plumbline.harness.progress import ProgressLine
 from plumbline.launch import progress
 from plumbline.launch.cluster import names, pod_state, watch
@@ -39,11 +39,11 @@ _EVENTS_OF = 8  # pods at a time: what holds up the others of a gang is mostly t
 
 @dataclass(eq=False, repr=False)
 class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are not followed
-    """Fires once: {"status": "started" | "finished" | "stopped", …what `watch.encode` makes of what was seen}.
+    """Fires once: {"status": "started" | "finished" | "stopped" | "deletion_asked", …what `watch.encode` makes of what was seen}.
 
     Its row holds ids only: the Airflow connection is read where the trigger runs, and read again when the cluster refuses its token.
     `owner` is {"apiVersion", "kind", "name"} of the object that owns a gang's pods, None for a pod on its own. `known`: names of pods that
-    exist already. `requested_at` and `deadline` are seconds since the epoch. `started`: that all pods run was told before.
+    exist already. `due_deletion`: which deletion of its pod the trial may ask for next, 0 for none. `requested_at` and `deadline` are seconds since the epoch. `started`: that all pods run was told before.
     `patience_s`: how long the kubelet may fail to start a container before that is believed: five of its tries, at 0, 10, 30, 70 and 150 s,
     outlast a registry's restart or a rate limit by the minute. `grace_s`: see watch.Limits. `earliest_s`: see EARLIEST_S.
     """
@@ -68,6 +68,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     log_every_s: float = 10.0
     request_timeout_s: float = 20.0
     earliest_s: float = 0.0
+    due_deletion: int = 0
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -76,11 +77,23 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
 
     @classmethod
     def of(
-        cls, trial: Trial, requested_at: datetime, *, owner: Row | None = None, known: Sequence[str] = (), started: bool = False
+        cls,
+        trial: Trial,
+        requested_at: datetime,
+        *,
+        owner: Row | None = None,
+        known: Sequence[str] = (),
+        started: bool = False,
+        replaced: int = 0,
+        since: datetime | None = None,
     ) -> LaunchTrigger:
-        """The trigger of a trial's attempt. `owner`: the API object that owns the pods of a gang."""
+        """The trigger of a trial's attempt. `owner`: the API object that owns the pods of a gang.
+
+        `replaced`: how many pods the current one takes the place of, and `since` when: it has the time to start that the first one had.
+        The trial's own time is that of all of them together.
+        """
         launcher = launcher_of(trial.provider)
-        since = requested_at.timestamp()
+        declared = trial.workload.pod_deletions if isinstance(trial.workload, TrainingWorkload) else 0
         grace_s = 60.0
         return cls(
             connection=launcher.connection,
@@ -90,17 +103,18 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             trial_id=trial.trial_id,
             expected=trial.workload.nodes,
             owner=owner and {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"]},
-            requested_at=since,
+            requested_at=(since or requested_at).timestamp(),
             schedule_timeout_s=launcher.schedule_timeout,
             startup_timeout_s=launcher.startup_timeout,
             # The pods end themselves after `timeout` (activeDeadlineSeconds, from the node on): this is for what that did not end.
-            deadline=since + launcher.schedule_timeout + launcher.timeout + grace_s,
+            deadline=requested_at.timestamp() + launcher.schedule_timeout + launcher.timeout + grace_s,
             unreachable_timeout_s=launcher.unreachable_timeout,
             poll_s=launcher.poll,
             started=started,
             known=known,
             grace_s=grace_s,
             earliest_s=EARLIEST_S,
+            due_deletion=replaced + 1 if replaced < declared else 0,
         )
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -137,6 +151,8 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                     if (lasted := outage.answered(time.time())) is not None:
                         self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, lasted)
                     await self._tell(cluster, state, log, decision)
+                    if decision is None and self.due_deletion and log.asked_deletion == self.due_deletion:
+                        decision = watch.Decision("deletion_asked")
                     pause = min(self.poll_s, _SETTLE_S) if state.settling else self.poll_s * random.uniform(0.9, 1.1)
                 if decision is None:
                     await asyncio.sleep(pause)

@@ -39,9 +39,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the task must know: all pods run; the launch is over; or `stop` says why it must be ended."""
+    """What the task must know: all pods run; the launch is over; `stop` says why it must be ended; the pod asks to be deleted."""
 
-    status: Literal["started", "finished", "stopped"]
+    status: Literal["started", "finished", "stopped", "deletion_asked"]
     stop: Stop | None = None
 
 

@@ -56,3 +56,11 @@ def test_it_asks_for_what_came_since_and_a_little_more() -> None:
 
 def test_one_that_takes_over_reads_back_a_minute() -> None:
     assert LogReader(from_start=False).query(100.0)["sinceSeconds"] == "60"
+
+
+def test_a_pod_that_asks_to_be_deleted_is_heard_and_not_told() -> None:
+    reader = LogReader(from_start=True)
+    assert reader.read(said("01", "one"), 0) == (["one"], None) and reader.asked_deletion == 0
+    asks = said("02", json.dumps({"event": "plumbline-delete-pod", "number": 2}))
+    assert reader.read(asks + said("03", '{"event": "plumbline-delete-pod"}') + said("04", "plumbline-delete-pod 7"), 1)[1] is None
+    assert reader.asked_deletion == 2, "what only looks like it asks for nothing"

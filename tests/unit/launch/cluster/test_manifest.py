@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.declarations import Trial
 from plumbline.harness.environment.cpu import CPU_LIMIT
+from plumbline.harness.kept import DELETIONS, VOLUME, Deletion
 from plumbline.launch.cluster import manifest
 from plumbline.launch.cluster.names import EXPIRES, RANK
 from plumbline.launch.failures import BadDeclaration
@@ -133,3 +135,29 @@ def test_what_cannot_run_in_a_pod_is_refused_by_name() -> None:
     only = cluster_provider(images={"training": "localhost/t:1"})
     with pytest.raises(BadDeclaration, match=r"cluster-a: launcher\.images\.inference is not declared"):
         made(trial.model_copy(update={"provider": only}))
+
+
+DELETED: dict[str, Any] = {"fault": {"inject": "pod_delete", "at_step": 50}}
+
+
+def test_only_a_trial_whose_pod_is_deleted_gets_the_providers_volume() -> None:
+    provider = cluster_provider(volume_claim="checkpoints")
+    assert "persistentVolumeClaim" not in str(made(a_trial(provider=provider)))
+    trial = a_trial(provider=provider, declare=DELETED)
+    assert {"name": "kept", "persistentVolumeClaim": {"claimName": "checkpoints"}} in made(trial)["spec"]["volumes"]
+    assert environment(trial)[VOLUME] == "/kept" and DELETIONS not in environment(trial)
+
+
+def test_a_pod_that_takes_anothers_place_has_a_name_of_its_own_and_is_told() -> None:
+    trial = a_trial(provider=cluster_provider(volume_claim="checkpoints"), declare=DELETED)
+    before = (Deletion(10.0, 11.5), Deletion(20.0, 21.0, late=True))
+    pod = manifest.pod(trial, requested_at=REQUESTED_AT, deletions=before)
+    assert pod["metadata"]["name"] == made(trial)["metadata"]["name"] + "-2"
+    (told,) = [entry["value"] for entry in pod["spec"]["containers"][0]["env"] if entry["name"] == DELETIONS]
+    assert tuple(Deletion(**row) for row in json.loads(told)) == before
+
+
+def test_without_a_volume_nothing_is_built() -> None:
+    trial = a_trial(provider=cluster_provider(volume_claim="checkpoints"), declare=DELETED)
+    with pytest.raises(BadDeclaration, match=r"cluster-a: launcher\.volume_claim is not declared.*PersistentVolumeClaim"):
+        made(trial.model_copy(update={"provider": cluster_provider()}))

@@ -1,0 +1,63 @@
+"""Taking in what another archive concluded. Where both have something to say of a finding or a series, the archive keeps its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session
+
+from plumbline.archive.bundle.rows import Tables, table_of
+from plumbline.archive.bundle.tables import Row
+from plumbline.archive.inserts import insert_new
+from plumbline.archive.judgements import AuditEntry, Baseline, Decision, Finding, Incident, Price
+from plumbline.archive.models import Base, Quarantined
+
+_KEYS: tuple[tuple[type[Base], tuple[str, ...]], ...] = (
+    (Finding, ("finding_id",)),
+    (Incident, ("finding_id", "channel")),
+    (Quarantined, ("quarantine_id",)),
+    (Decision, ("decision_id",)),
+    (Price, ("price_id",)),
+)
+
+
+def take_in(session: Session, found: Tables) -> tuple[str, ...]:
+    """Add what is new; what the archive kept as it had it, in words."""
+    notes: list[str] = []
+    for model, key in _KEYS:
+        known = [row for row in found.get(model.__tablename__, ()) if not insert_new(session, model, row, key)]
+        if model is Finding:
+            notes += [note for row in known if (note := _other_state(session, row))]
+    notes += [note for row in found.get("baselines", ()) if (note := _baseline(session, row))]
+    for row in found.get("audit", ()):
+        _audit(session, row)
+    return tuple(notes)
+
+
+def _other_state(session: Session, row: Row) -> str | None:
+    state = session.scalars(select(Finding.state).where(Finding.finding_id == row["finding_id"])).one()
+    return None if state == row["state"] else f"finding {row['finding_id']} stays {state} ({row['state']} in the bundle)"
+
+
+def _baseline(session: Session, row: Row) -> str | None:
+    mine = session.execute(select(Baseline).where(Baseline.series_key == row["series_key"])).scalars().all()
+    if any((b.campaign_id, b.rule, b.accepted_at) == (row["campaign_id"], row["rule"], row["accepted_at"]) for b in mine):
+        return None
+    # A series is bootstrapped once, and what it is held against moves only by a decision that somebody made in this archive.
+    if (row["rule"] == "bootstrap" and any(b.rule == "bootstrap" for b in mine)) or (
+        row["superseded_at"] is None and any(b.superseded_at is None for b in mine)
+    ):
+        return f"baseline of {row['series_key']}: the archive keeps its own, not {row['campaign_id']}"
+    session.execute(insert(Baseline), [row])
+    return None
+
+
+def _audit(session: Session, row: Row) -> None:
+    if row["once_key"] is not None:
+        insert_new(session, AuditEntry, row, ["once_key"])
+        return
+    table: Any = table_of(AuditEntry)
+    same = (table.c[name] == row[name] for name in ("at", "who", "what", "subject", "why"))
+    if session.execute(select(table.c.id).where(*same, table.c.once_key.is_(None)).limit(1)).first() is None:
+        session.execute(insert(AuditEntry), [row])

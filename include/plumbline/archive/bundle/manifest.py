@@ -1,0 +1,90 @@
+"""What a bundle says about itself, and what exporting and importing answer."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+
+FILE = "manifest.json"
+LEDGER = "ledger"
+
+
+class BadBundle(ValueError):
+    """A folder that cannot be exported to or imported from; the message names the file and why."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One campaign in a bundle. `content_hash` covers what was measured, and is the same in every archive that holds it."""
+
+    campaign_id: str
+    trials: int
+    content_hash: str
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One campaign that was to be taken in. `refused`: why nothing of it was; `notes`: what the archive kept as it had it."""
+
+    campaign_id: str
+    new: int = 0
+    known: int = 0
+    refused: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CampaignEntry(_Part):
+    """One campaign. `files`: path below the bundle's folder → SHA-256."""
+
+    trials: int
+    content_hash: str
+    files: dict[str, str]
+
+
+class Manifest(_Part):
+    """The whole bundle. `schema_revision`: of the archive that wrote it."""
+
+    format: Literal[1] = 1
+    schema_revision: str
+    exported_at: AwareDatetime
+    campaigns: dict[str, CampaignEntry]
+    ledger: dict[str, str]
+
+
+def load(folder: Path) -> Manifest:
+    """The manifest of a bundle; BadBundle if there is none or it does not hold."""
+    path = folder / FILE
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise BadBundle(f"{path} is missing; expected a folder that `plumbline archive export` finished writing") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise BadBundle(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; was it written by a newer plumbline?") from error
+
+
+def check(folder: Path, files: dict[str, str]) -> None:
+    """BadBundle for the first file that is missing, leads out of the folder, or differs from its SHA-256."""
+    root = folder.resolve()
+    for name, sha256 in files.items():
+        path = (folder / name).resolve()
+        if not path.is_relative_to(root):
+            raise BadBundle(f"{folder / FILE} names {name}, which lies outside of the bundle")
+        if not path.is_file():
+            raise BadBundle(f"{path} is missing")
+        found = sha256_of(path)
+        if found != sha256:
+            raise BadBundle(f"{path} has SHA-256 {found}; the manifest says {sha256}")
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 (hex) of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

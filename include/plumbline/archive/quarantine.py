@@ -1,0 +1,64 @@
+"""Result documents that could not be believed: each is listed with its reason and its place until a retry believes it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from plumbline.archive import audit
+from plumbline.archive.inserts import insert_new
+from plumbline.archive.models import Quarantined
+from plumbline.archive.views import QuarantineRecord, QuarantineView
+from plumbline.declarations import digest
+
+_ID_LENGTH = 12
+
+
+def keep(session: Session, record: QuarantineRecord, now: datetime) -> bool:
+    """List a document; False if this content of this attempt is listed already."""
+    quarantine_id = digest([record.campaign_id, record.trial_id, record.attempt, record.sha256])[:_ID_LENGTH]
+    values = {**asdict(record), "quarantine_id": quarantine_id, "state": "kept", "quarantined_at": now, "updated_at": now}
+    new = insert_new(session, Quarantined, values, ["quarantine_id"])
+    if new:
+        detail = {"uri": record.uri, "trial_id": record.trial_id, "attempt": record.attempt}
+        audit.write(session, now, who="record", what="document_quarantined", subject=quarantine_id, why=record.reason, detail=detail)
+    return new
+
+
+def listed(session: Session, everything: bool, campaign_id: str | None) -> list[QuarantineView]:
+    """What is kept, oldest first; with `everything`, also what was released."""
+    query = select(Quarantined).order_by(Quarantined.quarantined_at, Quarantined.quarantine_id)
+    if not everything:
+        query = query.where(Quarantined.state == "kept")
+    if campaign_id is not None:
+        query = query.where(Quarantined.campaign_id == campaign_id)
+    return [_view(row) for row in session.scalars(query)]
+
+
+def one(session: Session, quarantine_id: str) -> QuarantineView:
+    """One document; LookupError if there is none of that id."""
+    return _view(_known(session, quarantine_id))
+
+
+def release(session: Session, quarantine_id: str, by: str, why: str, now: datetime) -> QuarantineView:
+    """Say that the document is believed now; LookupError for an unknown id. Released again, nothing changes."""
+    row = _known(session, quarantine_id)
+    if row.state == "kept":
+        row.state, row.updated_at = "released", now
+        audit.write(session, now, who=by, what="document_released", subject=quarantine_id, why=why)
+        session.flush()
+    return _view(row)
+
+
+def _known(session: Session, quarantine_id: str) -> Quarantined:
+    row = session.get(Quarantined, quarantine_id)
+    if row is None:
+        raise LookupError(f'nothing in quarantine has the id "{quarantine_id}"; `plumbline archive quarantine list` shows what is there')
+    return row
+
+
+def _view(row: Quarantined) -> QuarantineView:
+    return QuarantineView(**{name: getattr(row, name) for name in QuarantineView.__dataclass_fields__})

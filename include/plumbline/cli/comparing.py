@@ -1,0 +1,112 @@
+"""`plumbline compare`: two campaigns, two providers or two trials, metric by metric."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from plumbline.archive import open_archive
+from plumbline.cli.output import DRIFTED, OK, Json, clear_errors, emit, out, table
+from plumbline.declarations import DeclarationError, load
+from plumbline.declarations.reading import reading
+from plumbline.drift import Comparison
+from plumbline.drift.environment import grouped
+from plumbline.drift.wording import change, interval, percent, repeats_needed
+from plumbline.orchestration.comparing import Compared, compare_named
+
+_STYLE = {"regressed": "bold red", "improved": "green", "suspected": "yellow", "unchanged": "green", "insufficient_data": "dim"}
+
+
+def compare(
+    old: Annotated[str, typer.Argument(help="campaign, provider or trial id")],
+    new: Annotated[str, typer.Argument(help="campaign, provider or trial id")],
+    provider: Annotated[str | None, typer.Option(help="only this provider's series")] = None,
+    workload: Annotated[str | None, typer.Option(help="only this workload's series")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="also the metrics that have no threshold, and changes that do not matter")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two campaigns, two providers or two trials: effect, interval and verdict by metric, and what changed around them.
+
+    What is not comparable is refused field by field. Exit code 4 if something drifted.
+    """
+    with clear_errors(LookupError, DeclarationError, ValueError), open_archive() as archive:
+        found = compare_named(archive, load(), old, new, provider=provider, workload=workload)
+    comparisons = found.comparisons
+    only = {"old": found.only_old, "new": found.only_new}
+    emit(
+        as_json,
+        {"verdict": overall(comparisons), "comparisons": comparisons, "only_in": only, "series": found.series},
+        lambda: _show(found, old, new, everything),
+    )
+    # Two providers differ, and that is no drift.
+    raise typer.Exit(DRIFTED if found.kind != "provider" and any(c.moved for c in comparisons) else OK)
+
+
+def overall(found: Sequence[Comparison]) -> str:
+    """The gravest verdict of all series; `not judged` if what was comparable has no thresholds, `not comparable` if nothing was."""
+    verdicts = [c.verdict for c in found if c.verdict is not None]
+    order = ("regressed", "improved", "suspected", "insufficient_data", "unchanged")
+    return next((v for v in order if v in verdicts), "not judged" if any(not c.problems for c in found) else "not comparable")
+
+
+def _show(found: Compared, old: str, new: str, everything: bool) -> None:
+    for comparison, series in zip(found.comparisons, found.series, strict=True):
+        _one(comparison, series, everything)
+    for side, only in ((old, found.only_old), (new, found.only_new)):
+        if only:
+            out.print(
+                f"{len(only)} series only in {side}: {', '.join(only[:3])}{', …' if len(only) > 3 else ''}", style="dim", highlight=False
+            )
+    counted = Counter(r.verdict.replace("_", " ") for c in found.comparisons for r in c.rows if r.verdict)
+    summary = ", ".join(f"{n} {verdict}" for verdict, n in counted.most_common())
+    out.print(f"[bold]{overall(found.comparisons).replace('_', ' ')}[/]" + (f"  ({summary})" if summary else ""), highlight=False)
+
+
+def _one(comparison: Comparison, series: tuple[str, str], everything: bool) -> None:
+    against = ", ".join(comparison.baseline_campaigns)
+    marked = "  [yellow]SIMULATED[/]" if comparison.simulated else "  [yellow]IMPORTED[/]" if comparison.imported else ""
+    out.print(f"[bold]{comparison.series_key}[/]{marked}", highlight=False)
+    against = against if series[0] == series[1] else f"{against} of {series[0]}"
+    out.print(f"{comparison.candidate_campaign} against {against}", highlight=False, soft_wrap=True)
+    for problem in comparison.problems:
+        out.print(f"  not comparable: {problem}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    _metrics(comparison, everything)
+    # Nobody can judge what others measured by a threshold of ours: there everything is shown.
+    changes = [c for c in comparison.environment_changes if everything or c.matters or comparison.imported]
+    for group, own in grouped(changes):
+        out.print(f"  {group}", style="bold", highlight=False)
+        for c in own:
+            out.print(f"    {c.text}", style=None if c.matters else "dim", highlight=False, markup=False, soft_wrap=True)
+    left_out = len(comparison.environment_changes) - len(changes)
+    if left_out:
+        out.print(f"  {left_out} changes around it that do not matter (--all shows them)", style="dim", highlight=False)
+    elif not changes and not comparison.problems:
+        out.print("  environment: no change", style="dim", highlight=False)
+
+
+def _metrics(comparison: Comparison, everything: bool) -> None:
+    rows = [r for r in comparison.rows if everything or r.verdict is not None or comparison.imported]
+    if not rows:
+        return
+    columns = ("metric", "statistic", "phase", "before", "after", "change", "interval", "sees from", "verdict")
+    shown = table("", *columns, right=("before", "after", "change", "sees from"))
+    for r in rows:
+        verdict = f"[{_STYLE[r.verdict]}]{r.verdict.replace('_', ' ')}[/]" if r.verdict else "[dim]not judged[/]"
+        more = repeats_needed(r)
+        shown.add_row(
+            r.metric,
+            r.statistic,
+            r.phase,
+            reading(r.baseline, r.unit),
+            reading(r.candidate, r.unit),
+            change(r),
+            interval(r, comparison.confidence) if r.ci_low is not None else "",
+            "" if r.mde is None else "over 100 %" if r.mde > 1 else percent(r.mde),
+            f"{verdict} {f'({more})' if more else ''}",
+        )
+    out.print(shown)

@@ -1,0 +1,100 @@
+"""`plumbline findings`: what drifted, and what people decided about it."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated
+
+import typer
+
+from plumbline.archive import open_archive
+from plumbline.cli.output import Json, clear_errors, emit, out
+from plumbline.declarations import DeclarationError, load
+from plumbline.drift import Finding
+from plumbline.orchestration.deciding import Answer, Decided, decide
+
+findings = typer.Typer(help="What drifted, and what was decided about it.", no_args_is_help=False)
+Why = Annotated[str, typer.Option(help="the reason, for the audit log")]
+
+
+@findings.callback(invoke_without_command=True)
+def listed(
+    context: typer.Context, settled: Annotated[bool, typer.Option("--all", help="also the settled ones")] = False, as_json: Json = False
+) -> None:
+    """List the findings that wait for somebody."""
+    if context.invoked_subcommand is None:
+        list_findings(settled, as_json)
+
+
+@findings.command("list")
+def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the settled ones")] = False, as_json: Json = False) -> None:
+    """List the findings that wait for somebody, newest first."""
+    with open_archive() as archive:
+        # By state: an old archive has far more settled ones than anybody waits for.
+        found = archive.findings() if settled else [*archive.findings("open"), *archive.findings("acknowledged")]
+    found.sort(key=lambda f: f.opened_at, reverse=True)
+
+    def show() -> None:
+        for f in found:
+            out.print(f"[bold]{f.finding_id}[/] [dim]{f.state} · {f.campaign_id}[/]", highlight=False)
+            out.print(f"  {Finding.of(f.detail).text}", highlight=False, markup=False, soft_wrap=True)
+        if not found:
+            out.print("no findings" if settled else "no open findings")
+
+    emit(as_json, found, show)
+
+
+@findings.command()
+def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) -> None:
+    """Show one finding as it was told, with its members and its history."""
+    from plumbline.alerts import render
+
+    with clear_errors(LookupError), open_archive() as archive:
+        found = archive.finding(finding_id)
+        history = archive.audit(finding_id)
+
+    def tell() -> None:
+        out.print(render(Finding.of(found.detail).with_state(found.state)).text, highlight=False, markup=False, soft_wrap=True)
+        for entry in history:
+            out.print(
+                f"  {entry.at:%Y-%m-%d %H:%M} UTC  {entry.who}: {entry.what}  {entry.why}", style="dim", highlight=False, markup=False
+            )
+
+    emit(as_json, {"finding": found, "audit": history}, tell)
+
+
+@findings.command()
+def acknowledge(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
+    """Say that somebody is on it."""
+    with clear_errors(LookupError, ValueError), open_archive() as archive:
+        found = archive.set_finding_state(finding_id, "acknowledged", by=getpass.getuser(), why=why)
+    emit(as_json, found, lambda: out.print(f"{finding_id} is acknowledged", highlight=False))
+
+
+@findings.command()
+def resolve(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
+    """Say that it is over: mended, or not what it seemed. The baseline stays."""
+    with clear_errors(LookupError, ValueError), open_archive() as archive:
+        found = archive.set_finding_state(finding_id, "resolved", by=getpass.getuser(), why=why)
+    emit(as_json, found, lambda: out.print(f"{finding_id} is resolved; the baseline stays", highlight=False))
+
+
+@findings.command()
+def accept(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
+    """Accept the change: from now on each series that shows it is held against its newest campaign that does."""
+    done = _decided(finding_id, "accept", why)
+    baselines = ", ".join(sorted(set(done.baselines.values())))
+    said = f"{finding_id} is accepted; {len(done.baselines)} series are held against {baselines} now"
+    emit(as_json, done, lambda: out.print(said, highlight=False, soft_wrap=True))
+
+
+@findings.command()
+def reject(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
+    """Reject the change: the old baseline stays, and the finding stands, acknowledged, until the provider recovers."""
+    done = _decided(finding_id, "keep", why)
+    emit(as_json, done, lambda: out.print(f"{finding_id} is acknowledged; the baseline stays", highlight=False))
+
+
+def _decided(finding_id: str, answer: Answer, why: str) -> Decided:
+    with clear_errors(LookupError, DeclarationError, ValueError), open_archive() as archive:
+        return decide(archive, load(), finding_id, answer, getpass.getuser(), why)

@@ -1,0 +1,64 @@
+"""`plumbline rehearse`: months of campaigns on simulated providers, in seconds."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plumbline.alerts.slack import CONNECTION
+from plumbline.cli.output import Json, clear_errors, emit, out, table
+from plumbline.declarations import DeclarationError, load, places
+from plumbline.declarations.places import moved_home
+from plumbline.launch.plan import PlanError
+from plumbline.orchestration.connections import adopt
+from plumbline.orchestration.rehearsing import Rehearsed, months_of, simulated
+from plumbline.orchestration.rehearsing import rehearse as rehearsed
+
+
+def rehearse(
+    provider: Annotated[list[str] | None, typer.Option(help="simulated providers, also disabled ones; every one if left out")] = None,
+    campaigns: Annotated[str | None, typer.Option(help="months, such as 2026-01..2026-10; the twelve that are over if left out")] = None,
+    workload: Annotated[list[str] | None, typer.Option(help="workloads; those that run monthly if left out")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, max=50, help="trials a slot instead of the declared number")] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="where its results and its archive go, apart from measured ones; rehearsal/ in the installation's")
+    ] = None,
+    alert: Annotated[
+        bool, typer.Option("--alert", help="send the findings where real ones go; each message says that it is simulated")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Simulate campaigns of simulated providers, then check, record and review them as if they had run."""
+    now = datetime.now(timezone.utc)
+    with clear_errors(DeclarationError, PlanError, RuntimeError):
+        declared = simulated(load(), provider or ())
+        months = months_of(campaigns or _last_year(now), now)
+        if alert:
+            adopt([CONNECTION])
+        shown = table(
+            "SIMULATED: no real machine was measured", "campaign", "provider", "trials", "ended", "standing findings", right=("trials",)
+        )
+
+        def tell(one: Rehearsed) -> None:
+            ended = ", ".join(f"{count} {status}" for status, count in sorted(one.statuses.items())) or "silent"
+            shown.add_row(one.campaign_id, one.provider, str(one.trials), ended, "\n".join(one.findings) or "none")
+
+        apart = (home or places().home / "rehearsal").resolve()
+        with moved_home(apart):
+            done = rehearsed(declared, months, tell, workloads=workload, repeats=repeats, alerting=alert)
+
+    def show() -> None:
+        out.print(shown)
+        out.print(f"A rehearsal has an archive of its own: PLUMBLINE_HOME={apart} plumbline findings list", soft_wrap=True, highlight=False)
+
+    emit(as_json, done, show)
+
+
+def _last_year(now: datetime) -> str:
+    """The twelve months whose first day is over."""
+    last = (now - timedelta(days=1)).astimezone(timezone.utc)
+    number = last.year * 12 + last.month - 12
+    return f"{number // 12}-{number % 12 + 1:02d}..{last:%Y-%m}"

@@ -1,0 +1,119 @@
+"""What a new campaign means for the findings that stand: which of its drifts are known, which are new, and what is over.
+
+A drift is known if a finding of the same provider, kind and subject stands that covers the series: of performance in the same
+direction, of the environment with the same fact. It continues that finding, whose state and first campaign stay. What is not known is
+grouped into new findings. A series of a standing finding that was compared and no longer shows it has recovered; when the last one
+has, the finding resolves itself. `suspected` is no recovery, nor is a comparison that could not be made.
+
+Only a series' newest campaign can continue or end anything: a review of an old one, by hand, changes nothing that came later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from plumbline.drift import silence
+from plumbline.drift.comparison import Comparison
+from plumbline.drift.finding import Finding
+from plumbline.drift.grouping import grouped
+
+
+@dataclass(frozen=True)
+class Course:
+    """`new` findings to open; `continued` ones as they are to be stored now; `over`: those that resolved, with why."""
+
+    new: tuple[Finding, ...]
+    continued: tuple[Finding, ...]
+    over: tuple[tuple[Finding, str], ...]
+
+
+def course(found: Sequence[Finding], standing: Sequence[Finding], comparisons: Sequence[Comparison], newest: Collection[str]) -> Course:
+    """Hold one provider's per-series findings of a campaign against those that stand; `newest`: series of which it is the newest campaign."""
+    shown: dict[str, list[Finding]] = {}
+    fresh: list[Finding] = []
+    for finding in found:
+        for part, known in _parts(finding, standing):
+            if known is None:
+                fresh.append(part)
+            elif part.series_key in newest or known.campaign_id == part.campaign_id:
+                shown.setdefault(known.finding_id, []).append(part)
+    told = {c.series_key: c for c in comparisons}
+    continued, over = [], []
+    for known in standing:
+        now = shown.get(known.finding_id, [])
+        still = {f.series_key for f in now}
+        recovered = {key for key in known.standing if key in told and key in newest and key not in still and _well(known, told[key])}
+        left = (set(known.standing) - recovered) | still
+        if recovered and not left:
+            over.append((known, _why(known, told[known.standing[0]])))
+        elif now or recovered:
+            continued.append(_updated(known, now, left))
+    return Course(grouped(fresh), tuple(continued), tuple(over))
+
+
+def _parts(finding: Finding, standing: Sequence[Finding]) -> list[tuple[Finding, Finding | None]]:
+    """The finding with the one that it continues; one about several facts falls apart where only some are known."""
+    same = [s for s in standing if (s.provider, s.kind, s.subject) == (finding.provider, finding.kind, finding.subject)]
+    here = next((s for s in same if s.campaign_id == finding.campaign_id), None)
+    known = [s for s in same if s is not here and finding.series_key in s.series]
+    if finding.kind != "environment":
+        match = next((s for s in known if s.direction == finding.direction), here)
+        return [(finding, match)]
+    parts: list[tuple[Finding, Finding | None]] = []
+    left = finding.members
+    for s in known:
+        facts = {m.name for m in s.members}
+        mine = tuple(m for m in left if m.name in facts)
+        left = tuple(m for m in left if m.name not in facts)
+        if mine:
+            parts.append((finding.about(mine), s))
+    return [*parts, (finding.about(left), here)] if left else parts
+
+
+def _well(known: Finding, now: Comparison) -> bool:
+    """Whether the comparison shows that what the finding says of this series is over."""
+    seen = now.reliability
+    if known.kind == "reliability":
+        return seen.attempts > 0 and not seen.failures
+    if known.subject == silence.SUBJECT:
+        # What a person asked for in between does not make up for a month's rerun.
+        return seen.attempts > 0 and silence.monthly(now.candidate_campaign)
+    if known.kind == "missing_data":
+        return seen.attempts > 0 and not seen.missing
+    if now.problems:
+        return False
+    if known.kind == "environment":
+        facts = {m.name for m in known.members}
+        return bool(now.rows) and not any(c.matters and c.key in facts for c in now.environment_changes)
+    judged = [row.verdict for row in now.rows if row.family == "lead" and row.effect is not None and row.verdict is not None]
+    return bool(judged) and known.direction not in {row.verdict for row in now.rows} and "suspected" not in judged
+
+
+def _why(known: Finding, now: Comparison) -> str:
+    what = {
+        "performance": "is back within its thresholds of the baseline",
+        "environment": "no longer differs from the baseline in what had changed",
+        "reliability": "ran without a failed attempt",
+        "missing_data": "reports again",
+    }.get(known.kind, "is as it was")
+    series = "the series" if len(known.series) == 1 else f"the last of {len(known.series)} series"
+    return f"recovered: in campaign {now.candidate_campaign} {series} {what} ({', '.join(now.baseline_campaigns) or 'no baseline'})"
+
+
+def _updated(known: Finding, now: Sequence[Finding], left: Collection[str]) -> Finding:
+    """The standing finding as this campaign shows it: its own identity, first campaign and state, the new numbers."""
+    standing, series = tuple(sorted(left)), tuple(dict.fromkeys((*known.series, *(f.series_key for f in now))))
+    if not now:
+        return replace(known, standing=standing)
+    campaign = now[0].campaign_id
+    (latest,) = grouped([replace(f, finding_id=known.finding_id) for f in now])
+    return replace(
+        latest,
+        campaign_id=known.campaign_id,
+        headline=latest.headline.replace(f"since campaign {campaign}", f"since campaign {known.campaign_id}"),
+        seen_in=tuple(dict.fromkeys((*known.seen_in, *([campaign] if campaign != known.campaign_id else ())))),
+        series=series,
+        standing=standing,
+        state=known.state,
+    )

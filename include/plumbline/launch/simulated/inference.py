@@ -1,0 +1,247 @@
+"""What the harness would report of an inference trial: a server that decodes at the rate of its memory and prefills at that of its arithmetic.
+
+Requests queue as before one server (a share `load` of its time is taken): latencies are lognormal around a median that grows with 1/(1 − load).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from plumbline.declarations.confidence import wilson
+from plumbline.declarations.inference import InferenceWorkload, Slo
+from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, LoadPhaseSpec, SearchPhaseSpec
+from plumbline.declarations.phases import Phase
+from plumbline.declarations.requests import Portion, Tokens
+from plumbline.harness.inference.statistics import PERCENTILES, supported
+from plumbline.launch.simulated.hardware import Hardware
+from plumbline.launch.simulated.model import Draw
+from plumbline.results import MetricRow, Stage, row
+
+_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
+_MEMORY_SHARE, _COMPUTE_SHARE = 0.6, 0.4
+_STEP_OVERHEAD_S, _CPU_STEP_OVERHEAD_S, _REQUEST_OVERHEAD_S = 0.0015, 0.0008, 0.002
+# A decode step serves a batch for little more than the time of one sequence.
+_BATCHED = 48
+_LOAD_LIMIT, _SUSTAINED = 0.92, 0.8
+_SIGMA, _TOKEN_SIGMA = 0.35, 0.2
+_CLIENT_S = 0.0002
+_READY_S, _CPU_READY_S = 25.0, 2.0
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server in this trial, seconds: of a prefill, between two tokens, of a start, of loading the model; `capacity` requests/s."""
+
+    prefill_s: float
+    token_s: float
+    outputs: int
+    capacity: float
+    load_s: float
+    start_s: float
+
+    @property
+    def request_s(self) -> float:
+        """A request alone, from its sending to its last token."""
+        return self.prefill_s + (self.outputs - 1) * self.token_s
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Load of one phase: requests that were due, over how many seconds; `closed` users wait for their answers."""
+
+    phase: Phase
+    requests: int
+    seconds: float
+    closed: int | None = None
+
+
+def server_of(workload: InferenceWorkload, has: Hardware, draw: Draw, inputs: float | None = None) -> Server:
+    """The server with this trial's slowness; with prompts of `inputs` tokens instead of the declared ones."""
+    slow, model, asked = draw.slowness("inference"), workload.model, workload.requests
+    prompt = (inputs or mean_tokens(asked.input_tokens)) + workload.added_tokens
+    outputs = max(1, round(mean_tokens(asked.output_tokens)))
+    weights = float(model.parameters) * _BYTES[model.precision]
+    prefill = (_REQUEST_OVERHEAD_S + 2.0 * model.parameters * prompt / (has.matmul * _COMPUTE_SHARE)) * slow
+    token = ((_STEP_OVERHEAD_S if has.gpu else _CPU_STEP_OVERHEAD_S) + weights / (has.memory * _MEMORY_SHARE)) * slow
+    busy = prefill + (outputs - 1) * token / min(_BATCHED, workload.server.sequences)
+    load = (0.5 + weights / has.disk) * draw.slowness("start_up")
+    return Server(prefill, token, outputs, 1.0 / busy, load, load + (_READY_S if has.gpu else _CPU_READY_S) * draw.slowness("start_up"))
+
+
+def mean_tokens(lengths: Tokens | Portion) -> float:
+    """The mean of a declared distribution of lengths."""
+    mixed = getattr(lengths, "mixed", None)
+    if mixed:
+        return float(sum(part.share * mean_tokens(part) for part in mixed))
+    if lengths.constant is not None:
+        return float(lengths.constant)
+    return float(lengths.normal.mean) if lengths.normal is not None else (lengths.shortest + lengths.longest) / 2
+
+
+def rows(workload: InferenceWorkload, has: Hardware, draw: Draw) -> list[MetricRow]:
+    """All metric rows but the probes'."""
+    server = server_of(workload, has, draw)
+    found = [
+        draw.row("time_to_ready", server.start_s, 1, phase="cold_start", moved=False),
+        draw.row("model_load_time", server.load_s, 1, phase="cold_start", moved=False),
+        draw.row("first_inference_latency", 2 * server.request_s, 1, phase="cold_start"),
+    ]
+    if workload.quality is not None:
+        found.append(row("output_agreement", (1.0 + workload.quality.agreement) / 2, 64, phase="cold_start"))
+    for spec in workload.phases:
+        if isinstance(spec, SearchPhaseSpec):
+            low, high = spec.search.between
+            highest = min(max(low, _SUSTAINED * server.capacity), high)
+            found.append(draw.row("highest_sustained_rate", highest, spec.search.at_most, phase="sweep", moved=False))
+        if isinstance(spec, ContextPhaseSpec):
+            found += _context(spec, workload, has, draw)
+            continue
+        if isinstance(spec, FaultPhaseSpec):
+            found += _fault(spec, server, draw)
+        for stretch in stretches(spec, server):
+            found += _load(stretch, workload, server, draw, down=server.start_s if _kills(spec) and stretch.phase == "fault" else 0.0)
+    return found
+
+
+def stages(workload: InferenceWorkload, has: Hardware, draw: Draw) -> list[Stage]:
+    """Where the requests of the steady phase spent their time."""
+    server = server_of(workload, has, draw)
+    n = next(s.requests for spec in workload.phases for s in stretches(spec, server) if s.phase == "steady")
+    spent = {"dispatch": _CLIENT_S, "prefill": server.prefill_s, "decode": (server.outputs - 1) * server.token_s}
+    return [Stage(phase="steady", stage=name, total_s=seconds * n, n=n) for name, seconds in spent.items()]
+
+
+def stretches(spec: object, server: Server) -> Iterator[Stretch]:
+    """The load that a phase puts on the server; none of a growing context, which asks one request after the other."""
+    if isinstance(spec, SearchPhaseSpec):
+        rate = min(max(spec.search.between[0], _SUSTAINED * server.capacity), spec.search.between[1])
+        yield Stretch("sweep", max(10, round(rate * spec.search.probe)), spec.search.probe)
+    elif isinstance(spec, LoadPhaseSpec | FaultPhaseSpec):
+        arrivals, seconds = spec.arrivals, spec.duration
+        if arrivals.closed is not None:
+            users = arrivals.closed.users
+            each = max(server.request_s, users / server.capacity) + arrivals.closed.think
+            seconds = min(seconds, arrivals.closed.requests * each / users)
+            yield Stretch(spec.name, max(1, int(users * seconds / each)), seconds, users)
+            return
+        yield Stretch(spec.name, max(1, round(arrivals.expected(seconds))), seconds)
+        if isinstance(spec, FaultPhaseSpec):
+            after = max(1.0, seconds - spec.at - (spec.lasts or (server.start_s if _kills(spec) else 0.0)))
+            yield Stretch("recovery", max(1, round(arrivals.expected(seconds) * after / seconds)), after)
+
+
+def _kills(spec: object) -> bool:
+    return isinstance(spec, FaultPhaseSpec) and spec.inject in ("server_kill", "model_reload")
+
+
+def _load(stretch: Stretch, workload: InferenceWorkload, server: Server, draw: Draw, down: float = 0.0) -> Iterator[MetricRow]:
+    """The rows of one stretch of load, in which the server was away for `down` seconds."""
+    phase, n = stretch.phase, stretch.requests
+    rate = n / stretch.seconds
+    taken = min(rate / server.capacity, _LOAD_LIMIT)
+    lost = round(n * min(1.0, down / stretch.seconds))
+    served = n - lost
+    wait = server.prefill_s * taken / (1 - taken)
+    token = server.token_s * (1 + 0.5 * taken)
+    first, alone = wait + server.prefill_s, wait + server.prefill_s + (server.outputs - 1) * token
+    factors = {name: draw.own(name, phase, draw.declared.noise_of("inference").run) for name in _LATENCIES}
+    first, token = first * factors["time_to_first_token"], token * factors["inter_token_latency"]
+    seen = max(alone * factors["request_latency"], first - _CLIENT_S)
+    whole = max(alone * factors["request_scheduled_latency"], seen, first) + _CLIENT_S
+    total = served * server.outputs
+    yield from _percentiles("time_to_first_token", first, _SIGMA, n, lost, phase)
+    if server.outputs > 1:
+        yield from _percentiles("inter_token_latency", token, _TOKEN_SIGMA, served * (server.outputs - 1), 0, phase)
+    yield from _percentiles("request_latency", seen, _SIGMA, n, lost, phase)
+    yield from _percentiles("request_scheduled_latency", whole, _SIGMA, n, lost, phase)
+    if served and server.outputs > 1:
+        yield row("output_token_throughput_per_user", 1 / token, served, phase=phase, statistic="p50")
+    good = served / n * _meets(workload.slo, first, token, whole)
+    throughput = min(served / stretch.seconds, server.capacity) if stretch.closed is None else served / stretch.seconds
+    yield draw.row("request_throughput", throughput, served, phase=phase, moved=False, scatter=False)
+    yield draw.row("output_token_throughput", throughput * server.outputs, total, phase=phase, moved=False, scatter=False)
+    yield draw.row("goodput", throughput * n / max(served, 1) * good, n, phase=phase, moved=False, scatter=False)
+    yield _share("goodput_ratio", good, n, phase, draw)
+    yield _share("error_rate", lost / n, n, phase, draw)
+    if stretch.closed is None:
+        yield row("offered_rate", rate, n, phase=phase)
+        yield row("achieved_rate_ratio", 1.0, n, phase=phase)
+    for statistic, delay in (("p50", 1.0), ("p99", 4.0), ("max", 6.0)):
+        yield row("request_dispatch_delay", _CLIENT_S * delay, n, phase=phase, statistic=statistic)
+    yield row("queue_time", wait, n, phase=phase)
+    yield row("compute_time", server.request_s, n, phase=phase)
+    yield row("prefill_time", server.prefill_s, n, phase=phase)
+    if server.outputs > 1:
+        yield row("decode_time", (server.outputs - 1) * server.token_s, n, phase=phase)
+    if workload.retrieval is not None:
+        yield draw.row("retrieval_time", 0.3 * server.prefill_s, n, phase=phase, moved=False)
+
+
+_LATENCIES = ("time_to_first_token", "inter_token_latency", "request_latency", "request_scheduled_latency")
+
+
+def _percentiles(metric: str, median: float, sigma: float, n: int, lost: int, phase: Phase) -> Iterator[MetricRow]:
+    """Of a lognormal distribution; a request that was lost counts as infinitely slow, as it does in the harness."""
+    for name, q in PERCENTILES.items():
+        share = q * n / (n - lost) if n > lost else 1.0
+        known = supported(n, q) and share < 1
+        value = median * math.exp(sigma * _NORMAL.inv_cdf(share)) if known else None
+        half = 1.96 * 1.25 * sigma / math.sqrt(n) if name == "p50" and n > 5 and value is not None else 0.0
+        ci = (value * (1 - half), value * (1 + half)) if value is not None and 0 < half < 1 else None
+        yield row(metric, value, n, phase=phase, statistic=name, ci=ci)
+    if n > lost:
+        yield row(metric, median * math.exp(sigma**2 / 2), n - lost, phase=phase, statistic="mean")
+
+
+def _meets(slo: Slo, first: float, token: float, whole: float) -> float:
+    """The share of answered requests within every limit."""
+    share = 1.0
+    for limit, median, sigma in (
+        (slo.time_to_first_token, first, _SIGMA),
+        (slo.inter_token_latency, token, _TOKEN_SIGMA),
+        (slo.request_scheduled_latency, whole, _SIGMA),
+    ):
+        if limit is not None:
+            share = min(share, _NORMAL.cdf(math.log(limit / median) / sigma))
+    return share
+
+
+def _share(metric: str, share: float, n: int, phase: Phase, draw: Draw) -> MetricRow:
+    value = draw.row(metric, share, n, phase=phase, moved=False, scatter=False).value
+    assert value is not None
+    counted = min(n, round(value * n))
+    within = wilson(counted, n)
+    assert within.low is not None and within.high is not None  # n is at least 1
+    return row(metric, counted / n, n, phase=phase, ci=(within.low, within.high))
+
+
+def _fault(spec: FaultPhaseSpec, server: Server, draw: Draw) -> Iterator[MetricRow]:
+    away = server.start_s if _kills(spec) else (spec.lasts or 0.0)
+    if spec.inject == "server_kill":
+        yield draw.row("time_to_ready", server.start_s, 1, phase="fault", moved=False)
+        yield draw.row("model_load_time", server.load_s, 1, phase="fault", moved=False)
+    yield draw.row("time_to_recover", away + server.request_s, 1, phase="fault", moved=False)
+    if _kills(spec):
+        due = round(spec.arrivals.expected(spec.duration))
+        yield row("requests_lost", float(round(due * min(1.0, away / spec.duration))), due, phase="fault")
+
+
+def _context(spec: ContextPhaseSpec, workload: InferenceWorkload, has: Hardware, draw: Draw) -> Iterator[MetricRow]:
+    """The rows of the longest prompts, and how the costs grow with the length."""
+    lengths = spec.input_tokens
+    short, long = (server_of(workload, has, draw, float(tokens)) for tokens in (lengths[0], lengths[-1]))
+    yield from (
+        r
+        for r in _load(Stretch("context", spec.requests, spec.requests * long.request_s, spec.users), workload, long, draw)
+        if r.metric != "error_rate"
+    )
+    yield _share("error_rate", 0.0, spec.requests * len(lengths), "context", draw)
+    exponent = math.log(long.prefill_s / short.prefill_s) / math.log(lengths[-1] / lengths[0])
+    yield draw.row("prefill_growth_exponent", exponent, len(lengths), phase="context", moved=False)
+    yield draw.row("first_token_growth_exponent", exponent, len(lengths), phase="context", moved=False)
+    if long.outputs > 1:
+        yield draw.row("inter_token_latency_growth", 1.1, len(lengths), phase="context", moved=False)

@@ -1,0 +1,161 @@
+"""How one trial differs from its provider's level: noise of the run, of the node and of the hour, and the drift that is declared.
+
+Everything acts as a factor of slowness: times are multiplied by it, rates divided. Pure: a trial's draws depend on the provider's
+declaration, the trial's id and its attempt alone.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from plumbline.declarations import METRICS, SimulatedLauncher, Trial
+from plumbline.declarations.phases import Phase
+from plumbline.declarations.simulation import DriverChange, Family, Moving
+from plumbline.results import MetricRow, row
+
+_STORAGE = frozenset(
+    {
+        "checkpoint_save_time",
+        "checkpoint_blocking_time",
+        "checkpoint_load_time",
+        "checkpoint_save_bandwidth",
+        "checkpoint_load_bandwidth",
+        "disk_write_bandwidth",
+        "data_wait_time",
+    }
+)
+_SLOWEST_HOUR = 18.0
+# What a trial's metrics have in common is most of what moves them; each has a little of its own.
+_OWN_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One attempt's luck. ValueError for a trial whose provider is not simulated."""
+
+    trial: Trial
+    _random: random.Random = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.trial.provider.launcher, SimulatedLauncher):
+            raise ValueError(
+                f"{self.trial.trial_id} runs on {self.trial.provider.name}, which is {self.trial.provider.launcher.kind}, not simulated"
+            )
+        object.__setattr__(self, "_random", random.Random(f"{self.declared.seed}|{self.trial.trial_id}|{self.trial.attempt}"))
+
+    @property
+    def declared(self) -> SimulatedLauncher:
+        launcher = self.trial.provider.launcher
+        assert isinstance(launcher, SimulatedLauncher)
+        return launcher
+
+    @cached_property
+    def events(self) -> tuple[Any, ...]:
+        """What is in force for this trial."""
+        return self.declared.events(self.trial.workload.name, self.trial.planned_at)
+
+    @cached_property
+    def node(self) -> int:
+        """The node it lands on, from 0. On a fresh node: one of those that are not to be used again, if one is left."""
+        avoided = self.trial.avoid_nodes if self.trial.placement == "fresh_node" else ()
+        free = [i for i in range(self.declared.nodes) if self.node_name(i) not in avoided]
+        return self._seeded("landing", self.trial.trial_id, str(self.trial.attempt)).choice(free or range(self.declared.nodes))
+
+    def node_name(self, node: int) -> str:
+        """A node's name."""
+        return f"{self.trial.provider.name}-node-{node}"
+
+    def facts(self) -> dict[str, Any]:
+        """What driver changes have put into the environment by now, the later declared last."""
+        return {name: value for event in self.events if isinstance(event, DriverChange) for name, value in event.facts.items()}
+
+    def ends_as(self) -> str | None:
+        """The class that this attempt fails with, or None."""
+        if self.declared.silent(self.trial.workload.name, self.trial.planned_at):
+            return "unreachable"
+        luck = self._seeded("failure", self.trial.trial_id, str(self.trial.attempt)).random()
+        for name, share in sorted(self.declared.failures.items()):
+            luck -= share
+            if luck < 0:
+                return name
+        return None
+
+    def slowness(self, family: Family) -> float:
+        """The factor that everything of a family has in common in this trial; of the workload's own family with what drifts as a whole."""
+        drift = (
+            sum(e.shift(self.trial.planned_at, self.node) for e in self._moving if e.metrics is None)
+            if family == self.trial.workload.kind
+            else 0.0
+        )
+        return self._noise[family] * math.exp(drift)
+
+    def own(self, metric: str, phase: Phase, spread: float) -> float:
+        """The factor of one metric alone: a little noise, and the drift that names it."""
+        probe = phase == "environment"
+        drift = sum(
+            e.shift(self.trial.planned_at, self.node)
+            for e in self._moving
+            if (metric in e.probes if probe else metric in (e.metrics or ()))
+        )
+        return math.exp(drift + _OWN_SHARE * spread * self._random.gauss(0, 1))
+
+    def row(
+        self,
+        metric: str,
+        level: float | None,
+        n: int,
+        *,
+        phase: Phase = "steady",
+        statistic: str | None = None,
+        spread: float = 0.0,
+        moved: bool = True,
+        scatter: bool = True,
+    ) -> MetricRow:
+        """The row of a metric from its level without noise. `spread`: the relative standard deviation behind one observation, which gives
+        the interval. Not `moved`: the level has what its family has in common in it already. Without `scatter` the metric has no noise of its own: load is drawn
+        from the arrivals' seed, the same each time."""
+        if level is None:
+            return row(metric, None, n, phase=phase, statistic=statistic)
+        family = self.family(metric, phase)
+        factor = (self.slowness(family) if moved else 1.0) * self.own(metric, phase, self.declared.noise_of(family).run if scatter else 0.0)
+        known = METRICS[metric]
+        value = (
+            level / factor if known.direction == "higher_is_better" else level * factor if known.direction == "lower_is_better" else level
+        )
+        if known.unit == "ratio" and level <= 1.0:
+            value = min(value, 1.0)  # a share of everything stays one
+        half = 1.96 * 1.25 * spread / math.sqrt(n) if spread and n > 5 else 0.0  # 1.25: a median scatters more than a mean
+        return row(metric, value, n, phase=phase, statistic=statistic, ci=(value * (1 - half), value * (1 + half)) if half else None)
+
+    def family(self, metric: str, phase: Phase) -> Family:
+        """Which noise a metric has."""
+        if metric in _STORAGE:
+            return "storage"
+        if phase == "environment" or metric == "device_matmul_peak":
+            return "hardware"
+        if phase == "cold_start" or METRICS[metric].group in ("start_up", "recovery"):
+            return "start_up"
+        return self.trial.workload.kind
+
+    @cached_property
+    def _moving(self) -> tuple[Moving, ...]:
+        return tuple(event for event in self.events if isinstance(event, Moving))
+
+    @cached_property
+    def _noise(self) -> dict[Family, float]:
+        return {family: math.exp(self._scatter(family)) for family in ("training", "inference", "start_up", "storage", "hardware")}
+
+    def _scatter(self, family: Family) -> float:
+        noise = self.declared.noise_of(family)
+        hour = int(self.trial.slot[:2]) + int(self.trial.slot[3:]) / 60
+        wave = math.cos((hour - _SLOWEST_HOUR) / 24 * 2 * math.pi)
+        run = self._seeded("run", family, self.trial.trial_id, str(self.trial.attempt)).gauss(0, 1)
+        node = self._seeded("node", family, str(self.node)).gauss(0, 1)
+        return float(noise.run * run + noise.node * node + noise.time_of_day * wave)
+
+    def _seeded(self, *names: str) -> random.Random:
+        return random.Random("|".join((str(self.declared.seed), self.trial.provider.name, *names)))

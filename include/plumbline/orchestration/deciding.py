@@ -1,0 +1,112 @@
+"""What a person answers to a finding, carried out and written down. No Airflow in here: the form, the command line and tests come this way.
+
+    accept   the change is the new normal: each series that shows it is held against its newest campaign that does
+    keep     the baseline stays; the finding stands, acknowledged, until the provider recovers. It is not asked about again
+    rerun    the baseline stays while the series are measured once more, on a fresh node where the provider has several
+
+Nobody answering in time counts as keep, but acknowledges nothing: the next campaign that shows the drift asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from plumbline.declarations import Declarations, KubernetesLauncher
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+    from plumbline.drift import Finding
+
+Answer = Literal["accept", "keep", "rerun"]
+ASKED_KINDS = ("performance", "environment")
+NOBODY = "nobody (the question timed out)"
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A run of a provider's benchmark DAG that was asked for: `conf` is what its form takes."""
+
+    dag_id: str
+    conf: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Decided:
+    """`baselines`: series → campaign, of an accepted change. `rerun`: what is to be triggered, None for other answers."""
+
+    finding_id: str
+    answer: Answer
+    baselines: dict[str, str]
+    rerun: Rerun | None = None
+
+
+def questions(findings: Sequence[Finding]) -> list[str]:
+    """Ids of the findings that a person should decide about: confirmed changes that nobody has dealt with yet."""
+    return [f.finding_id for f in findings if f.kind in ASKED_KINDS and f.state == "open"]
+
+
+def decide(archive: Archive, declared: Declarations, finding_id: str, answer: Answer, by: str, why: str) -> Decided:
+    """Carry an answer out; who gave it and why go to the audit log. The same answer again changes nothing.
+
+    LookupError for an unknown finding; ValueError without who and why, for one that is settled otherwise, or for a rerun of what no
+    enabled provider can run.
+    """
+    from plumbline.archive import WrongState
+    from plumbline.drift import Finding
+
+    for name, value in (("by", by), ("why", why)):
+        if not value.strip():
+            raise ValueError(f"{name} is empty; expected who decides about the finding and why")
+    view = archive.finding(finding_id)
+    finding = Finding.of(view.detail).with_state(view.state)
+    if answer == "accept":
+        if view.state == "resolved":
+            raise WrongState(f"finding {finding_id} is resolved; expected one that is open or acknowledged")
+        if finding.kind not in ASKED_KINDS:
+            raise ValueError(
+                f"finding {finding_id} is of kind {finding.kind}, which no baseline can take in; expected {' or '.join(ASKED_KINDS)}"
+            )
+        baselines = {key: _newest(archive, finding, key) for key in finding.standing}
+        for key, campaign in baselines.items():
+            archive.accept_baseline(key, campaign, by=by, why=why)
+        archive.set_finding_state(finding_id, "accepted", by=by, why=why)
+        return Decided(finding_id, answer, baselines)
+    if view.state in ("accepted", "resolved"):
+        if by == NOBODY:
+            return Decided(finding_id, answer, {})  # somebody decided elsewhere, or it recovered, while the question waited
+        raise WrongState(f"finding {finding_id} is {view.state}; expected one that is open or acknowledged")
+    rerun = _rerun(declared, finding) if answer == "rerun" else None
+    if by != NOBODY:
+        archive.set_finding_state(finding_id, "acknowledged", by=by, why=why)
+    detail = {"answer": answer, **({"dag_id": rerun.dag_id, **rerun.conf} if rerun else {})}
+    archive.add_audit(who=by, what="rerun_asked" if rerun else "baseline_kept", subject=finding_id, why=why, detail=detail)
+    return Decided(finding_id, answer, {}, rerun)
+
+
+def _newest(archive: Archive, finding: Finding, series_key: str) -> str:
+    """The newest campaign of the series that the finding was seen in."""
+    had = {campaign for campaign, _ in archive.series_campaigns(series_key, latest=200)}
+    return next((c for c in reversed((finding.campaign_id, *finding.seen_in)) if c in had), finding.campaign_id)
+
+
+def _rerun(declared: Declarations, finding: Finding) -> Rerun:
+    from plumbline.drift.sample import Series
+
+    provider = declared.providers.get(finding.provider)
+    if provider is None or provider not in declared.enabled_providers():
+        raise ValueError(f"{finding.provider} is not an enabled provider; expected one that can be measured again")
+    fits = {w.name for w in declared.workloads_for(provider)}
+    series = [s for s in map(Series.parse, finding.standing) if s.workload in fits]
+    if not series:
+        raise ValueError(f"nothing of finding {finding.finding_id} still runs on {finding.provider}: its workloads are no longer declared")
+    conf: dict[str, Any] = {
+        "reason": f"confirm finding {finding.finding_id}: {finding.title}"[:500],
+        "workloads": sorted({s.workload for s in series}),
+        "kinds": sorted({s.kind for s in series}),
+    }
+    if isinstance(provider.launcher, KubernetesLauncher):
+        # Everywhere else there is one machine, or the provider chooses: the same place again is all that can be had.
+        conf["placement"] = "fresh_node"
+    return Rerun(provider.dag_id, conf)

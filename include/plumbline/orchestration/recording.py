@@ -1,0 +1,64 @@
+"""Recording one attempt, whatever its document is like: believed, rejected, or in quarantine. No Airflow in here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from plumbline.results import BadResult, Reason, ResultStore, quarantine
+from plumbline.results.quarantine import Note
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+    from plumbline.archive.views import Action
+
+Outcome = Literal["inserted", "unchanged", "kept", "quarantined"]
+_FILES = ("result.json", "collected.json")
+
+
+def recorded(archive: Archive, store: ResultStore, folder: str, action: Action, reasons: Sequence[Reason]) -> Outcome:
+    """Record an attempt's collected document with the verdict of the quality checks.
+
+    "quarantined": nothing was recorded, because the document does not hold or contradicts the archive. A rejected document is recorded and
+    listed in quarantine too, and so is one that `collect` did not believe and recorded as failed in its place.
+    """
+    from plumbline.archive import Refused
+    from plumbline.launch.timeline import outside_metrics
+
+    for file in _FILES:
+        held = quarantine.note(store, folder, file)
+        if held is not None:
+            listed(archive, store, folder, held)
+    try:
+        document = store.collected(folder)
+        said: Outcome = archive.record(
+            document,
+            action=action,
+            quality_reasons=reasons,
+            uri=store.uri(folder),
+            extra_metrics=outside_metrics(document.launch) if document.launch else (),
+        )
+    except (BadResult, Refused) as error:
+        listed(archive, store, folder, quarantine.put(store, folder, "collected.json", str(error)))
+        return "quarantined"
+    if action == "reject":
+        why = "; ".join(f"{reason.code}: {reason.detail}" for reason in reasons) or "rejected by the quality checks"
+        listed(archive, store, folder, quarantine.put(store, folder, "collected.json", why))
+    return said
+
+
+def listed(archive: Archive, store: ResultStore, folder: str, note: Note) -> None:
+    """List in the archive what the store keeps in quarantine."""
+    from plumbline.archive import QuarantineRecord
+
+    campaign_id, trial_id, attempt = folder.split("/")
+    archive.quarantine(
+        QuarantineRecord(
+            campaign_id=campaign_id,
+            trial_id=trial_id,
+            attempt=int(attempt.rpartition("-")[2]),
+            uri=store.uri(note.path),
+            sha256=note.sha256,
+            reason=note.reason,
+        )
+    )

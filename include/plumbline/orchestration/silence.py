@@ -1,0 +1,61 @@
+"""Which declared series left nothing in a monthly campaign, from the declarations and the archive. No Airflow in here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import Declarations, series_key
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+    from plumbline.drift import Finding
+
+_MONTHS = 24
+"""Campaigns of a series among which its newest monthly one is looked for."""
+
+
+def missed(archive: Archive, declared: Declarations, campaign_id: str, provider: str | None = None) -> tuple[Finding, ...]:
+    """What stopped reporting, as findings that stand or are to be opened; nothing for a campaign on demand or one that still runs."""
+    from plumbline.drift import silence
+
+    if not silence.monthly(campaign_id) or not silence.over(campaign_id, datetime.now(timezone.utc)):
+        return ()
+    # One that is simulated is rehearsed without being enabled; who asks for it by name means it.
+    enabled = {p.name for p in declared.enabled_providers()}
+    providers = [p for name, p in declared.providers.items() if name == provider and (name in enabled or p.simulated)]
+    if provider is None:
+        providers = list(declared.enabled_providers())
+    expected = {series_key(w, p): p for p in providers for w in declared.workloads_for(p) if not w.on_demand_only}
+    last = {
+        key: max((c for c, _ in archive.series_campaigns(key, _MONTHS) if silence.monthly(c) and c <= campaign_id), default=None)
+        for key in expected
+    }
+    simulated = frozenset(key for key, p in expected.items() if p.simulated)
+    return silence.silence(campaign_id, last, simulated)
+
+
+def keep_missed(archive: Archive, found: tuple[Finding, ...], campaign_id: str) -> None:
+    """Open what is new and let go on what stands."""
+    from plumbline.drift import Finding
+    from plumbline.orchestration.stored import record_of
+
+    for finding in found:
+        known = {f.finding_id: f for f in archive.findings_of(finding.provider, "missing_data")}.get(finding.finding_id)
+        if known is None:
+            archive.save_findings([record_of(replace(finding, seen_in=(campaign_id,)))])
+        elif campaign_id not in (seen := Finding.of(known.detail).seen_in):
+            archive.continue_finding(record_of(replace(finding, seen_in=(*seen, campaign_id))), campaign_id, finding.headline)
+
+
+def look_for_silence() -> list[str]:
+    """The same for the month that it is now, whether or not anything reported: ids of what is missing."""
+    from plumbline.archive import open_archive
+    from plumbline.declarations import load
+
+    campaign_id = f"{datetime.now(timezone.utc):%Y-%m}"
+    with open_archive() as archive:
+        found = missed(archive, load(), campaign_id)
+        keep_missed(archive, found, campaign_id)
+    return [finding.finding_id for finding in found]

@@ -1,0 +1,50 @@
+"""Documents that cannot be believed, as the store keeps them: a copy of the bytes, and why, out of the way of the attempt's folder.
+
+<url>/quarantine/<campaign>/<trial id>/attempt-<n>/<file>               the bytes as they were found
+                                                   <file>.reason.json   why they are not believed
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from pydantic import BaseModel, ConfigDict
+
+from plumbline.results.store import ResultStore
+
+FOLDER = "quarantine"
+
+
+class Note(BaseModel):
+    """Why the object at `path` (relative to the store) is not believed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: str
+    sha256: str
+    reason: str
+
+
+def put(store: ResultStore, folder: str, file: str, reason: str) -> Note:
+    """Copy a file of an attempt's folder into quarantine. The same bytes again keep the first reason; other bytes get a name of their own."""
+    data = store.get(f"{folder}/{file}")
+    sha256 = hashlib.sha256(data).hexdigest()
+    known = note(store, folder, file)
+    if known is not None and known.sha256 != sha256:
+        file = f"{sha256[:12]}-{file}"
+        known = note(store, folder, file)
+    if known is not None:
+        return known
+    path = f"{FOLDER}/{folder}/{file}"
+    store.put(path, data)
+    made = Note(path=path, sha256=sha256, reason=reason)
+    store.put(f"{path}.reason.json", made.model_dump_json(indent=1).encode())  # last: a note without its bytes would be a dead end
+    return made
+
+
+def note(store: ResultStore, folder: str, file: str) -> Note | None:
+    """Why a file of an attempt's folder is in quarantine; None if it is not."""
+    try:
+        return Note.model_validate_json(store.get(f"{FOLDER}/{folder}/{file}.reason.json"))
+    except FileNotFoundError:
+        return None

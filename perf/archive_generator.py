@@ -1,0 +1,246 @@
+"""An archive of any size from a seed: the rows that recording would have written, written in bulk.
+
+What grows with the size is the number of providers. Each has 10 workloads, measured in 24 campaigns with 12 trials each, of which the first
+campaign is the baseline; one trial in 50 once gave a finding, and all but the newest of those are settled. Every trial has the rows and the
+document of a real one; the documents are those of one trial for each workload, so that they have their size and not their trial's words.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import zlib
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from sqlalchemy import Engine
+from tests.data.result_documents import document, provider, training_metrics, training_workload, trial
+
+from plumbline.archive import Archive
+from plumbline.archive.bundle.rows import measured, table_of
+from plumbline.archive.engine import reading
+from plumbline.archive.judgements import AuditEntry, Baseline, Finding
+from plumbline.archive.models import (
+    Base,
+    Campaign,
+    Document,
+    Environment,
+    Evidence,
+    Metric,
+    Series,
+    SeriesCampaign,
+    Stage,
+    Telemetry,
+    Trial,
+)
+from plumbline.declarations import series_key
+
+WORKLOADS, CAMPAIGNS, REPEATS = 10, 24, 12
+TRIALS_OF_A_PROVIDER = WORKLOADS * CAMPAIGNS * REPEATS
+TRIALS_OF_A_FINDING, OPEN_FINDINGS = 50, 20
+SLOTS = ("02:00", "10:00", "18:00")
+FIRST = datetime(2024, 1, 1, 1, 0, tzinfo=timezone.utc)
+NOISE = 0.005
+Row = dict[str, Any]
+
+
+def place(number: int) -> Any:
+    """The provider of a number."""
+    return provider(f"provider-{number:04d}")
+
+
+def workloads() -> list[Any]:
+    """The workloads that every provider runs."""
+    return [training_workload(name=f"workload-{n:02d}") for n in range(WORKLOADS)]
+
+
+def campaign_of(number: int) -> tuple[str, datetime]:
+    """A campaign's id and when it was planned, a month of 30 days after the one before."""
+    return f"month-{number:03d}", FIRST + timedelta(days=30 * number)
+
+
+def record_new(archive: Archive, seed: int) -> str:
+    """One more campaign of the first provider, recorded as a real one is; its id."""
+    name, planned_at = campaign_of(CAMPAIGNS)
+    noise = random.Random(seed)
+    for workload, n in itertools.product(workloads(), range(REPEATS)):
+        asked = trial(campaign=name, slot=SLOTS[n % 3], repeat=n // 3 + 1, where=place(0), workload=workload, planned_at=planned_at)
+        metrics = training_metrics(step_time=0.1 * noise.lognormvariate(0, NOISE))
+        archive.record(document(asked, metrics=metrics), uri=f"file:///store/{asked.trial_id}")
+    return name
+
+
+def fill(archive: Archive, template: Archive, trials: int, seed: int) -> int:
+    """Fill an empty archive with about `trials` trials, whole providers; how many there are. `template`: another empty archive."""
+    providers = max(1, round(trials / TRIALS_OF_A_PROVIDER))
+    shapes = _shapes(template)
+    keys = [[series_key(workload, place(p)) for workload in workloads()] for p in range(providers)]
+    with _bulk(archive.engine) as load:
+        load(
+            Campaign,
+            ({"campaign_id": c, "reason": "monthly", "planned_at": at, "recorded_at": at} for c, at in map(campaign_of, range(CAMPAIGNS))),
+        )
+        load(Environment, [shapes[0]["environments"][0]])
+        load(Series, (_series(shapes[w], keys[p][w], place(p).name) for p, w in itertools.product(range(providers), range(WORKLOADS))))
+        members = itertools.product(range(CAMPAIGNS), range(providers), range(WORKLOADS))
+        load(
+            SeriesCampaign, ({"series_key": keys[p][w], "campaign_id": (c := campaign_of(n))[0], "planned_at": c[1]} for n, p, w in members)
+        )
+        load(Trial, _trials(shapes, keys, providers))
+        load(Document, ({**shapes[w]["documents"][0], "trial_pk": pk} for pk, _, _, w, _ in _places(providers)))
+        noise = random.Random(seed)
+        load(Metric, _metrics(shapes, providers, noise))
+        for model in (Stage, Telemetry, Evidence):
+            load(
+                model, ({**row, "trial_pk": pk} for pk, _, _, w, _ in _places(providers) for row in shapes[w].get(model.__tablename__, ()))
+            )
+        load(Baseline, (_baseline(i, key) for i, key in enumerate(itertools.chain(*keys), 1)))
+        findings = list(_findings(keys, providers))
+        load(Finding, findings)
+        load(AuditEntry, (_entry(i, finding) for i, finding in enumerate(findings, 1)))
+    return providers * TRIALS_OF_A_PROVIDER
+
+
+def _shapes(template: Archive) -> list[dict[str, list[Row]]]:
+    """The rows that one real trial of each workload makes."""
+    shapes = []
+    for n, workload in enumerate(workloads()):
+        asked = trial(campaign=f"template-{n}", where=place(0), workload=workload)
+        template.record(document(asked), uri="file:///store")
+        with reading(template.engine) as session:
+            tables, documents = measured(session, asked.campaign_id)
+        packed = zlib.compress(documents[1].encode(), 6)
+        shapes.append({**tables, "documents": [{"trial_pk": 0, "schema_version": 1, "content": packed}]})
+    return shapes
+
+
+def _places(providers: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Row number, campaign, provider, workload and repeat of every trial, in the order in which campaigns come in."""
+    numbers = itertools.product(range(CAMPAIGNS), range(providers), range(WORKLOADS), range(REPEATS))
+    return ((pk, *rest) for pk, rest in enumerate(numbers, 1))
+
+
+def _series(shape: dict[str, list[Row]], key: str, name: str) -> Row:
+    return {**shape["series"][0], "series_key": key, "provider": name, "recorded_at": FIRST}
+
+
+def _trials(shapes: list[dict[str, list[Row]]], keys: list[list[str]], providers: int) -> Iterator[Row]:
+    for pk, c, p, w, n in _places(providers):
+        name, at = campaign_of(c)
+        slot, repeat = SLOTS[n % 3], n // 3 + 1
+        trial_id = f"{name}.provider-{p:04d}.training.workload-{w:02d}.{slot.replace(':', '')}.r{repeat}"
+        moment = at + timedelta(hours=1)
+        yield {
+            **shapes[w]["trials"][0],
+            "id": pk,
+            "series_key": keys[p][w],
+            "campaign_id": name,
+            "slot": slot,
+            "repeat": repeat,
+            "trial_id": trial_id,
+            "planned_at": at,
+            "started_at": moment,
+            "finished_at": moment,
+            "recorded_at": moment,
+            "uri": f"file:///store/{trial_id}",
+        }
+
+
+def _metrics(shapes: list[dict[str, list[Row]]], providers: int, noise: random.Random) -> Iterator[Row]:
+    for pk, _, _, w, _ in _places(providers):
+        factor = noise.lognormvariate(0, NOISE)
+        for row in shapes[w]["metrics"]:
+            yield {**row, "trial_pk": pk, "value": row["value"] * factor}
+
+
+def _baseline(number: int, key: str) -> Row:
+    name, at = campaign_of(0)
+    how = {"rule": "bootstrap", "accepted_at": at, "accepted_by": "bootstrap rule", "why": "generated", "superseded_at": None}
+    return {"id": number, "series_key": key, "campaign_id": name, **how}
+
+
+def _findings(keys: list[list[str]], providers: int) -> Iterator[Row]:
+    count = providers * TRIALS_OF_A_PROVIDER // TRIALS_OF_A_FINDING
+    for i in range(count):
+        name, at = campaign_of(i * CAMPAIGNS // count)
+        p = i % providers
+        is_open = i >= count - OPEN_FINDINGS
+        opened = at + timedelta(hours=2, seconds=i)
+        yield {
+            "finding_id": f"finding-{i:08d}",
+            "series_key": keys[p][i // providers % WORKLOADS],
+            "campaign_id": name,
+            # Open ones are of a provider of their own: the review of the first one must not have to do with what was never found.
+            "provider": "another-provider" if is_open else f"provider-{p:04d}",
+            "kind": "price",
+            "severity": "info",
+            "headline": "generated",
+            "detail": {"generated": i},
+            "effect": 0.03,
+            "ci_low": 0.02,
+            "ci_high": 0.04,
+            "metric": None,
+            "state": "open" if is_open else "resolved",
+            "opened_at": opened,
+            "updated_at": opened,
+            "last_seen_at": opened,
+        }
+
+
+def _entry(number: int, finding: Row) -> Row:
+    said = {"who": "drift", "what": "finding_opened", "subject": finding["finding_id"], "why": "generated", "detail": {}, "once_key": None}
+    return {"id": number, "at": finding["opened_at"], **said}
+
+
+class _bulk:
+    """Writes rows past the checks that a single row pays for, in one transaction; the row counters are set at the end."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._postgres = engine.dialect.name == "postgresql"
+        self._ids: list[str] = []
+
+    def __enter__(self) -> _bulk:
+        self._raw = self._engine.raw_connection()
+        self._cursor: Any = self._raw.cursor()
+        if self._postgres:
+            self._cursor.execute("SET session_replication_role = replica")
+        else:
+            self._cursor.execute("PRAGMA foreign_keys=OFF")
+            self._cursor.execute("PRAGMA synchronous=OFF")
+            self._cursor.execute("BEGIN IMMEDIATE")
+        return self
+
+    def __call__(self, model: type[Base], rows: Iterable[Row]) -> None:
+        table = table_of(model)
+        names = [column.name for column in table.columns]
+        values = (tuple(map(self._plain, (row[name] for name in names))) for row in rows)
+        columns = ", ".join(f'"{name}"' for name in names)
+        if "id" in names:
+            self._ids.append(table.name)
+        if self._postgres:
+            with self._cursor.copy(f"COPY {table.name} ({columns}) FROM STDIN") as copy:
+                for one in values:
+                    copy.write_row(one)
+        else:
+            self._cursor.executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({', '.join('?' * len(names))})", values)
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, datetime):
+            return value if self._postgres else f"{value:%Y-%m-%d %H:%M:%S.%f}"
+        return json.dumps(value) if isinstance(value, (dict, list)) else value
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            if self._postgres:
+                for name in self._ids:
+                    self._cursor.execute(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), (SELECT max(id) FROM {name}))")
+                self._raw.commit()
+                self._raw.driver_connection.autocommit = True
+                self._cursor.execute("VACUUM ANALYZE")  # as the server's own autovacuum does soon after
+            else:
+                self._cursor.execute("COMMIT")
+        self._raw.invalidate()  # this connection's settings must not reach whoever is given it next
+        self._raw.close()

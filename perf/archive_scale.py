@@ -1,0 +1,118 @@
+"""Does a review stay as quick when the archive has grown a hundredfold? Ratios of medians, on SQLite and on PostgreSQL.
+
+python perf/archive_scale.py [SMALL LARGE] [--only sqlite|postgresql] [--seed N] [--folder SCRATCH]
+
+Both archives are generated (perf/archive_generator.py) and given one new campaign each; then they are asked in turn: the review of that
+campaign, the newest findings, the open findings. 1,000,000 trials need about 6 GB below SCRATCH, one database after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "include"), str(ROOT / "perf")]
+
+REVIEWS, LISTS = 7, 100
+MOST = 2.0
+LISTED = 20
+
+
+@contextmanager
+def database(kind: str, folder: Path) -> Iterator[str]:
+    """The address of a new database."""
+    if kind == "sqlite":
+        yield f"sqlite:///{folder / 'archive.db'}"
+        return
+    from tests.fakes.postgres_server import PostgresServer
+
+    server = PostgresServer(folder / "pg")
+    try:
+        yield server.new_database()
+    finally:
+        server.stop()
+
+
+def generated(url: str, trials: int, seed: int, folder: Path) -> tuple[int, str]:
+    """Fill an archive; how many trials it holds, and the campaign that is to be reviewed."""
+    from archive_generator import fill, record_new
+
+    from plumbline.archive import open_archive
+
+    began = time.perf_counter()
+    with open_archive(url) as archive, open_archive(f"sqlite:///{folder / 'template.db'}") as template:
+        held = fill(archive, template, trials, seed)
+        campaign = record_new(archive, seed)
+    print(f"  {url.partition(':')[0]}: {held:,} trials generated in {time.perf_counter() - began:.0f} s", flush=True)
+    return held, campaign
+
+
+def review(url: str, campaign: str) -> None:
+    """Review the campaign as the review DAG does, with its own connection."""
+    from plumbline.orchestration.review import review as reviewed
+
+    os.environ["PLUMBLINE_ARCHIVE_URL"] = url
+    assert reviewed(campaign)
+
+
+def in_turn(few: Callable[[], Any], many: Callable[[], Any], rounds: int) -> tuple[float, float]:
+    """Median seconds of both, asked in turn: what else the machine does meets both alike."""
+    spent: tuple[list[float], list[float]] = ([], [])
+    for n in range(rounds + 1):
+        for ask, noted in zip((few, many), spent, strict=True):
+            began = time.perf_counter()
+            ask()
+            if n:  # what is read for the first time, of Python and of the disk, is no question of size
+                noted.append(time.perf_counter() - began)
+    return statistics.median(spent[0]), statistics.median(spent[1])
+
+
+def measured(urls: list[str], campaigns: list[str]) -> dict[str, tuple[float, float]]:
+    """The median seconds of each question on the small and on the large archive."""
+    from plumbline.archive import open_archive
+
+    with open_archive(urls[0]) as small, open_archive(urls[1]) as large:
+        return {
+            "review one new campaign": in_turn(lambda: review(urls[0], campaigns[0]), lambda: review(urls[1], campaigns[1]), REVIEWS),
+            "list the latest findings": in_turn(lambda: small.findings(latest=LISTED), lambda: large.findings(latest=LISTED), LISTS),
+            "list the open findings": in_turn(
+                lambda: small.findings(state="open", latest=LISTED), lambda: large.findings(state="open", latest=LISTED), LISTS
+            ),
+        }
+
+
+def main() -> int:
+    given = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    given.add_argument("sizes", nargs="*", type=int, default=[10_000, 1_000_000], help="trials in the small and in the large archive")
+    given.add_argument("--only", choices=("sqlite", "postgresql"))
+    given.add_argument("--seed", type=int, default=1)
+    given.add_argument("--folder", help="where the archives lie while they are measured")
+    asked = given.parse_args()
+    worst = 0.0
+    for kind in (asked.only,) if asked.only else ("sqlite", "postgresql"):
+        with tempfile.TemporaryDirectory(prefix="scale-", dir=asked.folder) as name, ExitStack() as stack:
+            os.environ["PLUMBLINE_HOME"] = name
+            folders = [Path(name) / size for size in ("small", "large")]
+            for folder in folders:
+                folder.mkdir()
+            urls = [stack.enter_context(database(kind, folder)) for folder in folders]
+            made = [generated(url, trials, asked.seed, f) for url, trials, f in zip(urls, asked.sizes, folders, strict=True)]
+            for question, (before, after) in measured(urls, [campaign for _, campaign in made]).items():
+                worst = max(worst, after / before)
+                figures = "  ".join(f"{held:>9,} trials {s * 1000:8.1f} ms" for (held, _), s in zip(made, (before, after), strict=True))
+                print(f"{kind:10s}  {question:25s} {figures}  ×{after / before:.2f}", flush=True)
+    print(f"the worst ratio is ×{worst:.2f}; at most ×{MOST:g} is asked for")
+    return 0 if worst <= MOST else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,149 @@
+"""A training trial whose pod is deleted, in real processes: each stands for a pod, and a folder for the volume."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tests.fakes.trials import a_trial, cluster_provider
+
+from plumbline.declarations import Trial
+from plumbline.harness.kept import DELETIONS, VOLUME, Deletion, told
+from plumbline.harness.progress import asked_deletion
+from plumbline.results import FAILED_AS_DECLARED, ResultDocument, ResultStore
+
+pytestmark = pytest.mark.integration
+
+SMALL = {
+    "model": {"architecture": "gpt", "layers": 1, "width": 32, "heads": 2, "vocabulary": 128, "context": 16, "seed": 7},
+    "data": {"source": "synthetic", "tokens": 4096, "seed": 11},
+    "batch": {"micro": 2, "accumulation": 1, "sequence": 16},
+    "steps": {"discard": 3, "measure": 17},
+    "checkpoint": {"every": 6, "keep": 1},
+    "loss": None,
+}
+LAUNCHER_WAITED_S = 1.5
+
+
+class Pods:
+    """The pods of one trial, one after the other."""
+
+    def __init__(self, folder: Path, **declared: Any) -> None:
+        self.volume, self.store = folder / "volume", ResultStore((folder / "results").as_uri())
+        self.provider = cluster_provider(results_url=self.store.url, volume_claim="checkpoints")
+        self.trial: Trial = a_trial(provider=self.provider, declare={**SMALL, **declared})
+        self.deletions: tuple[Deletion, ...] = ()
+        self._folder = folder
+        self.volume.mkdir()
+        (folder / "trial.json").write_text(self.trial.model_dump_json())
+
+    def start(self, **variables: str) -> subprocess.Popen[str]:
+        """The next pod's process."""
+        home = self._folder / f"pod-{len(self.deletions)}"
+        home.mkdir()
+        command = [sys.executable, "-m", "plumbline.harness", "run", "--trial", str(self._folder / "trial.json"), "--out", self.store.url]
+        given = {VOLUME: str(self.volume), DELETIONS: told(self.deletions), "PLUMBLINE_HOME": str(home), **variables}
+        return subprocess.Popen(command, env={**os.environ, **given}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def deleted(self, *, late: bool = False, number: signal.Signals = signal.SIGKILL) -> int:
+        """Start the next pod, and delete it some time after it has asked for that; which deletion it asked for."""
+        process = self.start()
+        assert process.stdout is not None
+        asked = next((found for line in process.stdout if (found := asked_deletion(line)) is not None), None)
+        assert asked is not None, process.communicate()[1]
+        time.sleep(LAUNCHER_WAITED_S)
+        at = time.time()
+        process.send_signal(number)
+        process.communicate()
+        self.deletions = (*self.deletions, Deletion(at, time.time(), late))
+        return asked
+
+    def ends(self) -> tuple[int, ResultDocument]:
+        """Start the next pod and let it end; its exit status and the document."""
+        process = self.start()
+        process.communicate()
+        return process.returncode, self.store.document(self.store.folder(self.trial))
+
+
+def values(document: ResultDocument) -> dict[str, float]:
+    return {row.metric: row.value for row in document.metrics if row.phase == "recovery" and row.value is not None}
+
+
+def evidence(pods: Pods, document: ResultDocument, kind: str) -> list[dict[str, Any]]:
+    (found,) = [item for item in document.evidence if item.kind == kind]
+    folder = Path(pods.store.url.removeprefix("file://")) / pods.store.folder(pods.trial)
+    return pq.read_table(folder / found.uri).to_pylist()  # type: ignore[no-any-return]
+
+
+def codes(document: ResultDocument) -> set[str]:
+    return {reason.code for reason in document.validity.reasons}
+
+
+def test_the_next_pod_goes_on_and_writes_the_one_document(tmp_path: Path) -> None:
+    pods = Pods(tmp_path, fault={"inject": "pod_delete", "at_step": 10})
+    assert pods.deleted() == 1
+    with pytest.raises(FileNotFoundError):
+        pods.store.document(pods.store.folder(pods.trial))
+    status, document = pods.ends()
+    assert status == 0, document.validity
+    assert {"losses_continue_exactly", "checkpoint_restored_exactly"} <= set(
+        document.reproducibility.guarantees if document.reproducibility else ()
+    )
+    assert not codes(document) & {"contention_unobserved", "environment_changed", "launcher_interrupted", "unplanned_restart"}
+    value, steps = values(document), evidence(pods, document, "steps")
+    parts = [value[name] for name in ("restart_detect_time", "restart_launch_time", "checkpoint_load_time", "restart_recompute_time")]
+    assert all(part > 0 for part in parts) and sum(parts) == pytest.approx(value["restart_penalty"])
+    ended = {(row["run"], row["step"]): row["start_s"] + row["step_s"] for row in steps}
+    assert [run for run, step in ended if step == 10] == ["run", "recovery"] and ("fault", 9) in ended
+    assert value["restart_penalty"] == pytest.approx(ended["recovery", 10] - ended["fault", 9], rel=0.05)
+    assert parts[0] == pytest.approx(pods.deletions[0].gone_s - pods.deletions[0].asked_s, abs=1e-3)
+    names = [event.name for event in document.timeline]
+    assert (
+        names.index("environment_probed") < names.index("pod_deleted") < names.index("pod_seen_gone") < names.index("lost_step_done_again")
+    )
+    assert names.count("harness_started") == 2 and names.count("environment_probed") == 1, "what was looked at once is not looked at again"
+    assert {row.phase for row in document.telemetry} >= {"environment", "steady", "recovery"}, "of both pods"
+    assert any(row.metric == "step_time" and row.phase == "steady" for row in document.metrics)
+    assert list(pods.volume.iterdir()) == []
+
+
+def test_deleted_more_often_than_restarts_it_fails_as_declared(tmp_path: Path) -> None:
+    pods = Pods(tmp_path, fault={"inject": "pod_delete", "at_step": 10, "times": 2}, restarts=1)
+    assert [pods.deleted(), pods.deleted(late=True)] == [1, 2]
+    status, document = pods.ends()
+    assert (status, document.validity.failure_class) == (3, "interrupted")
+    assert FAILED_AS_DECLARED in codes(document)
+    assert [(row["run"], row["ending"]) for row in evidence(pods, document, "attempts")] == [
+        ("run", None),
+        ("fault", "pod_delete"),
+        ("fault-2", "pod_delete"),
+    ]
+    assert list(pods.volume.iterdir()) == []
+
+
+def test_the_kubelets_sigterm_leaves_no_document_and_a_late_launcher_is_told(tmp_path: Path) -> None:
+    pods = Pods(tmp_path, fault={"inject": "pod_delete", "at_step": 10})
+    for name, expires in (("trial-old", 1.0), ("trial-new", time.time() + 3600)):
+        (pods.volume / name).mkdir()
+        (pods.volume / name / "expires").write_text(json.dumps(expires))
+    pods.deleted(late=True, number=signal.SIGTERM)
+    assert len(list(pods.volume.iterdir())) == 2, "the deletion takes nothing with it; what had expired is gone"
+    assert (pods.volume / "trial-new").is_dir() and not (pods.volume / "trial-old").exists()
+    status, document = pods.ends()
+    assert status == 0 and "launcher_interrupted" in codes(document)
+
+
+def test_a_volume_that_does_not_outlive_the_pod_is_told(tmp_path: Path) -> None:
+    pods = Pods(tmp_path, fault={"inject": "pod_delete", "at_step": 10})
+    pods.deletions = (Deletion(time.time(), time.time()),)
+    status, document = pods.ends()
+    assert (status, document.validity.failure_class) == (3, "bad_declaration")
+    assert "launcher.volume_claim" in document.validity.reasons[0].detail

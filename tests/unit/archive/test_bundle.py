@@ -1,0 +1,207 @@
+"""Export and import: the same content has the same hash in every archive, and what contradicts the archive stays out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from tests.data.result_documents import PLANNED, document, failed, training_metrics, trial
+from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401
+
+from plumbline.archive import Archive, DecisionRecord, FindingRecord, PriceRecord, QuarantineRecord, open_archive
+from plumbline.archive.bundle import BadBundle
+from plumbline.declarations import DriftRules
+from plumbline.results import Reason, row
+
+SERIES = trial().series_key
+RULES = DriftRules.model_validate_json('{"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2}')
+FINDING = FindingRecord("f1", SERIES, "2025-11", "lab-2core", "performance", "warn", "slower", {"members": [1, None]}, effect=0.05)
+
+
+@pytest.fixture
+def filled(archive: Archive) -> Archive:
+    for repeat in (1, 2):
+        archive.record(
+            document(trial(repeat=repeat)), uri="file:///store/a", extra_metrics=[row("provisioning_lead_time", 1.5, 1, phase="cold_start")]
+        )
+    archive.record(failed(trial(repeat=3)), uri="file:///store/b")
+    archive.record(
+        document(trial("inference")), uri="file:///store/c", action="annotate", quality_reasons=[Reason(code="late", detail="ü")]
+    )
+    archive.record(document(trial(campaign="2025-12", planned_at=PLANNED.replace(month=12))), uri="file:///store/d")
+    archive.correct(document(trial(repeat=2, attempt=2)), 2 - 1, by="ada", why="a mistake", uri="file:///store/e", action="reject")
+    archive.save_findings([FINDING])
+    archive.set_finding_state("f1", "acknowledged", "ada", "looking")
+    archive.bootstrap_baseline(trial("inference").series_key, RULES.model_copy(update={"bootstrap_trials": 1}))
+    archive.quarantine(QuarantineRecord("2025-11", "x", 1, "file:///store/quarantine/x/result.json", "0" * 64, "newer"))
+    archive.save_decision(DecisionRecord("d1", "team", "training", "lab-2core", 0.9, {"scores": [1.5]}))
+    archive.save_prices([PriceRecord("lab-2core", "on_demand", 1.25, PLANNED.date(), None, "a test")])
+    return archive
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Archive]:
+    with open_archive(f"sqlite:///{tmp_path / 'other.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def bundle(filled: Archive, tmp_path: Path) -> Path:
+    filled.export(tmp_path / "bundle")
+    return tmp_path / "bundle"
+
+
+def test_a_round_trip_keeps_everything_and_its_hashes(filled: Archive, other: Archive, bundle: Path, tmp_path: Path) -> None:
+    taken = other.import_(bundle)
+    assert [(t.campaign_id, t.new, t.known, t.refused, t.notes) for t in taken] == [
+        ("2025-11", 5, 0, None, ()),
+        ("2025-12", 1, 0, None, ()),
+    ]
+    assert other.export(tmp_path / "again") == filled.export(tmp_path / "before")
+    for ask in QUESTIONS:
+        assert ask(other) == ask(filled)
+    assert other.verify() == []
+
+
+QUESTIONS: tuple[Callable[[Archive], Any], ...] = (
+    lambda a: a.trials(),
+    lambda a: a.campaigns(),
+    lambda a: a.series(),
+    lambda a: a.sample(SERIES, "2025-11"),
+    lambda a: a.document(trial().trial_id),
+    lambda a: a.metric_history(SERIES, "provisioning_lead_time", "value", "cold_start"),
+    lambda a: a.findings(),
+    lambda a: a.baseline_history(trial("inference").series_key),
+    lambda a: a.quarantined(),
+    lambda a: a.prices(),
+    lambda a: a.decisions(),
+    lambda a: sorted((e.at, e.who, e.what, e.subject, e.why, json.dumps(e.detail, sort_keys=True)) for e in a.audit()),
+)
+
+
+def test_importing_again_changes_nothing(other: Archive, bundle: Path) -> None:
+    other.import_(bundle)
+    before = [ask(other) for ask in QUESTIONS]
+    assert [(t.new, t.known, t.refused) for t in other.import_(bundle)] == [(0, 5, None), (0, 1, None)]
+    assert [ask(other) for ask in QUESTIONS] == before
+
+
+def test_one_campaign_alone_travels_with_what_was_said_of_it(filled: Archive, other: Archive, tmp_path: Path) -> None:
+    filled.export(tmp_path / "one", ["2025-11"])
+    other.import_(tmp_path / "one")
+    assert [c.campaign_id for c in other.campaigns()] == ["2025-11"]
+    assert other.findings() == filled.findings()
+    assert [e.what for e in other.audit("f1")] == ["finding_opened", "finding_acknowledged"]
+    assert [e.what for e in other.audit(trial("inference").series_key)] == ["baseline_accepted"]
+    assert other.verify() == []
+
+
+def test_a_campaign_that_says_something_else_is_refused_and_the_others_are_taken_in(other: Archive, bundle: Path) -> None:
+    mine = document(metrics=training_metrics(step_time=0.3))
+    other.record(mine, uri="file:///mine")
+    first, second = other.import_(bundle)
+    assert first.refused is not None
+    assert "r1#1: checksum is" in first.refused
+    assert "measurements are never replaced" in first.refused
+    assert (second.new, second.refused) == (1, None)
+    assert len(other.trials("2025-11")) == 1, "nothing of a refused campaign may stay"
+    assert other.findings() == []
+    assert other.document(trial().trial_id) == mine
+    assert other.verify() == []
+
+
+def test_a_measured_series_takes_no_simulated_campaign(other: Archive, bundle: Path) -> None:
+    other.record(document(trial(campaign="2025-10"), simulated=True), uri="file:///simulated")
+    first, _ = other.import_(bundle)
+    assert first.refused is not None
+    assert f"series {SERIES}: source is measured, but simulated in the archive" in first.refused
+
+
+def test_the_archives_own_conclusions_stay(other: Archive, bundle: Path) -> None:
+    other.record(document(trial("inference")), uri="file:///store/c", action="annotate", quality_reasons=[Reason(code="late", detail="ü")])
+    other.save_findings([FindingRecord("f1", SERIES, None, "lab-2core", "performance", "warn", "slower")])
+    other.accept_baseline(trial("inference").series_key, "2025-11", "bob", "ours")
+    first, _ = other.import_(bundle)
+    assert (first.new, first.known, first.refused) == (4, 1, None)
+    assert first.notes == (
+        "finding f1 stays open (acknowledged in the bundle)",
+        f"baseline of {trial('inference').series_key}: the archive keeps its own, not 2025-11",
+    )
+    assert [b.accepted_by for b in other.baseline_history(trial("inference").series_key)] == ["bob"]
+
+
+def changed(bundle: Path, name: str, *, in_manifest: bool, change: Callable[[bytes], bytes]) -> None:
+    path = bundle / name
+    data = change(path.read_bytes())
+    path.write_bytes(data)
+    if in_manifest:
+        manifest = json.loads((bundle / "manifest.json").read_text())
+        manifest["campaigns"]["2025-12"]["files"][name] = hashlib.sha256(data).hexdigest()
+        (bundle / "manifest.json").write_text(json.dumps(manifest))
+
+
+DOCUMENT = "campaigns/2025-12/documents/000001.json"
+
+
+def test_a_changed_file_is_named_before_anything_is_written(other: Archive, bundle: Path) -> None:
+    changed(bundle, DOCUMENT, in_manifest=False, change=lambda data: data + b" ")
+    with pytest.raises(BadBundle, match=r"000001.json has SHA-256 .*; the manifest says"):
+        other.import_(bundle)
+    (bundle / DOCUMENT).unlink()
+    with pytest.raises(BadBundle, match=r"000001.json is missing"):
+        other.import_(bundle)
+    assert other.campaigns() == []
+
+
+def test_a_forged_document_is_refused_although_the_manifest_agrees(other: Archive, bundle: Path) -> None:
+    changed(bundle, DOCUMENT, in_manifest=True, change=lambda data: data.replace(b'"value":0.1,', b'"value":0.01,', 1))
+    _, second = other.import_(bundle)
+    assert second.refused is not None
+    assert "its document does not hold: checksum is" in second.refused
+    assert other.trials("2025-12") == []
+
+
+def test_rows_that_were_left_out_are_noticed(other: Archive, bundle: Path) -> None:
+    name = "campaigns/2025-12/evidence.parquet"
+    (bundle / name).unlink()
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    del manifest["campaigns"]["2025-12"]["files"][name]
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    _, second = other.import_(bundle)
+    assert second.refused is not None
+    assert "its content hashes to" in second.refused
+
+
+def test_folders_that_are_no_bundle(filled: Archive, bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadBundle, match="is not empty"):
+        filled.export(bundle)
+    with pytest.raises(BadBundle, match=r"manifest.json is missing"):
+        filled.import_(tmp_path / "nothing")
+    with pytest.raises(LookupError, match='no campaign "2099-01"'):
+        filled.export(tmp_path / "new", ["2099-01"])
+    with pytest.raises(LookupError, match='no campaign "2099-01"; expected one of 2025-11, 2025-12'):
+        filled.import_(bundle, ["2099-01"])
+    manifest = (bundle / "manifest.json").read_text()
+    (bundle / "manifest.json").write_text(manifest.replace('"schema_revision": "', '"schema_revision": "9'))
+    with pytest.raises(BadBundle, match="does not know; upgrade plumbline"):
+        filled.import_(bundle)
+    (bundle / "manifest.json").write_text(manifest.replace("campaigns/2025-12/", "../../"))
+    with pytest.raises(BadBundle, match="lies outside of the bundle"):
+        filled.import_(bundle)
+
+
+def test_an_import_of_a_campaign_is_one_transaction(other: Archive, bundle: Path) -> None:
+    with other.engine.begin() as connection:
+        connection.execute(text("CREATE TRIGGER stop BEFORE INSERT ON evidence BEGIN SELECT RAISE(ABORT, 'power cut'); END"))
+    with pytest.raises(Exception, match="power cut"):
+        other.import_(bundle)
+    with other.engine.begin() as connection:
+        connection.execute(text("DROP TRIGGER stop"))
+    assert other.trials() == []
+    assert [t.new for t in other.import_(bundle)] == [5, 1]
+    assert other.verify() == []

@@ -1,0 +1,77 @@
+"""`plumbline archive`: exit codes, and the same answers for people and for scripts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+from tests.data.result_documents import trial
+from typer.testing import Result
+
+from plumbline.archive import QuarantineRecord, open_archive
+
+Said = Callable[..., tuple[Any, int]]
+
+
+def test_verify_says_what_is_broken_and_exits_with_4(campaigns: Callable[..., None], said: Said, plumbline: Callable[..., Result]) -> None:
+    campaigns(a=[0.1])
+    assert said("archive", "verify", "--quick") == ({"sound": True, "evidence_checked": False, "problems": []}, 0)
+    broken, code = said("archive", "verify")
+    assert code == 4
+    assert all("is missing" in problem for problem in broken["problems"])
+    with open_archive() as archive, archive.engine.begin() as connection:
+        connection.execute(text("DROP TRIGGER trials_no_update"))
+        connection.execute(text("UPDATE trials SET spec_hash = 'x'"))
+    result = plumbline("archive", "verify", "--quick")
+    assert result.exit_code == 4
+    assert "spec_hash is x" in result.stdout
+
+
+def test_export_and_import(
+    campaigns: Callable[..., None], said: Said, tmp_path: Path, monkeypatch: Any, plumbline: Callable[..., Result]
+) -> None:
+    campaigns(a=[0.1, 0.1], b=[0.2])
+    exported, code = said("archive", "export", str(tmp_path / "out"))
+    assert (code, [(e["campaign_id"], e["trials"]) for e in exported]) == (0, [("a", 2), ("b", 1)])
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "other"))
+    taken, code = said("archive", "import", str(tmp_path / "out"), "--campaign", "a")
+    assert (code, [(t["campaign_id"], t["new"], t["refused"]) for t in taken]) == (0, [("a", 2, None)])
+    again, code = said("archive", "export", str(tmp_path / "again"))
+    assert [e["content_hash"] for e in again] == [exported[0]["content_hash"]]
+    assert plumbline("archive", "export", str(tmp_path / "again")).exit_code == 2
+    assert plumbline("archive", "import", str(tmp_path / "nothing")).exit_code == 2
+    campaigns(b=[0.3])
+    refused = plumbline("archive", "import", str(tmp_path / "out"))
+    assert refused.exit_code == 1
+    assert "measurements are never replaced" in " ".join(refused.stdout.split())
+
+
+def test_quarantine(home: Path, said: Said, plumbline: Callable[..., Result]) -> None:
+    assert "nothing is in quarantine" in plumbline("archive", "quarantine", "list").stdout
+    kept = home / "results" / "quarantine" / "2025-11" / "x" / "attempt-1" / "result.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"{")
+    with open_archive() as archive:
+        archive.quarantine(QuarantineRecord("2025-11", "x", 1, kept.as_uri(), hashlib.sha256(b"{").hexdigest(), "cut short"))
+    (held,), code = said("archive", "quarantine", "list")
+    assert (held["reason"], held["state"], code) == ("cut short", "kept", 0)
+    assert "cut short" in plumbline("archive", "quarantine", "show", held["quarantine_id"]).stdout
+    (tried,), code = said("archive", "quarantine", "retry")
+    assert (tried["attempt"], code) == (None, 1)
+    assert "not a JSON object" in tried["reason"]
+    assert plumbline("archive", "quarantine", "show", "nothing").exit_code == 2
+    assert plumbline("archive", "quarantine", "retry", "nothing").exit_code == 2
+
+
+def test_correct(campaigns: Callable[..., None], said: Said, plumbline: Callable[..., Result]) -> None:
+    campaigns(a=[0.1])
+    name = trial(campaign="a").trial_id
+    assert said("archive", "correct", name, "--reject", "--why", "a neighbour") == ({"trial_id": name, "corrects": 1, "attempt": 2}, 0)
+    with open_archive() as archive:
+        assert archive.campaigns()[0].outcomes.usable == 0
+    again = plumbline("archive", "correct", name, "--reject", "--why", "a neighbour")
+    assert again.exit_code == 2
+    assert "was corrected already" in again.stderr

@@ -1,0 +1,85 @@
+"""`plumbline findings`, on an archive of its own."""
+
+from __future__ import annotations
+
+import getpass
+
+from plumbline.archive import open_archive
+
+SAME = [0.100, 0.101, 0.099, 0.1005, 0.0995]
+SLOWER = [t * 1.5 for t in SAME]
+
+
+def test_a_finding_is_listed_shown_and_decided(campaigns, plumbline, said):
+    from plumbline.orchestration.review import review
+
+    campaigns(before=SAME)
+    review("before")
+    campaigns(after=SLOWER)
+    review("after")
+    found, _ = said("findings")
+    assert [f["kind"] for f in found] == ["performance"]
+    name = found[0]["finding_id"]
+    assert "step_time" in plumbline("findings", "show", name).stdout
+    assert plumbline("findings", "acknowledge", name, "--why", "looking").exit_code == 0
+    assert plumbline("findings", "accept", name, "--why", "new normal").exit_code == 0
+    assert said("findings")[0] == []
+    told, _ = said("findings", "show", name)
+    assert [entry["why"] for entry in told["audit"] if entry["why"] in ("looking", "new normal")] == ["looking", "new normal"]
+    _, code = said("compare", "before", "after")
+    assert code == 4  # what was measured stays what it was
+    with open_archive() as archive:
+        assert archive.baseline(found[0]["series_key"]) == ["after"]
+
+
+def test_an_unknown_finding_is_said(plumbline):
+    result = plumbline("findings", "show", "000000000000")
+    assert result.exit_code == 2 and "000000000000" in result.stderr
+
+
+def test_a_resolved_finding_leaves_the_baseline_where_it_was(campaigns, plumbline, said):
+    from plumbline.orchestration.review import review
+
+    campaigns(before=SAME)
+    review("before")
+    campaigns(after=SLOWER)
+    review("after")
+    (found,) = said("findings")[0]
+    assert plumbline("findings", "resolve", found["finding_id"], "--why", "cable").exit_code == 0
+    assert said("findings")[0] == []
+    with open_archive() as archive:
+        assert archive.baseline(found["series_key"]) == ["before"]
+
+
+def test_a_rejected_change_keeps_the_baseline_and_says_who_and_why(campaigns, plumbline, said):
+    from plumbline.orchestration.review import review
+
+    campaigns(before=SAME)
+    review("before")
+    campaigns(after=SLOWER)
+    review("after")
+    (found,) = said("findings", "list")[0]
+    done, code = said("findings", "reject", found["finding_id"], "--why", "the provider mends it")
+    assert (done["answer"], done["baselines"], code) == ("keep", {}, 0)
+    told, _ = said("findings", "show", found["finding_id"])
+    assert told["finding"]["state"] == "acknowledged"
+    kept = next(entry for entry in told["audit"] if entry["what"] == "baseline_kept")
+    assert kept["why"] == "the provider mends it" and kept["who"] == getpass.getuser()
+    with open_archive() as archive:
+        assert archive.baseline(found["series_key"]) == ["before"]
+    assert "the provider mends it" in plumbline("findings", "show", found["finding_id"]).stdout
+
+
+def test_what_is_settled_cannot_be_decided_again_and_a_reason_is_asked_for(campaigns, plumbline, said):
+    from plumbline.orchestration.review import review
+
+    campaigns(before=SAME)
+    review("before")
+    campaigns(after=SLOWER)
+    review("after")
+    name = said("findings")[0][0]["finding_id"]
+    assert plumbline("findings", "accept", name).exit_code == 2
+    assert "why is empty" in plumbline("findings", "accept", name, "--why", " ").stderr
+    assert plumbline("findings", "resolve", name, "--why", "cable").exit_code == 0
+    result = plumbline("findings", "accept", name, "--why", "new normal")
+    assert result.exit_code == 2 and "is resolved" in result.stderr

@@ -1,0 +1,28 @@
+"""`plumbline rehearse`: an archive of its own, marked; and what it refuses."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from typer.testing import Result
+
+
+def test_a_month_is_rehearsed_apart_from_what_is_measured(home: Path, said: Callable[..., Any]) -> None:
+    found, code = said(
+        "rehearse", "--provider", "simulated-2core", "--campaigns", "2026-02", "--workload", "gpt-tiny-cpu", "--repeats", "2"
+    )
+    assert code == 0
+    assert [(one["campaign_id"], one["provider"], one["statuses"]) for one in found] == [
+        ("2026-02", "simulated-2core", {"valid": found[0]["trials"]})
+    ]
+    assert (home / "rehearsal" / "archive.db").exists() and not (home / "archive.db").exists()
+
+
+def test_what_is_not_simulated_is_refused(plumbline: Callable[..., Result]) -> None:
+    result = plumbline("rehearse", "--provider", "local-2core")
+    assert result.exit_code == 2 and '"local-2core" is local; expected a simulated provider' in result.stderr
+
+
+def test_the_future_is_refused(plumbline: Callable[..., Result]) -> None:
+    result = plumbline("rehearse", "--campaigns", "2999-01")
+    assert result.exit_code == 2 and "has not begun yet" in result.stderr

@@ -1,0 +1,77 @@
+import math
+
+import numpy as np
+import pytest
+
+from plumbline.drift.series import creep, look
+
+
+def series(points: int, noise: float = 0.01, seed: int = 3) -> np.ndarray:
+    return 100 * np.exp(np.random.default_rng(seed).normal(0, noise, points))
+
+
+def movements(values: list[float]) -> list[tuple[int, object]]:
+    return [(seen, m) for seen in range(1, len(values) + 1) if (m := look(values[:seen])) is not None]
+
+
+def test_a_step_is_told_once_when_four_points_stand_behind_it() -> None:
+    values = series(40)
+    values[25:] *= 1.1
+
+    ((seen, movement),) = movements(values.tolist())
+
+    assert seen == 29
+    assert (movement.began, movement.points, movement.kind) == (25, 4, "step")
+    assert movement.effect == pytest.approx(0.1, abs=0.015)
+
+
+def test_the_way_back_is_told_as_well() -> None:
+    values = series(40)
+    values[14:26] *= 1.1
+
+    assert [m.began for _, m in movements(values.tolist())] == [14, 26]
+
+
+def test_a_spike_is_told_by_nobody() -> None:
+    values = series(40)
+    values[25] *= 2
+
+    assert movements(values.tolist()) == []
+
+
+def test_a_missing_newest_point_shows_nothing_new() -> None:
+    values = series(40)
+    values[25:] *= 1.1
+
+    assert look(values[:29].tolist()) is not None
+    assert look([*values[:29].tolist(), None]) is None
+    assert look([]) is None
+
+
+def test_a_slow_creep_is_seen_against_the_oldest_baseline() -> None:
+    values = series(36, 0.004) * np.exp(0.001 * np.arange(36))
+
+    crept = creep(values.tolist(), 100.0)
+
+    assert crept is not None
+    assert crept.effect == pytest.approx(0.035, abs=0.01)
+    assert crept.slope_low < 0.001 < crept.slope_high
+    assert crept.p < 0.001
+
+
+def test_no_creep_without_a_trend_or_without_a_distance() -> None:
+    flat = series(36)
+    rising = series(36, 0.004) * np.exp(0.001 * np.arange(36))
+
+    assert creep(flat.tolist(), 100.0) is None
+    assert creep(flat.tolist(), 80.0) is None  # far away, but going nowhere
+    assert creep(rising.tolist(), 103.5) is None  # a trend that came back to the baseline
+    assert creep(rising[:11].tolist(), 90.0) is None
+
+
+@pytest.mark.parametrize("oldest", [0.0, -1.0, math.nan])
+def test_a_creep_needs_levels_that_have_a_ratio(oldest: float) -> None:
+    with pytest.raises(ValueError, match="oldest_accepted"):
+        creep([1.0] * 20, oldest)
+    with pytest.raises(ValueError, match="positive values only"):
+        creep([1.0, 0.0] * 10, 1.0)

@@ -1,0 +1,146 @@
+"""Simulated documents: the same each time, marked, whole by the quality checks, and moved by what is declared and by nothing else."""
+
+import json
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from tests.data.result_documents import inference_workload, provider, trial
+
+from plumbline.declarations import Provider, Trial, load
+from plumbline.launch.plan import Request, plan
+from plumbline.launch.simulated import simulate
+from plumbline.launch.simulated.hardware import UnknownHardware
+from plumbline.quality import check
+from plumbline.results import ResultDocument
+
+QUIET = {family: {"run": "0%"} for family in ("training", "inference", "start_up", "storage", "hardware")}
+JUNE = datetime(2026, 6, 1, 2, tzinfo=timezone.utc)
+STEP = {"since": "2026-06", "worse": "10%"}
+
+
+def place(name: str = "sim", gpu: str | None = None, **fields: Any) -> Provider:
+    has = {"kind": "nvidia", "product": gpu, "count": 8} if gpu else {"kind": "cpu", "count": 4}
+    return provider(name, accelerator=has, launcher={"kind": "simulated", **fields})
+
+
+def asked(where: Provider, kind: str = "training", **fields: Any) -> Trial:
+    return trial(kind, where=where, planned_at=fields.pop("planned_at", JUNE), **fields)
+
+
+def ratio(metric: str, *drift: dict[str, Any], kind: str = "training", phase: str = "steady", **fields: Any) -> float:
+    """What an event makes of a metric: with it over without it."""
+    with_it, without = (
+        simulate(asked(place(noise=QUIET, drift=list(events)), kind, **fields)).value(metric, phase=phase) for events in (drift, ())
+    )
+    assert with_it and without
+    return with_it / without
+
+
+def test_the_same_trial_gives_the_same_document_and_another_seed_another() -> None:
+    first = simulate(asked(place()))
+    assert first.checksum == simulate(asked(place())).checksum
+    assert first.value("step_time") != simulate(asked(place(seed=2))).value("step_time")
+    assert first.value("step_time") != simulate(asked(place(), repeat=2)).value("step_time")
+
+
+def test_every_workload_of_the_house_passes_the_quality_checks_as_it_is(tmp_path: Path) -> None:
+    declared = load()
+    places = {p.name: p for p in (place("sim-cpu"), place("sim-gpu", "NVIDIA-H100-80GB-HBM3"))}
+    wanted = [w.name for w in declared.workloads.values() if w.providers is None]
+    trials = plan(replace(declared, providers=places), Request("2026-06", "test", workloads=wanted, slots=["02:00"], repeats=1), JUNE)
+    assert {t.workload.name for t in trials} == set(wanted)
+    documents = [simulate(t) for t in trials]
+    report = check(documents, trials, tmp_path, "simulated")
+    assert not report.problems and {key: v.reasons for key, v in report.verdicts.items() if v.action != "accept"} == {}
+    assert all(document.simulated and document.validity.status == "valid" for document in documents)
+
+
+def test_a_document_of_a_simulated_provider_must_say_that_it_is_simulated() -> None:
+    fields = {name: getattr(simulate(asked(place())), name) for name in ("trial", "harness_version", "environment", "validity", "metrics")}
+    with pytest.raises(ValidationError, match="is simulated and the document does not say so"):
+        ResultDocument.sealed(**fields)
+    assert ResultDocument.sealed(**fields, simulated=True).simulated
+
+
+def test_a_step_moves_the_workload_and_what_follows_from_it() -> None:
+    event = {"kind": "step", **STEP}
+    assert ratio("step_time", event) == pytest.approx(1.1)
+    assert ratio("tokens_per_second", event) == pytest.approx(1 / 1.1)
+    assert ratio("inter_token_latency", event, kind="inference") == pytest.approx(1.1, rel=0.01)
+    assert ratio("matmul_tflops", event, phase="environment") == 1.0
+    assert ratio("final_loss", event) == ratio("request_throughput", event, kind="inference") == 1.0
+
+
+def test_a_step_of_named_metrics_moves_those_alone_and_probes_only_if_they_are_named() -> None:
+    event = {"kind": "step", **STEP, "metrics": ["checkpoint_save_time"], "probes": ["disk_write_bandwidth"]}
+    assert ratio("checkpoint_save_time", event) == pytest.approx(1.1)
+    assert ratio("disk_write_bandwidth", event, phase="environment") == pytest.approx(1 / 1.1)
+    assert ratio("step_time", event) == ratio("memory_bandwidth", event, phase="environment") == 1.0
+
+
+def test_better_is_the_other_way_round_and_before_its_day_nothing_moves() -> None:
+    assert ratio("step_time", {"kind": "step", "since": "2026-06", "better": "10%"}) == pytest.approx(1 / 1.1)
+    assert ratio("step_time", {"kind": "step", "since": "2026-07", "worse": "10%"}) == 1.0
+    assert ratio("step_time", {"kind": "spike", "since": "2026-05", "until": "2026-06", "worse": "10%"}) == 1.0
+
+
+def test_a_driver_change_shows_in_the_environment_with_and_without_an_effect() -> None:
+    event = {"kind": "driver_change", "since": "2026-06", "facts": {"driver.version": "570"}}
+    before, after = (simulate(asked(place(environment={"driver.version": "550"}, drift=d))) for d in ([], [event]))
+    assert before.environment and after.environment
+    assert (before.environment.facts["driver.version"], after.environment.facts["driver.version"]) == ("550", "570")
+    assert ratio("step_time", event) == 1.0
+    assert ratio("step_time", {**event, "worse": "10%"}) == pytest.approx(1.1)
+
+
+def test_a_bad_node_makes_two_kinds_of_trials() -> None:
+    where = place(noise=QUIET, nodes=4, drift=[{"kind": "bimodal_node", **STEP}])
+    seen = {round(simulate(asked(where, repeat=repeat)).value("step_time") or 0, 6) for repeat in range(1, 30)}
+    assert len(seen) == 2 and max(seen) / min(seen) == pytest.approx(1.1, rel=1e-3)
+
+
+def test_the_noise_is_about_what_is_declared() -> None:
+    where = place(noise={**QUIET, "training": {"run": "2%"}})
+    times = [simulate(asked(where, repeat=repeat)).value("step_time") or 0 for repeat in range(1, 201)]
+    spread = median(abs(time - median(times)) for time in times) * 1.4826 / median(times)
+    assert spread == pytest.approx(0.0209, rel=0.25)  # 2 % in common and 0.3 of it of its own
+
+
+def test_an_evening_is_slower_than_a_morning() -> None:
+    where = place(noise={**QUIET, "training": {"run": "0%", "time_of_day": "1%"}})
+    morning, evening = (simulate(asked(where, slot=slot)).value("step_time") or 0 for slot in ("06:00", "18:00"))
+    assert evening / morning == pytest.approx(1.0202, abs=1e-3)
+
+
+def test_a_fresh_node_is_none_of_those_to_be_avoided() -> None:
+    where = place("sim", nodes=3)
+    chosen = asked(where).model_copy(update={"placement": "fresh_node", "avoid_nodes": ("sim-node-0", "sim-node-2")})
+    environment = simulate(chosen).environment
+    assert environment and environment.facts["host.node"] == "sim-node-1"
+
+
+def test_an_unknown_accelerator_needs_declared_levels() -> None:
+    with pytest.raises(UnknownHardware, match=r"nothing is known of the accelerator XPU-9.*matmul_tflops"):
+        simulate(asked(place(gpu="XPU-9")))
+    known = place(gpu="XPU-9", levels={"matmul_tflops": "400TFLOP/s", "memory_bandwidth": "2TB/s"}, noise=QUIET)
+    assert simulate(asked(known)).value("matmul_tflops", phase="environment") == pytest.approx(400e12)
+
+
+def test_a_measured_provider_is_not_simulated() -> None:
+    with pytest.raises(ValueError, match="which is local, not simulated"):
+        simulate(trial())
+
+
+def test_requests_that_a_killed_server_lost_are_counted() -> None:
+    phases = [
+        {"name": "steady", "arrivals": {"poisson": {"rate": "6/s"}}, "duration": "10s"},
+        {"name": "fault", "inject": "server_kill", "at": "5s", "arrivals": {"poisson": {"rate": "8/s"}}, "duration": "20s"},
+    ]
+    seen = simulate(asked(place(), "inference", workload=inference_workload(phases=json.loads(json.dumps(phases)))))
+    assert (seen.value("requests_lost", phase="fault") or 0) > 0 and (seen.value("error_rate", phase="fault") or 0) > 0
+    assert seen.value("error_rate") == 0.0 and (seen.value("time_to_recover", phase="fault") or 0) > 1

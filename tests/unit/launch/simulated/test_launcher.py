@@ -1,0 +1,75 @@
+"""The simulated launcher writes what a trial that ran would have left, also of one that failed."""
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.data.result_documents import provider, trial
+
+from plumbline.declarations import Provider, Trial
+from plumbline.launch import launcher_for
+from plumbline.launch.collect import collect
+from plumbline.launch.timeline import outside_metrics
+from plumbline.results import ResultStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(tmp_path.as_uri())
+
+
+def place(**fields: Any) -> Provider:
+    return provider("sim", launcher={"kind": "simulated", **fields})
+
+
+def asked(where: Provider) -> Trial:
+    return trial(where=where, planned_at=datetime(2026, 6, 1, 2, tzinfo=timezone.utc))
+
+
+def test_the_store_holds_what_was_asked_and_seen_and_the_document(store: ResultStore) -> None:
+    planned = asked(place())
+    record = launcher_for(planned.provider).launch(planned, store)
+    (document,) = collect(store, planned.campaign_id, planned.trial_id)
+    assert record.launcher == "simulated" and record.failure_class is None
+    assert document.simulated and document.launch == record and document.validity.status == "valid"
+    assert [row.metric for row in outside_metrics(record) if row.value] == ["provisioning_lead_time"]
+
+
+def test_another_launch_is_another_attempt_with_luck_of_its_own(store: ResultStore) -> None:
+    planned = asked(place())
+    for _ in range(2):
+        launcher_for(planned.provider).launch(planned, store)
+    first, second = collect(store, planned.campaign_id, planned.trial_id)
+    assert (first.trial.attempt, second.trial.attempt) == (1, 2)
+    assert first.value("step_time") != second.value("step_time")
+
+
+@pytest.mark.parametrize(("failing", "exit_code"), [("insufficient_capacity", None), ("interrupted", 3)])
+def test_a_failure_is_recorded_with_its_class_and_marked_simulated(store: ResultStore, failing: str, exit_code: int | None) -> None:
+    planned = asked(place(failures={failing: "100%"}))
+    record = launcher_for(planned.provider).launch(planned, store)
+    (document,) = collect(store, planned.campaign_id, planned.trial_id)
+    assert (record.failure_class, record.exit_code) == (failing, exit_code)
+    assert document.validity.failure_class == failing and document.simulated
+
+
+def test_failures_come_about_as_often_as_declared() -> None:
+    from plumbline.launch.simulated.model import Draw
+
+    planned = asked(place(failures={"interrupted": "20%", "timeout": "10%"}))
+    ends = [Draw(planned.model_copy(update={"attempt": attempt})).ends_as() for attempt in range(1, 1001)]
+    assert ends.count("interrupted") / 1000 == pytest.approx(0.2, abs=0.05)
+    assert ends.count("timeout") / 1000 == pytest.approx(0.1, abs=0.04)
+    assert all(Draw(asked(place()).model_copy(update={"attempt": attempt})).ends_as() is None for attempt in range(1, 100))
+
+
+def test_what_is_launched_in_a_silence_is_never_heard_of(store: ResultStore) -> None:
+    planned = asked(place(drift=[{"kind": "silence", "since": "2026-06"}]))
+    assert launcher_for(planned.provider).launch(planned, store).failure_class == "unreachable"
+
+
+def test_an_accelerator_that_nobody_knows_is_a_bad_declaration(store: ResultStore) -> None:
+    where = provider("sim", accelerator={"kind": "nvidia", "product": "XPU-9", "count": 1}, launcher={"kind": "simulated"})
+    record = launcher_for(where).launch(asked(where), store)
+    assert record.failure_class == "bad_declaration" and "XPU-9" in str(record.failure_detail)
