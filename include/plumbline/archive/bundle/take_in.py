@@ -18,7 +18,7 @@ from plumbline.archive.bundle.manifest import LEDGER, BadBundle, CampaignEntry, 
 from plumbline.archive.bundle.tables import Row
 from plumbline.archive.inserts import insert_new
 from plumbline.archive.migrate import known_revisions
-from plumbline.archive.models import Base, Campaign, Correction, Document, Environment, Series, SeriesCampaign, Trial
+from plumbline.archive.models import NATURAL_KEY, Base, Campaign, Correction, Document, Environment, Series, SeriesCampaign, Trial
 from plumbline.declarations import digest
 
 _SAME = ("checksum", "status", "failure_class", "quality_action", "quality_reasons", "spec_hash", "criteria_hash", "environment_hash")
@@ -112,7 +112,7 @@ def _agrees(name: str, there: Any, row: Row, columns: Any) -> None:
 
 
 def _key(row: Any) -> tuple[Any, ...]:
-    return tuple(row[name] for name in rows.NATURAL_KEY)
+    return tuple(row[name] for name in NATURAL_KEY)
 
 
 def _held(session: Session, campaign_id: str) -> dict[tuple[Any, ...], Any]:
