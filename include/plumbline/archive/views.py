@@ -213,6 +213,11 @@ class FindingView(FindingRecord):
     updated_at: datetime = field(kw_only=True)
     last_seen_at: datetime = field(kw_only=True)
 
+    def shown_by(self, campaign_id: str) -> bool:
+        """Whether the campaign showed it, first or again. A silence names the last campaign that was not silent: that one did not."""
+        began = campaign_id == self.campaign_id and self.detail.get("subject") != "silence"
+        return began or campaign_id in self.detail.get("seen_in", ())
+
 
 @dataclass(frozen=True)
 class IncidentRecord:
