@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from plumbline.archive import Refused, open_archive
+from plumbline.archive import Refused
+from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, out, table
 from plumbline.results.mlperf import PUBLISHED, parse
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.archive import open_archive
+from plumbline.cli.opening import open_archive
 from plumbline.cli.output import DRIFTED, OK, Json, clear_errors, emit, out, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.reading import reading

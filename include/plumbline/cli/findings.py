@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.archive import open_archive
+from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, out
 from plumbline.declarations import DeclarationError, load
 from plumbline.drift import Finding
