@@ -73,8 +73,16 @@ def retry(archive: Archive, quarantine_id: str, by: str) -> Retried:
 
 
 def retry_all(archive: Archive, by: str) -> list[Retried]:
-    """Look again at everything that is kept."""
-    return [retry(archive, held.quarantine_id, by) for held in archive.quarantined()]
+    """Look again at everything that is kept; one that the archive refuses or the store has lost keeps nothing else from its second look."""
+    from plumbline.archive import Refused
+
+    done = []
+    for held in archive.quarantined():
+        try:
+            done.append(retry(archive, held.quarantine_id, by))
+        except (Refused, FileNotFoundError) as error:
+            done.append(Retried(held.quarantine_id, None, str(error)))
+    return done
 
 
 def _believed(store: ResultStore, folder: str, path: str) -> ResultDocument:
