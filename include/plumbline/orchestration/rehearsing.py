@@ -92,6 +92,7 @@ def rehearse(
     `on_campaign` hears of each when it is reviewed. A trial that has a result already is not launched again. `alerting`: tell people of the
     findings after each campaign, as the drift review does. PlanError if no workload fits.
     """
+    from plumbline.archive import open_archive
     from plumbline.orchestration.review import alert
 
     places = declared.enabled_providers()
@@ -121,10 +122,10 @@ def rehearse(
         )
     done = []
     for campaign_id in campaigns:
-        for place in places:
-            # Month by month: a review must not know the future.
-            for row in checked[campaign_id, place.name]:
-                steps.record(row)
+        # Month by month: a review must not know the future.
+        with open_archive() as archive:
+            for row in (row for place in places for row in checked[campaign_id, place.name]):
+                steps.record_in(archive, row)
         for place in places:
             seen = statuses[campaign_id, place.name]
             done.append(Rehearsed(campaign_id, place.name, seen.total(), dict(seen), _reviewed(campaign_id, place.name)))
