@@ -11,7 +11,7 @@ import typer
 from plumbline.archive import Refused
 from plumbline.archive.bundle import BadBundle, Exported, Imported
 from plumbline.cli.opening import open_archive
-from plumbline.cli.output import BROKEN, FAILED, OK, Json, clear_errors, emit, out, table
+from plumbline.cli.output import BROKEN, FAILED, OK, Json, clear_errors, emit, fail, out, table
 
 archive = typer.Typer(help="Check the archive, carry it elsewhere, set a measurement right.", no_args_is_help=True)
 quarantine = typer.Typer(help="Result documents that could not be believed.", no_args_is_help=True)
@@ -66,12 +66,14 @@ def correct(
     trial_id: Annotated[str, typer.Argument()],
     why: Annotated[str, typer.Option(help="the reason, for the audit log")],
     attempt: Annotated[int, typer.Option(help="the attempt that was judged wrongly")] = 1,
-    accept: Annotated[bool, typer.Option("--accept/--reject", help="what it should have been")] = False,
+    accept: Annotated[bool | None, typer.Option("--accept/--reject", help="what it should have been")] = None,
     as_json: Json = False,
 ) -> None:
-    """Reject (or accept) a recorded measurement after all: a new row names the old one and stands in its place."""
+    """Reject or accept a recorded measurement after all: a new row names the old one and stands in its place."""
     from plumbline.orchestration.correcting import judge
 
+    if accept is None:
+        fail("no verdict; expected --accept or --reject")
     with clear_errors(LookupError, ValueError, Refused), open_archive() as opened:
         new = judge(opened, trial_id, attempt, "accept" if accept else "reject", getpass.getuser(), why)
     emit(

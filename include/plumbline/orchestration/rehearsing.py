@@ -96,12 +96,16 @@ def rehearse(
     from plumbline.orchestration.review import alert
 
     places = declared.enabled_providers()
+    fits = {place.name: {w.name for w in declared.workloads_for(place)} for place in places}
+    unknown = sorted(set(workloads or ()) - set().union(*fits.values()))
+    if unknown:
+        expected = ", ".join(sorted(set().union(*fits.values()))) or "(none)"
+        raise PlanError(f"{', '.join(unknown)}: no such workload runs on {', '.join(fits)}; expected some of {expected}")
     campaigns = [f"{month:%Y-%m}" for month in months]
     statuses: dict[tuple[str, str], Counter[str]] = {(c, place.name): Counter() for c in campaigns for place in places}
     checked: dict[tuple[str, str], list[steps.Row]] = {key: [] for key in statuses}
     for place in places:
-        fitting = {w.name for w in declared.workloads_for(place)}
-        wanted = None if workloads is None else tuple(w for w in workloads if w in fitting)
+        wanted = None if workloads is None else tuple(w for w in workloads if w in fits[place.name])
         trials = [
             t
             for month in months
