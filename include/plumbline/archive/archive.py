@@ -257,6 +257,14 @@ class Archive:
         with writing(self.engine) as session:
             return baselines.bootstrap(session, series_key, rules, utc_now())
 
+    def join_baseline(self, series_key: str, campaign_id: str, rules: DriftRules) -> bool:
+        """Let a campaign whose review found no drift join the bootstrapped baseline, if the same rule says so; whether it did by this call.
+
+        LookupError for an unknown series.
+        """
+        with writing(self.engine) as session:
+            return baselines.join(session, series_key, campaign_id, rules, utc_now())
+
     # what was found and decided
 
     def save_findings(self, records: Sequence[FindingRecord]) -> tuple[str, ...]:
@@ -265,7 +273,7 @@ class Archive:
             return findings.save(session, records, utc_now())
 
     def findings(self, state: FindingState | None = None, campaign_id: str | None = None, latest: int | None = None) -> list[FindingView]:
-        """Findings, newest first."""
+        """Findings, newest first; of one campaign, those that it opened and those that it showed again."""
         with reading(self.engine) as session:
             return findings.listed(session, state, campaign_id, latest)
 
