@@ -20,7 +20,8 @@ from plumbline.archive import audit
 from plumbline.archive.judgements import Baseline
 from plumbline.archive.models import Series, SeriesCampaign, Trial
 from plumbline.archive.queries import STANDING, outcomes
-from plumbline.archive.views import BaselineView, Outcomes
+from plumbline.archive.records import BaselineView
+from plumbline.archive.views import Outcomes
 from plumbline.declarations import DriftRules
 
 BOOTSTRAP = "bootstrap rule"

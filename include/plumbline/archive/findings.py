@@ -15,7 +15,7 @@ from plumbline.archive import audit
 from plumbline.archive.inserts import insert_new
 from plumbline.archive.judgements import Finding, Incident
 from plumbline.archive.models import Campaign, Series, SeriesCampaign
-from plumbline.archive.views import FindingKind, FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
+from plumbline.archive.records import FindingKind, FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
 
 NEXT: dict[FindingState, tuple[FindingState, ...]] = {
     "open": ("acknowledged", "accepted", "resolved"),
