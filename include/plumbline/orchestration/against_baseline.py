@@ -7,7 +7,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import METRICS, AnyWorkload, Declarations
-from plumbline.drift.sample import Series
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
 
 def by_provider(workloads: Mapping[str, AnyWorkload]) -> dict[str, dict[str, AnyWorkload]]:
     """The series of each provider: what is corrected for together."""
+    from plumbline.drift.sample import Series
+
     found: dict[str, dict[str, AnyWorkload]] = {}
     for series_key, workload in workloads.items():
         found.setdefault(Series.parse(series_key).provider, {})[series_key] = workload

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import Declarations
-from plumbline.drift.sample import Series
 
 if TYPE_CHECKING:
     from plumbline.drift import Finding
@@ -48,6 +47,8 @@ def _members(finding: Finding) -> list[str]:
 
 
 def _of(series_key: str | None) -> str:
+    from plumbline.drift.sample import Series
+
     if series_key is None:
         return ""
     series = Series.parse(series_key)
