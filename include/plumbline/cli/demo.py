@@ -24,6 +24,7 @@ from plumbline.orchestration.asked import Asked
 from plumbline.orchestration.campaign import CampaignError, Outcome, planned_trials, run_campaign
 from plumbline.orchestration.deciding import DECISION
 from plumbline.orchestration.reporting import campaign_data
+from plumbline.orchestration.unpaused import end_runs_since
 
 PROVIDER, WORKLOAD = "local-2core", "drift-demo-cpu"
 
@@ -82,21 +83,15 @@ def _staged(declared: Declarations, repeats: int | None) -> Outcome:
             watching.status("taking core 1 away from everything that runs here")
             _confine(server, core=declared.providers[PROVIDER].launcher.cpus[0])  # type: ignore[union-attr]
             outcome = run_campaign(server, declared, after, plans[1], watching.state)
-            _withdraw_questions(server)
+            with server.client() as client:
+                # The next Airflow of this home has another archive, in which no answer could be carried out.
+                end_runs_since(client, DECISION, server.started_at, "asked about what the demo had staged")
             watching.status("stopping Airflow")
         return outcome
     except PlanError as error:
         fail(f"{error}\nnothing was started")
     except (CampaignError, ServerError, AirflowError) as error:
         fail(str(error), FAILED)
-
-
-def _withdraw_questions(server: AirflowServer) -> None:
-    """End the questions about what was staged: the next Airflow of this home has another archive, in which no answer could be carried out."""
-    with server.client() as client:
-        for run in client.runs(DECISION, server.started_at):
-            if not run.ended:
-                client.end_run(run.dag_id, run.run_id, "asked about what the demo had staged")
 
 
 def _confine(server: AirflowServer, core: int) -> None:
