@@ -3,14 +3,17 @@
 What     one run per finding: show it, wait for an answer in Airflow's "required actions" (accept as the new baseline, keep the old one,
          rerun on a fresh node), carry it out. Answer, who gave it and why go to the audit log.
 When     the drift review found a change of performance or environment that nobody has dealt with; by hand for any open finding. It
-         waits a week, in no pool and no worker's slot, beside reviews and campaigns; without an answer the old baseline is kept.
+         waits as long as `drift.answer_within` says, in no pool and no worker's slot, beside reviews and campaigns; without an answer the
+         old baseline is kept.
 Triage   A red `answer` names what cannot be carried out (the finding was settled meanwhile, the provider is no longer declared): decide
-         by `plumbline findings` instead. A red `rerun` means that the provider's benchmark DAG is not there.
+         by `plumbline findings` instead. A red `rerun` means that the provider's benchmark DAG is paused or not there: unpause it, clear
+         the task.
 """
 
 from airflow.sdk import Param, dag
 
-from plumbline.orchestration.decision_tasks import DECISION, answer, question, rerun, tell, wanted
+from plumbline.orchestration.deciding import DECISION
+from plumbline.orchestration.decision_tasks import answer, question, rerun, tell, wanted
 from plumbline.orchestration.defaults import defaults
 
 
@@ -21,7 +24,7 @@ from plumbline.orchestration.defaults import defaults
         "finding": Param(None, type="string", pattern="^[0-9a-f]{12}$", title="Finding", description="`plumbline findings` lists them.")
     },
     # Each run waits for its own person.
-    **{**defaults(__doc__, "drift"), "max_active_runs": 64},
+    **{**defaults(__doc__, "drift", asked=True), "max_active_runs": 64},
 )
 def baseline_decision():
     asked = question()

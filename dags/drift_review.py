@@ -24,7 +24,7 @@ from plumbline.orchestration.report_tasks import alert, changed, compare
         "campaign": campaign_field("By hand: the campaign to review again."),
         "provider": Param(None, type=["null", "string"], title="Provider", description="By hand; empty: all of the campaign's."),
     },
-    **defaults(__doc__, "drift"),
+    **defaults(__doc__, "drift", asked=True),
 )
 def drift_review():
     reviewed = compare.expand(what=changed())

@@ -25,6 +25,7 @@ def main() -> None:
             "doc": dag.doc_md,
             "catchup": dag.catchup,
             "max_active_runs": dag.max_active_runs,
+            "starts_unpaused": dag.is_paused_upon_creation is False,
             "start_date": None if dag.start_date is None else dag.start_date.isoformat(),
             "crons": [str(getattr(t, "_expression", getattr(t, "expression", t))) for t in getattr(dag.timetable, "timetables", [])],
             "timetable": type(dag.timetable).__name__,

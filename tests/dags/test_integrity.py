@@ -176,6 +176,13 @@ def test_our_task_modules_never_import_what_reaches_the_metadata_database() -> N
 
 def test_a_question_of_the_review_waits_in_a_dag_of_its_own(bundle: dict[str, Any]) -> None:
     review, decision = (bundle["dags"][name]["tasks"] for name in ("drift_review", "baseline_decision"))
-    assert review["ask"]["operator"] == "TriggerDagRunOperator" and "HITLOperator" not in {t["operator"] for t in review.values()}
-    assert decision["question"]["operator"] == "HITLOperator" and decision["question"]["upstream"] == ["tell"]
+    assert review["ask"]["operator"] == "TriggerDagRunOperator" and "QuestionOperator" not in {t["operator"] for t in review.values()}
+    assert decision["question"]["operator"] == "QuestionOperator" and decision["question"]["upstream"] == ["tell"]
+    assert all(decision[name]["retries"] > 3 for name in ("tell", "question", "answer")), "a stop and a start of Airflow each cost a try"
     assert decision["answer"]["upstream"] == ["question"] and decision["rerun"]["upstream"] == ["wanted"]
+
+
+def test_what_runs_by_the_clock_starts_paused_and_what_waits_for_results_or_people_does_not(bundle: dict[str, Any]) -> None:
+    asked = {name for name, dag in bundle["dags"].items() if dag["starts_unpaused"]}
+    assert asked == {"drift_review", "baseline_decision"}
+    assert not any(bundle["dags"][name]["crons"] for name in asked)

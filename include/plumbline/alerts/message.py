@@ -82,10 +82,15 @@ def _members(finding: Finding) -> str:
 def _next_steps(finding: Finding) -> list[tuple[str, str]]:
     """Commands with what each is for, the first one first."""
     steps = [(f"plumbline findings show {finding.finding_id}", "everything that was measured")]
-    if finding.kind in ("performance", "environment") and finding.baseline_campaigns:
+    moves_baseline = finding.kind in ("performance", "environment")
+    if moves_baseline and finding.baseline_campaigns:
         steps.append((f"plumbline compare {finding.baseline_campaigns[-1]} {finding.campaign_id}", "every metric of both campaigns"))
     if finding.state in ("open", "acknowledged"):
-        steps.append((f"plumbline findings accept {finding.finding_id} --why …", "this is the new normal: move the baseline"))
+        steps.append(
+            (f"plumbline findings accept {finding.finding_id} --why …", "this is the new normal: move the baseline")
+            if moves_baseline
+            else (f"plumbline findings resolve {finding.finding_id} --why …", "mended, or not what it seemed")
+        )
     if finding.state == "open":
         steps.append((f"plumbline findings acknowledge {finding.finding_id} --why …", "somebody is on it"))
     return steps

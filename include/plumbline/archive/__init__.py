@@ -4,28 +4,21 @@ from plumbline.archive.archive import Archive, open_archive
 from plumbline.archive.findings import WrongState
 from plumbline.archive.migrate import UnknownSchema
 from plumbline.archive.record import Refused
-from plumbline.archive.views import (
+from plumbline.archive.records import (
     AuditView,
     BaselineView,
-    CampaignView,
     DecisionRecord,
     DecisionView,
     FindingRecord,
     FindingView,
     IncidentRecord,
     IncidentView,
-    MetricPoint,
-    ObservationView,
-    Outcomes,
-    OutcomeView,
     PriceRecord,
     PriceView,
     QuarantineRecord,
     QuarantineView,
-    SampleView,
-    SeriesView,
-    TrialView,
 )
+from plumbline.archive.views import CampaignView, MetricPoint, ObservationView, Outcomes, OutcomeView, SampleView, SeriesView, TrialView
 
 __all__ = [
     "Archive",

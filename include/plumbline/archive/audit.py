@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive.inserts import insert_new
 from plumbline.archive.judgements import AuditEntry
-from plumbline.archive.views import AuditView
+from plumbline.archive.records import AuditView
 
 
 def write(

@@ -1,12 +1,17 @@
 """What a series is held against. It starts by a written rule and moves only by a decision; every move is in the audit log.
 
-The rule: a series' first campaign, by the time it was planned, with at least `bootstrap_trials` usable trials and none that failed
-or is missing, becomes its baseline. Campaigns of replays never do. A series that ever had a baseline is not bootstrapped again.
+The rule: a series' first complete campaign, by the time it was planned, becomes its baseline, so that the second one can alarm already.
+The next complete ones join it, each after a review of all its slots that found nothing, until `bootstrap_campaigns` have been looked at: one
+campaign may have had a lucky node, several are the provider. None joins later in place of one that drifted, and none after anybody's decision.
+Complete are at least `bootstrap_trials` usable trials, none that failed and none missing; a campaign of replays never counts. A series
+that ever had a baseline is not bootstrapped again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -15,7 +20,8 @@ from plumbline.archive import audit
 from plumbline.archive.judgements import Baseline
 from plumbline.archive.models import Series, SeriesCampaign, Trial
 from plumbline.archive.queries import STANDING, outcomes
-from plumbline.archive.views import BaselineView, Outcomes
+from plumbline.archive.records import BaselineView
+from plumbline.archive.views import Outcomes
 from plumbline.declarations import DriftRules
 
 BOOTSTRAP = "bootstrap rule"
@@ -57,19 +63,49 @@ def accept(session: Session, series_key: str, campaign_id: str, by: str, why: st
 
 
 def bootstrap(session: Session, series_key: str, rules: DriftRules, now: datetime) -> str | None:
-    """Apply the rule above; the campaign that became the baseline by this call, or None."""
+    """Apply the rule's first half; the campaign that became the baseline by this call, or None."""
     _lock(session, series_key)
     if session.scalars(select(Baseline.id).where(Baseline.series_key == series_key).limit(1)).first() is not None:
         return None
+    for campaign_id, usable in _complete(session, series_key, rules):
+        why = f"the first campaign with {usable} usable trials (at least {rules.bootstrap_trials}) and none failed or missing"
+        _add(session, series_key, campaign_id, "bootstrap", BOOTSTRAP, why, now, [])
+        return campaign_id
+    return None
+
+
+def join(session: Session, series_key: str, campaign_id: str, rules: DriftRules, now: datetime) -> bool:
+    """Apply the rule's second half to a campaign that was reviewed and showed no drift; whether it joined the baseline by this call."""
+    _lock(session, series_key)
+    held = list(session.scalars(select(Baseline).where(Baseline.series_key == series_key).order_by(Baseline.accepted_at, Baseline.id)))
+    campaigns = [b.campaign_id for b in held]
+    if not held or len(held) >= rules.bootstrap_campaigns or campaign_id in campaigns or any(b.rule != "bootstrap" for b in held):
+        return False
+    if not _slots(session, series_key, campaign_id) >= _slots(session, series_key, campaigns[0]):
+        return False  # reviewed after each slot: the next one may show what this one did not
+    for number, (candidate, usable) in enumerate(islice(_complete(session, series_key, rules), rules.bootstrap_campaigns), start=1):
+        if candidate == campaign_id:
+            why = (
+                f"complete campaign {number} of the first {rules.bootstrap_campaigns}, {usable} usable trials, whose review found no drift"
+            )
+            _add(session, series_key, campaign_id, "bootstrap", BOOTSTRAP, why, now, campaigns)
+            return True
+    return False
+
+
+def _complete(session: Session, series_key: str, rules: DriftRules) -> Iterator[tuple[str, int]]:
+    """The series' complete campaigns with their usable trials, oldest first."""
     query = select(SeriesCampaign.campaign_id).where(SeriesCampaign.series_key == series_key)
     for campaign_id in session.scalars(query.order_by(SeriesCampaign.planned_at, SeriesCampaign.campaign_id)).all():
         counts = _counts(session, series_key, campaign_id)
         complete = counts.usable >= rules.bootstrap_trials and counts.failed == counts.missing == 0
         if complete and not _replayed(session, series_key, campaign_id):
-            why = f"the first campaign with {counts.usable} usable trials (at least {rules.bootstrap_trials}) and none failed or missing"
-            _add(session, series_key, campaign_id, "bootstrap", BOOTSTRAP, why, now, [])
-            return campaign_id
-    return None
+            yield campaign_id, counts.usable
+
+
+def _slots(session: Session, series_key: str, campaign_id: str) -> set[str]:
+    query = select(Trial.slot).where(Trial.series_key == series_key, Trial.campaign_id == campaign_id).distinct()
+    return set(session.scalars(query))
 
 
 def _lock(session: Session, series_key: str) -> None:

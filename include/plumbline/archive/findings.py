@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
 from plumbline.archive.inserts import insert_new
 from plumbline.archive.judgements import Finding, Incident
-from plumbline.archive.views import FindingKind, FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
+from plumbline.archive.models import Campaign, Series, SeriesCampaign
+from plumbline.archive.records import FindingKind, FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
 
 NEXT: dict[FindingState, tuple[FindingState, ...]] = {
     "open": ("acknowledged", "accepted", "resolved"),
@@ -47,13 +49,23 @@ def save(session: Session, findings: Sequence[FindingRecord], now: datetime) -> 
 def listed(
     session: Session, state: FindingState | None = None, campaign_id: str | None = None, latest: int | None = None
 ) -> list[FindingView]:
-    """Findings, newest first."""
+    """Findings, newest first; of one campaign, those that it opened and those that it showed again."""
     query = select(Finding).order_by(Finding.opened_at.desc(), Finding.finding_id)
     if state is not None:
         query = query.where(Finding.state == state)
     if campaign_id is not None:
-        query = query.where(Finding.campaign_id == campaign_id)
+        shown = (view for view in map(_view, session.scalars(query.where(_perhaps_shown_by(session, campaign_id)))))
+        return list(islice((view for view in shown if view.shown_by(campaign_id)), latest))
     return [_view(row) for row in session.scalars(query.limit(latest) if latest is not None else query)]
+
+
+def _perhaps_shown_by(session: Session, campaign_id: str) -> ColumnElement[bool]:
+    """What indexes can say of it: opened by the campaign; or seen since that was recorded, of a provider that took part or still standing."""
+    recorded_at = select(Campaign.recorded_at).where(Campaign.campaign_id == campaign_id).scalar_subquery()
+    took_part = select(Series.provider).join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
+    providers = session.scalars(took_part.where(SeriesCampaign.campaign_id == campaign_id).distinct()).all()
+    since = Finding.last_seen_at >= recorded_at
+    return or_(Finding.campaign_id == campaign_id, Finding.provider.in_(providers) & since, Finding.state.in_(UNSETTLED) & since)
 
 
 def of_provider(session: Session, provider: str, kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:

@@ -31,10 +31,11 @@ class Baseline(Base):
             sqlite_where=text("superseded_at IS NULL"),
             postgresql_where=text("superseded_at IS NULL"),
         ),
-        # A series is bootstrapped once in its life, whatever races there are.
+        # A campaign joins by the rule once in a series' life, whatever races there are.
         Index(
             "uq_baselines_bootstrap",
             "series_key",
+            "campaign_id",
             unique=True,
             sqlite_where=text("rule = 'bootstrap'"),
             postgresql_where=text("rule = 'bootstrap'"),

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive.inserts import insert_new
 from plumbline.archive.judgements import Decision, Price
-from plumbline.archive.views import DecisionRecord, DecisionView, PriceRecord, PriceView
+from plumbline.archive.records import DecisionRecord, DecisionView, PriceRecord, PriceView
 from plumbline.declarations import digest
 
 

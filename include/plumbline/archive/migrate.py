@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -19,6 +20,7 @@ class UnknownSchema(RuntimeError):
     """The archive was written by a newer version."""
 
 
+@cache
 def head() -> str:
     """The revision that this version works with."""
     revision = _scripts().get_current_head()

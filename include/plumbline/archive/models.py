@@ -22,6 +22,8 @@ STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
 ACTIONS = ("accept", "annotate", "reject")
 SOURCES = ("measured", "simulated", "imported")
 QUARANTINE_STATES = ("kept", "released")
+NATURAL_KEY = ("series_key", "campaign_id", "slot", "repeat", "attempt")
+"""What names an attempt; see Trial."""
 
 
 def one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
@@ -84,7 +86,7 @@ class Trial(Base):
 
     __tablename__ = "trials"
     __table_args__ = (
-        UniqueConstraint("series_key", "campaign_id", "slot", "repeat", "attempt", name="uq_trials_natural_key"),
+        UniqueConstraint(*NATURAL_KEY, name="uq_trials_natural_key"),
         ForeignKeyConstraint(["series_key", "campaign_id"], ["series_campaigns.series_key", "series_campaigns.campaign_id"]),
         one_of("status", STATUSES),
         one_of("quality_action", ACTIONS),

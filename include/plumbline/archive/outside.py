@@ -12,14 +12,13 @@ from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.inserts import insert_new
-from plumbline.archive.models import Campaign, Document, Environment, Metric, Series, SeriesCampaign, Trial
+from plumbline.archive.models import NATURAL_KEY, Campaign, Document, Environment, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.record import Refused
 from plumbline.results import BadResult
 from plumbline.results.outside import OutsideResult
 
 LAUNCHER = "imported"
 """Stands in a trial's row where a measured one names what started it."""
-_NATURAL_KEY = ("series_key", "campaign_id", "slot", "repeat", "attempt")
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def save(session: Session, results: Sequence[OutsideResult], now: datetime) -> O
         values = {"environment_hash": row.environment_hash, "facts": row.facts, "recorded_at": now}
         insert_new(session, Environment, values, ["environment_hash"])
     for result in results:
-        if insert_new(session, Trial, {**columns(result), "recorded_at": now}, _NATURAL_KEY):
+        if insert_new(session, Trial, {**columns(result), "recorded_at": now}, NATURAL_KEY):
             inserted.append(result)
         elif _known(session, result).checksum == result.checksum:
             unchanged += 1
@@ -119,7 +118,7 @@ def columns(result: OutsideResult) -> dict[str, Any]:
 
 def _known(session: Session, result: OutsideResult) -> Any:
     known = columns(result)
-    return session.execute(select(Trial.checksum).where(*(getattr(Trial, name) == known[name] for name in _NATURAL_KEY))).one()
+    return session.execute(select(Trial.checksum).where(*(getattr(Trial, name) == known[name] for name in NATURAL_KEY))).one()
 
 
 def _ids(batch: Sequence[OutsideResult]) -> Any:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive import audit
 from plumbline.archive.inserts import insert_new
 from plumbline.archive.models import Quarantined
-from plumbline.archive.views import QuarantineRecord, QuarantineView
+from plumbline.archive.records import QuarantineRecord, QuarantineView
 from plumbline.declarations import digest
 
 _ID_LENGTH = 12

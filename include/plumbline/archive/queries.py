@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, cast
 
 from pydantic import ValidationError
-from sqlalchemy import func, select
+from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.models import Campaign, Correction, Document, Metric, Series, SeriesCampaign, Trial
@@ -19,7 +19,10 @@ from plumbline.results import BadResult, Reason, ResultDocument, Status
 STANDING = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
 """That no correction stands in an attempt's place."""
 
-USABLE = (Trial.status.in_(("valid", "degraded")), Trial.quality_action != "reject", STANDING)
+_MEASURED = ("valid", "degraded")
+_BELIEVED = and_(Trial.status.in_(_MEASURED), Trial.quality_action != "reject")
+
+USABLE = (_BELIEVED, STANDING)
 """What makes an attempt count: believed by the harness, not rejected by the quality checks, and not corrected."""
 
 _FROM_SERIES = ("kind", "workload", "version", "provider", "region", "instance_type", "source")
@@ -83,14 +86,15 @@ def campaigns(session: Session, series_key: str | None = None, latest: int | Non
     chosen = session.execute(query.limit(latest) if latest is not None else query).all()[::-1]
     ids = [row.campaign_id for row in chosen] if series_key is not None or latest is not None else None
     counted = _outcomes_by_campaign(session, series_key, ids)
-    sources = _sources_by_campaign(session, series_key, ids)
+    took_part = _series_by_campaign(session, series_key, ids)
     return [
         CampaignView(
             row.campaign_id,
             row.reason,
             row.planned_at,
-            *counted.get(row.campaign_id, (0, Outcomes())),
-            tuple(sorted(sources.get(row.campaign_id, ()))),
+            took_part[row.campaign_id].total(),
+            counted.get(row.campaign_id, Outcomes()),
+            tuple(sorted(took_part[row.campaign_id])),
         )
         for row in chosen
     ]
@@ -120,28 +124,34 @@ def latest_campaign(session: Session, series_key: str) -> str | None:
     return session.scalars(query.order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc()).limit(1)).first()
 
 
-def _outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, tuple[int, Outcomes]]:
-    columns = (Trial.campaign_id, Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
-    query = select(*columns).where(STANDING)
+def _outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, Outcomes]:
+    """How the trials of each campaign ended, counted by the database: a year of a large installation does not pass through Python."""
+    trial = (Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat)  # in the order of the natural key's index
+    rank = func.row_number().over(partition_by=trial, order_by=(case((_BELIEVED, 1), else_=0).desc(), Trial.attempt.desc()))
+    ranked = select(Trial.campaign_id, Trial.status, Trial.quality_action, rank.label("rank")).where(STANDING)
     if series_key is not None:
-        query = query.where(Trial.series_key == series_key)
+        ranked = ranked.where(Trial.series_key == series_key)
     if ids is not None:
-        query = query.where(Trial.campaign_id.in_(ids))
-    grouped: dict[str, list[Any]] = defaultdict(list)
-    for row in session.execute(query):
-        grouped[row.campaign_id].append(row)
-    return {campaign: (len({r.series_key for r in rows}), outcomes(rows)) for campaign, rows in grouped.items()}
+        ranked = ranked.where(Trial.campaign_id.in_(ids))
+    best = ranked.subquery()
+    told = (best.c.campaign_id, best.c.status, best.c.quality_action)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in session.execute(select(*told, func.count().label("n")).where(best.c.rank == 1).group_by(*told)):
+        counts[row.campaign_id][_ended(row)] += row.n
+    return {campaign: Outcomes(planned=ended.total(), **ended) for campaign, ended in counts.items()}
 
 
-def _sources_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, set[Source]]:
-    query = select(SeriesCampaign.campaign_id, Series.source).join(Series, Series.series_key == SeriesCampaign.series_key).distinct()
+def _series_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, Counter[Source]]:
+    """How many series of each source took part in each campaign."""
+    query = select(SeriesCampaign.campaign_id, Series.source, func.count().label("n"))
+    query = query.join(Series, Series.series_key == SeriesCampaign.series_key)
     if series_key is not None:
         query = query.where(SeriesCampaign.series_key == series_key)
     if ids is not None:
         query = query.where(SeriesCampaign.campaign_id.in_(ids))
-    found: dict[str, set[Source]] = defaultdict(set)
-    for row in session.execute(query):
-        found[row.campaign_id].add(cast(Source, row.source))
+    found: dict[str, Counter[Source]] = defaultdict(Counter)
+    for row in session.execute(query.group_by(SeriesCampaign.campaign_id, Series.source)):
+        found[row.campaign_id][cast(Source, row.source)] += row.n
     return found
 
 
@@ -153,17 +163,18 @@ def outcomes(attempts: Iterable[Any]) -> Outcomes:
     by_trial: dict[tuple[str, str, int], list[Any]] = defaultdict(list)
     for row in attempts:
         by_trial[row.series_key, row.slot, row.repeat].append(row)
-    counts = dict.fromkeys(("usable", "invalid", "rejected", "failed", "missing"), 0)
-    for rows in by_trial.values():
-        best = max(rows, key=lambda r: (usable(r), r.attempt))
-        ended = "usable" if usable(best) else best.status if best.status in counts else "rejected"
-        counts[ended] += 1
+    counts = Counter(_ended(max(rows, key=lambda r: (usable(r), r.attempt))) for rows in by_trial.values())
     return Outcomes(planned=len(by_trial), **counts)
+
+
+def _ended(best: Any) -> str:
+    """Which of the outcomes a trial's best attempt is."""
+    return "usable" if usable(best) else "rejected" if best.status in _MEASURED else cast(str, best.status)
 
 
 def usable(attempt: Any) -> bool:
     """Whether an attempt counts; the same rule as USABLE, for rows in hand that are STANDING."""
-    return attempt.status in ("valid", "degraded") and attempt.quality_action != "reject"
+    return attempt.status in _MEASURED and attempt.quality_action != "reject"
 
 
 def document(session: Session, trial_id: str, attempt: int | None = None) -> ResultDocument | None:
@@ -210,4 +221,4 @@ def metric_history(session: Session, series_key: str, metric: str, statistic: st
 
 def outcome_status(row: Any) -> Status:
     """An attempt's status as drift should see it."""
-    return "invalid" if row.quality_action == "reject" and row.status in ("valid", "degraded") else cast(Status, row.status)
+    return "invalid" if row.quality_action == "reject" and row.status in _MEASURED else cast(Status, row.status)

@@ -12,13 +12,24 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
 from plumbline.archive.inserts import insert_new
-from plumbline.archive.models import Campaign, Document, Environment, Evidence, Metric, Series, SeriesCampaign, Stage, Telemetry, Trial
+from plumbline.archive.models import (
+    NATURAL_KEY,
+    Campaign,
+    Document,
+    Environment,
+    Evidence,
+    Metric,
+    Series,
+    SeriesCampaign,
+    Stage,
+    Telemetry,
+    Trial,
+)
 from plumbline.archive.views import Action, Source
 from plumbline.results import MetricRow, Reason, ResultDocument
 from plumbline.results.surroundings import surroundings
 
 Recorded = Literal["inserted", "unchanged", "kept"]
-_NATURAL_KEY = ("series_key", "campaign_id", "slot", "repeat", "attempt")
 
 
 class Refused(ValueError):
@@ -39,9 +50,9 @@ def record(
     metrics = _metrics(document, action, extra_metrics)
     _place(session, document, now)
     values = _trial_row(document, action, quality_reasons, uri, now)
-    if not insert_new(session, Trial, values, _NATURAL_KEY):
+    if not insert_new(session, Trial, values, NATURAL_KEY):
         return _met_again(session, document, action, quality_reasons, uri, now)
-    pk = session.scalars(select(Trial.id).where(*(getattr(Trial, name) == values[name] for name in _NATURAL_KEY))).one()
+    pk = session.scalars(select(Trial.id).where(*(getattr(Trial, name) == values[name] for name in NATURAL_KEY))).one()
     content = document.model_dump_json()
     session.execute(insert(Document), [{"trial_pk": pk, "schema_version": document.schema_version, "content": content}])
     parts: tuple[tuple[Any, list[dict[str, Any]]], ...] = (
@@ -131,7 +142,7 @@ def _met_again(
 ) -> Recorded:
     """The natural key is taken: by the same document (a retry), or by another one, which then is suspicious and only logged."""
     trial = document.trial
-    key = {name: getattr(trial, name) for name in _NATURAL_KEY}
+    key = {name: getattr(trial, name) for name in NATURAL_KEY}
     old = session.execute(
         select(Trial.checksum, Trial.uri, Trial.quality_action).where(*(getattr(Trial, name) == value for name, value in key.items()))
     ).one()

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from plumbline.archive import Refused, open_archive
+from plumbline.archive import Refused
 from plumbline.archive.bundle import BadBundle, Exported, Imported
-from plumbline.cli.output import BROKEN, FAILED, OK, Json, clear_errors, emit, out, table
+from plumbline.cli.opening import open_archive
+from plumbline.cli.output import BROKEN, FAILED, OK, Json, clear_errors, emit, fail, out, table
 
 archive = typer.Typer(help="Check the archive, carry it elsewhere, set a measurement right.", no_args_is_help=True)
 quarantine = typer.Typer(help="Result documents that could not be believed.", no_args_is_help=True)
@@ -42,7 +43,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write campaigns as Parquet tables and result documents, with a manifest of SHA-256s."""
-    with clear_errors(LookupError, BadBundle), open_archive() as opened:
+    with clear_errors(LookupError, BadBundle, OSError), open_archive() as opened:
         done = opened.export(folder, campaign)
     emit(as_json, done, lambda: _show_exported(folder, done))
 
@@ -54,7 +55,7 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Take in what another archive exported. What is there stays; a campaign that contradicts it is refused. Exit code 1 then."""
-    with clear_errors(LookupError, BadBundle), open_archive() as opened:
+    with clear_errors(LookupError, BadBundle, OSError), open_archive() as opened:
         done = opened.import_(folder, campaign)
     emit(as_json, done, lambda: _show_imported(done))
     raise typer.Exit(FAILED if any(one.refused for one in done) else OK)
@@ -65,12 +66,14 @@ def correct(
     trial_id: Annotated[str, typer.Argument()],
     why: Annotated[str, typer.Option(help="the reason, for the audit log")],
     attempt: Annotated[int, typer.Option(help="the attempt that was judged wrongly")] = 1,
-    accept: Annotated[bool, typer.Option("--accept/--reject", help="what it should have been")] = False,
+    accept: Annotated[bool | None, typer.Option("--accept/--reject", help="what it should have been")] = None,
     as_json: Json = False,
 ) -> None:
-    """Reject (or accept) a recorded measurement after all: a new row names the old one and stands in its place."""
+    """Reject or accept a recorded measurement after all: a new row names the old one and stands in its place."""
     from plumbline.orchestration.correcting import judge
 
+    if accept is None:
+        fail("no verdict; expected --accept or --reject")
     with clear_errors(LookupError, ValueError, Refused), open_archive() as opened:
         new = judge(opened, trial_id, attempt, "accept" if accept else "reject", getpass.getuser(), why)
     emit(

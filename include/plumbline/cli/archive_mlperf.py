@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from plumbline.archive import Refused, open_archive
+from plumbline.archive import Refused
+from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, out, table
 from plumbline.results.mlperf import PUBLISHED, parse
 
@@ -24,8 +25,12 @@ def import_mlperf(
     """Import published MLPerf Training runs: never scored, never compared with what was measured here. Again changes nothing."""
     with clear_errors(ValueError, Refused):
         # utf-8-sig: spreadsheets put a mark before the first column's name.
-        with file.open(newline="", encoding="utf-8-sig") as lines:
-            parsed = parse(lines, {**PUBLISHED, **dict(_round(text) for text in rounds or ())})
+        published = {**PUBLISHED, **dict(_round(text) for text in rounds or ())}
+        try:
+            with file.open(newline="", encoding="utf-8-sig") as lines:
+                parsed = parse(lines, published)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file} is not text in UTF-8 ({error}); expected a CSV file") from error
         with open_archive() as archive:
             imported = archive.import_outside(parsed.results)
     statuses = Counter(r.validity.status for r in parsed.results)

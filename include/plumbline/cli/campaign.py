@@ -71,7 +71,7 @@ def up() -> None:
         with server:
             out.print(f"Airflow   {server.address}\nuser      {server.username}\npassword  {server.password}", highlight=False)
             out.print(
-                "DAGs are paused: unpause a benchmark DAG to let its monthly slots run, or trigger one by hand. Ctrl-C stops everything.",
+                "Benchmark DAGs are paused: unpause one to let its monthly slots run, or trigger one by hand. Ctrl-C stops everything.",
                 highlight=False,
             )
             stop = threading.Event()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.archive import open_archive
+from plumbline.cli.opening import open_archive
 from plumbline.cli.output import DRIFTED, OK, Json, clear_errors, emit, out, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.reading import reading
@@ -110,3 +110,7 @@ def _metrics(comparison: Comparison, everything: bool) -> None:
             f"{verdict} {f'({more})' if more else ''}",
         )
     out.print(shown)
+    for note in dict.fromkeys(note for r in rows for note in r.notes):
+        about = [f"{r.metric} {r.statistic}" for r in rows if note in r.notes]
+        which = "all" if len(about) == len(rows) else ", ".join(about[:3]) + (f" and {len(about) - 3} more" if len(about) > 3 else "")
+        out.print(f"  {which}: {note}", style="dim", highlight=False, markup=False, soft_wrap=True)

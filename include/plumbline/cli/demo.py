@@ -22,7 +22,9 @@ from plumbline.orchestration.airflow_client import AirflowError
 from plumbline.orchestration.airflow_server import AirflowServer, ServerError
 from plumbline.orchestration.asked import Asked
 from plumbline.orchestration.campaign import CampaignError, Outcome, planned_trials, run_campaign
+from plumbline.orchestration.deciding import DECISION
 from plumbline.orchestration.reporting import campaign_data
+from plumbline.orchestration.unpaused import end_runs_since
 
 PROVIDER, WORKLOAD = "local-2core", "drift-demo-cpu"
 
@@ -81,6 +83,9 @@ def _staged(declared: Declarations, repeats: int | None) -> Outcome:
             watching.status("taking core 1 away from everything that runs here")
             _confine(server, core=declared.providers[PROVIDER].launcher.cpus[0])  # type: ignore[union-attr]
             outcome = run_campaign(server, declared, after, plans[1], watching.state)
+            with server.client() as client:
+                # The next Airflow of this home has another archive, in which no answer could be carried out.
+                end_runs_since(client, DECISION, server.started_at, "asked about what the demo had staged")
             watching.status("stopping Airflow")
         return outcome
     except PlanError as error:

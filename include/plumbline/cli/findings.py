@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.archive import open_archive
+from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, out
 from plumbline.declarations import DeclarationError, load
 from plumbline.drift import Finding
@@ -39,7 +39,7 @@ def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the 
             out.print(f"[bold]{f.finding_id}[/] [dim]{f.state} · {f.campaign_id}[/]", highlight=False)
             out.print(f"  {Finding.of(f.detail).text}", highlight=False, markup=False, soft_wrap=True)
         if not found:
-            out.print("no findings" if settled else "no open findings")
+            out.print("no findings" if settled else "no open findings (--all shows the settled ones)")
 
     emit(as_json, found, show)
 

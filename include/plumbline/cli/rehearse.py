@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from plumbline.alerts.slack import CONNECTION
-from plumbline.cli.output import Json, clear_errors, emit, out, table
+from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
 from plumbline.declarations import DeclarationError, load, places
 from plumbline.declarations.places import moved_home
 from plumbline.launch.plan import PlanError
@@ -33,6 +33,9 @@ def rehearse(
 ) -> None:
     """Simulate campaigns of simulated providers, then check, record and review them as if they had run."""
     now = datetime.now(timezone.utc)
+    apart = (home or places().home / "rehearsal").resolve()
+    if apart.exists() and not apart.is_dir():
+        fail(f"--home: {apart} is a file; expected a folder")
     with clear_errors(DeclarationError, PlanError, RuntimeError):
         declared = simulated(load(), provider or ())
         months = months_of(campaigns or _last_year(now), now)
@@ -46,13 +49,14 @@ def rehearse(
             ended = ", ".join(f"{count} {status}" for status, count in sorted(one.statuses.items())) or "silent"
             shown.add_row(one.campaign_id, one.provider, str(one.trials), ended, "\n".join(one.findings) or "none")
 
-        apart = (home or places().home / "rehearsal").resolve()
         with moved_home(apart):
             done = rehearsed(declared, months, tell, workloads=workload, repeats=repeats, alerting=alert)
 
     def show() -> None:
         out.print(shown)
-        out.print(f"A rehearsal has an archive of its own: PLUMBLINE_HOME={apart} plumbline findings list", soft_wrap=True, highlight=False)
+        out.print(
+            f"A rehearsal has an archive of its own: PLUMBLINE_HOME={apart} plumbline findings list --all", soft_wrap=True, highlight=False
+        )
 
     emit(as_json, done, show)
 

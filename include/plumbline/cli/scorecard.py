@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from plumbline.archive import open_archive
+from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, out, table
 from plumbline.orchestration.reporting import campaign_data, newest
 from plumbline.orchestration.reporting import report as write_report

@@ -57,7 +57,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Run an archived trial again from its own record: same specification, criteria, seeds and arrival schedule."""
-    from plumbline.archive import open_archive
+    from plumbline.cli.opening import open_archive
 
     with open_archive() as archive:
         document = archive.document(trial_id)

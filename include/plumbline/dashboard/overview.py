@@ -68,11 +68,13 @@ def overview(archive: Archive, reports: Path, now: datetime) -> Overview:
     """
     series = [s for s in archive.series() if s.source != "imported"]
     findings = archive.findings(state="open", latest=MOST_FINDINGS)
+    # Somebody is on an acknowledged one; the series has drifted all the same.
+    standing = (*findings, *archive.findings(state="acknowledged", latest=MOST_FINDINGS))
     providers = tuple(sorted({s.provider for s in series}))
     lines = []
     for kind, workload, version in sorted({(s.kind, s.workload, s.version) for s in series}, key=lambda k: (k[0] != "training", k)):
         own = {s.provider: s for s in series if (s.kind, s.workload, s.version) == (kind, workload, version)}
-        cells = tuple(_cell(archive, own[p], findings, now) if p in own else None for p in providers)
+        cells = tuple(_cell(archive, own[p], standing, now) if p in own else None for p in providers)
         lines.append(Line(kind, f"{workload} v{version}", cells))
     campaigns = reversed(archive.campaigns(latest=MOST_CAMPAIGNS))
     return Overview(

@@ -5,10 +5,11 @@ The ground floor: it imports nothing of ours.
 
 from plumbline.declarations.criteria import Criterion
 from plumbline.declarations.inference import InferenceWorkload
+from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, LocalLauncher
 from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load, misfit
 from plumbline.declarations.metrics import METRICS, Metric, metric
 from plumbline.declarations.places import Places, places
-from plumbline.declarations.provider import EndpointLauncher, KubernetesLauncher, LocalLauncher, Price, Provider
+from plumbline.declarations.provider import Price, Provider
 from plumbline.declarations.simulation import SimulatedLauncher
 from plumbline.declarations.team import Preference, Team
 from plumbline.declarations.thresholds import DriftRules, Thresholds, ValidityLimits

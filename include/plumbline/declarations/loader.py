@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from plumbline.declarations.inference import InferenceWorkload
+from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, Launcher
 from plumbline.declarations.models import Encoder
 from plumbline.declarations.places import REPOSITORY, places
-from plumbline.declarations.provider import EndpointLauncher, KubernetesLauncher, Launcher, Provider
+from plumbline.declarations.provider import Provider
 from plumbline.declarations.shapes import at, expected, pointed
 from plumbline.declarations.simulation import SimulatedLauncher
 from plumbline.declarations.team import Team

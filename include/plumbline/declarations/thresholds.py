@@ -82,6 +82,12 @@ class DriftRules(Declared):
     )
     false_discovery_rate: Share = Field(description="Benjamini–Hochberg level over one campaign's metrics")
     bootstrap_trials: int = Field(ge=1, description="valid trials of a series that a campaign needs to become its first baseline")
+    bootstrap_campaigns: int = Field(
+        3, ge=1, le=12, description="complete campaigns of a series, its first ones, that make its first baseline unless they drifted"
+    )
+    answer_within: Duration = Field(
+        7 * 86400.0, ge=1, description="how long a question about a finding waits for a person; then the old baseline is kept"
+    )
     metrics: LimitsByMetric = Field(default_factory=dict)
     environment: EnvironmentRules = EnvironmentRules()
 

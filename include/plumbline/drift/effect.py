@@ -29,7 +29,7 @@ from scipy import stats
 
 from plumbline.declarations.metrics import METRICS
 from plumbline.drift import ranks
-from plumbline.drift.noise import Spread, campaign_spread, repeat_noise
+from plumbline.drift.noise import Spread, campaign_spread, repeat_noise, scatter_told
 from plumbline.drift.ranks import Block
 
 Scale = Literal["ratio", "relative_difference", "difference"]
@@ -44,8 +44,9 @@ class Effect:
     """How far the candidate moved from the baseline.
 
     `effect`, `ci_low` and `ci_high` are fractions of the baseline (0.05 is +5 %), except on the `difference` scale, where they are in
-    the metric's unit. An end of the interval is None when it is unbounded with so few repeats. `noise`, `floor_shift` and the
-    sizes are what the power calculation needs, on the analysis scale (log or difference).
+    the metric's unit. An end of the interval is None when it is unbounded with so few repeats. `noise` (see
+    plumbline.drift.noise.scatter_told), `noise_df`, `sizes` and `spread` are what the power calculation needs, on the analysis scale
+    (log or difference).
     """
 
     scale: Scale
@@ -114,7 +115,9 @@ def effect_of(
         smallest_p=ranks.smallest_p(sizes),
         sizes=sizes,
         blocked=blocked,
-        noise=noise,
+        noise=noise
+        if k is None or noise is None
+        else scatter_told(noise, df, sizes, (differences[-k] - differences[k - 1]) / 2, confidence),
         noise_df=df,
         spread=spread,
         candidate_changes=tuple(shown(float(x - np.median(b)), scale) for b, c in blocks for x in c),

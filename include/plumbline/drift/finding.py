@@ -69,10 +69,14 @@ class Finding:
     seen_in: tuple[str, ...] = ()
     state: State = "open"
 
-    @property
-    def direction(self) -> str | None:
-        """Of a performance finding, `regressed` or `improved`, by the metric that leads; None for other kinds."""
-        return self.members[0].verdict if self.kind == "performance" and self.members else None
+    def direction_of(self, series_key: str) -> str | None:
+        """Of a performance finding, whether the series `regressed` or `improved`, by the metric that leads it; None for other kinds.
+
+        One cause can make one series slower and another faster. A series that no member is of goes with the group's lead.
+        """
+        if self.kind != "performance" or not self.members:
+            return None
+        return next((m.verdict for m in self.members if m.series_key == series_key), self.members[0].verdict)
 
     @property
     def text(self) -> str:

@@ -58,7 +58,8 @@ def _parts(finding: Finding, standing: Sequence[Finding]) -> list[tuple[Finding,
     here = next((s for s in same if s.campaign_id == finding.campaign_id), None)
     known = [s for s in same if s is not here and finding.series_key in s.series]
     if finding.kind != "environment":
-        match = next((s for s in known if s.direction == finding.direction), here)
+        moved = finding.direction_of(finding.series_key)
+        match = next((s for s in known if s.direction_of(finding.series_key) == moved), here)
         return [(finding, match)]
     parts: list[tuple[Finding, Finding | None]] = []
     left = finding.members
@@ -87,7 +88,7 @@ def _well(known: Finding, now: Comparison) -> bool:
         facts = {m.name for m in known.members}
         return bool(now.rows) and not any(c.matters and c.key in facts for c in now.environment_changes)
     judged = [row.verdict for row in now.rows if row.family == "lead" and row.effect is not None and row.verdict is not None]
-    return bool(judged) and known.direction not in {row.verdict for row in now.rows} and "suspected" not in judged
+    return bool(judged) and known.direction_of(now.series_key) not in {row.verdict for row in now.rows} and "suspected" not in judged
 
 
 def _why(known: Finding, now: Comparison) -> str:

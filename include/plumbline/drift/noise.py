@@ -30,6 +30,9 @@ PRIOR_DF = 4
 _SUCCESSIVE = 2 / 3
 """What a squared successive difference is worth against a squared deviation from the mean, in degrees of freedom."""
 _RANK_PRICE = 1.023
+_CONTRADICTS = 2.5
+"""How far the two estimates of one scatter may lie apart. Of normal repeats, from three in two slots to ten in one, about one comparison in a
+hundred lies further."""
 _MOST_REPEATS = 200
 """Where the search for enough repeats ends; a campaign allows 50 per slot and 24 slots, nobody pays for more than this to settle a doubt."""
 
@@ -41,6 +44,16 @@ def repeat_noise(campaigns: Sequence[Mapping[str, np.ndarray]]) -> tuple[float |
         return None, 0
     gaps = np.concatenate([np.abs(np.subtract.outer(v, v))[np.triu_indices(len(v), 1)] for v in cells])
     return max(FLOOR, 1.0483 * float(np.median(gaps))), sum(len(v) - 1 for v in cells)
+
+
+def scatter_told(noise: float, df: int, sizes: Sequence[tuple[int, int]], half: float, confidence: float) -> float:
+    """The noise to reckon power with: that which the interval of half-width `half` (analysis scale) speaks of where the two contradict.
+
+    Repeats of two kinds, such as those of one slow node among four, lie close to their own kind: the median gap sees little, the interval
+    spans both. To promise from the gap that one more repeat settles such a doubt would be wrong.
+    """
+    told = half * math.sqrt(sum(m * n / (m + n) for m, n in sizes)) / float(stats.t.ppf((1 + confidence) / 2, df))
+    return told if told > _CONTRADICTS * noise else noise
 
 
 @dataclass(frozen=True)

@@ -31,15 +31,17 @@ class Retried:
 def judge(archive: Archive, trial_id: str, attempt: int, action: Action, by: str, why: str) -> int:
     """Give a recorded attempt another verdict: its document is recorded again as a new attempt, which stands in its place.
 
-    The new attempt's number. LookupError without such an attempt; ValueError without who and why; Refused if it was corrected already.
+    The new attempt's number. LookupError without such an attempt; ValueError without who and why, for the verdict that it has, or if it was corrected already.
     """
     _said(by, why)
     document = archive.document(trial_id, attempt)
     if document is None:
-        raise LookupError(f'the archive has no attempt "{trial_id}#{attempt}"; `plumbline trial {trial_id}` shows what there is')
+        raise LookupError(_not_there(archive, trial_id, attempt))
     held = next(t for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if _is(t, trial_id, attempt))
     if held.corrected:
         raise ValueError(f"{trial_id}#{attempt} was corrected already; expected the attempt that stands in its place")
+    if held.quality_action == action:
+        raise ValueError(f"{trial_id}#{attempt} has the verdict {action} already; expected another one")
     return _stands_for(archive, document, attempt, held.uri, action, (Reason(code=BY_HAND, detail=why),), by, why)
 
 
@@ -73,8 +75,16 @@ def retry(archive: Archive, quarantine_id: str, by: str) -> Retried:
 
 
 def retry_all(archive: Archive, by: str) -> list[Retried]:
-    """Look again at everything that is kept."""
-    return [retry(archive, held.quarantine_id, by) for held in archive.quarantined()]
+    """Look again at everything that is kept; one that the archive refuses or the store has lost keeps nothing else from its second look."""
+    from plumbline.archive import Refused
+
+    done = []
+    for held in archive.quarantined():
+        try:
+            done.append(retry(archive, held.quarantine_id, by))
+        except (Refused, FileNotFoundError) as error:
+            done.append(Retried(held.quarantine_id, None, str(error)))
+    return done
 
 
 def _believed(store: ResultStore, folder: str, path: str) -> ResultDocument:
@@ -132,6 +142,16 @@ def _record(archive: Archive, document: ResultDocument, uri: str, action: Action
 
     extra = outside_metrics(document.launch) if document.launch else ()
     archive.record(document, action=action, quality_reasons=reasons, uri=uri, extra_metrics=extra)
+
+
+def _not_there(archive: Archive, trial_id: str, attempt: int) -> str:
+    if archive.imported(trial_id) is not None:
+        return f"{trial_id} is imported: its publisher's verdict stands"
+    last = archive.document(trial_id)
+    if last is None:
+        return f'the archive has no trial "{trial_id}"; the reports and pages of its campaign name its trials'
+    held = archive.trials(last.trial.campaign_id, last.trial.series_key)
+    return f"{trial_id} has no attempt {attempt}; expected one of {', '.join(str(t.attempt) for t in held if t.trial_id == trial_id)}"
 
 
 def _is(view: TrialView, trial_id: str, attempt: int) -> bool:

@@ -2,7 +2,8 @@
 
     accept   the change is the new normal: each series that shows it is held against its newest campaign that does
     keep     the baseline stays; the finding stands, acknowledged, until the provider recovers. It is not asked about again
-    rerun    the baseline stays while the series are measured once more, on a fresh node where the provider has several
+    rerun    the baseline stays while the series are measured once more, on a fresh node where the provider has several. Nothing is
+             decided yet: if the rerun shows the drift too, its review asks again
 
 Nobody answering in time counts as keep, but acknowledges nothing: the next campaign that shows the drift asks again.
 """
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 Answer = Literal["accept", "keep", "rerun"]
 ASKED_KINDS = ("performance", "environment")
 NOBODY = "nobody (the question timed out)"
+DECISION = "baseline_decision"
+"""The DAG that asks."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,9 @@ class Decided:
     rerun: Rerun | None = None
 
 
-def questions(findings: Sequence[Finding]) -> list[str]:
-    """Ids of the findings that a person should decide about: confirmed changes that nobody has dealt with yet."""
-    return [f.finding_id for f in findings if f.kind in ASKED_KINDS and f.state == "open"]
+def questions(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings that a person should decide about: confirmed changes that nobody has dealt with yet."""
+    return [f for f in findings if f.kind in ASKED_KINDS and f.state == "open"]
 
 
 def decide(archive: Archive, declared: Declarations, finding_id: str, answer: Answer, by: str, why: str) -> Decided:
@@ -69,16 +72,17 @@ def decide(archive: Archive, declared: Declarations, finding_id: str, answer: An
                 f"finding {finding_id} is of kind {finding.kind}, which no baseline can take in; expected {' or '.join(ASKED_KINDS)}"
             )
         baselines = {key: _newest(archive, finding, key) for key in finding.standing}
-        for key, campaign in baselines.items():
-            archive.accept_baseline(key, campaign, by=by, why=why)
-        archive.set_finding_state(finding_id, "accepted", by=by, why=why)
+        if view.state != "accepted":  # else a baseline that has moved on since would be taken back
+            for key, campaign in baselines.items():
+                archive.accept_baseline(key, campaign, by=by, why=why)
+            archive.set_finding_state(finding_id, "accepted", by=by, why=why)
         return Decided(finding_id, answer, baselines)
     if view.state in ("accepted", "resolved"):
         if by == NOBODY:
             return Decided(finding_id, answer, {})  # somebody decided elsewhere, or it recovered, while the question waited
         raise WrongState(f"finding {finding_id} is {view.state}; expected one that is open or acknowledged")
-    rerun = _rerun(declared, finding) if answer == "rerun" else None
-    if by != NOBODY:
+    rerun = rerun_of(declared, finding) if answer == "rerun" else None
+    if answer == "keep" and by != NOBODY:
         archive.set_finding_state(finding_id, "acknowledged", by=by, why=why)
     detail = {"answer": answer, **({"dag_id": rerun.dag_id, **rerun.conf} if rerun else {})}
     archive.add_audit(who=by, what="rerun_asked" if rerun else "baseline_kept", subject=finding_id, why=why, detail=detail)
@@ -91,7 +95,8 @@ def _newest(archive: Archive, finding: Finding, series_key: str) -> str:
     return next((c for c in reversed((finding.campaign_id, *finding.seen_in)) if c in had), finding.campaign_id)
 
 
-def _rerun(declared: Declarations, finding: Finding) -> Rerun:
+def rerun_of(declared: Declarations, finding: Finding) -> Rerun:
+    """What measures a finding's series again; ValueError if no enabled provider can."""
     from plumbline.drift.sample import Series
 
     provider = declared.providers.get(finding.provider)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import HITLOperator
@@ -12,21 +12,35 @@ from airflow.sdk import Param, TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline.declarations import load
-from plumbline.orchestration import deciding
+from plumbline.orchestration import asking, deciding, review
+from plumbline.orchestration.asking import ACCEPT, KEEP, RERUN
+from plumbline.orchestration.deciding import DECISION
 
 Row = dict[str, Any]
-DECISION = "baseline_decision"
-PATIENCE = timedelta(days=7)
-"""How long a question waits: a person's week, and well before the next monthly campaign."""
-ACCEPT, KEEP, RERUN = "accept as the new baseline", "keep the old one", "rerun on a fresh node"
+_RETRIES = 5
+"""A campaign's command stops Airflow once its report is there, whatever else begins: what was cut off goes on when Airflow starts again, and
+its first tries may come before there is an API server."""
 _ANSWERS: dict[str, deciding.Answer] = {ACCEPT: "accept", KEEP: "keep", RERUN: "rerun"}
 
 
 @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
-def questions(reviewed: list[list[Row]]) -> list[Row]:
-    """The runs of the decision's DAG that ask about what was found; a question has its id from the finding, so none is asked twice."""
-    asked = {(f["finding_id"], f["campaign_id"]) for rows in reviewed for row in rows for f in row["questions"]}
-    return [{"conf": {"finding": finding}, "trigger_run_id": f"{finding}_{campaign}"} for finding, campaign in sorted(asked)]
+def questions(reviewed: list[list[Row]], *, ti: Any = None) -> list[Row]:
+    """The runs of the decision's DAG that ask about what was found. One question a finding and campaign, and none while an earlier one waits."""
+    found = {f["finding_id"]: f for rows in reviewed for row in rows for f in row["questions"]}
+    waiting = {
+        finding: ti.get_dr_count(dag_id=DECISION, run_ids=[_run_id(finding, c) for c in f["asked_in"]], states=["queued", "running"])
+        for finding, f in found.items()
+        if f["asked_in"]
+    }
+    return [
+        {"conf": {"finding": finding}, "trigger_run_id": _run_id(finding, f["campaign_id"])}
+        for finding, f in sorted(found.items())
+        if not waiting.get(finding)
+    ]
+
+
+def _run_id(finding: str, campaign: str) -> str:
+    return f"{finding}_{campaign}"
 
 
 def ask(wanted: Any) -> Any:
@@ -34,7 +48,7 @@ def ask(wanted: Any) -> Any:
     return TriggerDagRunOperator.partial(task_id="ask", trigger_dag_id=DECISION, skip_when_already_exists=True).expand_kwargs(wanted)
 
 
-@task
+@task(retries=_RETRIES)
 def tell(*, params: Any = None) -> Row:
     """What the person is to decide about; skipped if it is settled already."""
     from plumbline.archive import open_archive
@@ -44,25 +58,38 @@ def tell(*, params: Any = None) -> Row:
         view = archive.finding(params["finding"])
     if view.state != "open":
         raise AirflowSkipException(f"finding {view.finding_id} is {view.state}: nothing is left to ask")
-    finding = Finding.of(view.detail)
-    members = "\n".join(f"- {member.text}" for member in finding.members)
-    return {"subject": finding.headline, "body": f"{finding.explanation}\n\n{members}\n\n`plumbline findings show {finding.finding_id}`"}
+    declared = load()
+    answer_by = datetime.now(timezone.utc) + timedelta(seconds=declared.thresholds.drift.answer_within)
+    return asdict(asking.question(Finding.of(view.detail).with_state(view.state), declared, answer_by))
 
 
-def question() -> HITLOperator:
+class QuestionOperator(HITLOperator):  # type: ignore[misc]  # airflow's types are not followed
     """The form: one of three answers, and why. Whoever may act on the DAG may answer; the name comes from the login."""
-    return HITLOperator(
+
+    def execute(self, context: Any) -> Any:
+        """Wait as long as is declared now: a DAG file reads no declarations that only its runs need."""
+        self.response_timeout = timedelta(seconds=load().thresholds.drift.answer_within)
+        return super().execute(context)
+
+
+def question() -> QuestionOperator:
+    """The question, as `tell` put it."""
+    return QuestionOperator(
         task_id="question",
+        retries=_RETRIES,
         subject="{{ ti.xcom_pull('tell')['subject'] }}",
         body="{{ ti.xcom_pull('tell')['body'] }}",
         options=list(_ANSWERS),
         defaults=KEEP,
-        params={"why": Param("", type="string", maxLength=500, title="Why", description="It stays with the answer in the audit log.")},
-        response_timeout=PATIENCE,
+        params={
+            "why": Param("", type="string", maxLength=500, title="Why", description="Required; it stays with the answer in the audit log.")
+        },
+        # Without one of its own, the operator would take the time limit of the step for it.
+        response_timeout=timedelta(days=7),
     )
 
 
-@task
+@task(retries=_RETRIES)
 def answer(given: Any, *, params: Any = None) -> Row:
     """Carry the answer out; what is to be measured again, if that was asked."""
     from plumbline.archive import open_archive
@@ -70,9 +97,11 @@ def answer(given: Any, *, params: Any = None) -> Row:
     user = given["responded_by_user"]
     by = (user.get("name") or user["id"]) if user else deciding.NOBODY
     chosen = given["chosen_options"][0]
-    why = (given["params_input"] or {}).get("why") or f"{chosen} (no reason given)"
+    why = "no answer in time" if user is None else (given["params_input"] or {}).get("why") or f"{chosen} (no reason given)"
     with open_archive() as archive:
-        return asdict(deciding.decide(archive, load(), params["finding"], _ANSWERS[chosen], by, why))
+        decided = deciding.decide(archive, load(), params["finding"], _ANSWERS[chosen], by, why)
+    review.alert()  # what stands in Slack says so at once, not after the next campaign
+    return asdict(decided)
 
 
 @task
@@ -84,5 +113,5 @@ def wanted(decided: Row) -> list[Row]:
 
 
 def rerun(asked: Any) -> Any:
-    """Start the provider's benchmark; its own pool and limits apply."""
-    return TriggerDagRunOperator.partial(task_id="rerun").expand_kwargs(asked)
+    """Start the provider's benchmark; its own pool and limits apply. Red if that is paused: its run would wait unseen, for ever."""
+    return TriggerDagRunOperator.partial(task_id="rerun", fail_when_dag_is_paused=True).expand_kwargs(asked)

@@ -19,9 +19,14 @@ _WAIT_FOR_MACHINE = timedelta(hours=1)
 _RETRIES = 2
 
 
-def defaults(doc: str | None, *tags: str) -> dict[str, Any]:
-    """Arguments of `@dag`: the doc page from the file's docstring, one run at a time, no catching up with the past."""
+def defaults(doc: str | None, *tags: str, asked: bool = False) -> dict[str, Any]:
+    """Arguments of `@dag`: the doc page from the file's docstring, one run at a time, no catching up with the past.
+
+    `asked`: the DAG has no time of its own, only results or people start it.
+    """
     return {
+        # What runs by the clock starts paused. What only answers something must not: a review that waits unseen is none.
+        **({"is_paused_upon_creation": False} if asked else {}),
         "doc_md": f"```text\n{(doc or '').strip()}\n```",
         # No start date either: with one, a DAG that is unpaused would at once run the slot that was last missed.
         "catchup": False,

@@ -24,7 +24,7 @@ def with_past(archive: Archive, comparison: Comparison) -> Comparison:
         return comparison
     campaigns = campaigns[: campaigns.index(candidate) + 1]
     oldest = _oldest_baseline(archive, key)
-    several = oldest is not None and oldest not in comparison.baseline_campaigns
+    several = oldest is not None and comparison.baseline_campaigns != (oldest,)
     wanted = asks_for(comparison, several)
     if not wanted:
         return comparison

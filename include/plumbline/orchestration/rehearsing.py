@@ -92,15 +92,20 @@ def rehearse(
     `on_campaign` hears of each when it is reviewed. A trial that has a result already is not launched again. `alerting`: tell people of the
     findings after each campaign, as the drift review does. PlanError if no workload fits.
     """
+    from plumbline.archive import open_archive
     from plumbline.orchestration.review import alert
 
     places = declared.enabled_providers()
+    fits = {place.name: {w.name for w in declared.workloads_for(place)} for place in places}
+    unknown = sorted(set(workloads or ()) - set().union(*fits.values()))
+    if unknown:
+        expected = ", ".join(sorted(set().union(*fits.values()))) or "(none)"
+        raise PlanError(f"{', '.join(unknown)}: no such workload runs on {', '.join(fits)}; expected some of {expected}")
     campaigns = [f"{month:%Y-%m}" for month in months]
     statuses: dict[tuple[str, str], Counter[str]] = {(c, place.name): Counter() for c in campaigns for place in places}
     checked: dict[tuple[str, str], list[steps.Row]] = {key: [] for key in statuses}
     for place in places:
-        fitting = {w.name for w in declared.workloads_for(place)}
-        wanted = None if workloads is None else tuple(w for w in workloads if w in fitting)
+        wanted = None if workloads is None else tuple(w for w in workloads if w in fits[place.name])
         trials = [
             t
             for month in months
@@ -115,16 +120,18 @@ def rehearse(
             for row in steps.validate(place.name, lane.name, specs) if specs else ():
                 checked[row["campaign_id"], place.name].append(row)
     if not any(checked.values()):
+        on_demand = sorted({w.name for place in places for w in declared.workloads_for(place) if w.on_demand_only} - set(workloads or ()))
         raise PlanError(
-            f"nothing to rehearse on {', '.join(p.name for p in places)} from {campaigns[0]} to {campaigns[-1]}: no workload fits that is "
-            "planned monthly, or all is silent; name workloads that are on demand only"
+            f"nothing to rehearse on {', '.join(p.name for p in places)} from {campaigns[0]} to {campaigns[-1]}: no workload that is planned "
+            "monthly fits, or all is silent"
+            + (f"; expected some of those on demand: --workload {', '.join(on_demand)}" if on_demand else "")
         )
     done = []
     for campaign_id in campaigns:
-        for place in places:
-            # Month by month: a review must not know the future.
-            for row in checked[campaign_id, place.name]:
-                steps.record(row)
+        # Month by month: a review must not know the future.
+        with open_archive() as archive:
+            for row in (row for place in places for row in checked[campaign_id, place.name]):
+                steps.record_in(archive, row)
         for place in places:
             seen = statuses[campaign_id, place.name]
             done.append(Rehearsed(campaign_id, place.name, seen.total(), dict(seen), _reviewed(campaign_id, place.name)))

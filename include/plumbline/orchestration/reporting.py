@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import load, places
-from plumbline.orchestration.review import compared
+from plumbline.orchestration.against_baseline import by_provider, compared
 from plumbline.results import ResultStore
 
 if TYPE_CHECKING:
@@ -45,14 +45,12 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         raise LookupError(f'"{campaign_id}" holds imported results only, which are never scored; `plumbline compare` compares them')
     documents = [d for t in trials if (d := archive.document(t.trial_id, t.attempt)) is not None]
     workloads = {d.trial.series_key: d.trial.workload for d in documents}
-    drift = []
-    for series_key, workload in sorted(workloads.items()):
-        provider = next(t.provider for t in trials if t.series_key == series_key)
-        comparison = compared(archive, declared, series_key, campaign_id, workload)
-        verdicts = Counter(str(row.verdict) for row in comparison.rows if row.verdict is not None)
-        first = archive.baseline(series_key) == [campaign_id]
-        note = "this campaign became the series' first baseline" if first else "; ".join(comparison.problems)
-        drift.append(SeriesDrift(series_key, provider, workload.kind, workload.name, comparison.baseline_campaigns, dict(verdicts), note))
+    drift: list[SeriesDrift] = []
+    for provider, own in by_provider(dict(sorted(workloads.items()))).items():
+        for c in compared(archive, declared, campaign_id, provider, own):
+            workload, verdicts = own[c.series_key], Counter(str(row.verdict) for row in c.rows if row.verdict is not None)
+            note = _held_against_itself(archive, c.series_key, campaign_id) or "; ".join(c.problems)
+            drift.append(SeriesDrift(c.series_key, provider, workload.kind, workload.name, c.baseline_campaigns, dict(verdicts), note))
     findings = [
         FindingRow(f.finding_id, f.series_key, f.kind, f.severity, f.headline, f.state, str(f.detail.get("explanation", "")), f.campaign_id)
         for f in archive.findings(campaign_id=campaign_id)
@@ -72,3 +70,13 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         },
         store=ResultStore(places().results_url),
     )
+
+
+def _held_against_itself(archive: Archive, series_key: str, campaign_id: str) -> str | None:
+    """Why there is nothing to hold the campaign against: the series' baseline begins with it."""
+    current = [b for b in archive.baseline_history(series_key) if b.superseded_at is None]
+    if not current or current[0].campaign_id != campaign_id:
+        return None
+    if current[0].rule == "bootstrap":
+        return "this campaign became the series' first baseline"
+    return f"this campaign was accepted as the baseline by {current[0].accepted_by}"

@@ -6,27 +6,30 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from plumbline.declarations import METRICS, AnyWorkload, Declarations, load
+from plumbline.declarations import AnyWorkload, Declarations, load
+from plumbline.orchestration.against_baseline import by_provider, compared, workloads_of
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
     from plumbline.drift import Comparison, Finding
-    from plumbline.drift.compare import Pair
 
 REVIEWER = "drift"
 
 
 @dataclass(frozen=True)
 class Reviewed:
-    """One series of the campaign. `first_baseline`: this very campaign became the series' first baseline, so nothing could drift yet.
-
-    `findings` are those, new or continued, that the series stands in after the review.
-    """
+    """One series of the campaign, with the findings, new or continued, that it stands in after the review."""
 
     series_key: str
     comparison: Comparison
     findings: tuple[Finding, ...]
-    first_baseline: bool
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the campaign could be held against the baseline and nothing in it differs, nor may differ, by what matters."""
+        doubted = any(row.verdict == "suspected" and row.family == "lead" for row in self.comparison.rows)
+        changed = any(f.kind in ("performance", "environment") for f in self.findings)
+        return bool(self.comparison.baseline_campaigns) and not (self.comparison.problems or doubted or changed)
 
 
 def review(campaign_id: str, provider: str | None = None) -> list[Reviewed]:
@@ -48,10 +51,7 @@ def review(campaign_id: str, provider: str | None = None) -> list[Reviewed]:
             if silent:
                 return []
             raise
-        by_provider: dict[str, dict[str, AnyWorkload]] = {}
-        for series_key, workload in workloads.items():
-            by_provider.setdefault(series_key.split("/")[4], {})[series_key] = workload
-        return [one for name, series in by_provider.items() for one in _provider(archive, declared, campaign_id, name, series)]
+        return [one for name, series in by_provider(workloads).items() for one in _provider(archive, declared, campaign_id, name, series)]
 
 
 def told(reviewed: Reviewed) -> dict[str, Any]:
@@ -64,13 +64,19 @@ def told(reviewed: Reviewed) -> dict[str, Any]:
         "series_key": reviewed.series_key,
         "verdict": comparison.verdict,
         "findings": [f.finding_id for f in reviewed.findings],
-        "questions": [{"finding_id": i, "campaign_id": comparison.candidate_campaign} for i in questions(reviewed.findings)],
+        "questions": [_question(f, comparison.candidate_campaign) for f in questions(reviewed.findings)],
         "suspected": [
             f"{r.metric} {r.statistic} {wording.change(r)}: {wording.repeats_needed(r)}"
             for r in comparison.rows
             if r.verdict == "suspected"
         ],
     }
+
+
+def _question(finding: Finding, campaign_id: str) -> dict[str, Any]:
+    """What to ask about, and the campaigns whose reviews have asked about it before."""
+    before = [c for c in (finding.campaign_id, *finding.seen_in) if c != campaign_id]
+    return {"finding_id": finding.finding_id, "campaign_id": campaign_id, "asked_in": before}
 
 
 def alert() -> dict[str, list[str]]:
@@ -91,35 +97,15 @@ def alert() -> dict[str, list[str]]:
         return asdict(deliver([Finding.of(f.detail).with_state(f.state) for f in wanted.values()], archive, connect()))
 
 
-def compared(
-    archive: Archive,
-    declared: Declarations,
-    series_key: str,
-    campaign_id: str,
-    workload: AnyWorkload,
-    against: Sequence[str] | None = None,
-) -> Comparison:
-    """The campaign's part of a series against the campaigns `against` (None: the accepted baseline), by the thresholds that its trials
-    were planned with. Of one series alone: its metrics are corrected for by themselves."""
-    from plumbline.drift.compare import compare_together
-
-    pair = _pair(archive, declared, series_key, campaign_id, workload, (), against)
-    return compare_together([pair], rules=declared.thresholds.drift)[0]
-
-
 def _provider(
     archive: Archive, declared: Declarations, campaign_id: str, provider: str, workloads: dict[str, AnyWorkload]
 ) -> list[Reviewed]:
     from plumbline.drift import Finding, findings_of
-    from plumbline.drift.compare import compare_together
     from plumbline.drift.life import course
-    from plumbline.orchestration.past import with_past
 
     for series_key in workloads:
         archive.bootstrap_baseline(series_key, declared.thresholds.drift)
-    drifted = _drifted(archive, provider)
-    pairs = [_pair(archive, declared, key, campaign_id, w, drifted.get(key, ())) for key, w in workloads.items()]
-    comparisons = [with_past(archive, c) for c in compare_together(pairs, rules=declared.thresholds.drift)]
+    comparisons = compared(archive, declared, campaign_id, provider, workloads)
     standing = [Finding.of(f.detail).with_state(f.state) for f in archive.findings_of(provider, unsettled=True)]
     newest = {key for key in workloads if archive.latest_campaign(key) == campaign_id}
     went = course([f for c in comparisons for f in findings_of(c)], standing, comparisons, newest)
@@ -127,15 +113,11 @@ def _provider(
     for finding, why in went.over:
         archive.set_finding_state(finding.finding_id, "resolved", by=REVIEWER, why=why)
     now = (*went.new, *went.continued)
-    return [
-        Reviewed(
-            c.series_key,
-            c,
-            tuple(f for f in now if c.series_key in f.standing),
-            archive.baseline(c.series_key) == [campaign_id],
-        )
-        for c in comparisons
-    ]
+    reviewed = [Reviewed(c.series_key, c, tuple(f for f in now if c.series_key in f.standing)) for c in comparisons]
+    for one in reviewed:
+        if one.quiet:
+            archive.join_baseline(one.series_key, campaign_id, declared.thresholds.drift)
+    return reviewed
 
 
 def _keep(archive: Archive, new: Sequence[Finding], continued: Sequence[Finding], campaign_id: str) -> None:
@@ -144,75 +126,3 @@ def _keep(archive: Archive, new: Sequence[Finding], continued: Sequence[Finding]
     archive.save_findings([record_of(finding) for finding in new])
     for finding in continued:
         archive.continue_finding(record_of(finding), campaign_id, finding.headline)
-
-
-def _pair(
-    archive: Archive,
-    declared: Declarations,
-    series_key: str,
-    campaign_id: str,
-    workload: AnyWorkload,
-    drifted: Sequence[str],
-    against: Sequence[str] | None = None,
-) -> Pair:
-    from plumbline.drift import CampaignSample
-    from plumbline.drift.compare import Pair
-
-    accepted = [c for c in archive.baseline(series_key) if c != campaign_id] if against is None else against
-    baseline = [CampaignSample.of(archive.sample(series_key, c).plain()) for c in accepted]
-    candidate = CampaignSample.of(archive.sample(series_key, campaign_id).plain())
-    since = _since(archive, series_key, campaign_id, accepted, drifted)
-    judged = [metric for metric in METRICS if declared.thresholds.drift_limits(workload, metric) is not None]
-    levels = archive.levels(series_key, since, judged) if since else {}
-    return Pair(
-        baseline,
-        candidate,
-        lambda metric: declared.thresholds.drift_limits(workload, metric),
-        [
-            CampaignSample.of(
-                {"series_key": series_key, "campaign_id": c, "simulated": candidate.simulated, "observations": [vars(o) for o in found]}
-            )
-            for c, found in levels.items()
-        ],
-    )
-
-
-def _since(archive: Archive, series_key: str, campaign_id: str, accepted: Sequence[str], drifted: Sequence[str]) -> list[str]:
-    """Campaigns between the baseline and the one in question, oldest first, in which the series stood in no performance finding."""
-    from plumbline.orchestration.past import HISTORY
-
-    known = dict(archive.series_campaigns(series_key, HISTORY))
-    if campaign_id not in known:
-        return []
-    began = min((known[c] for c in accepted if c in known), default=min(known.values()))
-    return [c for c, at in known.items() if began < at < known[campaign_id] and c not in accepted and c not in drifted]
-
-
-def _drifted(archive: Archive, provider: str) -> dict[str, list[str]]:
-    """Series → campaigns in which it stood in a performance finding, whatever became of that."""
-    from plumbline.drift import Finding
-
-    found: dict[str, list[str]] = {}
-    for finding in (Finding.of(f.detail) for f in archive.findings_of(provider, "performance")):
-        for series_key in finding.series:
-            found.setdefault(series_key, []).extend((finding.campaign_id, *finding.seen_in))
-    return found
-
-
-def workloads_of(archive: Archive, campaign_id: str, provider: str | None = None) -> dict[str, AnyWorkload]:
-    """Each series of the campaign with the workload as it was planned, so that nothing is judged by criteria younger than itself.
-
-    Imported series are left out: nobody here planned them. LookupError if the archive has no other of it.
-    """
-    found: dict[str, AnyWorkload] = {}
-    trials = archive.trials(campaign_id, provider=provider)
-    for trial in trials:
-        if trial.series_key not in found and trial.source != "imported":
-            document = archive.document(trial.trial_id, trial.attempt)
-            assert document is not None
-            found[trial.series_key] = document.trial.workload
-    if not found:
-        if trials:
-            raise LookupError(f'"{campaign_id}" holds imported results only, which are never reviewed; `plumbline compare` compares them')
-        raise LookupError(f'the archive has no trial of campaign "{campaign_id}"{f" on {provider}" if provider else ""}')
-    return found

@@ -107,20 +107,26 @@ def record(checked: Mapping[str, Any]) -> Row:
     What cannot be believed is listed in quarantine, and the other attempts are recorded all the same.
     """
     from plumbline.archive import open_archive
+
+    with open_archive() as archive:
+        return record_in(archive, checked)
+
+
+def record_in(archive: Archive, checked: Mapping[str, Any]) -> Row:
+    """The same in an archive that is open already, for who has many trials to record."""
     from plumbline.orchestration.recording import recorded
 
     store = stores.home()
-    with open_archive() as archive:
-        done = [
-            recorded(
-                archive,
-                store,
-                f"{checked['campaign_id']}/{checked['trial_id']}/attempt-{verdict['attempt']}",
-                verdict["action"],
-                tuple(Reason(**reason) for reason in verdict["reasons"]),
-            )
-            for verdict in checked["verdicts"]
-        ]
+    done = [
+        recorded(
+            archive,
+            store,
+            f"{checked['campaign_id']}/{checked['trial_id']}/attempt-{verdict['attempt']}",
+            verdict["action"],
+            tuple(Reason(**reason) for reason in verdict["reasons"]),
+        )
+        for verdict in checked["verdicts"]
+    ]
     return {"campaign_id": checked["campaign_id"], "trial_id": checked["trial_id"], "recorded": done}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plumbline.archive.views import FindingRecord
+from plumbline.archive.records import FindingRecord
 from plumbline.drift import Finding
 
 

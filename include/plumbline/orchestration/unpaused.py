@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 
 from plumbline.orchestration.airflow_client import AirflowClient
@@ -37,6 +38,13 @@ def end_active_runs(client: AirflowClient, dag_id: str) -> None:
     """End what an earlier command left queued or running."""
     for run in client.active_runs(dag_id):
         client.end_run(dag_id, run.run_id, _KILLED)
+
+
+def end_runs_since(client: AirflowClient, dag_id: str, since: datetime, why: str) -> None:
+    """End the runs of a DAG that were due at `since` or later and still go on; earlier ones stay."""
+    for run in client.runs(dag_id, since):
+        if not run.ended:
+            client.end_run(dag_id, run.run_id, why)
 
 
 def _file(home: Path) -> Path:

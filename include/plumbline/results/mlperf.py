@@ -45,9 +45,15 @@ class Parsed:
 def parse(lines: Iterable[str], published: Mapping[str, date] = PUBLISHED) -> Parsed:
     """The runs of a CSV file with a header. `published` dates the rounds that may occur.
 
-    ValueError if it isn't such a file: columns are missing. A single bad row never is an error.
+    ValueError if it isn't such a file: columns are missing, or its text cannot be split into rows. A single bad row never is an error.
     """
-    reader = csv.DictReader(lines, restkey="surplus")
+    try:
+        return _parsed(csv.DictReader(lines, restkey="surplus"), published)
+    except csv.Error as error:
+        raise ValueError(f"the file is not CSV ({error}); expected text with a header and one run a row") from error
+
+
+def _parsed(reader: csv.DictReader[str], published: Mapping[str, date]) -> Parsed:
     missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
     if missing:
         raise ValueError(f"the file has no column {', '.join(missing)}; expected a header with {', '.join(COLUMNS)}")

@@ -99,3 +99,11 @@ def test_other_kinds_render_too(kind: str) -> None:
     message = render(bare)
     _checked({"text": message.text, "blocks": list(message.blocks)})
     assert "plumbline compare" not in message.text
+
+
+@pytest.mark.parametrize("kind", ["reliability", "missing_data", "price"])
+def test_nobody_is_told_to_accept_what_no_baseline_can_take_in(kind: str) -> None:
+    said = render(replace(FINDING, kind=kind)).text  # type: ignore[arg-type]
+    assert "findings accept" not in said
+    assert "plumbline findings resolve a1b2c3d4e5f6" in said
+    assert "findings accept" in render(FINDING).text

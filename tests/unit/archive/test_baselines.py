@@ -56,6 +56,72 @@ def test_a_campaign_of_replays_does_not(archive: Archive) -> None:
     assert archive.bootstrap_baseline(SERIES, RULES) is None
 
 
+def months(archive: Archive, *outcomes: str) -> list[str]:
+    names = [f"2026-{number:02d}" for number in range(1, len(outcomes) + 1)]
+    for number, name in enumerate(names):
+        campaign(archive, name, number, outcomes[number])
+    return names
+
+
+def test_the_next_complete_campaigns_join_until_as_many_were_looked_at_as_are_declared(archive: Archive) -> None:
+    names = months(archive, "vv", "vv", "vf", "vd", "vv")
+    assert archive.bootstrap_baseline(SERIES, RULES) == names[0]
+    assert [archive.join_baseline(SERIES, name, RULES) for name in names] == [False, True, False, True, False]
+    assert archive.baseline(SERIES) == ["2026-01", "2026-02", "2026-04"], "the incomplete one does not count, the fifth is the fourth"
+    assert [(b.rule, b.accepted_by) for b in archive.baseline_history(SERIES)] == [("bootstrap", BOOTSTRAP)] * 3
+    assert [archive.join_baseline(SERIES, name, RULES) for name in names] == [False] * 5, "to be reviewed again changes nothing"
+    last = archive.audit(SERIES)[-1]
+    assert (last.detail["before"], last.why[:32]) == (["2026-01", "2026-02"], "complete campaign 3 of the first")
+
+
+def test_none_joins_in_place_of_one_that_drifted(archive: Archive) -> None:
+    names = months(archive, "vv", "vv", "vv", "vv")
+    archive.bootstrap_baseline(SERIES, RULES)
+    assert archive.join_baseline(SERIES, names[2], RULES), "the second one drifted: nobody let it join"
+    assert not archive.join_baseline(SERIES, names[3], RULES)
+    assert archive.baseline(SERIES) == ["2026-01", "2026-03"]
+
+
+def test_one_campaign_is_all_where_one_is_declared(archive: Archive) -> None:
+    alone = RULES.model_copy(update={"bootstrap_campaigns": 1})
+    names = months(archive, "vv", "vv")
+    archive.bootstrap_baseline(SERIES, alone)
+    assert not archive.join_baseline(SERIES, names[1], alone)
+
+
+def test_a_campaign_joins_once_it_has_the_slots_of_the_first_one(archive: Archive) -> None:
+    def measured(month: int, slot: str) -> None:
+        for repeat in (1, 2):
+            asked = trial(campaign=f"2026-0{month}", repeat=repeat, slot=slot, planned_at=PLANNED + timedelta(days=30 * month))
+            archive.record(document(asked), uri=URI)
+
+    for slot in ("02:00", "14:00"):
+        measured(1, slot)
+    archive.bootstrap_baseline(SERIES, RULES)
+    measured(2, "02:00")
+    assert not archive.join_baseline(SERIES, "2026-02", RULES), "its afternoon is still to come"
+    measured(2, "14:00")
+    assert archive.join_baseline(SERIES, "2026-02", RULES)
+
+
+def test_nothing_joins_a_decision_nor_a_series_without_a_baseline(archive: Archive) -> None:
+    names = months(archive, "vv", "vv", "vv")
+    assert not archive.join_baseline(SERIES, names[0], RULES)
+    archive.bootstrap_baseline(SERIES, RULES)
+    archive.accept_baseline(SERIES, names[1], by="ada", why="the new driver is here to stay")
+    assert not archive.join_baseline(SERIES, names[2], RULES)
+    assert archive.baseline(SERIES) == [names[1]]
+
+
+def test_a_decision_takes_the_place_of_all_that_were_bootstrapped(archive: Archive) -> None:
+    names = months(archive, "vv", "vv", "vv")
+    archive.bootstrap_baseline(SERIES, RULES)
+    archive.join_baseline(SERIES, names[1], RULES)
+    archive.accept_baseline(SERIES, names[1], by="ada", why="the first one had a lucky node")
+    assert archive.baseline(SERIES) == [names[1]]
+    assert [b.superseded_at is None for b in archive.baseline_history(SERIES)] == [False, False, True]
+
+
 def test_an_accepted_baseline_takes_the_place_of_the_old_one(archive: Archive) -> None:
     campaign(archive, "2025-11", 0, "vv")
     campaign(archive, "2025-12", 1, "vf")
@@ -90,4 +156,6 @@ def test_what_cannot_be_a_baseline_is_refused(archive: Archive) -> None:
         archive.accept_baseline(SERIES, "2025-11", by="ada", why=" ")
     with pytest.raises(LookupError, match="no series"):
         archive.bootstrap_baseline("no/such", RULES)
+    with pytest.raises(LookupError, match="no series"):
+        archive.join_baseline("no/such", "2025-11", RULES)
     assert archive.audit() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from plumbline.results import Reason, row
 
 SERIES = trial().series_key
 RULES = DriftRules.model_validate_json('{"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2}')
+ONE = RULES.model_copy(update={"bootstrap_trials": 1})
 FINDING = FindingRecord("f1", SERIES, "2025-11", "lab-2core", "performance", "warn", "slower", {"members": [1, None]}, effect=0.05)
 
 
@@ -89,6 +91,44 @@ def test_importing_again_changes_nothing(other: Archive, bundle: Path) -> None:
     before = [ask(other) for ask in QUESTIONS]
     assert [(t.new, t.known, t.refused) for t in other.import_(bundle)] == [(0, 5, None), (0, 1, None)]
     assert [ask(other) for ask in QUESTIONS] == before
+
+
+def bootstrapped(archive: Archive, months: str) -> None:
+    """A series with a campaign in each of these months, all of them its first baseline."""
+    for month in months:
+        asked = trial(campaign=f"2026-0{month}", planned_at=PLANNED.replace(year=2026, month=int(month)))
+        archive.record(document(asked), uri="file:///store")
+        archive.bootstrap_baseline(SERIES, ONE)
+        archive.join_baseline(SERIES, f"2026-0{month}", ONE)
+
+
+def test_a_baseline_of_several_campaigns_travels_whole(archive: Archive, other: Archive, tmp_path: Path) -> None:
+    bootstrapped(archive, "123")
+    archive.export(tmp_path / "bundle")
+    assert [t.notes for t in other.import_(tmp_path / "bundle", ["2026-01"])] == [()]
+    assert [t.notes for t in other.import_(tmp_path / "bundle")] == [(), (), ()], "also where only part of it had arrived"
+    assert other.baseline_history(SERIES) == archive.baseline_history(SERIES)
+    assert other.verify() == []
+
+
+def test_a_series_that_was_bootstrapped_here_takes_no_other_baseline(archive: Archive, other: Archive, tmp_path: Path) -> None:
+    bootstrapped(archive, "123")
+    bootstrapped(other, "4")
+    archive.export(tmp_path / "bundle")
+    notes = [t.notes for t in other.import_(tmp_path / "bundle")]
+    assert notes == [(f"baseline of {SERIES}: the archive keeps its own, not 2026-0{month}",) for month in (1, 2, 3)]
+    assert other.baseline(SERIES) == ["2026-04"]
+
+
+def test_a_decision_made_here_is_not_joined_by_what_was_bootstrapped_elsewhere(archive: Archive, other: Archive, tmp_path: Path) -> None:
+    bootstrapped(archive, "12")
+    archive.export(tmp_path / "bundle")
+    other.import_(tmp_path / "bundle", ["2026-01"])
+    bootstrapped(other, "5")
+    other.accept_baseline(SERIES, "2026-05", by="ada", why="the new driver is here to stay")
+    (second,) = other.import_(tmp_path / "bundle", ["2026-02"])
+    assert second.notes == (f"baseline of {SERIES}: the archive keeps its own, not 2026-02",)
+    assert other.baseline(SERIES) == ["2026-05"]
 
 
 def test_one_campaign_alone_travels_with_what_was_said_of_it(filled: Archive, other: Archive, tmp_path: Path) -> None:
@@ -175,6 +215,15 @@ def test_rows_that_were_left_out_are_noticed(other: Archive, bundle: Path) -> No
     _, second = other.import_(bundle)
     assert second.refused is not None
     assert "its content hashes to" in second.refused
+
+
+def test_a_file_that_the_manifest_does_not_name_is_not_read(filled: Archive, other: Archive, bundle: Path, tmp_path: Path) -> None:
+    filled.save_findings([replace(FINDING, finding_id="planted", campaign_id="2025-12")])
+    filled.export(tmp_path / "planted", ["2025-12"])
+    for name in ("campaigns/2025-12/findings.parquet", "campaigns/2025-12/audit.parquet"):
+        (bundle / name).write_bytes((tmp_path / "planted" / name).read_bytes())
+    assert [t.refused for t in other.import_(bundle)] == [None, None]
+    assert [f.finding_id for f in other.findings()] == ["f1"]
 
 
 def test_folders_that_are_no_bundle(filled: Archive, bundle: Path, tmp_path: Path) -> None:

@@ -98,6 +98,16 @@ def test_findings_by_state_and_campaign_newest_first(known: Archive) -> None:
     assert known.findings(state="accepted") == []
 
 
+def test_a_campaign_has_what_it_opened_and_what_it_showed_again_and_no_silence_that_began_after_it(known: Archive) -> None:
+    known.record(document(trial(campaign="2025-12")), uri="file:///store")
+    known.continue_finding(replace(SLOWER, detail={"seen_in": ["2025-12"]}), "2025-12", "still slower")
+    known.save_findings([replace(SLOWER, finding_id="f3", kind="missing_data", detail={"subject": "silence", "seen_in": ["2025-12"]})])
+    assert {f.finding_id for f in known.findings(campaign_id="2025-11")} == {"f1", "f2"}
+    assert {f.finding_id for f in known.findings(campaign_id="2025-12")} == {"f1", "f3"}
+    assert len(known.findings(campaign_id="2025-12", latest=1)) == 1
+    assert known.findings(campaign_id="2026-01") == []
+
+
 def test_a_thread_is_kept_for_each_finding_and_channel(known: Archive) -> None:
     said = IncidentRecord(finding_id="f1", channel="#perf", ts="171.1", state="open", message_hash="aa")
     known.save_incident(said)

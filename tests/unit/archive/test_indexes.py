@@ -16,6 +16,16 @@ from plumbline.declarations import DriftRules
 
 SERIES, NAME = trial().series_key, trial().trial_id
 RULES = DriftRules.model_validate_json('{"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2}')
+
+
+def joining(archive: Archive) -> bool:
+    """The rule asked about a second campaign."""
+    rules = RULES.model_copy(update={"bootstrap_trials": 1})
+    archive.record(document(trial(campaign="2025-12")), uri="file:///store")
+    archive.bootstrap_baseline(SERIES, rules)
+    return archive.join_baseline(SERIES, "2025-12", rules)
+
+
 QUESTIONS: dict[str, Callable[[Archive], Any]] = {
     "one campaign of a series": lambda a: a.sample(SERIES, "2025-11"),
     "the latest campaign of a series": lambda a: a.latest_campaign(SERIES),
@@ -36,6 +46,7 @@ QUESTIONS: dict[str, Callable[[Archive], Any]] = {
     "a subject's log": lambda a: a.audit(SERIES),
     "recording a trial": lambda a: a.record(document(trial(repeat=2)), uri="file:///store"),
     "bootstrapping": lambda a: a.bootstrap_baseline(SERIES, RULES),
+    "joining the baseline": joining,
 }
 LIMITED = ("the last campaigns", "open findings", "the latest findings")
 
@@ -49,7 +60,8 @@ def test_no_question_reads_a_whole_table(tmp_path: Path, question: str) -> None:
     whole = [line for line in plans if line.startswith("SCAN ") and line.split()[1] in Base.metadata.tables]
     # In the order of an index and up to a limit is not the whole table.
     assert [line for line in whole if not (question in LIMITED and "USING INDEX" in line)] == []
-    assert question not in LIMITED or not any("TEMP B-TREE FOR ORDER BY" in line for line in plans)
+    # Of the last campaigns, only their own trials are sorted: attempts of one trial stand together.
+    assert question not in LIMITED[1:] or not any("TEMP B-TREE FOR ORDER BY" in line for line in plans)
 
 
 def test_the_check_above_can_fail(tmp_path: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
-from tests.data.result_documents import document, trial
+from tests.data.result_documents import PLANNED, document, trial
 
 from plumbline.archive import FindingRecord, QuarantineRecord, UnknownSchema, judgements, open_archive
 from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import downgrade, head, revision_of, upgrade
 from plumbline.archive.models import Base
+from plumbline.declarations import DriftRules
 
 assert judgements.Baseline.metadata is Base.metadata
 
@@ -67,6 +70,28 @@ def test_going_back_before_corrections_lets_the_old_rows_count_again_and_keeps_e
         assert archive.verify() == []
         assert archive.correct(document(trial(attempt=2)), 1, by="ada", why="again", uri="file:///store", action="reject") == "unchanged"
         assert archive.campaigns()[0].outcomes.usable == 0
+
+
+def test_going_back_before_baselines_of_several_campaigns_keeps_each_series_first_one(archive_url: str) -> None:
+    rules = DriftRules.model_validate_json('{"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 1}')
+    key, other = trial().series_key, trial("inference").series_key
+    with open_archive(archive_url) as archive:
+        for month in (1, 2, 3):
+            for kind in ("training", "inference"):
+                asked = trial(kind, campaign=f"2026-0{month}", planned_at=PLANNED + timedelta(days=30 * month))
+                archive.record(document(asked), uri="file:///store")
+        for series_key in (key, other):
+            archive.bootstrap_baseline(series_key, rules)
+        assert archive.join_baseline(key, "2026-02", rules) and archive.join_baseline(key, "2026-03", rules)
+        archive.accept_baseline(other, "2026-02", by="ada", why="a new driver")
+        log = archive.audit()
+        downgrade(archive.engine, "0003")
+        upgrade(archive.engine)
+        assert archive.baseline(key) == ["2026-01"]
+        assert [b.campaign_id for b in archive.baseline_history(other)] == ["2026-01", "2026-02"]
+        assert archive.audit() == log
+        assert archive.join_baseline(key, "2026-02", rules), "the rule goes on from there"
+        assert archive.verify() == []
 
 
 def test_all_the_way_down_leaves_nothing_behind(archive_url: str) -> None:

@@ -37,6 +37,19 @@ def test_campaigns_come_oldest_first_with_how_their_trials_ended(archive: Archiv
     assert archive.campaigns(latest=1)[0].outcomes == campaigns[2].outcomes
 
 
+def test_a_trial_counts_once_by_its_best_attempt(archive: Archive) -> None:
+    archive.record(document(), uri=URI)
+    archive.record(document(trial(attempt=2)), uri=URI, action="reject")  # a later attempt takes nothing away
+    archive.record(document(trial(repeat=2), status="invalid"), uri=URI)
+    archive.record(failed(trial(repeat=2, attempt=2)), uri=URI)  # none is usable: the last one says how it ended
+    archive.record(document(trial(repeat=3)), uri=URI)
+    archive.correct(document(trial(repeat=3, attempt=2)), 1, by="ada", why="a test", uri=URI, action="reject")
+    expected = Outcomes(planned=3, usable=1, rejected=1, failed=1)
+    (listed,) = archive.campaigns()
+    assert listed.outcomes == expected and listed.series == 1
+    assert archive.sample(trial().series_key, "2025-11").counts == expected, "counted in two places, by one rule"
+
+
 def test_campaigns_of_one_series_count_only_its_part(archive: Archive) -> None:
     series_key = filled(archive)
     campaigns = archive.campaigns(series_key)

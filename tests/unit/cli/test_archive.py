@@ -72,6 +72,11 @@ def test_correct(campaigns: Callable[..., None], said: Said, plumbline: Callable
     assert said("archive", "correct", name, "--reject", "--why", "a neighbour") == ({"trial_id": name, "corrects": 1, "attempt": 2}, 0)
     with open_archive() as archive:
         assert archive.campaigns()[0].outcomes.usable == 0
+    assert "expected --accept or --reject" in plumbline("archive", "correct", name, "--why", "a neighbour").stderr
+    same = plumbline("archive", "correct", name, "--attempt", "2", "--reject", "--why", "a neighbour")
+    assert "has the verdict reject already" in same.stderr
+    assert "expected one of 1, 2" in plumbline("archive", "correct", name, "--attempt", "7", "--reject", "--why", "x").stderr
+    assert 'no trial "nope"' in plumbline("archive", "correct", "nope", "--reject", "--why", "x").stderr
     again = plumbline("archive", "correct", name, "--reject", "--why", "a neighbour")
     assert again.exit_code == 2
     assert "was corrected already" in again.stderr

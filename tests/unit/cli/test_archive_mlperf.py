@@ -54,6 +54,9 @@ def test_another_file_is_said_to_be_none(tmp_path, plumbline):
     file.write_text("a,b\n1,2\n")
     result = plumbline("archive", "import-mlperf", str(file))
     assert result.exit_code == 2 and "the file has no column round" in result.stderr
+    file.write_bytes(b"\xd4\xff" * 10)
+    result = plumbline("archive", "import-mlperf", str(file))
+    assert result.exit_code == 2 and "runs.csv is not text in UTF-8" in result.stderr
 
 
 def test_an_imported_campaign_is_never_reviewed_scored_or_replayed(plumbline):

@@ -56,6 +56,7 @@ def test_the_driver_change_of_one_submitters_h200_shows_across_two_rounds(plumbl
     assert (driver["old"], sorted(driver["new"]), driver["matters"]) == (["560.35.03"], ["560.35.03", "570.124.06"], True)
     assert (driver["trials"], driver["of_trials"]) == (10, 20)
     told = plumbline("compare", "mlperf-training-v4.1", "mlperf-training-v5.0").stdout
+    assert "all: no common slot (baseline" in told and "compared without blocks" in told
     assert "IMPORTED" in told and "driver and firmware\n    driver 560.35.03 → " in told and "time_to_train" in told
 
 

@@ -26,3 +26,18 @@ def test_what_is_not_simulated_is_refused(plumbline: Callable[..., Result]) -> N
 def test_the_future_is_refused(plumbline: Callable[..., Result]) -> None:
     result = plumbline("rehearse", "--campaigns", "2999-01")
     assert result.exit_code == 2 and "has not begun yet" in result.stderr
+
+
+def test_a_workload_that_nobody_knows_and_a_home_that_is_a_file_are_named(plumbline: Callable[..., Result], tmp_path: Path) -> None:
+    month = ("rehearse", "--provider", "simulated-2core", "--campaigns", "2026-02")
+    result = plumbline(*month, "--workload", "nope")
+    assert result.exit_code == 2 and "nope: no such workload runs on simulated-2core; expected some of" in result.stderr
+    (tmp_path / "file").touch()
+    result = plumbline(*month, "--home", str(tmp_path / "file"))
+    assert result.exit_code == 2 and "is a file; expected a folder" in result.stderr
+
+
+def test_where_all_is_on_demand_what_can_be_named_is_said(plumbline: Callable[..., Result]) -> None:
+    result = plumbline("rehearse", "--provider", "simulated-h100", "--campaigns", "2026-02")
+    assert result.exit_code == 2
+    assert "expected some of those on demand: --workload chat-1b-gpu, chat-8b" in result.stderr

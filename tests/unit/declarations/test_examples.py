@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 import pytest
 
 from plumbline.declarations import EndpointLauncher, KubernetesLauncher, Provider, load
+from plumbline.declarations.launchers import PodResources
 from plumbline.declarations.places import REPOSITORY
-from plumbline.declarations.provider import PodResources
 from plumbline.launch.cluster import manifest
 from plumbline.launch.cluster.doctor.room import requested
 from plumbline.launch.cluster.doctor.typical import typical

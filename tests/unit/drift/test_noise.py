@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from plumbline.drift import noise
+from plumbline.drift.effect import effect_of
 from plumbline.drift.ranks import smallest_p
 
 
@@ -81,3 +82,25 @@ def test_repeats_to_see_prefers_the_candidate_and_falls_back_to_both() -> None:
     assert both is not None and both[1]
     assert noise.repeats_to_see(0.001, 0.2, 2, [(2, 2)], 0.05) is None
     assert noise.repeats_to_see(0.1, None, 0, [(1, 1)], 0.05) is None
+
+
+def test_where_gap_and_interval_contradict_the_interval_says_how_many_repeats_are_needed() -> None:
+    """One slow node of four: the gap between repeats of one kind promised that one more repeat would settle it."""
+    quiet, kinds = [1.000, 1.002, 0.999, 1.001, 1.000, 0.998], [1.000, 1.119, 1.001, 1.121, 0.999, 1.120]
+    plain = effect_of("step_time", [{"02:00": quiet}], {"02:00": [1.06 * v for v in quiet]}, 0.95, warn=0.02)
+    mixed = effect_of("step_time", [{"02:00": quiet}], {"02:00": kinds}, 0.95, warn=0.02)
+    assert plain.noise is not None and plain.noise < 0.003, "a plain step leaves the noise alone"
+    assert mixed.noise is not None and mixed.noise > 0.03
+    needed = noise.repeats_to_see(0.058, mixed.noise, mixed.noise_df, mixed.sizes, 0.05)
+    assert needed is None or needed[0] > 5
+
+
+def test_normal_repeats_keep_the_noise_of_their_gaps() -> None:
+    rng = np.random.default_rng(3)
+    kept = 0
+    for _ in range(300):
+        before, after = rng.normal(0, 0.01, 6), rng.normal(0, 0.01, 6)
+        found, _ = noise.repeat_noise([{"02:00": before}, {"02:00": after}])
+        effect = effect_of("step_time", [{"02:00": list(np.exp(before))}], {"02:00": list(np.exp(after))}, 0.95)
+        kept += effect.noise == pytest.approx(found)
+    assert kept >= 294

@@ -49,8 +49,15 @@ def test_accept_moves_the_baseline_to_the_newest_campaign_that_showed_it(archive
         decide(archive, declared(), finding.finding_id, "keep", "bob", "no")
 
 
+def test_an_old_answer_given_again_does_not_take_a_later_baseline_back(archive: Archive, finding: Finding) -> None:
+    done = decide(archive, declared(), finding.finding_id, "accept", "ada", "the new driver stays")
+    archive.accept_baseline(finding.series_key, "2026-02", by="bob", why="2026-03 was measured on the wrong node")
+    assert decide(archive, declared(), finding.finding_id, "accept", "ada", "the task ran twice") == done
+    assert archive.baseline(finding.series_key) == ["2026-02"]
+
+
 def test_keep_leaves_the_baseline_and_is_not_asked_again(archive: Archive, finding: Finding) -> None:
-    assert questions([finding]) == [finding.finding_id]
+    assert questions([finding]) == [finding]
     decide(archive, declared(), finding.finding_id, "keep", "ada", "a ticket is open")
     assert archive.baseline(finding.series_key) == ["2026-01"]
     kept = archive.finding(finding.finding_id)
@@ -83,6 +90,8 @@ def test_rerun_names_the_benchmark_and_a_fresh_node_only_where_there_are_several
     archive.save_findings([record_of(on("local-1core")), record_of(on(cluster.name)), record_of(on("gone"))])
     here = decide(archive, both, on("local-1core").finding_id, "rerun", "ada", "was it the node?").rerun
     assert here is not None and here.dag_id == "benchmark_local_1core"
+    assert archive.finding(on("local-1core").finding_id).state == "open", "nothing is decided: the rerun's review asks again"
+    assert archive.audit(on("local-1core").finding_id)[-1].what == "rerun_asked"
     assert (here.conf["workloads"], here.conf["kinds"], "placement" in here.conf) == (["gpt-tiny-cpu"], ["training"], False)
     there = decide(archive, both, on(cluster.name).finding_id, "rerun", "ada", "was it the node?").rerun
     assert there is not None and there.conf["placement"] == "fresh_node"

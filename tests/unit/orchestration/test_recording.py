@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from tests.data.result_documents import FACTS, training_metrics
 from tests.fakes.trials import CONFIG
 
-from plumbline.archive import Archive, QuarantineView, Refused, open_archive
+from plumbline.archive import Archive, QuarantineRecord, QuarantineView, Refused, open_archive
 from plumbline.declarations import Trial, places
 from plumbline.launch import stores
 from plumbline.orchestration import steps
@@ -136,6 +137,17 @@ def test_a_document_that_holds_at_last_is_recorded_in_the_place_of_its_failed_at
         assert [e.what for e in archive.audit(f"{trial.trial_id}#1")] == ["measurement_corrected"]
         assert retry(archive, held.quarantine_id, "ada").reason == "it was released before"
     assert store.damaged_evidence(store.collected(f"2026-11/{trial.trial_id}/attempt-2")) == []
+
+
+def test_one_that_is_lost_keeps_no_other_from_its_second_look(tmp_path: Path) -> None:
+    store, trial, good, held = quarantined_newer(tmp_path)
+    with open_archive() as archive:
+        gone = replace(held, trial_id="2026-11.gone", uri=held.uri.replace(trial.trial_id, "2026-11.gone"), sha256="0" * 64)
+        archive.quarantine(QuarantineRecord(**{f.name: getattr(gone, f.name) for f in fields(QuarantineRecord)}))
+        store.put(held.uri.removeprefix(f"{store.url}/"), good)
+        done = {one.quarantine_id: one.attempt for one in retry_all(archive, "ada")}
+        (lost,) = archive.quarantined()
+    assert (lost.trial_id, done) == ("2026-11.gone", {held.quarantine_id: 2, lost.quarantine_id: None})
 
 
 def test_a_document_whose_evidence_is_damaged_stays_in_quarantine(tmp_path: Path) -> None:

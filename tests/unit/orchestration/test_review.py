@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -33,8 +34,11 @@ def measured(campaign: str, step_time: float, repeats: int = 6) -> None:
 def test_the_first_campaign_becomes_the_baseline_and_drifts_from_nothing() -> None:
     measured("2026-01", 0.1)
     (one,) = review.review("2026-01")
-    assert one.first_baseline
     assert one.findings == ()
+    with open_archive() as archive:
+        assert archive.baseline(one.series_key) == ["2026-01"]
+        (series,) = reporting.campaign_data(archive, "2026-01").drift
+    assert series.note == "this campaign became the series' first baseline"
 
 
 def test_a_campaign_like_its_baseline_has_no_finding() -> None:
@@ -42,7 +46,6 @@ def test_a_campaign_like_its_baseline_has_no_finding() -> None:
     measured("2026-02", 0.1)
     review.review("2026-01")
     (one,) = review.review("2026-02", "lab-2core")
-    assert not one.first_baseline
     assert one.comparison.baseline_campaigns == ("2026-01",)
     assert (one.comparison.verdict, one.findings) == ("unchanged", ())
 
@@ -100,3 +103,55 @@ def test_the_report_holds_the_campaign_against_its_baseline_with_its_findings() 
     assert series.verdicts["regressed"] > 0
     assert [f.kind for f in data.findings] == ["performance"]
     assert len(data.documents) == 6
+
+
+def test_a_report_says_what_the_review_said_also_of_a_drift_that_goes_on() -> None:
+    """The report once judged each series by itself, took drifted campaigns for quiet ones, and was silent about what began earlier."""
+    for month, step_time in enumerate((0.1, 0.12, 0.1201, 0.1199, 0.1202), 1):
+        measured(f"2026-0{month}", step_time)
+        (one,) = review.review(f"2026-0{month}")
+    with open_archive() as archive:
+        data = reporting.campaign_data(archive, "2026-05")
+        assert [f.finding_id for f in reporting.campaign_data(archive, "2026-01").findings] == []
+        (stored,) = archive.findings()
+        archive.accept_baseline(one.series_key, "2026-05", "ada", "it stays so")
+        (accepted,) = reporting.campaign_data(archive, "2026-05").drift
+    (series,) = data.drift
+    assert series.verdicts == Counter(str(row.verdict) for row in one.comparison.rows if row.verdict is not None)
+    assert [(f.finding_id, f.campaign_id) for f in data.findings] == [(stored.finding_id, "2026-02")]
+    assert accepted.note == "this campaign was accepted as the baseline by ada"
+
+
+def test_quiet_campaigns_join_the_first_baseline_and_drifted_ones_do_not() -> None:
+    for campaign, step_time in (("2026-01", 0.1), ("2026-02", 0.1), ("2026-03", 0.2), ("2026-04", 0.1)):
+        measured(campaign, step_time)
+        (one,) = review.review(campaign)
+        assert one.quiet == (campaign in ("2026-02", "2026-04"))
+    with open_archive() as archive:
+        # Three were looked at, one of them drifted: the fourth is too late.
+        assert archive.baseline(one.series_key) == ["2026-01", "2026-02"]
+    assert one.comparison.baseline_campaigns == ("2026-01", "2026-02")
+
+
+def test_a_campaign_of_the_baseline_is_held_against_what_was_accepted_before_it() -> None:
+    for campaign in ("2026-01", "2026-02", "2026-03"):
+        measured(campaign, 0.1)
+        review.review(campaign)
+    again = {campaign: review.review(campaign)[0].comparison.baseline_campaigns for campaign in ("2026-01", "2026-02", "2026-03")}
+    assert again == {"2026-01": (), "2026-02": ("2026-01",), "2026-03": ("2026-01", "2026-02")}
+    with open_archive() as archive:
+        (series,) = reporting.campaign_data(archive, "2026-01").drift
+        assert "first baseline" in series.note
+        (series,) = reporting.campaign_data(archive, "2026-02").drift
+        assert (series.note, series.baseline) == ("", ("2026-01",))
+
+
+def test_a_question_names_the_campaigns_that_asked_before() -> None:
+    measured("2026-01", 0.1)
+    review.review("2026-01")
+    asked = {}
+    for campaign in ("2026-02", "2026-03"):
+        measured(campaign, 0.2)
+        (asked[campaign],) = review.told(review.review(campaign)[0])["questions"]
+    assert asked["2026-02"]["asked_in"] == []
+    assert asked["2026-03"] == {**asked["2026-02"], "campaign_id": "2026-03", "asked_in": ["2026-02"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
 
 from plumbline.orchestration.airflow_client import AirflowClient
-from plumbline.orchestration.unpaused import pause_again, unpause
+from plumbline.orchestration.unpaused import end_runs_since, pause_again, unpause
 
 
 @pytest.fixture
@@ -68,3 +69,17 @@ def test_a_dag_whose_provider_is_gone_is_passed_over(airflow: FakeAirflow, clien
     del airflow.dags[0]
     pause_again(tmp_path, client)
     assert changes(airflow) == []
+
+
+def test_runs_since_a_moment_that_still_go_on_are_ended_and_those_that_are_over_are_left(
+    airflow: FakeAirflow, client: AirflowClient
+) -> None:
+    since = datetime(2026, 11, 1, tzinfo=timezone.utc)
+    states = {"waits": "running", "over": "success"}
+    runs = [{"dag_id": "a", "dag_run_id": r, "state": s, "run_type": "manual", "conf": {}} for r, s in states.items()]
+    airflow.answers["GET", "/api/v2/dags/a/dagRuns"] = (200, {"dag_runs": runs, "total_entries": 2})
+    airflow.answers["PATCH", "/api/v2/dags/a/dagRuns/waits"] = (200, runs[0])
+    end_runs_since(client, "a", since, "asked in vain")
+    (asked,) = [query for method, path, query, _ in airflow.seen if method == "GET" and path.endswith("dagRuns")]
+    assert asked["run_after_gte"] == [since.isoformat()]
+    assert changes(airflow) == [("waits", {"state": "failed", "note": "asked in vain"})]

@@ -1,4 +1,5 @@
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "perf"))
 
-from drift import Detector, replayed
+from drift import Detector, missed, replayed
 from drift_series import KINDS, LENGTHS, NOISES, STABLE, Labelled, labelled
 
 _ANSWERS = "import json, sys\nfor line in sys.stdin: print(json.dumps({}))"
@@ -52,3 +53,15 @@ def test_a_detector_that_answers_too_little_is_named() -> None:
 
     with pytest.raises(RuntimeError, match="silent ended with 0 after 0 of 1"):
         silent.many([json.loads("[1, 2]")])
+
+
+def test_an_aim_that_is_missed_or_has_no_figure_is_named() -> None:
+    assert missed({"F1": (0.88, 0.88)}, {"stable": (0.04, 0.04)}) == []
+    assert missed({"F1": (0.87, 0.88)}, {"stable": (0.05, 0.04)}) == [
+        "F1: 0.87, expected at least 0.88",
+        "stable: 0.05, expected at most 0.04",
+    ]
+    assert missed({"F1": (math.nan, 0.88)}, {"stable": (math.nan, 0.04)}) == [
+        "F1: nan, expected at least 0.88",
+        "stable: nan, expected at most 0.04",
+    ]

@@ -117,3 +117,9 @@ def test_a_file_without_the_columns_is_no_such_file() -> None:
 def test_a_round_that_is_dated_by_hand_is_taken() -> None:
     (found,) = parse(file({**ROW, "round": "v6.0"}), {"v6.0": date(2026, 6, 3)}).results
     assert found.campaign_id == "mlperf-training-v6.0"
+
+
+def test_a_file_that_cannot_be_split_into_rows_is_said() -> None:
+    endless = io.StringIO(file(ROW).getvalue() + '"' + "x" * (csv.field_size_limit() + 1), newline="")
+    with pytest.raises(ValueError, match="the file is not CSV"):
+        parse(endless)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import insert, select
@@ -29,7 +30,7 @@ def take_in(session: Session, found: Tables) -> tuple[str, ...]:
         known = [row for row in found.get(model.__tablename__, ()) if not insert_new(session, model, row, key)]
         if model is Finding:
             notes += [note for row in known if (note := _other_state(session, row))]
-    notes += [note for row in found.get("baselines", ()) if (note := _baseline(session, row))]
+    notes += [note for row in found.get("baselines", ()) if (note := _baseline(session, row, found.get("audit", ())))]
     for row in found.get("audit", ()):
         _audit(session, row)
     return tuple(notes)
@@ -40,17 +41,29 @@ def _other_state(session: Session, row: Row) -> str | None:
     return None if state == row["state"] else f"finding {row['finding_id']} stays {state} ({row['state']} in the bundle)"
 
 
-def _baseline(session: Session, row: Row) -> str | None:
-    mine = session.execute(select(Baseline).where(Baseline.series_key == row["series_key"])).scalars().all()
+def _baseline(session: Session, row: Row, log: Sequence[Row]) -> str | None:
+    query = select(Baseline).where(Baseline.series_key == row["series_key"]).order_by(Baseline.accepted_at, Baseline.id)
+    mine = session.execute(query).scalars().all()
     if any((b.campaign_id, b.rule, b.accepted_at) == (row["campaign_id"], row["rule"], row["accepted_at"]) for b in mine):
         return None
-    # A series is bootstrapped once, and what it is held against moves only by a decision that somebody made in this archive.
-    if (row["rule"] == "bootstrap" and any(b.rule == "bootstrap" for b in mine)) or (
-        row["superseded_at"] is None and any(b.superseded_at is None for b in mine)
+    # A series is bootstrapped in one archive, and what it is held against moves only by a decision that somebody made in this one.
+    if not _joins(row, mine, log) and (
+        (row["rule"] == "bootstrap" and any(b.rule == "bootstrap" for b in mine))
+        or (row["superseded_at"] is None and any(b.superseded_at is None for b in mine))
     ):
         return f"baseline of {row['series_key']}: the archive keeps its own, not {row['campaign_id']}"
     session.execute(insert(Baseline), [row])
     return None
+
+
+def _joins(row: Row, mine: Sequence[Baseline], log: Sequence[Row]) -> bool:
+    """Whether the bundle's row joined, by the bootstrap rule, exactly the baseline that the archive has of it so far."""
+    held = [b for b in mine if b.rule == "bootstrap"]
+    alike = all((b.superseded_at is None) == (row["superseded_at"] is None) for b in held)
+    said = (entry["detail"] for entry in log if (entry["what"], entry["subject"]) == ("baseline_accepted", row["series_key"]))
+    return (
+        bool(held) and alike and {"campaign_id": row["campaign_id"], "rule": row["rule"], "before": [b.campaign_id for b in held]} in said
+    )
 
 
 def _audit(session: Session, row: Row) -> None:

@@ -32,12 +32,11 @@ def export(session: Session, folder: Path, campaigns: Sequence[str] | None, now:
 
 
 def _campaign(session: Session, folder: Path, campaign_id: str) -> CampaignEntry:
-    below = f"campaigns/{campaign_id}"
     found, documents = rows.measured(session, campaign_id)
-    files = _tables(folder, below, {**found, **rows.judged(session, found, campaign_id)})
+    files = _tables(folder, below(campaign_id), {**found, **rows.judged(session, found, campaign_id)})
     for trial in found.get("trials", ()):
         if trial["id"] in documents:
-            name = f"{below}/{document_file(trial['id'])}"
+            name = f"{below(campaign_id)}/{document_file(trial['id'])}"
             path = folder / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(documents[trial["id"]], encoding="utf-8", newline="")
@@ -45,15 +44,20 @@ def _campaign(session: Session, folder: Path, campaign_id: str) -> CampaignEntry
     return CampaignEntry(trials=len(found.get("trials", ())), content_hash=rows.content_hash(found, documents), files=files)
 
 
+def below(campaign_id: str) -> str:
+    """The campaign's folder in a bundle."""
+    return f"campaigns/{campaign_id}"
+
+
 def document_file(place: int) -> str:
     """Where the document of the trial at a place lies. By its place: names of outside results need not be names of files."""
     return f"documents/{place:06d}.json"
 
 
-def _tables(folder: Path, below: str, found: rows.Tables) -> dict[str, str]:
+def _tables(folder: Path, part: str, found: rows.Tables) -> dict[str, str]:
     files = {}
     for name, content in found.items():
-        path = f"{below}/{name}.parquet"
+        path = f"{part}/{name}.parquet"
         tables.write(folder / path, Base.metadata.tables[name], content)
         files[path] = sha256_of(folder / path)
     return files

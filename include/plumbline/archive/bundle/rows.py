@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive.bundle.tables import Row
 from plumbline.archive.judgements import AuditEntry, Baseline, Decision, Finding, Incident, Price
 from plumbline.archive.models import (
+    NATURAL_KEY,
     Base,
     Campaign,
     Correction,
@@ -29,7 +30,6 @@ from plumbline.archive.models import (
     Trial,
 )
 
-NATURAL_KEY = ("series_key", "campaign_id", "slot", "repeat", "attempt")
 OF_TRIALS: tuple[type[Base], ...] = (Metric, Stage, Telemetry, Evidence, Correction)
 """Tables whose rows belong to one trial each."""
 _SHARED = frozenset({"campaigns", "series", "environments"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive import verify
 from plumbline.archive.bundle import conclusions, rows, tables
-from plumbline.archive.bundle.export import document_file
+from plumbline.archive.bundle.export import below, document_file
 from plumbline.archive.bundle.manifest import LEDGER, BadBundle, CampaignEntry, Imported, Manifest, check, load
 from plumbline.archive.bundle.tables import Row
 from plumbline.archive.inserts import insert_new
 from plumbline.archive.migrate import known_revisions
-from plumbline.archive.models import Base, Campaign, Correction, Document, Environment, Series, SeriesCampaign, Trial
+from plumbline.archive.models import NATURAL_KEY, Base, Campaign, Correction, Document, Environment, Series, SeriesCampaign, Trial
 from plumbline.declarations import digest
 
 _SAME = ("checksum", "status", "failure_class", "quality_action", "quality_reasons", "spec_hash", "criteria_hash", "environment_hash")
@@ -43,7 +43,7 @@ def take_in(writing: Callable[[], AbstractContextManager[Session]], folder: Path
         except Contradiction as error:
             done.append(Imported(campaign_id, refused=str(error)))
     with writing() as session:
-        conclusions.take_in(session, _read(folder / LEDGER))
+        conclusions.take_in(session, _read(folder, LEDGER, manifest.ledger))
     return done
 
 
@@ -58,12 +58,14 @@ def _chosen(manifest: Manifest, folder: Path, campaigns: list[str] | None) -> di
     return {name: entry for name, entry in manifest.campaigns.items() if campaigns is None or name in campaigns}
 
 
-def _read(folder: Path) -> rows.Tables:
-    return {name: tables.read(folder / f"{name}.parquet", table) for name, table in Base.metadata.tables.items()}
+def _read(folder: Path, part: str, files: Collection[str]) -> rows.Tables:
+    """The tables that the manifest names: a file that it does not name was put there by somebody else."""
+    paths = {name: f"{part}/{name}.parquet" for name in Base.metadata.tables}
+    return {name: tables.read(folder / path, Base.metadata.tables[name]) if path in files else [] for name, path in paths.items()}
 
 
 def _campaign(session: Session, folder: Path, campaign_id: str, entry: CampaignEntry) -> Imported:
-    found = _read(folder / "campaigns" / campaign_id)
+    found = _read(folder, below(campaign_id), entry.files)
     _frame(session, found)
     held = _held(session, campaign_id)
     fresh = []
@@ -73,7 +75,7 @@ def _campaign(session: Session, folder: Path, campaign_id: str, entry: CampaignE
             fresh.append(trial)
         else:
             _agrees(f"{trial['trial_id']}#{trial['attempt']}", there, trial, _SAME)
-    pks = _insert(session, folder / "campaigns" / campaign_id, campaign_id, found, fresh)
+    pks = _insert(session, folder, campaign_id, entry, found, fresh)
     _corrections(session, found["corrections"], pks)
     _believed(session, [pks[trial["id"]] for trial in fresh])
     if len(fresh) == len(found["trials"]) and not held:
@@ -112,7 +114,7 @@ def _agrees(name: str, there: Any, row: Row, columns: Any) -> None:
 
 
 def _key(row: Any) -> tuple[Any, ...]:
-    return tuple(row[name] for name in rows.NATURAL_KEY)
+    return tuple(row[name] for name in NATURAL_KEY)
 
 
 def _held(session: Session, campaign_id: str) -> dict[tuple[Any, ...], Any]:
@@ -120,7 +122,7 @@ def _held(session: Session, campaign_id: str) -> dict[tuple[Any, ...], Any]:
     return {_key(row._mapping): row._mapping for row in session.execute(select(table).where(table.c.campaign_id == campaign_id))}
 
 
-def _insert(session: Session, folder: Path, campaign_id: str, found: rows.Tables, fresh: list[Row]) -> dict[int, int]:
+def _insert(session: Session, folder: Path, campaign_id: str, entry: CampaignEntry, found: rows.Tables, fresh: list[Row]) -> dict[int, int]:
     """Insert the trials that are new, with all that belongs to them; the row number of every trial of the bundle by its place."""
     if fresh:
         session.execute(insert(Trial), [{name: value for name, value in row.items() if name != "id"} for row in fresh])
@@ -133,18 +135,17 @@ def _insert(session: Session, folder: Path, campaign_id: str, found: rows.Tables
         mine = [{**row, "trial_pk": pks[row["trial_pk"]]} for row in found[model.__tablename__] if row["trial_pk"] in places]
         if mine:
             session.execute(insert(model), mine)
-    documents = list(_documents(folder, places, pks))
+    named = {place: f"{below(campaign_id)}/{document_file(place)}" for place in sorted(places)}
+    documents = list(_documents(folder, {place: name for place, name in named.items() if name in entry.files}, pks))
     if documents:
         session.execute(insert(Document), documents)
     return pks
 
 
-def _documents(folder: Path, places: set[int], pks: dict[int, int]) -> Iterator[Row]:
-    for place in sorted(places):
-        path = folder / document_file(place)
-        if path.exists():
-            content = path.read_bytes().decode()
-            yield {"trial_pk": pks[place], "schema_version": json.loads(content).get("schema_version", 1), "content": content}
+def _documents(folder: Path, files: Mapping[int, str], pks: Mapping[int, int]) -> Iterator[Row]:
+    for place, name in files.items():
+        content = (folder / name).read_bytes().decode()
+        yield {"trial_pk": pks[place], "schema_version": json.loads(content).get("schema_version", 1), "content": content}
 
 
 def _corrections(session: Session, found: list[Row], pks: dict[int, int]) -> None:

@@ -1,12 +1,12 @@
 """Which candidates are changes: each boundary must pass four tests against its two neighbouring segments, the weakest goes first.
 
 size         the levels differ by the caller's floor
-evidence     log likelihood ratio of two levels against one under Student-t noise with 3 degrees of freedom: a wild repeat costs a
-             few units whatever its height, so that spikes neither make a change nor hide one. The nominal level is 0.006 % at 12 points
-             and 12 / n of that at n: a series has n places to change and is looked at after every point. With it at most 1 % of
-             normal series alarm in 24 points (tests/unit/drift/series/test_false_alarms.py simulates that)
-superiority  a point after the change lies beyond a point before it with a probability of 85 %: modes that alternate do not
-ranks        Mann–Whitney p ≤ 1 %, or the segments are too short for that and do not overlap at all
+evidence     the difference of two robust levels over its standard error, which one robust scatter of all segments gives: Student's t, with
+             what the robust scatter costs in degrees of freedom. Its p must be 0.028 % at 12 points and that × (12 / n)² at n: a series
+             is looked at after every point, and the sum over all looks stays finite. So at most 1 % of normal series alarm in 24 points
+             (`make perf-drift` counts it)
+superiority  a point after the change lies beyond a point before it with a probability of 80 %: modes that alternate do not
+ranks        Mann–Whitney |z| ≥ 2.8, or the segments are too short for that and do not overlap at all: no shape of noise fools ranks
 
 The newest segment needs four points: three equal wild ones are common on real machines, and one campaign's wait costs less than an alarm.
 """
@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtr
 
 from plumbline.drift.series.points import FEWEST, Array, scatter_within
 
@@ -25,11 +26,11 @@ CONFIRMED_BY = 4
 """Points that the newest segment must have."""
 REACH = 250
 """Points of each neighbouring segment that judge a boundary: nearer ones say more, and long series stay fast."""
-_LEVEL = 6e-5
-_SPENT = 1
-_SUPERIORITY = 0.85
-_RANK_Z = 2.5758  # two-sided 1 %
-_TAILS = 3.0
+_LEVEL = 2.8e-4
+_SPENT = 2
+_FREEDOM = 0.8  # of n − k degrees of freedom are left to a scatter that winsorizes
+_SUPERIORITY = 0.8
+_RANK_Z = 2.8
 _FAR = 2.0
 
 
@@ -61,37 +62,38 @@ def prune(y: Array, candidates: list[int], floor: float) -> tuple[list[Boundary]
         edges = [edge for k, edge in enumerate(edges) if k not in failed]
 
 
+def allowed(points: int) -> float:
+    """The p that a series of `points` may spend on one look."""
+    return _LEVEL * (FEWEST / points) ** _SPENT
+
+
+def p_of(t: float, freedom: int) -> float:
+    """Two-sided p of a difference of `t` standard errors by a robust scatter from `freedom` degrees of freedom; never 0."""
+    return max(2 * float(stdtr(max(1.0, _FREEDOM * freedom), -t)), 1e-300)
+
+
+def standing_out(before: Array, after: Array, rising: bool) -> float:
+    """How far `after` lies beyond `before` by ranks alone, as a ratio to what is needed: below 1 they mix too much."""
+    ranked = np.sort(before)
+    above = float(np.mean(np.searchsorted(ranked, after, "left") + np.searchsorted(ranked, after, "right"))) / (2 * len(before))
+    superior = above if rising else 1 - above
+    spread = math.sqrt((len(before) + len(after) + 1) / (12 * len(before) * len(after)))  # of `superior`, if nothing changed
+    return min(superior / _SUPERIORITY, (superior - 0.5) / min(_RANK_Z * spread, 0.5))
+
+
 def _judge(y: Array, edges: list[int], k: int, noise: float, floor: float) -> tuple[float, float]:
     """(the least ratio of what was found to what is needed, p): below 1 the boundary fails."""
     at = edges[k]
     before, after = y[max(edges[k - 1], at - REACH) : at], y[at : min(edges[k + 1], at + REACH)]
-    m, n = len(before), len(after)
-    old, new = _level(before, noise), _level(after, noise)
-    both = np.concatenate([before, after])
-    one = min(_surprise(both, level, noise) for level in (old, new, _level(both, noise)))
-    evidence = max(0.0, one - _surprise(before, old, noise) - _surprise(after, new, noise))
-    needed = _SPENT * math.log(min(len(y), 2 * REACH) / FEWEST) - math.log(_LEVEL)
-    ranked = np.sort(before)
-    above = float(np.mean(np.searchsorted(ranked, after, "left") + np.searchsorted(ranked, after, "right"))) / (2 * m)
-    superior = above if new > old else 1 - above
-    spread = math.sqrt((m + n + 1) / (12 * m * n))  # of `superior`, if nothing changed
-    strength = min(
-        abs(new - old) / floor,
-        evidence / needed,
-        superior / _SUPERIORITY,
-        (superior - 0.5) / min(_RANK_Z * spread, 0.5),
-    )
+    moved = _level(after, noise) - _level(before, noise)
+    p = p_of(abs(moved) / (noise * math.sqrt(1 / len(before) + 1 / len(after))), len(y) - len(edges) + 1)
+    strength = min(abs(moved) / floor, math.log(p) / math.log(allowed(len(y))), standing_out(before, after, moved > 0))
     if edges[k + 1] == len(y) and edges[k + 1] - at < CONFIRMED_BY:
         strength = min(strength, 0.5)
-    return strength, math.exp(-evidence)
+    return strength, p
 
 
 def _level(y: Array, noise: float) -> float:
     """The mean, with what lies far from the median pulled in: nearly as exact as the mean, and no spike moves it much."""
     middle = float(np.median(y))
     return middle + float(np.clip(y - middle, -_FAR * noise, _FAR * noise).mean())
-
-
-def _surprise(y: Array, level: float, noise: float) -> float:
-    """Negative log likelihood of Student-t noise about `level`, less its constant."""
-    return float((_TAILS + 1) / 2 * np.log1p(((y - level) / noise) ** 2 / _TAILS).sum())

@@ -10,7 +10,7 @@ from typing import Literal
 from plumbline.drift.series.boundaries import prune
 from plumbline.drift.series.candidates import candidates
 from plumbline.drift.series.points import FEWEST, points
-from plumbline.drift.series.ramps import Ramp, merged
+from plumbline.drift.series.ramps import Ramp, between, merged
 
 FLOOR = 0.015
 """Least change worth a word (1.5 %) where the caller names no threshold."""
@@ -20,7 +20,8 @@ FLOOR = 0.015
 class Change:
     """One lasting change. `index`: first point after it, counted over all points given, missing ones too. `effect`: relative, 0.05 is
     5 % more; of the median magnitude where the series has values that are not positive. `before`, `after`: levels in the series' unit,
-    for a ramp where it begins and where it stands at its end. `p`: nominal, of the levels' likelihood ratio."""
+    for a ramp where it begins and where it stands at its end. `p`: nominal, of the levels' difference (of a ramp: of
+    its strongest step, or of its slope)."""
 
     index: int
     kind: Literal["step", "ramp"]
@@ -41,7 +42,8 @@ def changes(values: Sequence[float | None], *, floor: float = FLOOR) -> tuple[Ch
     series = points(values)
     if len(series.y) < FEWEST:
         return ()
-    steps, noise = prune(series.y, candidates(series.y), math.log1p(floor) if series.logged else floor)
+    least = math.log1p(floor) if series.logged else floor
+    steps, noise = prune(series.y, candidates(series.y), least)
     return tuple(
         Change(
             index=int(series.at[found.at]),
@@ -51,5 +53,5 @@ def changes(values: Sequence[float | None], *, floor: float = FLOOR) -> tuple[Ch
             before=series.level(found.before),
             after=series.level(found.after),
         )
-        for found in merged(series.y, steps, noise)
+        for found in between(series.y, merged(series.y, steps, noise), least)
     )

@@ -56,9 +56,14 @@ def scatter(y: Array) -> float:
 
 
 def scatter_within(y: Array, edges: Sequence[int], levels: Sequence[float]) -> float:
-    """Standard deviation about the levels of the segments [edges[i], edges[i + 1]), with the degrees of freedom that the levels took."""
-    freedom = max(1, len(y) - len(levels))
-    residuals = np.abs(y - np.repeat(levels, np.diff(edges)))
-    middle = max(_MAD * float(np.median(residuals)) * math.sqrt(len(y) / freedom), NOISE_FLOOR)
+    """Standard deviation about the levels of the segments [edges[i], edges[i + 1])."""
+    return scatter_about(y - np.repeat(levels, np.diff(edges)), len(levels))
+
+
+def scatter_about(residuals: Array, fitted: int) -> float:
+    """Standard deviation of residuals, with the degrees of freedom that `fitted` parameters took."""
+    freedom = max(1, len(residuals) - fitted)
+    far = np.abs(residuals)
+    middle = max(_MAD * float(np.median(far)) * math.sqrt(len(far) / freedom), NOISE_FLOOR)
     # The median alone is too often too small on a dozen points; a spike counts as no more than the outermost ordinary point.
-    return max(middle, math.sqrt(float((np.minimum(residuals, _OUTERMOST * middle) ** 2).sum()) / freedom))
+    return max(middle, math.sqrt(float((np.minimum(far, _OUTERMOST * middle) ** 2).sum()) / freedom))

@@ -41,6 +41,26 @@ def test_a_ramp_is_one_change_that_begins_where_the_slope_does() -> None:
     assert found.effect == pytest.approx(math.expm1(0.2), abs=0.03)
 
 
+def test_a_short_ramp_that_hides_from_the_steps_is_found_by_its_slope() -> None:
+    values = series(12, 0.002)
+    values[4:] *= np.exp(np.linspace(0.02, 0.16, 8))
+
+    (found,) = changes(values.tolist())
+
+    assert (found.kind, found.index) == ("ramp", 4)
+    assert found.before == pytest.approx(100, rel=0.01)
+    assert found.after == pytest.approx(117.4, rel=0.01)
+    assert found.p < 1e-6
+
+
+@pytest.mark.parametrize("wild", [1, 2, 3])
+def test_a_few_wild_points_at_the_end_are_no_slope(wild: int) -> None:
+    values = series(24, 0.002)
+    values[-wild:] *= 1.2
+
+    assert changes(values.tolist()) == ()
+
+
 def test_a_step_is_no_ramp_in_a_long_series() -> None:
     values = series(1000)
     values[500:] *= 1.05

@@ -1,0 +1,196 @@
+"""How trials reach a provider: a process here, pods of a cluster, a hosted model's address, or a model of all of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.simulation import SimulatedLauncher
+from plumbline.declarations.units import ByteSize, Duration
+
+
+class LocalLauncher(Declared):
+    """A process on this machine. Trials on the same `machine` never overlap: one Airflow pool per machine, one slot."""
+
+    kind: Literal["local"]
+    machine: Name = Field("this-machine", description="providers that share hardware name the same machine")
+    cpus: tuple[Annotated[int, Field(ge=0, le=4095)], ...] = Field(min_length=1, description="cores the trial is pinned to, such as [0, 1]")
+    memory: ByteSize = Field(4 * 2.0**30, description="resident memory of the trial's process tree, above which it is ended")
+    timeout: Duration = Field(600.0, description="a trial that is not done by then is ended with its whole process tree")
+
+    @model_validator(mode="after")
+    def _distinct(self) -> LocalLauncher:
+        if len(set(self.cpus)) != len(self.cpus):
+            raise ValueError(f"cpus {list(self.cpus)} names a core twice; expected distinct cores such as [0, 1]")
+        return self
+
+
+Key = Annotated[str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+"""A Kubernetes label key or resource name, such as nvidia.com/gpu.product."""
+Image = Annotated[
+    str,
+    Field(
+        pattern=r"^(localhost/[a-z0-9._/-]+:[A-Za-z0-9._-]+|[a-z0-9][a-z0-9.:_/-]*(:[A-Za-z0-9._-]+)?@sha256:[0-9a-f]{64})$",
+        description="an image by digest, such as registry.example.com/plumbline-training@sha256:…; "
+        "an image that was loaded onto the nodes by hand has none: localhost/name:tag",
+    ),
+]
+ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$", description="name of a Kubernetes object")]
+
+
+class Images(Declared):
+    """The harness images by kind of workload."""
+
+    training: Image | None = None
+    inference: Image | None = None
+
+    @model_validator(mode="after")
+    def _any(self) -> Images:
+        if self.training is None and self.inference is None:
+            raise ValueError("names no image; expected training, inference or both")
+        return self
+
+
+class Toleration(Declared):
+    """A taint that the provider's nodes carry and its trials accept."""
+
+    key: Key
+    operator: Literal["Exists", "Equal"] = "Exists"
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Toleration:
+        if (self.operator == "Equal") != (self.value is not None):
+            raise ValueError(f"operator {self.operator} with value {self.value!r}; expected a value exactly with Equal")
+        return self
+
+
+class PodResources(Declared):
+    """What one pod of a trial asks for and may use at most (requests = limits: a trial never shares what it was promised)."""
+
+    cpu: int = Field(ge=1, le=1024, description="whole cores")
+    memory: ByteSize = Field(ge=2.0**28, description="such as 64GiB")
+    ephemeral_storage: ByteSize | None = Field(None, description="scratch disk, such as 100GiB")
+    shared_memory: ByteSize = Field(2.0**30, description="size of /dev/shm, counted against memory; NCCL and data loaders need it")
+    extended: dict[Key, Annotated[int, Field(ge=1)]] = Field(default_factory=dict, description='further resources, such as {"rdma/ib": 1}')
+
+
+class KubernetesLauncher(Declared):
+    """Pods on a GPU cluster, reached through an Airflow connection."""
+
+    kind: Literal["kubernetes"]
+    connection: str = Field(
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$", description="Airflow connection id that holds the kubeconfig, such as k8s_coreweave"
+    )
+    namespace: Name = "plumbline"
+    images: Images
+    resources: PodResources
+    gpu_resource: Key = Field("nvidia.com/gpu", description="the extended resource of which a trial requests its accelerators")
+    node_selector: dict[Key, str] = Field(default_factory=dict, description="labels of the nodes that count as this instance type")
+    tolerations: tuple[Toleration, ...] = ()
+    topology: Key | None = Field(None, description="node label that a gang's pods should share, such as topology.kubernetes.io/zone")
+    gang: Literal["pods", "jobset", "trainjob"] = Field(
+        "pods", description="how several nodes start together; the last two need their controllers"
+    )
+    service_account: ObjectName = "plumbline-trial"
+    image_pull_secrets: tuple[ObjectName, ...] = ()
+    priority_class: ObjectName | None = None
+    queue: Name | None = Field(None, description="Kueue LocalQueue that admits the pods")
+    runtime_class: ObjectName | None = None
+    volume_claim: ObjectName | None = Field(
+        None,
+        description="PersistentVolumeClaim in the namespace that outlives a pod and can be mounted wherever the next one starts; "
+        "trials with the fault pod_delete keep their checkpoints on it",
+    )
+    host_ipc: bool = Field(False, description="share the node's IPC namespace; only where NCCL needs it")
+    parallel: int = Field(1, ge=1, le=1000, description="trials at a time, as many as the quota allows; a gang is one trial")
+    schedule_timeout: Duration = Field(1800.0, description="request to a node, queue included")
+    startup_timeout: Duration = Field(1800.0, description="node to running containers, image pull included")
+    timeout: Duration = Field(14400.0, description="activeDeadlineSeconds of the pods: they end then, whatever became of Airflow")
+    unreachable_timeout: Duration = Field(900.0, description="how long the cluster's API may not answer while a trial runs")
+    retries: int = Field(
+        2, ge=0, le=10, description="tries after the first, of a failure that time can mend (preempted, no capacity, quota…)"
+    )
+    retry_delay: Duration = Field(300.0, description="before the first retry; doubled before each further one")
+    poll: Duration = Field(15.0, ge=1, description="how often the pods are looked at")
+    results_url: str = Field(
+        pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+", description="where the pods write results, such as s3://bucket/plumbline"
+    )
+    results_secret: ObjectName | None = Field(None, description="Secret in the namespace with the store's credentials, read by the pods")
+    results_connection: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
+        description="Airflow connection with the store's credentials; the environment's if left out",
+    )
+
+    @model_validator(mode="after")
+    def _carried(self) -> KubernetesLauncher:
+        given = {"host_ipc": self.host_ipc, "priority_class": self.priority_class, "runtime_class": self.runtime_class}
+        refused = [name for name, value in given.items() if value]
+        if self.gang == "trainjob" and refused:
+            raise ValueError(
+                f"gang is trainjob, and a TrainJob cannot set {' or '.join(refused)}; expected gang: jobset or pods, "
+                "or the value in the namespace's TrainingRuntime instead of here"
+            )
+        return self
+
+    def image_for(self, kind: str) -> str | None:
+        """The image that runs trials of a kind; None if the provider declares none."""
+        return self.images.training if kind == "training" else self.images.inference
+
+
+class EndpointLauncher(Declared):
+    """A model that somebody else hosts behind a URL, for inference: only the client runs, on a machine of ours."""
+
+    kind: Literal["endpoint"]
+    url: str = Field(
+        pattern=r"^(https?|grpcs?)://[^\s/@?#]+(/[^\s?#]*)?$",
+        description="where the model answers, such as https://api.example.com/v1; no user, password or query: it is written into every result",
+    )
+    protocol: Literal["kserve_grpc", "kserve_http", "openai", "openai_chat"] = Field(
+        description="openai: /completions, which also takes token ids; openai_chat: /chat/completions, text only"
+    )
+    model: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$", description="the model's name at the endpoint, such as gpt or org/chat-8b"
+    )
+    exact_output: bool = Field(
+        True, description="it makes as many tokens as asked for; false: answers may end earlier, and are then no failures but incomparable"
+    )
+    connection: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
+        description="Airflow connection whose password is the API key; none: the endpoint asks for no key",
+    )
+    machine: Name = Field(
+        "this-machine", description="where the client runs; its trials never overlap with others that name the machine, which would slow it"
+    )
+    timeout: Duration = Field(3600.0, description="a trial that is not done by then is ended")
+
+    @model_validator(mode="after")
+    def _speaks(self) -> EndpointLauncher:
+        scheme = self.url.partition("://")[0]
+        if (self.protocol == "kserve_grpc") != scheme.startswith("grpc"):
+            raise ValueError(
+                f'url has the scheme "{scheme}", which does not carry {self.protocol}; expected '
+                + ("grpc:// or grpcs://" if self.protocol == "kserve_grpc" else "http:// or https://")
+            )
+        if self.protocol == "kserve_grpc" and self.url.count("/") > 2:
+            raise ValueError(f'url "{self.url}" has a path, which gRPC has no place for; expected {scheme}://host:port')
+        if self.connection is not None and scheme in ("http", "grpc") and not self.near:
+            raise ValueError(
+                f'url has the scheme "{scheme}", which would send the key of {self.connection} in clear; expected {scheme}s://'
+            )
+        return self
+
+    @property
+    def near(self) -> bool:
+        """Whether the URL names the client's own machine."""
+        host = urlsplit(self.url).hostname or ""
+        return host in ("localhost", "::1") or host.startswith("127.")
+
+
+Launcher = Annotated[LocalLauncher | KubernetesLauncher | EndpointLauncher | SimulatedLauncher, Field(discriminator="kind")]

@@ -1,0 +1,45 @@
+"""An archive that cannot be opened is said in a sentence, by every command that asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from typer.testing import Result
+
+from plumbline.archive import open_archive
+
+COMMANDS = (
+    ("findings", "list"),
+    ("campaigns",),
+    ("scorecard",),
+    ("compare", "a", "b"),
+    ("archive", "verify"),
+    ("archive", "quarantine", "list"),
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_an_archive_of_a_newer_version(home: Path, plumbline: Callable[..., Result], words: tuple[str, ...]) -> None:
+    with open_archive() as archive, archive.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    result = plumbline(*words)
+    assert result.exit_code == 2
+    assert "the archive has the schema 9999, which this version does not know" in result.stderr
+
+
+def test_a_file_that_is_none(home: Path, plumbline: Callable[..., Result]) -> None:
+    (home / "archive.db").write_bytes(b"not a database at all, whatever its name says")
+    result = plumbline("findings", "list")
+    assert result.exit_code == 2
+    assert "file is not a database" in result.stderr
+
+
+def test_a_server_that_does_not_answer(plumbline: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_ARCHIVE_URL", "postgresql://nobody@127.0.0.1:1/plumbline?connect_timeout=2")
+    result = plumbline("findings", "list")
+    assert result.exit_code == 2
+    assert "the archive does not answer" in result.stderr
+    assert "PLUMBLINE_ARCHIVE_URL" in result.stderr

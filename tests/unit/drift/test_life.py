@@ -1,0 +1,96 @@
+"""What a campaign means for the findings that stand: one drift stays one finding, and ends when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from plumbline.drift import Comparison, Finding, compare, findings_of
+from plumbline.drift.life import Course, course
+
+TRAINING = "training/gpt@1/h1/torch/local-2core/here/host-2core"
+SERVING = "inference/chat@1/h1/triton/local-2core/here/host-2core"
+LEADS = {TRAINING: "step_time", SERVING: "time_to_first_token"}
+FIVE = [1.000, 1.004, 0.997, 1.002, 0.999]
+FACTS = {"driver.version": "550", "os.kernel": "6.8"}
+Reviewed = Callable[..., tuple[Course, list[Comparison]]]
+
+
+@pytest.fixture
+def reviewed(sample: Any, rules: Any, limits: Any) -> Reviewed:
+    """reviewed(campaign, {series: factor}, standing, facts, repeats=…, newest=…): the course of a campaign against one baseline."""
+
+    def run(
+        campaign: str,
+        factors: dict[str, float],
+        standing: tuple[Finding, ...] = (),
+        facts: dict[str, str] = FACTS,
+        *,
+        repeats: int = 5,
+        newest: bool = True,
+    ) -> tuple[Course, list[Comparison]]:
+        compared = []
+        for key, factor in factors.items():
+            baseline = sample("2026-01", {LEADS[key]: FIVE[:repeats]}, key=key, environments=(FACTS,))
+            candidate = sample(campaign, {LEADS[key]: [factor * v for v in FIVE[:repeats]]}, key=key, environments=(facts,))
+            compared.append(compare([baseline], candidate, rules=rules, limits=limits))
+        found = [f for c in compared for f in findings_of(c)]
+        return course(found, standing, compared, set(factors) if newest else set()), compared
+
+    return run
+
+
+def test_what_moved_in_both_directions_by_one_cause_stays_one_finding(reviewed: Reviewed) -> None:
+    moved = {TRAINING: 1.3, SERVING: 0.6}
+    (opened,) = reviewed("2026-02", moved)[0].new
+    assert (opened.direction_of(TRAINING), opened.direction_of(SERVING)) == ("regressed", "improved")
+    again, _ = reviewed("2026-03", moved, (opened,))
+    assert (again.new, again.over) == ((), ())
+    (on,) = again.continued
+    assert (on.finding_id, on.campaign_id, on.seen_in) == (opened.finding_id, "2026-02", ("2026-03",))
+    assert set(on.standing) == {TRAINING, SERVING}
+
+
+def test_it_ends_with_the_last_series_that_recovers(reviewed: Reviewed) -> None:
+    (opened,) = reviewed("2026-02", {TRAINING: 1.3, SERVING: 0.6})[0].new
+    (partly,) = reviewed("2026-03", {TRAINING: 1.0, SERVING: 0.6}, (opened,))[0].continued
+    assert partly.standing == (SERVING,)
+    ((over, why),) = reviewed("2026-04", {TRAINING: 1.0, SERVING: 1.0}, (partly,))[0].over
+    assert over.finding_id == opened.finding_id
+    assert "in campaign 2026-04 the last of 2 series is back within its thresholds" in why
+
+
+def test_the_other_direction_is_a_finding_of_its_own_and_the_old_one_is_over(reviewed: Reviewed) -> None:
+    (opened,) = reviewed("2026-02", {TRAINING: 1.3})[0].new
+    went, _ = reviewed("2026-03", {TRAINING: 0.7}, (opened,))
+    assert [f.campaign_id for f in went.new] == ["2026-03"]
+    assert [f.finding_id for f, _ in went.over] == [opened.finding_id]
+
+
+def test_a_doubt_is_no_recovery(reviewed: Reviewed) -> None:
+    (opened,) = reviewed("2026-02", {TRAINING: 1.3})[0].new
+    went, (compared,) = reviewed("2026-03", {TRAINING: 1.1}, (opened,), repeats=2)
+    assert compared.verdict == "suspected"
+    assert went == Course((), (), ())
+
+
+def test_an_old_campaign_that_is_reviewed_by_hand_ends_nothing_and_continues_nothing(reviewed: Reviewed) -> None:
+    (opened,) = reviewed("2026-02", {TRAINING: 1.3})[0].new
+    for factor in (1.0, 1.3):
+        assert reviewed("2026-03", {TRAINING: factor}, (opened,), newest=False)[0] == Course((), (), ())
+    (same,) = reviewed("2026-02", {TRAINING: 1.3}, (opened,), newest=False)[0].continued
+    assert same == opened, "its own first campaign, again, changes nothing"
+
+
+def test_another_fact_that_changes_later_is_news_and_the_first_goes_on(reviewed: Reviewed) -> None:
+    driver = {**FACTS, "driver.version": "570"}
+    (opened,) = reviewed("2026-02", {TRAINING: 1.0}, facts=driver)[0].new
+    went, _ = reviewed("2026-03", {TRAINING: 1.0}, (opened,), {**driver, "os.kernel": "6.11"})
+    ((on,), (new,)) = went.continued, went.new
+    assert (on.finding_id, [m.name for m in on.members]) == (opened.finding_id, ["driver.version"])
+    assert (new.campaign_id, [m.name for m in new.members]) == ("2026-03", ["os.kernel"])
+    assert "kernel 6.8 → 6.11" in new.headline and "driver" not in new.headline
+    back, _ = reviewed("2026-04", {TRAINING: 1.0}, (on, new), {**FACTS, "os.kernel": "6.11"})
+    assert [f.finding_id for f, _ in back.over] == [opened.finding_id]
