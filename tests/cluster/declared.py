@@ -119,7 +119,7 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
     thresholds = yaml.safe_load((ROOT / "include" / "config" / "thresholds.yaml").read_text())
     for key in thresholds["validity"]:
         if key.endswith("_invalid") and isinstance(thresholds["validity"][key], str) and thresholds["validity"][key].endswith("%"):
-            thresholds["validity"][key] = {"achieved_rate_invalid": "20%"}.get(key, "100%")
+            thresholds["validity"][key] = {"achieved_rate_invalid": "20%", "steady_steps_invalid": "1%"}.get(key, "100%")
     _write(folder / "thresholds.yaml", thresholds)
     return folder
 

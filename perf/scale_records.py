@@ -1,6 +1,6 @@
 """Trials a second that the archive records, and how long its pages' queries take with a year in it: SQLite and PostgreSQL.
 
-python perf/scale_archive.py [TRIALS]
+python perf/scale_records.py [TRIALS]
 """
 
 from __future__ import annotations
