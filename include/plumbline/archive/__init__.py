@@ -3,6 +3,7 @@
 from plumbline.archive.archive import Archive, open_archive
 from plumbline.archive.findings import WrongState
 from plumbline.archive.migrate import UnknownSchema
+from plumbline.archive.observations import PriceReadingRecord, PriceReadingView, SnapshotRecord, SnapshotView
 from plumbline.archive.record import Refused
 from plumbline.archive.records import (
     AuditView,
@@ -35,6 +36,8 @@ __all__ = [
     "ObservationView",
     "OutcomeView",
     "Outcomes",
+    "PriceReadingRecord",
+    "PriceReadingView",
     "PriceRecord",
     "PriceView",
     "QuarantineRecord",
@@ -42,6 +45,8 @@ __all__ = [
     "Refused",
     "SampleView",
     "SeriesView",
+    "SnapshotRecord",
+    "SnapshotView",
     "TrialView",
     "UnknownSchema",
     "WrongState",

@@ -17,6 +17,7 @@ from plumbline.archive.engine import make_engine, reading, writing
 from plumbline.archive.measurements import Measurements
 from plumbline.archive.migrate import upgrade
 from plumbline.archive.record import utc_now
+from plumbline.archive.watched import Watched
 from plumbline.declarations import places
 
 
@@ -34,7 +35,7 @@ def open_archive(url: str | None = None) -> Archive:
     return Archive(engine)
 
 
-class Archive(Measurements, Conclusions):
+class Archive(Measurements, Conclusions, Watched):
     """Everything that was ever measured and concluded. Safe to use from several processes at once; close it, or use `with`."""
 
     def __init__(self, engine: Engine) -> None:

@@ -81,6 +81,7 @@ class Finding(Base):
     opened_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     last_seen_at: Mapped[datetime]
+    snoozed_until: Mapped[datetime | None]
 
 
 class Incident(Base):
@@ -94,6 +95,8 @@ class Incident(Base):
     ts: Mapped[str]
     state: Mapped[str]
     message_hash: Mapped[str]
+    severity: Mapped[str | None]
+    said: Mapped[dict[str, Any] | None]
     posted_at: Mapped[datetime]
     updated_at: Mapped[datetime]
 
@@ -113,7 +116,7 @@ class Decision(Base):
 
 
 class Price(Base):
-    """A price that a source named; seen again, only `last_seen_at` moves."""
+    """A price that was accepted, or declared by a source; seen again, only `last_seen_at` moves. `term`: of a reserved one, such as 1y."""
 
     __tablename__ = "prices"
     __table_args__ = (Index(None, "provider", "purchase", "since"),)
@@ -126,6 +129,7 @@ class Price(Base):
     source: Mapped[str]
     first_seen_at: Mapped[datetime]
     last_seen_at: Mapped[datetime]
+    term: Mapped[str | None]
 
 
 class AuditEntry(Base):

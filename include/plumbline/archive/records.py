@@ -54,6 +54,8 @@ class FindingView(FindingRecord):
     opened_at: datetime = field(kw_only=True)
     updated_at: datetime = field(kw_only=True)
     last_seen_at: datetime = field(kw_only=True)
+    snoozed_until: datetime | None = field(default=None, kw_only=True)
+    """Until when nobody is to be told again of what is known already."""
 
     def shown_by(self, campaign_id: str) -> bool:
         """Whether the campaign showed it, first or again. A silence names the last campaign that was not silent: that one did not."""
@@ -63,19 +65,25 @@ class FindingView(FindingRecord):
 
 @dataclass(frozen=True)
 class IncidentRecord:
-    """The thread of a finding in one channel. `ts` is the channel's own id of the thread's first message."""
+    """The thread of a finding in one channel. `ts` is the channel's own id of the thread's first message.
+
+    `severity` is the gravest that people were told of, empty before that. `said`: the posts of the thread by what they are for
+    (`opened`, `escalated`, `reminder 1`, …), each with `at`, when it was begun, and `ts`, empty as long as it is not known to have arrived.
+    """
 
     finding_id: str
     channel: str
     ts: str
     state: str
     message_hash: str
+    severity: str = ""
+    said: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class IncidentView(IncidentRecord):
-    posted_at: datetime
-    updated_at: datetime
+    posted_at: datetime = field(kw_only=True)
+    updated_at: datetime = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,7 @@ class DecisionView(DecisionRecord):
 
 @dataclass(frozen=True)
 class PriceRecord:
-    """A price of the whole instance, as its source names it."""
+    """A price of the whole instance, as its source names it; a reserved one may have a `term` such as 1y."""
 
     provider: str
     purchase: str
@@ -105,12 +113,13 @@ class PriceRecord:
     since: date
     until: date | None
     source: str
+    term: str | None = None
 
 
 @dataclass(frozen=True)
 class PriceView(PriceRecord):
-    first_seen_at: datetime
-    last_seen_at: datetime
+    first_seen_at: datetime = field(kw_only=True)
+    last_seen_at: datetime = field(kw_only=True)
 
 
 @dataclass(frozen=True)

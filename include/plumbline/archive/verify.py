@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive import outside
 from plumbline.archive.models import Base, Document, Environment, Metric, Trial
+from plumbline.archive.observed import Snapshot
 from plumbline.declarations import digest
 from plumbline.results import ResultDocument
 from plumbline.results.outside import OutsideResult
@@ -22,7 +23,7 @@ _BATCH = 200
 
 def problems(session: Session) -> list[str]:
     """Everything that is broken, one sentence each; empty if the archive is sound. Evidence files: see `files`."""
-    return [*_references(session), *_environments(session), *_trials(session)]
+    return [*_references(session), *_environments(session), *_snapshots(session), *_trials(session)]
 
 
 def _references(session: Session) -> Iterator[str]:
@@ -46,6 +47,13 @@ def _environments(session: Session) -> Iterator[str]:
         found = digest(dict(sorted(row.facts.items())))
         if found != row.environment_hash:
             yield f"environment {row.environment_hash}: the facts hash to {found}"
+
+
+def _snapshots(session: Session) -> Iterator[str]:
+    for row in session.execute(select(Snapshot.snapshot_id, Snapshot.provider, Snapshot.facts, Snapshot.facts_hash)):
+        found = digest(dict(sorted(row.facts.items())))
+        if found != row.facts_hash:
+            yield f"snapshot {row.snapshot_id} of {row.provider}: the facts hash to {found}, not to {row.facts_hash}"
 
 
 def _trials(session: Session) -> Iterator[str]:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from tests.data.price_readings import reading
 from tests.data.result_documents import PLANNED, document, failed, training_metrics, trial
 from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401
 
-from plumbline.archive import Archive, DecisionRecord, FindingRecord, PriceRecord, QuarantineRecord, open_archive
+from plumbline.archive import Archive, DecisionRecord, FindingRecord, PriceRecord, QuarantineRecord, SnapshotRecord, open_archive
 from plumbline.archive.bundle import BadBundle
 from plumbline.declarations import DriftRules
 from plumbline.results import Reason, row
@@ -43,6 +44,11 @@ def filled(archive: Archive) -> Archive:
     archive.quarantine(QuarantineRecord("2025-11", "x", 1, "file:///store/quarantine/x/result.json", "0" * 64, "newer"))
     archive.save_decision(DecisionRecord("d1", "team", "training", "lab-2core", 0.9, {"scores": [1.5]}))
     archive.save_prices([PriceRecord("lab-2core", "on_demand", 1.25, PLANNED.date(), None, "a test")])
+    archive.accept_price("lab-2core", "reserved", "1y", 1.1, PLANNED.date(), "contract 7", by="ada", why="signed")
+    archive.record_readings([reading(1), reading(2)])
+    archive.save_snapshot(
+        SnapshotRecord("lab-2core", "probe", PLANNED, {"driver.version": "570", "gpu.count": 8}, {"matmul_tflops": 700.5})
+    )
     return archive
 
 
@@ -81,6 +87,8 @@ QUESTIONS: tuple[Callable[[Archive], Any], ...] = (
     lambda a: a.baseline_history(trial("inference").series_key),
     lambda a: a.quarantined(),
     lambda a: a.prices(),
+    lambda a: [replace(seen, recorded_at=PLANNED) for seen in a.price_readings("lab-2core")],
+    lambda a: a.snapshots("lab-2core"),
     lambda a: a.decisions(),
     lambda a: sorted((e.at, e.who, e.what, e.subject, e.why, json.dumps(e.detail, sort_keys=True)) for e in a.audit()),
 )

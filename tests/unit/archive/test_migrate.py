@@ -8,9 +8,10 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
+from tests.data.price_readings import reading
 from tests.data.result_documents import PLANNED, document, trial
 
-from plumbline.archive import FindingRecord, QuarantineRecord, UnknownSchema, judgements, open_archive
+from plumbline.archive import FindingRecord, QuarantineRecord, SnapshotRecord, UnknownSchema, judgements, open_archive
 from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import downgrade, head, revision_of, upgrade
 from plumbline.archive.models import Base
@@ -91,6 +92,20 @@ def test_going_back_before_baselines_of_several_campaigns_keeps_each_series_firs
         assert [b.campaign_id for b in archive.baseline_history(other)] == ["2026-01", "2026-02"]
         assert archive.audit() == log
         assert archive.join_baseline(key, "2026-02", rules), "the rule goes on from there"
+        assert archive.verify() == []
+
+
+def test_going_back_before_readings_and_snapshots_keeps_the_accepted_prices(archive_url: str) -> None:
+    with open_archive(archive_url) as archive:
+        archive.record_readings([reading(1)])
+        archive.save_snapshot(SnapshotRecord("lab-2core", "cluster", PLANNED, {"gpu.count": 8}))
+        accepted = archive.accept_price("lab-2core", "on_demand", None, 1.25, PLANNED.date(), "contract 7", by="ada", why="signed")
+        downgrade(archive.engine, "0004")
+        assert {"price_readings", "snapshots"}.isdisjoint(inspect(archive.engine).get_table_names())
+        upgrade(archive.engine)
+        assert archive.price_readings("lab-2core") == archive.snapshots("lab-2core") == []
+        assert archive.accepted_price("lab-2core", "on_demand") == accepted
+        assert archive.record_readings([reading(1)]) == (reading(1).reading_id,)
         assert archive.verify() == []
 
 

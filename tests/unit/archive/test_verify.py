@@ -6,9 +6,9 @@ import re
 
 import pytest
 from sqlalchemy import Connection, text
-from tests.data.result_documents import document, failed, trial
+from tests.data.result_documents import PLANNED, document, failed, trial
 
-from plumbline.archive import Archive
+from plumbline.archive import Archive, SnapshotRecord
 from plumbline.results import BadResult
 
 NAME = trial().trial_id
@@ -19,6 +19,7 @@ def filled(archive: Archive) -> Archive:
     archive.record(document(), uri="file:///store")
     archive.record(failed(trial(repeat=2)), uri="file:///store")
     archive.record(document(trial("inference")), uri="file:///store", action="annotate")
+    archive.save_snapshot(SnapshotRecord("lab-2core", "cluster", PLANNED, {"gpu.count": 8}))
     return archive
 
 
@@ -36,7 +37,7 @@ def _unprotect(connection: Connection) -> None:
         connection.execute(text("SET session_replication_role = replica"))
         return
     connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
-    for table in ("trials", "metrics", "documents", "environments"):
+    for table in ("trials", "metrics", "documents", "environments", "snapshots"):
         connection.execute(text(f"DROP TRIGGER {table}_no_update"))
 
 
@@ -54,6 +55,7 @@ def test_a_sound_archive_has_no_problems(filled: Archive) -> None:
         ("DELETE FROM metrics WHERE metric = 'goodput'", "steady goodput value is in its document but not in the archive"),
         ("DELETE FROM documents", "its document is missing"),
         ("UPDATE environments SET facts = '{}'", "environment .*: the facts hash to"),
+        ("UPDATE snapshots SET facts = '{}'", "snapshot .* of lab-2core: the facts hash to"),
         ("DELETE FROM environments", "trials: 2 rows name a environment_hash that environments does not have"),
         ("DELETE FROM campaigns", "series_campaigns: 2 rows name a campaign_id that campaigns does not have"),
         ("DELETE FROM trials WHERE repeat = 2", "documents: 1 rows name a trial_pk that trials does not have"),

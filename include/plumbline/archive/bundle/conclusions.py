@@ -13,6 +13,7 @@ from plumbline.archive.bundle.tables import Row
 from plumbline.archive.inserts import insert_new
 from plumbline.archive.judgements import AuditEntry, Baseline, Decision, Finding, Incident, Price
 from plumbline.archive.models import Base, Quarantined
+from plumbline.archive.observed import PriceReading, Snapshot
 
 _KEYS: tuple[tuple[type[Base], tuple[str, ...]], ...] = (
     (Finding, ("finding_id",)),
@@ -20,6 +21,8 @@ _KEYS: tuple[tuple[type[Base], tuple[str, ...]], ...] = (
     (Quarantined, ("quarantine_id",)),
     (Decision, ("decision_id",)),
     (Price, ("price_id",)),
+    (PriceReading, ("reading_id",)),
+    (Snapshot, ("snapshot_id",)),
 )
 
 

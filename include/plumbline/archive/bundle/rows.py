@@ -29,6 +29,7 @@ from plumbline.archive.models import (
     Telemetry,
     Trial,
 )
+from plumbline.archive.observed import PriceReading, Snapshot
 
 OF_TRIALS: tuple[type[Base], ...] = (Metric, Stage, Telemetry, Evidence, Correction)
 """Tables whose rows belong to one trial each."""
@@ -100,6 +101,7 @@ def judged(session: Session, tables: Tables, campaign_id: str) -> Tables:
 def ledger(session: Session, whole: bool) -> Tables:
     """What belongs to no single campaign; of a `whole` archive also its audit log and the findings that name no campaign."""
     found: Tables = {"prices": _select(session, Price), "decisions": _select(session, Decision)}
+    found |= {"price_readings": _select(session, PriceReading), "snapshots": _select(session, Snapshot)}
     if whole:
         found |= {"findings": _select(session, Finding, Finding.campaign_id.is_(None)), "audit": _without_id(_select(session, AuditEntry))}
     return {name: rows for name, rows in found.items() if rows}
