@@ -52,7 +52,8 @@ def render(finding: Finding, report: str | None = None) -> Message:
 
 def _title(finding: Finding) -> str:
     simulated = "SIMULATED " if finding.simulated else ""
-    return f"{simulated}{_status(finding)}: {finding.provider} {finding.workload_kind} {finding.title or finding.subject}"
+    what = " ".join(part for part in (finding.provider, finding.workload_kind, finding.title or finding.subject) if part)
+    return f"{simulated}{_status(finding)}: {what}"
 
 
 def _status(finding: Finding) -> str:
@@ -64,10 +65,11 @@ def _status(finding: Finding) -> str:
 def _facts(finding: Finding) -> list[tuple[str, str]]:
     facts = [
         ("Provider", finding.provider),
-        ("Workload", f"{finding.workload_kind} {finding.workload}"),
-        ("Since campaign", finding.campaign_id),
-        ("Compared with", ", ".join(finding.baseline_campaigns) or "no accepted baseline"),
+        ("Workload", finding.concerns or "all that run there"),
+        ("Since campaign", finding.campaign_id) if finding.campaign_id is not None else ("Since", finding.began),
     ]
+    if finding.campaigns:  # what no campaign showed is held against what the provider was before
+        facts.append(("Compared with", ", ".join(finding.baseline_campaigns) or "no accepted baseline"))
     if finding.attributed_to:
         facts.append(("Attributed to", ", ".join(finding.attributed_to)))
     return [*facts, ("State", finding.state)]
@@ -83,8 +85,8 @@ def _next_steps(finding: Finding) -> list[tuple[str, str]]:
     """Commands with what each is for, the first one first."""
     steps = [(f"plumbline findings show {finding.finding_id}", "everything that was measured")]
     moves_baseline = finding.kind in ("performance", "environment")
-    if moves_baseline and finding.baseline_campaigns:
-        steps.append((f"plumbline compare {finding.baseline_campaigns[-1]} {finding.campaign_id}", "every metric of both campaigns"))
+    if moves_baseline and finding.baseline_campaigns and finding.campaigns:
+        steps.append((f"plumbline compare {finding.baseline_campaigns[-1]} {finding.campaigns[0]}", "every metric of both campaigns"))
     if finding.state in ("open", "acknowledged"):
         steps.append(
             (f"plumbline findings accept {finding.finding_id} --why …", "this is the new normal: move the baseline")
@@ -104,7 +106,8 @@ def _report_line(report: str | None) -> str:
 
 def _footer(finding: Finding) -> str:
     simulated = " · SIMULATED: no real machine was measured" if finding.simulated else ""
-    return f"finding {finding.finding_id} · {finding.kind} · {finding.series_key}{simulated}"
+    where = finding.series_key or finding.provider
+    return f"finding {finding.finding_id} · {finding.kind} · {where}{simulated}"
 
 
 def _plain(finding: Finding, report: str | None) -> str:

@@ -36,8 +36,9 @@ def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the 
 
     def show() -> None:
         for f in found:
-            out.print(f"[bold]{f.finding_id}[/] [dim]{f.state} · {f.campaign_id}[/]", highlight=False)
-            out.print(f"  {Finding.of(f.detail).text}", highlight=False, markup=False, soft_wrap=True)
+            told = Finding.of(f.detail)
+            out.print(f"[bold]{f.finding_id}[/] [dim]{f.state} · {f.campaign_id or told.began}[/]", highlight=False)
+            out.print(f"  {told.text}", highlight=False, markup=False, soft_wrap=True)
         if not found:
             out.print("no findings" if settled else "no open findings (--all shows the settled ones)")
 
@@ -84,7 +85,8 @@ def accept(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json
     """Accept the change: from now on each series that shows it is held against its newest campaign that does."""
     done = _decided(finding_id, "accept", why)
     baselines = ", ".join(sorted(set(done.baselines.values())))
-    said = f"{finding_id} is accepted; {len(done.baselines)} series are held against {baselines} now"
+    held = f"{len(done.baselines)} series are held against {baselines} now" if done.baselines else "no campaign had measured it yet"
+    said = f"{finding_id} is accepted; {held}"
     emit(as_json, done, lambda: out.print(said, highlight=False, soft_wrap=True))
 
 

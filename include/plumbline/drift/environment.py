@@ -174,6 +174,12 @@ def _alike(changes: Sequence[Change], keys: Collection[str]) -> list[Change]:
     return merged
 
 
+def fact(key: str) -> str:
+    """What a key is about, whichever device it names and however it was looked at: `gpu.*.product`, `gpu.0.product` and a node's label
+    `gpu.product` are one fact."""
+    return re.sub(r"^gpu\.(\d+|\*)\.", "gpu.", key).replace("gpu.memory_mib", "gpu.memory_bytes")
+
+
 def _of_all(key: str) -> str:
     return re.sub(r"\.\d+\.", ".*.", key, count=1)
 

@@ -34,10 +34,12 @@ class Member:
 
 @dataclass(frozen=True)
 class Finding:
-    """A drift of one provider that began in one campaign: of one series, or of all that moved together.
+    """A drift of one provider that began in one campaign: of one series, or of all that moved together. Or one that no campaign measured,
+    such as a price or a driver that changed between two: `campaign_id` is None then, `since` the day (ISO 8601), and the provider as a
+    whole has it: `series_key`, `workload_kind` and `workload` are empty, as are the lists of series, until a campaign shows it too.
 
     `series_key`, the workload and the numbers are those of the series that leads; `series` names all of them, `standing` those that still
-    show it, `seen_in` the campaigns since the first that showed it too.
+    show it, `seen_in` the campaigns since the first that showed it too. ValueError unless it has either a campaign or a day.
 
     `finding_id` is stable: the same drift of the same campaign has the same id however often it is found. `headline` is one line,
     severity first, `title` what happened in a few words; `explanation` says what it is attributed to. `attributed_to` names the facts, most plausible first, empty when nothing
@@ -46,7 +48,7 @@ class Finding:
 
     finding_id: str
     series_key: str
-    campaign_id: str
+    campaign_id: str | None
     kind: Kind
     severity: Severity
     headline: str
@@ -68,6 +70,29 @@ class Finding:
     standing: tuple[str, ...] = ()
     seen_in: tuple[str, ...] = ()
     state: State = "open"
+    since: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.campaign_id is None) == (self.since is None):
+            raise ValueError(
+                f"finding {self.finding_id} has campaign_id {self.campaign_id!r} and since {self.since!r}; expected a campaign, "
+                "or the day on which it was noticed where no campaign showed it first"
+            )
+
+    @property
+    def began(self) -> str:
+        """When it was first seen, such as `campaign 2026-11` or `2026-11-21`."""
+        return f"campaign {self.campaign_id}" if self.campaign_id is not None else str(self.since)
+
+    @property
+    def campaigns(self) -> tuple[str, ...]:
+        """The campaigns that showed it, oldest first; empty as long as none did."""
+        return (*([self.campaign_id] if self.campaign_id is not None else []), *self.seen_in)
+
+    @property
+    def concerns(self) -> str:
+        """What runs there and has it, such as `training gpt`; empty for the provider as a whole."""
+        return f"{self.workload_kind} {self.workload}".strip()
 
     def direction_of(self, series_key: str) -> str | None:
         """Of a performance finding, whether the series `regressed` or `improved`, by the metric that leads it; None for other kinds.
@@ -114,7 +139,7 @@ class Finding:
         members = tuple(m if isinstance(m, Member) else Member(**m) for m in wanted.get("members", ()))
         lists = {name: tuple(wanted.get(name, ())) for name in ("attributed_to", "baseline_campaigns", "seen_in")}
         # A finding of an archive that knew no groups is about its own series.
-        lists |= {name: tuple(wanted.get(name) or (wanted["series_key"],)) for name in ("series",)}
+        lists["series"] = tuple(wanted.get("series") or ([wanted["series_key"]] if wanted["series_key"] else []))
         lists["standing"] = tuple(wanted["standing"]) if "standing" in wanted else lists["series"]
         return cls(**{**wanted, **lists, "members": members})
 
@@ -124,6 +149,7 @@ def named(facts: Sequence[Member]) -> str:
     return ", ".join(m.fact for m in facts[:3]) + (f" and {len(facts) - 3} more" if len(facts) > 3 else "")
 
 
-def finding_id(provider: str, campaign_id: str, kind: Kind, subject: str) -> str:
-    """Twelve hex digits that name this drift of this provider: the same ones also when another series joins it."""
-    return hashlib.sha256("\n".join((provider, campaign_id, kind, subject)).encode()).hexdigest()[:12]
+def finding_id(provider: str, began: str, kind: Kind, subject: str) -> str:
+    """Twelve hex digits that name this drift of this provider: the same ones also when another series joins it. `began`: the campaign that
+    showed it first, or the day."""
+    return hashlib.sha256("\n".join((provider, began, kind, subject)).encode()).hexdigest()[:12]

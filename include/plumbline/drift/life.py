@@ -1,7 +1,9 @@
 """What a new campaign means for the findings that stand: which of its drifts are known, which are new, and what is over.
 
 A drift is known if a finding of the same provider, kind and subject stands that covers the series: of performance in the same
-direction, of the environment with the same fact. It continues that finding, whose state and first campaign stay. What is not known is
+direction, of the environment with the same fact. It continues that finding, whose state and first campaign stay. One that was noticed
+between campaigns (plumbline.drift.watch) covers every series of its provider, and gets the series that show it from the first campaign
+that does: a fact has one finding, whoever saw it first. What is not known is
 grouped into new findings. A series of a standing finding that was compared and no longer shows it has recovered; when the last one
 has, the finding resolves itself. `suspected` is no recovery, nor is a comparison that could not be made.
 
@@ -15,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from plumbline.drift import silence
 from plumbline.drift.comparison import Comparison
+from plumbline.drift.environment import fact
 from plumbline.drift.finding import Finding
 from plumbline.drift.grouping import grouped
 
@@ -56,7 +59,7 @@ def _parts(finding: Finding, standing: Sequence[Finding]) -> list[tuple[Finding,
     """The finding with the one that it continues; one about several facts falls apart where only some are known."""
     same = [s for s in standing if (s.provider, s.kind, s.subject) == (finding.provider, finding.kind, finding.subject)]
     here = next((s for s in same if s.campaign_id == finding.campaign_id), None)
-    known = [s for s in same if s is not here and finding.series_key in s.series]
+    known = [s for s in same if s is not here and (s.campaign_id is None or finding.series_key in s.series)]
     if finding.kind != "environment":
         moved = finding.direction_of(finding.series_key)
         match = next((s for s in known if s.direction_of(finding.series_key) == moved), here)
@@ -64,9 +67,9 @@ def _parts(finding: Finding, standing: Sequence[Finding]) -> list[tuple[Finding,
     parts: list[tuple[Finding, Finding | None]] = []
     left = finding.members
     for s in known:
-        facts = {m.name for m in s.members}
-        mine = tuple(m for m in left if m.name in facts)
-        left = tuple(m for m in left if m.name not in facts)
+        facts = {fact(m.name) for m in s.members}
+        mine = tuple(m for m in left if fact(m.name) in facts)
+        left = tuple(m for m in left if fact(m.name) not in facts)
         if mine:
             parts.append((finding.about(mine), s))
     return [*parts, (finding.about(left), here)] if left else parts
@@ -85,8 +88,8 @@ def _well(known: Finding, now: Comparison) -> bool:
     if now.problems:
         return False
     if known.kind == "environment":
-        facts = {m.name for m in known.members}
-        return bool(now.rows) and not any(c.matters and c.key in facts for c in now.environment_changes)
+        facts = {fact(m.name) for m in known.members}
+        return bool(now.rows) and not any(c.matters and fact(c.key) in facts for c in now.environment_changes)
     judged = [row.verdict for row in now.rows if row.family == "lead" and row.effect is not None and row.verdict is not None]
     return bool(judged) and known.direction_of(now.series_key) not in {row.verdict for row in now.rows} and "suspected" not in judged
 
@@ -107,12 +110,17 @@ def _updated(known: Finding, now: Sequence[Finding], left: Collection[str]) -> F
     standing, series = tuple(sorted(left)), tuple(dict.fromkeys((*known.series, *(f.series_key for f in now))))
     if not now:
         return replace(known, standing=standing)
-    campaign = now[0].campaign_id
+    (campaign,) = {c for f in now for c in f.campaigns}
     (latest,) = grouped([replace(f, finding_id=known.finding_id) for f in now])
+    # What a campaign does not look at, such as a label of a node, it does not take back either.
+    unseen = tuple(m for m in known.members if fact(m.name) not in {fact(n.name) for n in latest.members}) if known.since else ()
     return replace(
         latest,
         campaign_id=known.campaign_id,
-        headline=latest.headline.replace(f"since campaign {campaign}", f"since campaign {known.campaign_id}"),
+        since=known.since,
+        headline=latest.headline.replace(f"since campaign {campaign}", f"since {known.began}"),
+        members=(*latest.members, *unseen),
+        attributed_to=(*latest.attributed_to, *(m.name for m in unseen if m.name in known.attributed_to)),
         seen_in=tuple(dict.fromkeys((*known.seen_in, *([campaign] if campaign != known.campaign_id else ())))),
         series=series,
         standing=standing,

@@ -86,7 +86,7 @@ def _drifted(archive: Archive, provider: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for finding in (Finding.of(f.detail) for f in archive.findings_of(provider, "performance")):
         for series_key in finding.series:
-            found.setdefault(series_key, []).extend((finding.campaign_id, *finding.seen_in))
+            found.setdefault(series_key, []).extend(finding.campaigns)
     return found
 
 

@@ -59,8 +59,7 @@ def _answers(finding: Finding, declared: Declarations) -> list[tuple[str, str]]:
     from plumbline.orchestration.deciding import rerun_of
 
     series = "the series" if len(finding.standing) == 1 else f"each of the {len(finding.standing)} series"
-    newest = (finding.campaign_id, *finding.seen_in)[-1]
-    old = ", ".join(finding.baseline_campaigns)
+    old = ", ".join(finding.baseline_campaigns) or "none was measured yet"
     try:
         rerun = rerun_of(declared, finding)
         where = (
@@ -69,8 +68,13 @@ def _answers(finding: Finding, declared: Declarations) -> list[tuple[str, str]]:
         again = f"{rerun.dag_id} measures {', '.join(rerun.conf['workloads'])} again, {where}. If the change is still there, you are asked again"
     except ValueError as impossible:
         again = f"cannot be done: {impossible}"
+    held = (
+        f"From now on {series} is held against its newest campaign that shows it ({finding.campaigns[-1]})"
+        if finding.standing
+        else "What is seen of the provider from now on is held against it"
+    )
     return [
-        (ACCEPT, f"this is the new normal. From now on {series} is held against its newest campaign that shows it ({newest})"),
+        (ACCEPT, f"this is the new normal. {held}"),
         (
             KEEP,
             f"the baseline stays as it is ({old}). The finding stands, acknowledged, until the provider recovers; nobody is asked again",
@@ -82,7 +86,10 @@ def _answers(finding: Finding, declared: Declarations) -> list[tuple[str, str]]:
 def _commands(finding: Finding) -> list[str]:
     return [
         f"plumbline findings show {finding.finding_id}",
-        *(f"plumbline compare {old} {finding.campaign_id} --provider {finding.provider}" for old in finding.baseline_campaigns[-1:]),
+        *(
+            f"plumbline compare {old} {new} --provider {finding.provider}"
+            for old, new in zip(finding.baseline_campaigns[-1:], finding.campaigns[:1], strict=False)
+        ),
     ]
 
 

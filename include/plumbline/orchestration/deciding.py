@@ -92,7 +92,7 @@ def decide(archive: Archive, declared: Declarations, finding_id: str, answer: An
 def _newest(archive: Archive, finding: Finding, series_key: str) -> str:
     """The newest campaign of the series that the finding was seen in."""
     had = {campaign for campaign, _ in archive.series_campaigns(series_key, latest=200)}
-    return next((c for c in reversed((finding.campaign_id, *finding.seen_in)) if c in had), finding.campaign_id)
+    return next((c for c in reversed(finding.campaigns) if c in had), finding.campaigns[-1])
 
 
 def rerun_of(declared: Declarations, finding: Finding) -> Rerun:
@@ -102,14 +102,16 @@ def rerun_of(declared: Declarations, finding: Finding) -> Rerun:
     provider = declared.providers.get(finding.provider)
     if provider is None or provider not in declared.enabled_providers():
         raise ValueError(f"{finding.provider} is not an enabled provider; expected one that can be measured again")
-    fits = {w.name for w in declared.workloads_for(provider)}
-    series = [s for s in map(Series.parse, finding.standing) if s.workload in fits]
-    if not series:
+    fits = {w.name: w.kind for w in declared.workloads_for(provider)}
+    # What no campaign has shown yet may concern everything that runs there.
+    concerned = [s.workload for s in map(Series.parse, finding.standing)] if finding.campaigns else list(fits)
+    names = sorted(fits.keys() & set(concerned))
+    if not names:
         raise ValueError(f"nothing of finding {finding.finding_id} still runs on {finding.provider}: its workloads are no longer declared")
     conf: dict[str, Any] = {
         "reason": f"confirm finding {finding.finding_id}: {finding.title}"[:500],
-        "workloads": sorted({s.workload for s in series}),
-        "kinds": sorted({s.kind for s in series}),
+        "workloads": names,
+        "kinds": sorted({fits[name] for name in names}),
     }
     if isinstance(provider.launcher, KubernetesLauncher):
         # Everywhere else there is one machine, or the provider chooses: the same place again is all that can be had.

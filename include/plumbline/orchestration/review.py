@@ -75,7 +75,7 @@ def told(reviewed: Reviewed) -> dict[str, Any]:
 
 def _question(finding: Finding, campaign_id: str) -> dict[str, Any]:
     """What to ask about, and the campaigns whose reviews have asked about it before."""
-    before = [c for c in (finding.campaign_id, *finding.seen_in) if c != campaign_id]
+    before = [c for c in finding.campaigns if c != campaign_id]
     return {"finding_id": finding.finding_id, "campaign_id": campaign_id, "asked_in": before}
 
 

@@ -83,3 +83,14 @@ def test_what_is_settled_cannot_be_decided_again_and_a_reason_is_asked_for(campa
     assert plumbline("findings", "resolve", name, "--why", "cable").exit_code == 0
     result = plumbline("findings", "accept", name, "--why", "new normal")
     assert result.exit_code == 2 and "is resolved" in result.stderr
+
+
+def test_what_no_campaign_showed_is_listed_with_its_day_and_accepted_as_it_is(home, plumbline):
+    from tests.unit.drift.test_finding import NOTICED
+
+    from plumbline.orchestration.stored import record_of
+
+    with open_archive() as archive:
+        archive.save_findings([record_of(NOTICED)])
+    assert f"{NOTICED.finding_id} open · 2026-11-21" in plumbline("findings").stdout
+    assert "no campaign had measured it yet" in plumbline("findings", "accept", NOTICED.finding_id, "--why", "announced").stdout

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from plumbline.drift import Comparison, Finding, compare, findings_of
+from plumbline.drift import Comparison, Finding, Member, compare, findings_of
 from plumbline.drift.life import Course, course
 
 TRAINING = "training/gpt@1/h1/torch/local-2core/here/host-2core"
@@ -94,3 +95,52 @@ def test_another_fact_that_changes_later_is_news_and_the_first_goes_on(reviewed:
     assert "kernel 6.8 → 6.11" in new.headline and "driver" not in new.headline
     back, _ = reviewed("2026-04", {TRAINING: 1.0}, (on, new), {**FACTS, "os.kernel": "6.11"})
     assert [f.finding_id for f, _ in back.over] == [opened.finding_id]
+
+
+def noticed(**changes: Any) -> Finding:
+    """What the watch found between two campaigns: a driver, and a Kubernetes that no trial looks at."""
+    members = (Member("driver.version", "driver and firmware: driver 550 → 570"), Member("kubernetes.version", "kubernetes: v1.31 → v1.32"))
+    made = Finding(
+        finding_id="0123456789ab",
+        series_key="",
+        campaign_id=None,
+        kind="environment",
+        severity="warn",
+        headline="WARN  local-2core · environment changed: driver 550 → 570, since 2026-02-10",
+        explanation="a rerun was started",
+        provider="local-2core",
+        workload_kind="",
+        workload="",
+        subject="environment",
+        members=members,
+        attributed_to=tuple(m.name for m in members),
+        since="2026-02-10",
+    )
+    return replace(made, **changes)
+
+
+def test_what_was_noticed_between_two_campaigns_is_the_finding_that_the_next_one_continues(reviewed: Reviewed) -> None:
+    driver = {**FACTS, "driver.version": "570"}
+    went, _ = reviewed("od-1", {TRAINING: 1.3}, (noticed(),), driver)
+    (on,) = went.continued
+    assert [f.kind for f in went.new] == ["performance"], "the driver has its finding already"
+    assert (on.finding_id, on.campaign_id, on.since, on.seen_in) == ("0123456789ab", None, "2026-02-10", ("od-1",))
+    assert (on.series, on.standing, on.baseline_campaigns) == ((TRAINING,), (TRAINING,), ("2026-01",))
+    assert "since 2026-02-10" in on.headline and "performance moved with it" in on.explanation
+    assert [m.name for m in on.members] == ["driver.version", "kubernetes.version"], "what a trial does not see is not taken back"
+    more, _ = reviewed("2026-03", {TRAINING: 1.3, SERVING: 1.0}, (on,), driver)
+    assert [f.kind for f in more.new] == ["performance"] and set(more.continued[0].series) == {TRAINING, SERVING}
+    back, _ = reviewed("2026-04", {TRAINING: 1.0, SERVING: 1.0}, more.continued)
+    assert [f.finding_id for f, _ in back.over] == ["0123456789ab"]
+
+
+def test_another_fact_is_news_beside_what_was_noticed(reviewed: Reviewed) -> None:
+    went, _ = reviewed("od-1", {TRAINING: 1.0}, (noticed(),), {**FACTS, "os.kernel": "6.11"})
+    ((new,), on) = went.new, went.continued
+    assert ([m.name for m in new.members], new.campaign_id, on) == (["os.kernel"], "od-1", ())
+
+
+def test_a_fact_of_a_device_is_the_one_that_a_label_of_its_node_tells(reviewed: Reviewed) -> None:
+    product = noticed(members=(Member("gpu.product", "hardware: GPU H100 → H200"),), attributed_to=("gpu.product",))
+    went, _ = reviewed("od-1", {TRAINING: 1.0}, (product,), {**FACTS, "gpu.0.product": "H200", "gpu.1.product": "H200"})
+    assert went.new == () and [m.name for m in went.continued[0].members] == ["gpu.*.product"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from tests.fakes.trials import cluster_provider, declared
+from tests.unit.drift.test_finding import NOTICED
 
 from plumbline.drift.finding import Finding, Member
 from plumbline.orchestration.asking import question
@@ -68,3 +69,9 @@ def test_a_group_names_the_series_of_each_member_and_is_cut() -> None:
 
 def test_a_finding_that_went_on_is_accepted_as_its_newest_campaign_shows_it() -> None:
     assert "newest campaign that shows it (2026-12)" in question(replace(finding(), seen_in=("2026-12",)), declared(), BY).body
+
+
+def test_before_any_campaign_showed_it_accepting_means_what_is_seen_from_now_on() -> None:
+    asked = question(replace(NOTICED, provider="local-1core"), declared(), BY)
+    assert "What is seen of the provider from now on is held against it" in asked.body
+    assert "the baseline stays as it is (none was measured yet)" in asked.body and "plumbline compare" not in asked.body

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.data.result_documents import PLANNED, document, training_metrics, trial
 from tests.fakes.trials import CONFIG, cluster_provider, declared
+from tests.unit.drift.test_finding import NOTICED
 
 from plumbline.archive import Archive, WrongState, open_archive
 from plumbline.drift import Finding
@@ -105,3 +106,14 @@ def test_an_answer_needs_a_name_and_a_reason(archive: Archive, finding: Finding)
         decide(archive, declared(), finding.finding_id, "keep", "ada", " ")
     with pytest.raises(LookupError):
         decide(archive, declared(), "0" * 12, "keep", "ada", "x")
+
+
+def test_what_no_campaign_showed_yet_can_be_accepted_and_measured(archive: Archive) -> None:
+    from plumbline.orchestration.stored import record_of
+
+    noticed = replace(NOTICED, provider="local-1core")
+    archive.save_findings([record_of(noticed)])
+    again = decide(archive, declared(), noticed.finding_id, "rerun", "ada", "what does it do?").rerun
+    assert again is not None and again.conf["workloads"] == ["chat-tiny-cpu", "gpt-tiny-cpu"], "nobody knows yet which of them it concerns"
+    assert decide(archive, declared(), noticed.finding_id, "accept", "ada", "announced").baselines == {}
+    assert archive.finding(noticed.finding_id).state == "accepted"
