@@ -2,7 +2,8 @@
 
 What     plan the trials, then for each: run it, collect its result. Validate the results of a lane as one table, record every trial
          in the archive, and publish `plumbline_results`, which starts the drift review. Trials of several nodes have a lane of their own.
-When     the provider's monthly slots (the first of the month, UTC); or on demand: choose workloads, say why.
+When     the provider's monthly slots (the first of the month, UTC); or as soon as `provider_watch` finds the provider changed, with the
+         change as its reason; or on demand: choose workloads, say why.
 Triage   A red `run` is data about the provider: its exception names the failure class, the trial is recorded all the same, and the
          DAG run can still succeed. Retries follow the class; each try is an attempt of its own in the archive.
          A red `collect` means that the store has nothing of the trial, or nothing that can be read: its message names the file.

@@ -7,6 +7,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 warnings.simplefilter("ignore")
 
@@ -14,6 +15,12 @@ from airflow.dag_processing.dagbag import BundleDagBag  # noqa: E402
 from airflow.serialization.serialized_objects import DagSerialization  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def timetables(dag: Any) -> list[Any]:
+    """The timetables that a DAG's own is made of, those beside its assets too."""
+    clock = getattr(dag.timetable, "timetable", dag.timetable)
+    return list(getattr(clock, "timetables", []))
 
 
 def main() -> None:
@@ -27,7 +34,8 @@ def main() -> None:
             "max_active_runs": dag.max_active_runs,
             "starts_unpaused": dag.is_paused_upon_creation is False,
             "start_date": None if dag.start_date is None else dag.start_date.isoformat(),
-            "crons": [str(getattr(t, "_expression", getattr(t, "expression", t))) for t in getattr(dag.timetable, "timetables", [])],
+            "crons": [str(getattr(t, "_expression", getattr(t, "expression", t))) for t in timetables(dag)],
+            "assets": [asset.name for asset in getattr(getattr(dag.timetable, "asset_condition", None), "objects", ())],
             "timetable": type(dag.timetable).__name__,
             "tasks": {
                 t.task_id: {

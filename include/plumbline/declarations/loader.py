@@ -261,6 +261,17 @@ def _dangling(
         for i, provider in enumerate(workload.providers or ()):
             if provider not in found["providers"] and ("providers", provider) not in unread:
                 yield missing("workloads", name, ("providers", i), provider, "provider", found["providers"])
+    for name, place in found["providers"].items():
+        for i, workload_name in enumerate(place.watch.workloads or ()):
+            field: Path_ = ("watch", "workloads", i)
+            workload = found["workloads"].get(workload_name)
+            if workload is None and ("workloads", workload_name) not in unread:
+                yield missing("providers", name, field, workload_name, "workload", found["workloads"])
+            elif workload is not None and (why := misfit(workload, place)) is not None:
+                path, lines = origin["providers", name]
+                yield Problem(
+                    shown(path), lines.get(field, 1), dotted(field), f'"{workload_name}" does not run there: {why}; expected one that does'
+                )
     for name, team in found["teams"].items():
         for kind in ("training", "inference"):
             preference = getattr(team, kind)

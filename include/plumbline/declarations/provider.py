@@ -12,6 +12,7 @@ from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.launchers import KubernetesLauncher, Launcher, LocalLauncher
 from plumbline.declarations.simulation import PriceChange, SimulatedLauncher
 from plumbline.declarations.units import Duration, HourlyPrice, Share
+from plumbline.declarations.watch import Watch
 
 Purchase = Literal["on_demand", "spot", "reserved"]
 
@@ -61,6 +62,7 @@ class Provider(Declared):
     launcher: Launcher
     prices: tuple[Price, ...] = ()
     sla: ServiceLevel = ServiceLevel()
+    watch: Watch = Watch()
     slots: tuple[Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")], ...] | None = Field(
         None, description='overrides the workloads\' slots for the monthly schedule (UTC), such as ["02:00"]'
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, Protocol
@@ -11,6 +11,9 @@ from plumbline.declarations import Declarations, Origin, Provider, SimulatedLaun
 from plumbline.launch.plan import PlanError, Request, declared_slots, plan
 
 MONTHLY_REASON = "monthly rerun"
+UNTOLD_REASON = "told in Airflow that the provider changed"
+REASON_LIMIT = 500
+"""Characters of a reason, as in the form."""
 SLOT_TOLERANCE = timedelta(hours=2)
 Placement = Literal["any", "fresh_node"]
 
@@ -47,11 +50,19 @@ class Asked:
     origin: Origin | None = None
 
 
-def asked_of(run: Run, params: Mapping[str, Any], now: datetime, bundle_version: str | None = None) -> Asked:
+def asked_of(
+    run: Run,
+    params: Mapping[str, Any],
+    now: datetime,
+    bundle_version: str | None = None,
+    changes: Sequence[Mapping[str, Any]] = (),
+    on_change: tuple[str, ...] | None = None,
+) -> Asked:
     """What this run asks for.
 
     A scheduled run is one slot of the campaign of its month (`2026-11`). Any other run is a campaign of its own, named in the form or by
-    its time (`od-20261120-234200`): two on-demand runs never share a natural key. Raises SlotMissed for a scheduled run that starts more
+    its time (`od-20261120-234200`): two on-demand runs never share a natural key. One that the provider's own change started has that
+    change as its reason, by the events that started it (`changes`), and measures the workloads `on_change`. Raises SlotMissed for a scheduled run that starts more
     than SLOT_TOLERANCE after its slot, PlanError for a manual run without a reason and for a backfill, which would file today's
     measurement under a past month.
     """
@@ -66,6 +77,8 @@ def asked_of(run: Run, params: Mapping[str, Any], now: datetime, bundle_version:
         return Asked(f"{moment:%Y-%m}", MONTHLY_REASON, slot=f"{moment:%H:%M}", origin=origin)
     if kind == "backfill":
         raise PlanError("a backfill cannot measure the past; trigger the DAG by hand and say why")
+    if kind == "asset_triggered":
+        return Asked(f"od-{moment:%Y%m%d-%H%M%S}", reason_of(changes), workloads=on_change, origin=origin)
     reason = (params.get("reason") or "").strip()
     if not reason:
         raise PlanError('an on-demand run needs a reason; fill in "reason" in the form, such as "driver upgrade on 12 November"')
@@ -78,6 +91,12 @@ def asked_of(run: Run, params: Mapping[str, Any], now: datetime, bundle_version:
         placement=params.get("placement") or "any",
         origin=origin,
     )
+
+
+def reason_of(changes: Sequence[Mapping[str, Any]]) -> str:
+    """One line about what changed, the newest last; each change is told once. A person may tell Airflow of a change without saying which."""
+    told = dict.fromkeys(str(change.get("reason") or UNTOLD_REASON) for change in changes or ({},))
+    return "; ".join(told)[:REASON_LIMIT]
 
 
 def trials_of(asked: Asked, declared: Declarations, provider: Provider, kind: str, planned_at: datetime) -> list[Trial]:

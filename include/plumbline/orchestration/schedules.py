@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from airflow.sdk import CronTriggerTimetable, MultipleCronTriggerTimetable
+from typing import Any
+
+from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, MultipleCronTriggerTimetable
 
 from plumbline.declarations import Declarations, Provider
 from plumbline.launch.plan import declared_slots
+from plumbline.orchestration.assets import provider_changed
 
 
-def schedule_of(declared: Declarations, provider: Provider) -> MultipleCronTriggerTimetable | None:
-    """The first of every month at each slot (UTC) of the provider's workloads; None if nothing runs on it monthly."""
+def schedule_of(declared: Declarations, provider: Provider) -> Any:
+    """The first of every month at each slot (UTC) of the provider's workloads, or when the provider was found changed; None if nothing
+    runs on it monthly and a change would start nothing."""
     workloads = [w for w in declared.workloads_for(provider) if not w.on_demand_only]
     slots = sorted({slot for w in workloads for slot in declared_slots(provider, w)})
-    return MultipleCronTriggerTimetable(*(_monthly(slot) for slot in slots), timezone="UTC") if slots else None
+    monthly = MultipleCronTriggerTimetable(*(_monthly(slot) for slot in slots), timezone="UTC") if slots else None
+    # What nothing is measured on monthly has no baseline to be held against, unless its declaration names what a change measures.
+    if not provider.watch.enabled or not (monthly or provider.watch.workloads):
+        return monthly
+    changed = [provider_changed(provider.name)]
+    return AssetOrTimeSchedule(timetable=monthly, assets=changed) if monthly else changed
 
 
 def monthly_report() -> CronTriggerTimetable:
     """Noon (UTC) of the day after the slots, when the slowest of them is done."""
     return CronTriggerTimetable("0 12 2 * *", timezone="UTC")
+
+
+def daily() -> CronTriggerTimetable:
+    """Before the working day of Europe (UTC), apart from the hours at which slots usually begin."""
+    return CronTriggerTimetable("41 5 * * *", timezone="UTC")
 
 
 def hourly() -> CronTriggerTimetable:

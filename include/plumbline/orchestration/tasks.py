@@ -14,10 +14,10 @@ from airflow.sdk import TriggerRule, task
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSkipException
 
-from plumbline.declarations import KubernetesLauncher, Provider
+from plumbline.declarations import KubernetesLauncher, Provider, load
 from plumbline.orchestration import steps
 from plumbline.orchestration.asked import SlotMissed, asked_of
-from plumbline.orchestration.assets import RESULTS
+from plumbline.orchestration.assets import RESULTS, provider_changed
 from plumbline.orchestration.defaults import PLAN_WEIGHT, collect_settings, launch_settings
 from plumbline.orchestration.interrupt import stopped_by_sigterm
 from plumbline.orchestration.lanes import LANES, Lane
@@ -27,10 +27,14 @@ _TITLE = "{{ task.op_kwargs['spec']['title'] }}"
 
 
 @task(priority_weight=PLAN_WEIGHT, weight_rule="absolute")
-def plan(provider: str, lane: str, *, dag_run: Any = None, params: Any = None, ti: Any = None) -> list[Row]:
+def plan(
+    provider: str, lane: str, *, dag_run: Any = None, params: Any = None, ti: Any = None, triggering_asset_events: Any = None
+) -> list[Row]:
     """Plan the trials of one lane; skipped if this run asks for none."""
+    changes = [event.extra for event in (triggering_asset_events or {}).get(provider_changed(provider), ())]
+    on_change = load().providers[provider].watch.workloads
     try:
-        asked = asked_of(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version)
+        asked = asked_of(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version, changes, on_change)
     except SlotMissed as missed:
         raise AirflowSkipException(str(missed)) from None
     rows = steps.plan(provider, LANES[lane], asked, most=conf.getint("core", "max_map_length"))

@@ -76,7 +76,26 @@ def only_problem(config: Path) -> str:
         pytest.param(
             HERE, "{kind: local,", "{kind: slurm,", "6  launcher.kind", '"slurm" is not known; expected one of local', id="no launcher"
         ),
+        pytest.param(
+            HERE,
+            "region: here",
+            "region: here\nwatch: {debounce: 1}",
+            "4  watch.debounce",
+            "has no unit; expected a duration",
+            id="debounce",
+        ),
+        pytest.param(
+            HERE, "region: here", "region: here\nwatch: {workloads: []}", "4  watch.workloads", "at least 1 entry", id="nothing to rerun"
+        ),
         # references
+        pytest.param(
+            HERE,
+            "region: here",
+            "region: here\nwatch: {workloads: [chat, gtp]}",
+            "4  watch.workloads[1]",
+            'no workload is called "gtp"; expected one of gpt',
+            id="no workload to rerun",
+        ),
         pytest.param(
             GPT,
             "providers: [here]",

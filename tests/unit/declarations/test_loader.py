@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.declarations import Declarations, load
+from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.declarations.yaml_positions import dotted, read
 
 SHIPPED = Path(__file__).resolve().parents[3] / "include" / "config"
@@ -84,3 +84,10 @@ def test_thresholds_the_workload_the_file_the_catalogue(broken: Callable[[str, s
 def test_declarations_never_change(config: Path) -> None:
     with pytest.raises(ValueError, match="frozen"):
         load(config).providers["here"].enabled = False
+
+
+def test_what_a_change_measures_again_must_run_there(broken: Callable[[str, str, str], Path]) -> None:
+    declared = load(broken("providers/here.yaml", "region: here", "region: here\nwatch: {workloads: [gpt], debounce: 0s}"))
+    assert declared.providers["here"].watch.workloads == ("gpt",)
+    with pytest.raises(DeclarationError, match=r'watch.workloads\[0\]: "gpt" does not run there: it needs 2 cpu.*expected one that does'):
+        load(broken("workloads/training/gpt.yaml", "{accelerator: cpu}", "{accelerator: cpu, count: 2}"))

@@ -11,7 +11,7 @@ from tests.fakes.trials import declared
 
 from plumbline.declarations import Declarations
 from plumbline.launch.plan import PlanError
-from plumbline.orchestration.asked import SLOT_TOLERANCE, Asked, SlotMissed, asked_of, trials_of
+from plumbline.orchestration.asked import SLOT_TOLERANCE, UNTOLD_REASON, Asked, SlotMissed, asked_of, trials_of
 
 SLOT = datetime(2026, 11, 1, 2, 0, tzinfo=timezone.utc)
 FORM = {"reason": "driver upgrade", "workloads": [], "kinds": ["training", "inference"], "repeats": None, "campaign": None}
@@ -60,6 +60,23 @@ def test_a_named_campaign_is_kept() -> None:
 def test_an_on_demand_run_must_say_why(reason: str | None) -> None:
     with pytest.raises(PlanError, match="needs a reason"):
         asked_of(Run("manual"), {**FORM, "reason": reason}, SLOT)
+
+
+def test_a_run_that_the_providers_change_started_has_it_as_its_reason() -> None:
+    changes = [{"reason": "driver 550 → 570"}, {"reason": "kernel 6.8 → 6.9"}, {"reason": "driver 550 → 570"}]
+    asked = asked_of(Run("asset_triggered"), {**FORM, "reason": None}, SLOT, changes=changes, on_change=("gpt-tiny-cpu",))
+    assert asked.reason == "driver 550 → 570; kernel 6.8 → 6.9"
+    assert (asked.campaign_id, asked.slot, asked.workloads) == ("od-20261101-020000", None, ("gpt-tiny-cpu",))
+    assert asked.origin is not None and asked.origin.run_id == "a-run"
+
+
+def test_a_change_that_somebody_reports_in_airflow_needs_no_words() -> None:
+    assert asked_of(Run("asset_triggered"), FORM, SLOT, changes=[{"from_rest_api": True}]).reason == UNTOLD_REASON
+    assert asked_of(Run("asset_triggered"), FORM, SLOT).reason == UNTOLD_REASON
+
+
+def test_ever_so_many_changes_fit_into_a_reason() -> None:
+    assert len(asked_of(Run("asset_triggered"), FORM, SLOT, changes=[{"reason": f"fact {n} changed"} for n in range(99)]).reason) == 500
 
 
 def test_a_backfill_is_refused() -> None:
