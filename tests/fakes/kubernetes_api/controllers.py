@@ -36,8 +36,10 @@ def _jobset(store: Store, row: Row) -> None:
                 "jobset.sigs.k8s.io/job-index": str(replica),
             }
             job_name = f"{name}-{group['name']}-{replica}"
-            job_labels = {**(group["template"].get("metadata") or {}).get("labels", {}), **marks}
-            job = store.create("jobs", space, _child("jobsets", row, job_name, job_labels, copy.deepcopy(group["template"]["spec"])))
+            own = group["template"].get("metadata") or {}
+            child = _child("jobsets", row, job_name, {**own.get("labels", {}), **marks}, copy.deepcopy(group["template"]["spec"]))
+            child["metadata"]["annotations"] = dict(own.get("annotations", {}))
+            job = store.create("jobs", space, child)
             _pods(store, job, marks, subdomain)
 
 

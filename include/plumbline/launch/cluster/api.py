@@ -28,10 +28,11 @@ _TRANSIENT = frozenset({408, 410, 425, 429, 500, 502, 503, 504})
 _COLLECTIONS = {
     "Pod": "/api/v1/namespaces/{namespace}/pods",
     "Service": "/api/v1/namespaces/{namespace}/services",
+    "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets",
     "TrainJob": "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs",
 }
-"""Where each kind that a launch creates lives."""
+"""Where each kind that a launch creates, itself or by a controller, lives."""
 
 
 class Refused(Exception):
@@ -126,6 +127,16 @@ class ClusterApi:
             options["gracePeriodSeconds"] = grace_s
         self._found("DELETE", f"{self._path(kind)}/{name}", body=options)
 
+    def delete_exactly(self, kind: str, name: str, uid: str) -> bool:
+        """Delete an object, with everything that it owns, only if it is still the one of this uid; False if it is gone or another one."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
+        try:
+            return self._found("DELETE", f"{self._path(kind)}/{name}", body=options) is not None
+        except Refused as refusal:
+            if refusal.status == 409:
+                return False
+            raise
+
     def remove(self, owner: Row | None, selector: str, *, wait_s: float) -> list[str]:
         """Delete the owner, if there is one, and every pod of the selector, and wait until all are gone.
 
@@ -217,8 +228,8 @@ def _typed(error: Any) -> Refused | _NotNow:
     """What an HTTP error means: another try, or no."""
     said = _words(error.body)
     status = int(error.status or 0)
-    # A quota that two requests change at once makes the second one a conflict: the same request will do.
-    contended = status == 409 and said.get("reason") == "Conflict"
+    # A quota that two requests change at once makes the second one a conflict: the same request will do. One that names a uid will not.
+    contended = status == 409 and said.get("reason") == "Conflict" and "precondition" not in said["message"].lower()
     if status == 0 or status in _TRANSIENT or contended:
         return _NotNow(f"HTTP {status}: {said['message'] or error.reason}", _seconds((error.headers or {}).get("Retry-After")))
     return Refused(status, said["message"] or str(error.reason))

@@ -21,5 +21,8 @@ def jobset(trial: Trial, *, requested_at: datetime) -> Row:
     # As the controller calls the first pod of the first job.
     pods["spec"]["containers"][0]["env"].append(manifest.rendezvous(trial, f"{launch_name(trial)}-{replicated['name']}-0-0"))
     nodes = trial.workload.nodes
+    # The Job is ours too: the sweep knows it by these, should the JobSet be gone without it.
+    replicated["template"]["metadata"] = {name: dict(row["metadata"][name]) for name in ("labels", "annotations")}
+    replicated["template"]["metadata"]["labels"].pop(manifest.QUEUE, None)
     replicated["template"]["spec"] |= {"parallelism": nodes, "completions": nodes, "template": pods}
     return row

@@ -6,35 +6,63 @@ import logging
 import time
 
 from plumbline.declarations import KubernetesLauncher
-from plumbline.launch.cluster.api import PATIENCE_S, ClusterApi
+from plumbline.launch.cluster.api import PATIENCE_S, ClusterApi, Refused
 from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.names import EXPIRES, MANAGED_BY, MANAGER
 
 _log = logging.getLogger(__name__)
-_OWNERS = {"pods": (), "jobset": ("JobSet",), "trainjob": ("TrainJob",)}
+_GANGS = {"jobset": "JobSet", "trainjob": "TrainJob"}
+# Owners first: what they own goes with them.
+_KINDS = ("TrainJob", "JobSet", "Service", "Job", "Pod")
 
 
 def sweep(launcher: KubernetesLauncher, now_s: float | None = None, patience_s: float = PATIENCE_S) -> list[str]:
     """Delete every object of ours in the provider's namespace whose time has passed; what was deleted, such as "Pod pl-x-0".
 
-    Ours is what carries our label; its time stands in an annotation that its launch gave it. Anything else is never touched.
-    Raises Unreachable, BadDeclaration and Refused like the rest of the launch.
+    Ours is what carries our label; its time stands in an annotation that its launch gave it. Anything else is never touched, nor is
+    what is on its way out. All kinds that a launch may create are looked for, also those of another `gang` than the declared one, which
+    may have been declared before.
+
+    Raises Unreachable and BadDeclaration like the rest of the launch; Refused, after everything else was swept, if the API refuses a kind
+    or a deletion.
     """
     api = ClusterApi(launcher.connection, launcher.namespace, patience_s=patience_s)
     now = time.time() if now_s is None else now_s
-    deleted = []
-    # Owners first: their pods go with them.
-    for kind in ("Service", *_OWNERS[launcher.gang], "Pod"):
-        for item in api.listed(kind, f"{MANAGED_BY}={MANAGER}"):
+    deleted: list[str] = []
+    refused: list[tuple[str, Refused]] = []
+    for kind in _KINDS:
+        try:
+            items = api.listed(kind, f"{MANAGED_BY}={MANAGER}")
+        except Refused as refusal:
+            if kind in _GANGS.values() and kind != _GANGS.get(launcher.gang) and refusal.status in (403, 404):
+                _log.debug("no %s can be looked for in %s: %s", kind, launcher.namespace, refusal)
+            else:
+                refused.append((f"list {kind}", refusal))
+            continue
+        for item in (i for i in items if _over(kind, i, now, launcher.namespace)):
             name = item["metadata"]["name"]
-            expires = _expires_s(item)
-            if expires is None:
-                _log.warning("%s %s in %s is labelled as ours and has no %s; it is left alone", kind, name, launcher.namespace, EXPIRES)
-            elif expires < now and "deletionTimestamp" not in item["metadata"]:
-                _log.warning("%s %s in %s outlived its launch by %.0f min: deleted", kind, name, launcher.namespace, (now - expires) / 60)
-                api.delete(kind, name)
-                deleted.append(f"{kind} {name}")
+            try:
+                if api.delete_exactly(kind, name, item["metadata"]["uid"]):
+                    deleted.append(f"{kind} {name}")
+            except Refused as refusal:
+                refused.append((f"delete {kind} {name}", refusal))
+    if refused:
+        said = "; ".join(f"{what}: {refusal.detail}" for what, refusal in refused)
+        remedy = "`plumbline cluster doctor` names the verbs that are missing; apply k8s/provider again"
+        raise Refused(refused[0][1].status, f"{said}; {remedy}. Swept: {', '.join(deleted) or 'nothing'}")
     return deleted
+
+
+def _over(kind: str, item: Row, now: float, namespace: str) -> bool:
+    """Whether the object's time has passed and nobody deletes it yet."""
+    name, expires = item["metadata"]["name"], _expires_s(item)
+    if expires is None:
+        _log.warning("%s %s in %s is labelled as ours and has no %s; it is left alone", kind, name, namespace, EXPIRES)
+        return False
+    if expires >= now or "deletionTimestamp" in item["metadata"]:
+        return False
+    _log.warning("%s %s in %s outlived its launch by %.0f min: to be deleted", kind, name, namespace, (now - expires) / 60)
+    return True
 
 
 def _expires_s(item: Row) -> float | None:
