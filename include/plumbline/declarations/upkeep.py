@@ -1,0 +1,42 @@
+"""`include/config/upkeep.yaml`: how long raw evidence is kept, how often it is read, and where finished campaigns are exported to."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.units import Duration
+
+_DAY = 86400.0
+
+
+class EvidenceRules(Declared):
+    """What the daily upkeep does with raw evidence. Numbers, documents and what a conclusion cites are kept for ever."""
+
+    keep: Duration | None = Field(None, ge=_DAY, description="how long evidence that nothing cites is kept; for ever if left out")
+    read_every: Duration = Field(
+        30 * _DAY,
+        ge=_DAY,
+        le=366 * _DAY,
+        description="how often each file is read whole and held against its SHA-256, an equal share a day",
+    )
+
+
+class ExportTarget(Declared):
+    """A place for copies of finished campaigns, such as another cloud's bucket."""
+
+    to: str = Field(
+        pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+", description="where each campaign gets a folder, such as s3://bucket/exports"
+    )
+    connection: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
+        description="Airflow connection with its credentials; the environment's if left out",
+    )
+
+
+class Upkeep(Declared):
+    """The whole file. Without it evidence is kept for ever and nothing is exported."""
+
+    evidence: EvidenceRules = EvidenceRules()
+    export: ExportTarget | None = None
