@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 
 from sqlalchemy import Engine
 
 from plumbline.archive import files, verify
+from plumbline.archive.alone import alone
 from plumbline.archive.bundle.export import export
 from plumbline.archive.bundle.manifest import Exported, Imported
 from plumbline.archive.bundle.take_in import take_in
@@ -46,6 +48,10 @@ class Archive(Measurements, Conclusions, Watched):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def alone(self, what: str, patience_s: float) -> AbstractContextManager[bool]:
+        """Hold a lock by name against every process that shares the archive; yields whether it was had in time. See `plumbline.archive.alone`."""
+        return alone(self.engine, what, patience_s)
 
     def close(self) -> None:
         """Give the connections back."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Engine
 
-from plumbline.archive import audit, baselines, findings, ledger
+from plumbline.archive import audit, baselines, findings, ledger, threads
 from plumbline.archive.engine import reading, writing
 from plumbline.archive.record import utc_now
 from plumbline.archive.records import (
@@ -90,10 +91,11 @@ class Conclusions:
         with reading(self.engine) as session:
             return findings.of_provider(session, provider, kind, unsettled)
 
-    def continue_finding(self, record: FindingRecord, campaign_id: str, why: str) -> None:
-        """A standing finding as a later campaign shows it: its numbers move, its state does not. LookupError for an unknown id."""
+    def continue_finding(self, record: FindingRecord, seen_in: str, why: str) -> None:
+        """A standing finding as a later campaign shows it, or a look at the provider on a later day (ISO 8601): its numbers move, its state
+        does not. LookupError for an unknown id."""
         with writing(self.engine) as session:
-            findings.go_on(session, record, campaign_id, why, utc_now())
+            findings.go_on(session, record, seen_in, why, utc_now())
 
     def set_finding_state(self, finding_id: str, state: FindingState, by: str, why: str) -> FindingView:
         """Take a finding to its next state; goes to the audit log.
@@ -103,15 +105,23 @@ class Conclusions:
         with writing(self.engine) as session:
             return findings.move(session, finding_id, state, by, why, utc_now())
 
+    def snooze_finding(self, finding_id: str, until: datetime, by: str, why: str) -> FindingView:
+        """Leave a finding in peace until an instant (one that is past: no longer); goes to the audit log.
+
+        LookupError for an unknown id; WrongState for one that is settled; ValueError without who and why.
+        """
+        with writing(self.engine) as session:
+            return threads.snooze(session, finding_id, until, by, why, utc_now())
+
     def save_incident(self, incident: IncidentRecord) -> None:
         """Store where a finding is talked about and what was last said; LookupError if the finding is unknown."""
         with writing(self.engine) as session:
-            findings.save_incident(session, incident, utc_now())
+            threads.save(session, incident, utc_now())
 
     def incidents(self, finding_id: str | None = None) -> list[IncidentView]:
         """Threads about findings, oldest first."""
         with reading(self.engine) as session:
-            return findings.incidents(session, finding_id)
+            return threads.listed(session, finding_id)
 
     def save_prices(self, records: Sequence[PriceRecord]) -> tuple[PriceRecord, ...]:
         """Store prices; those that were not known before."""

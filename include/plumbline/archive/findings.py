@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
 from plumbline.archive.inserts import insert_new
-from plumbline.archive.judgements import Finding, Incident
+from plumbline.archive.judgements import Finding
 from plumbline.archive.models import Campaign, Series, SeriesCampaign
-from plumbline.archive.records import FindingKind, FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
+from plumbline.archive.records import FindingKind, FindingRecord, FindingState, FindingView
 
 NEXT: dict[FindingState, tuple[FindingState, ...]] = {
     "open": ("acknowledged", "accepted", "resolved"),
@@ -42,7 +42,7 @@ def save(session: Session, findings: Sequence[FindingRecord], now: datetime) -> 
             detail = {"kind": finding.kind, "severity": finding.severity, "state": finding.state}
             audit.write(session, now, who="drift", what="finding_opened", subject=finding.finding_id, why=finding.headline, detail=detail)
         else:
-            _known(session, finding.finding_id).last_seen_at = now
+            known(session, finding.finding_id).last_seen_at = now
     return tuple(new)
 
 
@@ -54,9 +54,9 @@ def listed(
     if state is not None:
         query = query.where(Finding.state == state)
     if campaign_id is not None:
-        shown = (view for view in map(_view, session.scalars(query.where(_perhaps_shown_by(session, campaign_id)))))
+        shown = (view for view in map(view_of, session.scalars(query.where(_perhaps_shown_by(session, campaign_id)))))
         return list(islice((view for view in shown if view.shown_by(campaign_id)), latest))
-    return [_view(row) for row in session.scalars(query.limit(latest) if latest is not None else query)]
+    return [view_of(row) for row in session.scalars(query.limit(latest) if latest is not None else query)]
 
 
 def _perhaps_shown_by(session: Session, campaign_id: str) -> ColumnElement[bool]:
@@ -75,21 +75,22 @@ def of_provider(session: Session, provider: str, kind: FindingKind | None = None
         query = query.where(Finding.kind == kind)
     if unsettled:
         query = query.where(Finding.state.in_(UNSETTLED))
-    return [_view(row) for row in session.scalars(query)]
+    return [view_of(row) for row in session.scalars(query)]
 
 
-def go_on(session: Session, finding: FindingRecord, campaign_id: str, why: str, now: datetime) -> None:
-    """Store what a standing finding looks like by a later campaign; its state, campaign and times of opening stay.
+def go_on(session: Session, finding: FindingRecord, seen_in: str, why: str, now: datetime) -> None:
+    """Store what a standing finding looks like by a later campaign, or on the day of a later look at the provider; its state, campaign and
+    times of opening stay.
 
-    That it went on is in the audit log once per campaign, however often that is reviewed. One that is settled meanwhile keeps everything.
+    That it went on is in the audit log once per campaign, however often that is reviewed, or day. One that is settled meanwhile keeps everything.
     LookupError for an unknown id.
     """
-    row = _known(session, finding.finding_id, lock=True)
+    row = known(session, finding.finding_id, lock=True)
     if row.state not in UNSETTLED:
         return
-    if campaign_id != row.campaign_id:
-        detail = {"campaign_id": campaign_id, "severity": finding.severity, "before": row.severity}
-        once = f"finding_continued {finding.finding_id} {campaign_id}"
+    if seen_in != row.campaign_id:
+        detail = {"seen_in": seen_in, "severity": finding.severity, "before": row.severity}
+        once = f"finding_continued {finding.finding_id} {seen_in}"
         audit.write(session, now, who="drift", what="finding_continued", subject=finding.finding_id, why=why, detail=detail, once=once)
     row.severity, row.headline, row.detail = finding.severity, finding.headline, {**finding.detail, "state": row.state}
     row.effect, row.ci_low, row.ci_high, row.metric = finding.effect, finding.ci_low, finding.ci_high, finding.metric
@@ -98,7 +99,7 @@ def go_on(session: Session, finding: FindingRecord, campaign_id: str, why: str, 
 
 def one(session: Session, finding_id: str) -> FindingView:
     """One finding; LookupError if there is none of that id."""
-    return _view(_known(session, finding_id))
+    return view_of(known(session, finding_id))
 
 
 def move(session: Session, finding_id: str, state: FindingState, by: str, why: str, now: datetime) -> FindingView:
@@ -111,10 +112,10 @@ def move(session: Session, finding_id: str, state: FindingState, by: str, why: s
     for name, value in (("by", by), ("why", why)):
         if not value.strip():
             raise ValueError(f"{name} is empty; expected who decides about the finding and why")
-    row = _known(session, finding_id, lock=True)
+    row = known(session, finding_id, lock=True)
     before: Any = row.state
     if before == state:
-        return _view(row)
+        return view_of(row)
     allowed = NEXT[before]
     if state not in allowed:
         raise WrongState(
@@ -123,29 +124,11 @@ def move(session: Session, finding_id: str, state: FindingState, by: str, why: s
     row.state, row.updated_at = state, now
     audit.write(session, now, who=by, what=f"finding_{state}", subject=finding_id, why=why, detail={"before": before})
     session.flush()
-    return _view(row)
+    return view_of(row)
 
 
-def save_incident(session: Session, incident: IncidentRecord, now: datetime) -> None:
-    """Store where a finding is talked about, or what was last said there; LookupError if the finding is unknown."""
-    _known(session, incident.finding_id)
-    values = {**asdict(incident), "posted_at": now, "updated_at": now}
-    if insert_new(session, Incident, values, ["finding_id", "channel"]):
-        return
-    query = select(Incident).where(Incident.finding_id == incident.finding_id, Incident.channel == incident.channel)
-    row = session.scalars(query.with_for_update()).one()
-    row.ts, row.state, row.message_hash, row.updated_at = incident.ts, incident.state, incident.message_hash, now
-
-
-def incidents(session: Session, finding_id: str | None = None) -> list[IncidentView]:
-    """Threads, oldest first."""
-    query = select(Incident).order_by(Incident.posted_at, Incident.id)
-    if finding_id is not None:
-        query = query.where(Incident.finding_id == finding_id)
-    return [IncidentView(**{name: getattr(row, name) for name in IncidentView.__dataclass_fields__}) for row in session.scalars(query)]
-
-
-def _known(session: Session, finding_id: str, lock: bool = False) -> Finding:
+def known(session: Session, finding_id: str, lock: bool = False) -> Finding:
+    """The row of a finding; LookupError if there is none of that id."""
     query = select(Finding).where(Finding.finding_id == finding_id)
     row = session.scalars(query.with_for_update() if lock else query).first()
     if row is None:
@@ -153,5 +136,6 @@ def _known(session: Session, finding_id: str, lock: bool = False) -> Finding:
     return row
 
 
-def _view(row: Finding) -> FindingView:
+def view_of(row: Finding) -> FindingView:
+    """A row as plain data."""
     return FindingView(**{name: getattr(row, name) for name in FindingView.__dataclass_fields__})

@@ -1,0 +1,84 @@
+"""What was said in a finding's thread, and findings that are left in peace for a while."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from sqlalchemy import text
+
+from plumbline.archive import Archive, FindingRecord, IncidentRecord, WrongState
+from plumbline.archive.migrate import downgrade, upgrade
+
+DEARER = FindingRecord("f1", "", None, "lab-2core", "price", "warn", "dearer", {"finding_id": "f1"})
+TOMORROW = datetime.now(timezone.utc) + timedelta(days=1)
+
+
+@pytest.fixture
+def known(archive: Archive) -> Archive:
+    archive.save_findings([DEARER])
+    return archive
+
+
+def test_what_was_said_comes_back_as_it_was_noted(known: Archive) -> None:
+    said = {"opened": {"at": "2026-11-20T00:00:00+00:00", "ts": "1.0"}}
+    known.save_incident(IncidentRecord("f1", "C1", "1.0", "open", "h", "warn", said))
+    known.save_incident(IncidentRecord("f1", "C2", "", "posting", ""))
+    first, second = known.incidents("f1")
+    assert (first.severity, first.said, second.severity, second.said) == ("warn", said, "", {})
+    known.save_incident(IncidentRecord("f1", "C1", "1.0", "open", "h2", "page", {**said, "escalated": {"at": "x", "ts": ""}}))
+    assert known.incidents("f1")[0].said["escalated"] == {"at": "x", "ts": ""} and known.incidents("f1")[0].severity == "page"
+
+
+def test_a_snooze_is_kept_and_logged_once_and_ends_by_another(known: Archive) -> None:
+    assert known.finding("f1").snoozed_until is None
+    assert known.snooze_finding("f1", TOMORROW, "ada", "the provider knows").snoozed_until == TOMORROW
+    known.snooze_finding("f1", TOMORROW, "ada", "again")
+    assert known.snooze_finding("f1", datetime(2020, 1, 1, tzinfo=timezone.utc), "bob", "not after all").snoozed_until is None
+    assert [(e.who, e.what) for e in known.audit("f1")] == [
+        ("drift", "finding_opened"),
+        ("ada", "finding_snoozed"),
+        ("bob", "finding_woken"),
+    ]
+    assert known.audit("f1")[1].detail["until"] == TOMORROW.isoformat()
+
+
+def test_what_cannot_be_snoozed(known: Archive) -> None:
+    with pytest.raises(LookupError, match='no finding "f9"'):
+        known.snooze_finding("f9", TOMORROW, "ada", "x")
+    with pytest.raises(ValueError, match="why is empty"):
+        known.snooze_finding("f1", TOMORROW, "ada", " ")
+    known.set_finding_state("f1", "resolved", by="ada", why="gone")
+    with pytest.raises(WrongState, match="f1 is resolved: nobody is reminded"):
+        known.snooze_finding("f1", TOMORROW, "ada", "x")
+
+
+def test_threads_of_before_were_told_with_the_severity_that_they_have(known: Archive) -> None:
+    known.save_incident(IncidentRecord("f1", "C1", "1.0", "open", "h", "page", {"opened": {"at": "x", "ts": "1.0"}}))
+    known.save_incident(IncidentRecord("f1", "C2", "", "posting", ""))
+    downgrade(known.engine, "0006")
+    upgrade(known.engine)
+    told, doubtful = known.incidents("f1")
+    assert (told.ts, told.severity, told.said) == ("1.0", "warn", {})
+    assert doubtful.severity == "" and known.finding("f1").snoozed_until is None
+
+
+def test_one_process_at_a_time_and_the_next_one_when_it_was_killed(archive: Archive, archive_url: str) -> None:
+    holds = (
+        "import sys, time; from plumbline.archive import open_archive\n"
+        f"with open_archive({archive_url!r}).alone('alerts', 5) as had: print(had, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", holds], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "True\n"
+        with archive.alone("alerts", 0.2) as had:
+            assert not had
+        with archive.alone("export", 0.2) as had:
+            assert had
+        other.kill()
+        other.wait()
+        with archive.alone("alerts", 30) as had:
+            assert had
+    with archive.alone("alerts", 0) as had, archive.engine.connect() as connection:
+        assert had and connection.execute(text("SELECT 1")).scalar_one() == 1
