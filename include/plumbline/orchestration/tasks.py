@@ -15,9 +15,10 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline.declarations import KubernetesLauncher, Provider, load
-from plumbline.orchestration import steps
+from plumbline.orchestration import steps, watched
 from plumbline.orchestration.asked import SlotMissed, asked_of
 from plumbline.orchestration.assets import RESULTS, provider_changed
+from plumbline.orchestration.budget import BudgetReached
 from plumbline.orchestration.defaults import PLAN_WEIGHT, collect_settings, launch_settings
 from plumbline.orchestration.interrupt import stopped_by_sigterm
 from plumbline.orchestration.lanes import LANES, Lane
@@ -30,14 +31,19 @@ _TITLE = "{{ task.op_kwargs['spec']['title'] }}"
 def plan(
     provider: str, lane: str, *, dag_run: Any = None, params: Any = None, ti: Any = None, triggering_asset_events: Any = None
 ) -> list[Row]:
-    """Plan the trials of one lane; skipped if this run asks for none."""
+    """Plan the trials of one lane; skipped if this run asks for none, or if the budget carries none."""
     changes = [event.extra for event in (triggering_asset_events or {}).get(provider_changed(provider), ())]
-    on_change = load().providers[provider].watch.workloads
+    watch = load().providers[provider].watch
     try:
-        asked = asked_of(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version, changes, on_change)
+        asked = asked_of(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version, changes, watch.workloads)
     except SlotMissed as missed:
         raise AirflowSkipException(str(missed)) from None
-    rows = steps.plan(provider, LANES[lane], asked, most=conf.getint("core", "max_map_length"))
+    if watch.enabled:
+        watched.planned(provider, asked, changes)
+    try:
+        rows = steps.plan(provider, LANES[lane], asked, most=conf.getint("core", "max_map_length"))
+    except BudgetReached as reached:
+        raise AirflowSkipException(str(reached)) from None
     if not rows:
         raise AirflowSkipException(f"nothing of {lane} is asked of {provider} in this run")
     return rows
