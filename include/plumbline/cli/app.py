@@ -15,6 +15,7 @@ from plumbline.cli import (
     demo,
     drift_detect,
     findings,
+    prices,
     rehearse,
     scorecard,
     serve,
@@ -47,4 +48,5 @@ archive.archive.command("import-mlperf")(archive_mlperf.import_mlperf)
 app.add_typer(archive.archive, name="archive")
 app.command(context_settings=airflow.ANY_WORDS)(airflow.airflow)
 app.add_typer(drift_detect.drift, name="drift")
+app.add_typer(prices.prices, name="prices")
 app.add_typer(cluster.cluster, name="cluster")

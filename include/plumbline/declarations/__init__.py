@@ -3,6 +3,7 @@
 The ground floor: it imports nothing of ours.
 """
 
+from plumbline.declarations.contract import Contract
 from plumbline.declarations.criteria import Criterion
 from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, LocalLauncher
@@ -20,6 +21,7 @@ __all__ = [
     "HARNESS_PROTOCOL",
     "METRICS",
     "AnyWorkload",
+    "Contract",
     "Criterion",
     "DeclarationError",
     "Declarations",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from plumbline.declarations.contract import Contract
 from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, Launcher
 from plumbline.declarations.models import Encoder
 from plumbline.declarations.places import REPOSITORY, places
+from plumbline.declarations.price_sources import ContractSource
 from plumbline.declarations.provider import Provider
 from plumbline.declarations.shapes import at, expected, pointed
 from plumbline.declarations.simulation import SimulatedLauncher
@@ -33,6 +36,7 @@ _FOLDERS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("workloads/training", TrainingWorkload),
     ("workloads/inference", InferenceWorkload),
     ("teams", Team),
+    ("contracts", Contract),
 )
 
 
@@ -65,6 +69,7 @@ class Declarations:
     workloads: dict[str, AnyWorkload]
     teams: dict[str, Team]
     thresholds: Thresholds
+    contracts: dict[str, Contract] = dataclasses.field(default_factory=dict)
 
     def enabled_providers(self) -> tuple[Provider, ...]:
         """Providers that take part, in the order of their names."""
@@ -136,7 +141,7 @@ def load(config: Path | None = None) -> Declarations:
     """
     root = config or places().config
     problems: list[Problem] = []
-    found: dict[str, dict[str, Any]] = {"providers": {}, "workloads": {}, "teams": {}}
+    found: dict[str, dict[str, Any]] = {"providers": {}, "workloads": {}, "teams": {}, "contracts": {}}
     origin: dict[tuple[str, str], tuple[Path, dict[Path_, int]]] = {}
     if not root.is_dir():
         raise DeclarationError(
@@ -171,7 +176,7 @@ def load(config: Path | None = None) -> Declarations:
     problems += _dangling(found, origin, unread)
     if problems or thresholds is None:
         raise DeclarationError(problems)
-    return Declarations(found["providers"], found["workloads"], found["teams"], thresholds)
+    return Declarations(found["providers"], found["workloads"], found["teams"], thresholds, found["contracts"])
 
 
 def enabled_providers() -> tuple[Provider, ...]:
@@ -272,6 +277,14 @@ def _dangling(
                 yield Problem(
                     shown(path), lines.get(field, 1), dotted(field), f'"{workload_name}" does not run there: {why}; expected one that does'
                 )
+    for name, place in found["providers"].items():
+        for i, source in enumerate(place.price_sources):
+            if (
+                isinstance(source, ContractSource)
+                and source.contract not in found["contracts"]
+                and ("contracts", source.contract) not in unread
+            ):
+                yield missing("providers", name, ("price_sources", i, "contract"), source.contract, "contract", found["contracts"])
     for name, team in found["teams"].items():
         for kind in ("training", "inference"):
             preference = getattr(team, kind)

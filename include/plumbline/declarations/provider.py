@@ -10,11 +10,11 @@ from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.launchers import KubernetesLauncher, Launcher, LocalLauncher
+from plumbline.declarations.price_sources import DeclaredSource
+from plumbline.declarations.purchases import Purchase as Purchase
 from plumbline.declarations.simulation import PriceChange, SimulatedLauncher
 from plumbline.declarations.units import Duration, HourlyPrice, Share
 from plumbline.declarations.watch import Watch
-
-Purchase = Literal["on_demand", "spot", "reserved"]
 
 
 class Accelerator(Declared):
@@ -61,6 +61,7 @@ class Provider(Declared):
     accelerator: Accelerator
     launcher: Launcher
     prices: tuple[Price, ...] = ()
+    price_sources: tuple[DeclaredSource, ...] = ()
     sla: ServiceLevel = ServiceLevel()
     watch: Watch = Watch()
     slots: tuple[Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")], ...] | None = Field(

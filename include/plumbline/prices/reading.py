@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Literal
 
-from plumbline.declarations.provider import Purchase
+from plumbline.declarations.purchases import Purchase
+from plumbline.declarations.purchases import Term as Term
 from plumbline.declarations.trial import digest
 
-Term = Literal["1y", "3y"]
-SourceKind = Literal["gpuhunt", "contract", "csv", "opencost"]
+SourceKind = Literal["gpuhunt", "contract", "csv", "opencost", "simulated"]
 Per = Literal["gpu_hour", "instance_hour"]
 
 

@@ -1,0 +1,44 @@
+"""Negotiated prices of a contract that is declared."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from plumbline.declarations import Contract, Provider
+from plumbline.prices.reading import Reading
+from plumbline.prices.sources.errors import NoPrice
+
+
+class ContractPrices:
+    """The prices of one contract that hold on the day."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
+
+    def read(self, provider: Provider, at: datetime) -> list[Reading]:
+        """One reading for each purchase and term. Raises NoPrice on a day on which no price of the contract holds."""
+        holding = self._contract.on(at.date())
+        if not holding:
+            spans = ", ".join(f"{p.since} to {p.until or 'open'}" for p in sorted(self._contract.prices, key=lambda p: p.since))
+            raise NoPrice(
+                "contract",
+                provider.name,
+                f"no price of {self._contract.name} holds on {at.date()} (declared: {spans})",
+                f"add the renewed price to include/config/contracts/{self._contract.name}.yaml, or remove the source from the provider",
+            )
+        return [
+            Reading(
+                provider=provider.name,
+                purchase=price.purchase,
+                term=price.term,
+                source="contract",
+                source_version=self._contract.source,
+                observed_at=at,
+                amount=price.price.amount,
+                currency=price.price.currency,
+                per=price.price.per,
+                gpus=provider.accelerator.count,
+                usd_per_unit=price.usd_per_unit,
+            )
+            for price in holding
+        ]
