@@ -39,6 +39,13 @@ def name(row: MetricComparison, lead_statistic: str) -> str:
     return f"{statistic}{row.metric}" + ("" if row.phase == "steady" else f" in {row.phase}")
 
 
+def parsed(named: str) -> tuple[str, str | None, str]:
+    """Metric, statistic (None: the metric's usual one) and phase of what `name` made."""
+    said, _, phase = named.partition(" in ")
+    statistic, _, metric = said.rpartition(" ")
+    return metric, statistic or None, phase or "steady"
+
+
 def short(metric: str) -> str:
     """A hardware probe's everyday name."""
     return _SHORT.get(metric, metric.replace("_", " "))

@@ -88,13 +88,19 @@ def alert() -> dict[str, list[str]]:
     from plumbline.alerts import connect, deliver
     from plumbline.archive import open_archive
     from plumbline.drift import Finding
+    from plumbline.orchestration.pictures import show
 
     with open_archive() as archive:
         wanted = {f.finding_id: f for state in ("open", "acknowledged") for f in archive.findings(state)}
         for incident in archive.incidents():
             if incident.state not in ("accepted", "resolved") and incident.finding_id not in wanted:
                 wanted[incident.finding_id] = archive.finding(incident.finding_id)
-        return asdict(deliver([Finding.of(f.detail).with_state(f.state) for f in wanted.values()], archive, connect()))
+        findings = [Finding.of(f.detail).with_state(f.state) for f in wanted.values()]
+        slack = connect()
+        done = deliver(findings, archive, slack)
+        if slack is not None:
+            show(archive, slack.client, findings)
+        return asdict(done)
 
 
 def _provider(

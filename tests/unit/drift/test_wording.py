@@ -34,3 +34,16 @@ def test_what_settles_a_doubt() -> None:
     assert wording.repeats_needed(replace(doubt, repeats_needed=7, repeats_where="both")) == "7 more repeats on each side would settle it"
     assert "no affordable number" in wording.repeats_needed(replace(doubt, repeats_needed=None))
     assert wording.repeats_needed(replace(ROW, verdict="unchanged")) == ""
+
+
+@pytest.mark.parametrize(
+    ("named", "parts"),
+    [
+        ("step_time", ("step_time", None, "steady")),
+        ("p95 request_latency", ("request_latency", "p95", "steady")),
+        ("matmul_tflops in environment", ("matmul_tflops", None, "environment")),
+        ("p99 time_to_first_token in burst", ("time_to_first_token", "p99", "burst")),
+    ],
+)
+def test_a_name_can_be_taken_apart_again(named: str, parts: tuple[str, str | None, str]) -> None:
+    assert wording.parsed(named) == parts

@@ -1,0 +1,206 @@
+"""The picture in a finding's thread: what was measured over time, what it is held against, and the change marked.
+
+Slack shows a picture in a thread some 360 pixels wide, in front of white or of near black: hence few and large letters, lines that
+differ in shape as well as in colour, and a ground of its own.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDE_PX, HIGH_PX = 1200, 675
+ALT_LIMIT = 1000
+"""Characters that Slack takes in a picture's alternative text."""
+_DPI = 100
+_PAPER, _INK, _QUIET, _GRID, _LINE, _BASELINE, _CHANGE = "#f7f8fa", "#1d1f24", "#5b5f66", "#dde0e5", "#0072b2", "#00795c", "#c4480e"
+_SHORT = 7
+"""Characters of a label of which five stand side by side; of longer ones, four."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one campaign measured (each repeat a value), or one day's price. `label`: as the axis names it; values in the history's unit."""
+
+    label: str
+    values: tuple[float, ...]
+    baseline: bool = False
+
+    @property
+    def middle(self) -> float:
+        return median(self.values)
+
+
+@dataclass(frozen=True)
+class History:
+    """A quantity over time, oldest first. `since`: the place of the first point that differs; `change`: by how much, in words.
+
+    `level`: what it is held against; `band`: where the new level lies, lowest and highest, by the finding's interval (None: exact).
+    `level_name`: what that is called. `steps`: the value holds until the next point, as prices do; `simulated`: no real machine was measured.
+    """
+
+    title: str
+    unit: str
+    points: tuple[Point, ...]
+    since: int
+    change: str
+    level: float | None = None
+    level_name: str = "baseline"
+    band: tuple[float, float] | None = None
+    steps: bool = False
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.since < len(self.points):
+            raise ValueError(f"since is {self.since} of {len(self.points)} points; expected one with a point before it")
+
+    @property
+    def begin(self) -> str:
+        """Since when, as the axis says it."""
+        return self.points[self.since].label
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG to post. `alt_text` says what it shows to whoever does not see it."""
+
+    name: str
+    title: str
+    alt_text: str
+    data: bytes
+
+
+def picture(history: History, name: str) -> Picture:
+    """The history drawn; `name` becomes the name of the file. The same history gives the same bytes."""
+    return Picture(name, history.title, alt_text(history), draw(history))
+
+
+def alt_text(history: History) -> str:
+    """The picture in words: what, from when to when, before and after."""
+    points = history.points
+    before, after = (median(p.middle for p in side) for side in (points[: history.since], points[history.since :]))
+    simulated = "Simulated. " if history.simulated else ""
+    said = f"{simulated}Chart of {history.title}, {points[0].label} to {points[-1].label}, {len(points)} points: "
+    said += f"{_number(before)} {history.unit} before, {_number(after)} {history.unit} since {history.begin} ({history.change})."
+    if history.level is not None:
+        said += f" {history.level_name.capitalize()}: {_number(history.level)} {history.unit}."
+    return said[:ALT_LIMIT]
+
+
+def draw(history: History) -> bytes:
+    """The history as a PNG of 1200 × 675 pixels."""
+    # Here and not above: it takes a good part of a second, and only who posts a chart needs it.
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with rc_context({"font.family": "DejaVu Sans", "font.size": 21, "text.color": _INK, "axes.labelcolor": _QUIET}):
+        figure = Figure(figsize=(WIDE_PX / _DPI, HIGH_PX / _DPI), dpi=_DPI, facecolor=_PAPER)
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes((0.105, 0.115, 0.865, 0.645))
+        _frame(axes, history)
+        _values(axes, history)
+        _marks(axes, history)
+        figure.text(0.03, 0.945, history.title, fontsize=25, fontweight="bold", va="center")
+        kind = "SIMULATED · " if history.simulated else ""
+        figure.text(
+            0.03, 0.862, f"{kind}{history.change} since {history.begin}", fontsize=24, color=_CHANGE, fontweight="bold", va="center"
+        )
+        target = io.BytesIO()
+        # Without the program's name and version the same history stays the same file.
+        figure.savefig(target, format="png", facecolor=_PAPER, metadata={"Software": None})
+    return target.getvalue()
+
+
+def _frame(axes: Axes, history: History) -> None:
+    axes.set_facecolor(_PAPER)
+    axes.grid(axis="y", color=_GRID, linewidth=1.5)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(_GRID)
+    axes.tick_params(length=0, labelcolor=_QUIET, pad=8)
+    axes.set_title(history.unit, loc="left", fontsize=20, color=_QUIET, pad=8)
+    long = len(history.points[-1].label) > _SHORT
+    at = _labelled(len(history.points), 4 if long else 5)
+    axes.set_xticks(at, [history.points[i].label for i in at])
+    if long and len(history.points) > len(at):
+        # The newest stands at the edge: centred, it would be cut.
+        axes.get_xticklabels()[-1].set_horizontalalignment("right")
+    axes.set_xlim(-0.6, len(history.points) - 0.4)
+    low, high = _range(history)
+    axes.set_ylim(low, high)
+    axes.locator_params(axis="y", nbins=5)
+
+
+def _values(axes: Axes, history: History) -> None:
+    middles = [p.middle for p in history.points]
+    style: dict[str, Any] = {"drawstyle": "steps-post"} if history.steps else {}
+    axes.plot(range(len(middles)), middles, color=_LINE, linewidth=4, zorder=3, **style)
+    for i, point in enumerate(history.points):
+        if len(point.values) > 1:
+            axes.scatter([i] * len(point.values), point.values, s=60, color=_LINE, alpha=0.35, linewidths=0, zorder=2)
+    since = history.since
+    if history.steps:
+        axes.scatter([since], [middles[since]], s=190, marker="D", color=_CHANGE, edgecolors=_PAPER, linewidths=2, zorder=4)
+        return
+    groups = (
+        ([i for i, p in enumerate(history.points) if p.baseline], "s", _BASELINE),
+        ([i for i in range(since, len(middles)) if not history.points[i].baseline], "D", _CHANGE),
+        ([i for i in range(since) if not history.points[i].baseline], "o", _LINE),
+    )
+    size = 190 if len(middles) <= 40 else 60
+    for places, marker, colour in groups:
+        axes.scatter(places, [middles[i] for i in places], s=size, marker=marker, color=colour, edgecolors=_PAPER, linewidths=2, zorder=4)
+
+
+def _marks(axes: Axes, history: History) -> None:
+    since, last = history.since, len(history.points) - 1
+    axes.axvspan(since - 0.5, last + 0.6, color=_CHANGE, alpha=0.07, linewidth=0, zorder=0)
+    axes.axvline(since - 0.5, color=_CHANGE, linewidth=2.5, linestyle=(0, (2, 2)), zorder=1)
+    if history.band is not None:
+        axes.fill_between([since - 0.5, last + 0.6], *history.band, color=_CHANGE, alpha=0.20, linewidth=0, zorder=1)
+    if history.level is not None:
+        axes.axhline(history.level, color=_BASELINE, linewidth=3, linestyle=(0, (6, 3)), zorder=2)
+        # On the side of the line where the change is not.
+        up = median(p.middle for p in history.points[since:]) < history.level
+        axes.annotate(
+            f"{history.level_name} {_number(history.level)}",
+            (0.0, history.level),
+            xycoords=("axes fraction", "data"),
+            xytext=(10, 10 if up else -10),
+            textcoords="offset points",
+            color=_BASELINE,
+            va="bottom" if up else "top",
+            fontsize=20,
+            fontweight="bold",
+            bbox={"facecolor": _PAPER, "alpha": 0.8, "linewidth": 0, "pad": 2},
+            zorder=5,
+        )
+
+
+def _range(history: History) -> tuple[float, float]:
+    """Lowest and highest shown: all that is drawn, with room for a label; never so narrow that noise looks like a cliff."""
+    seen = [v for p in history.points for v in p.values]
+    seen += [history.level] if history.level is not None else []
+    seen += history.band or ()
+    low, high = min(seen), max(seen)
+    room = max(0.18 * (high - low), 0.01 * max(abs(low), abs(high))) or 1.0
+    bottom = low - room
+    return (max(0.0, bottom) if low >= 0 else bottom), high + room
+
+
+def _labelled(count: int, most: int) -> list[int]:
+    """Which places get a label: the newest always, the others evenly back from it."""
+    step = max(1, -(-count // most))
+    return sorted(range(count - 1, -1, -step))
+
+
+def _number(value: float) -> str:
+    """Four digits, thousands separated, never with an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{float(f'{value:.4g}'):.10g}"

@@ -1,0 +1,96 @@
+"""The chart of a finding, from the archive: what its leading metric, or its price, did over time. No Airflow in here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from statistics import median
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import METRICS
+from plumbline.drift import wording
+
+if TYPE_CHECKING:
+    from slack_sdk import WebClient
+
+    from plumbline.alerts.chart import History, Picture
+    from plumbline.archive import Archive
+    from plumbline.drift import Finding
+    from plumbline.reports.figures import Scale
+
+CAMPAIGNS = 24
+"""How many campaigns a chart looks back on: two years of monthly ones, the newest last."""
+_LABEL = 10
+"""Characters that an axis has for a campaign; one with a longer name is told by its day."""
+
+
+def show(archive: Archive, client: WebClient, findings: Iterable[Finding]) -> list[str]:
+    """Put a chart into the Slack thread of each of these findings that has none; the ids of those that got one. Slack's failures are logged."""
+    from plumbline.alerts.attachment import attach
+
+    wanted = {f.finding_id: f for f in findings}
+    threads = [thread for thread in archive.incidents() if thread.finding_id in wanted]
+    return attach(threads, lambda finding_id: picture_of(archive, wanted[finding_id]), archive, client)
+
+
+def picture_of(archive: Archive, finding: Finding) -> Picture | None:
+    """The finding's chart; None for a kind that has none (facts are no curve), and where the archive has too little to draw."""
+    from plumbline.alerts.chart import picture
+
+    history = history_of(archive, finding)
+    return None if history is None else picture(history, f"plumbline-{finding.finding_id}.png")
+
+
+def history_of(archive: Archive, finding: Finding) -> History | None:
+    """What the chart shows, as data: campaigns of the series that leads for a performance finding, days for a price."""
+    if finding.kind == "performance" and finding.members:
+        return _performance(archive, finding)
+    return None
+
+
+def _performance(archive: Archive, finding: Finding) -> History | None:
+    from plumbline.alerts.chart import History, Point
+    from plumbline.reports.figures import scale, words
+
+    name = finding.members[0].name
+    metric, statistic, phase = wording.parsed(name)
+    known = METRICS[metric]
+    campaigns: dict[str, tuple[str, list[float]]] = {}
+    for found in archive.metric_history(finding.series_key, metric, statistic or known.statistic, phase):
+        label = found.campaign_id if len(found.campaign_id) <= _LABEL else f"{found.planned_at:%Y-%m-%d}"
+        campaigns.setdefault(found.campaign_id, (label, []))[1].append(found.value)
+    shown = list(campaigns)[-CAMPAIGNS:]
+    if finding.campaign_id not in shown[1:]:
+        return None
+    unit = scale(known.unit, [v for c in shown for v in campaigns[c][1]], metric)
+    points = [Point(campaigns[c][0], tuple(v / unit.factor for v in campaigns[c][1]), c in finding.baseline_campaigns) for c in shown]
+    level = _level([v for c in finding.baseline_campaigns if c in campaigns for v in campaigns[c][1]], unit)
+    return History(
+        title=f"{finding.provider} · {finding.workload} · {words(name)}",
+        unit=unit.suffix.strip() or known.unit,
+        points=tuple(points),
+        since=shown.index(finding.campaign_id),
+        change=_change(finding, name),
+        level=level,
+        band=_band(finding, level, unit, differences=known.group == "reliability"),
+        simulated=finding.simulated,
+    )
+
+
+def _level(values: list[float], unit: Scale) -> float | None:
+    return median(values) / unit.factor if values else None
+
+
+def _band(finding: Finding, level: float | None, unit: Scale, *, differences: bool) -> tuple[float, float] | None:
+    """Where the interval of the change puts the new level. Reliability's effects are differences, all others fractions of the baseline."""
+    if level is None or finding.ci_low is None or finding.ci_high is None:
+        return None
+    ends = [level + (end / unit.factor if differences else end * abs(level)) for end in (finding.ci_low, finding.ci_high)]
+    return min(ends), max(ends)
+
+
+def _change(finding: Finding, name: str) -> str:
+    """`+7.9 % (95 %: +6.8 … +9.1)` as the headline has it."""
+    change = finding.title.removeprefix(f"{name} ").partition(" and ")[0]
+    interval = re.search(r"\(\d[^()]*: [^()]*\)", finding.headline)
+    return f"{change} {interval.group()}" if interval else change

@@ -1,0 +1,86 @@
+"""The chart of a finding: what it shows, in pixels and in words."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from PIL import Image
+
+from plumbline.alerts.chart import ALT_LIMIT, HIGH_PX, WIDE_PX, History, Point, alt_text, draw, picture
+
+CHANGE, BASELINE = (196, 72, 14), (0, 121, 92)
+SLOWER = History(
+    title="local-2core · gpt · step time",
+    unit="ms",
+    points=tuple(
+        Point(f"2026-{m:02d}", tuple(v + 0.1 * m for v in (v - 1, v, v + 1)), m in (8, 9))
+        for m, v in enumerate([105.0] * 9 + [113.0] * 2, 1)
+    ),
+    since=9,
+    change="+7.9 % (95 %: +6.8 … +9.1)",
+    level=105.0,
+    band=(112.1, 114.6),
+)
+
+
+def pixels(history: History) -> dict[tuple[int, ...], int]:
+    """How many pixels have which colour."""
+    image = Image.open(io.BytesIO(draw(history))).convert("RGB")
+    assert image.size == (WIDE_PX, HIGH_PX)
+    return {colour: n for n, colour in image.getcolors(1 << 24)}  # type: ignore[union-attr, misc]
+
+
+def test_it_marks_the_change_the_baseline_and_the_interval() -> None:
+    whole = pixels(SLOWER)
+    assert whole[CHANGE] > 500 and whole[BASELINE] > 500
+    without = pixels(replace(SLOWER, level=None, band=None, points=tuple(replace(p, baseline=False) for p in SLOWER.points)))
+    assert BASELINE not in without
+    assert len(draw(replace(SLOWER, band=None))) != len(draw(SLOWER))
+
+
+def test_the_same_history_gives_the_same_bytes() -> None:
+    assert draw(SLOWER) == draw(SLOWER)
+    assert draw(SLOWER) != draw(replace(SLOWER, since=8))
+
+
+def test_its_ground_is_its_own() -> None:
+    """Slack shows it before white and before near black: ink and quiet letters stand against a ground that is painted."""
+    image = Image.open(io.BytesIO(draw(SLOWER)))
+    assert image.getchannel("A").getextrema() == (255, 255) if image.mode == "RGBA" else image.mode == "RGB"
+
+
+def test_a_price_is_a_step_line_with_its_change_alone_marked() -> None:
+    price = replace(
+        SLOWER,
+        steps=True,
+        level=None,
+        band=None,
+        points=tuple(Point(f"2026-03-{d:02d}", (12.29 if d < 20 else 6.88,)) for d in range(1, 31)),
+        since=19,
+    )
+    marked, unmarked = pixels(price)[CHANGE], pixels(replace(price, steps=False))[CHANGE]
+    assert 0 < marked < unmarked
+
+
+@pytest.mark.parametrize(("count", "value"), [(2, 0.0), (3, 1e-6), (6, -5.0), (30, 3e9), (400, 1.0)])
+def test_any_length_and_size_is_drawn(count: int, value: float) -> None:
+    points = tuple(Point(f"{i}", (value,)) for i in range(count))
+    assert draw(replace(SLOWER, points=points, since=count - 1, level=value, band=None)).startswith(b"\x89PNG")
+
+
+def test_in_words() -> None:
+    said = alt_text(SLOWER)
+    assert said.startswith("Chart of local-2core · gpt · step time, 2026-01 to 2026-11, 11 points: ")
+    assert "ms since 2026-10 (+7.9 % (95 %: +6.8 … +9.1))" in said and said.endswith("Baseline: 105 ms.")
+    assert alt_text(replace(SLOWER, simulated=True)).startswith("Simulated. ")
+    assert len(alt_text(replace(SLOWER, title="x" * 5000))) == ALT_LIMIT
+    made = picture(SLOWER, "a.png")
+    assert (made.name, made.title, made.alt_text) == ("a.png", SLOWER.title, said)
+
+
+@pytest.mark.parametrize("since", [0, 11, -1])
+def test_a_change_has_a_before_and_an_after(since: int) -> None:
+    with pytest.raises(ValueError, match="a point before it"):
+        replace(SLOWER, since=since)
