@@ -16,6 +16,7 @@ from plumbline.archive.bundle.manifest import Exported, Imported
 from plumbline.archive.bundle.take_in import take_in
 from plumbline.archive.conclusions import Conclusions
 from plumbline.archive.engine import make_engine, reading, writing
+from plumbline.archive.keeping import Keeping
 from plumbline.archive.measurements import Measurements
 from plumbline.archive.migrate import upgrade
 from plumbline.archive.record import utc_now
@@ -37,7 +38,7 @@ def open_archive(url: str | None = None) -> Archive:
     return Archive(engine)
 
 
-class Archive(Measurements, Conclusions, Watched):
+class Archive(Measurements, Conclusions, Watched, Keeping):
     """Everything that was ever measured and concluded. Safe to use from several processes at once; close it, or use `with`."""
 
     def __init__(self, engine: Engine) -> None:
@@ -73,7 +74,9 @@ class Archive(Measurements, Conclusions, Watched):
         """
         return take_in(lambda: writing(self.engine), folder, None if campaigns is None else list(campaigns))
 
-    def verify(self, *, evidence: bool = False) -> list[str]:
-        """What is broken in the archive, one sentence each; empty if it is sound. With `evidence`, every raw file is read too."""
+    def verify(self, *, evidence: bool = False, share: tuple[int, int] = (0, 1)) -> list[str]:
+        """What is broken in the archive, one sentence each; empty if it is sound. With `evidence`, raw files are read too: all of them,
+        or those of a `share` (k, n) of the trials, such as (3, 30). Evidence that expired is not missed.
+        """
         with reading(self.engine) as session:
-            return [*verify.problems(session), *(files.damaged(session) if evidence else ())]
+            return [*verify.problems(session), *(files.damaged(session, share) if evidence else ())]

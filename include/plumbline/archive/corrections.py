@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from plumbline.archive import audit
+from plumbline.archive import audit, retention
 from plumbline.archive.inserts import insert_new
 from plumbline.archive.models import Correction, Trial
 from plumbline.archive.record import Recorded, Refused, record
@@ -65,6 +65,7 @@ def correct(
         if standing != new:
             raise Refused(f"{subject} was corrected already; expected the correction itself to be corrected")
         return "unchanged"
+    retention.carry_over(session, old.id, new)
     detail = {"by": f"{trial.trial_id}#{trial.attempt}", "action": action, "before": old.checksum, "after": document.checksum}
     audit.write(session, now, who=by, what="measurement_corrected", subject=subject, why=why, detail=detail)
     return said

@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from plumbline.archive.models import Evidence, Quarantined, Trial
+from plumbline.archive.models import Evidence, Expired, Quarantined, Trial
 from plumbline.results import ResultStore
 
 _BATCH = 500
 
 
-def damaged(session: Session) -> Iterator[str]:
-    """Each file that is missing, changed or out of reach, one sentence each. Every file is read whole."""
+def damaged(session: Session, share: tuple[int, int] = (0, 1)) -> Iterator[str]:
+    """Each file that is missing, changed or out of reach, one sentence each. Every file is read whole; what expired is not looked for.
+
+    `share` (k, n): only the files of every n-th trial, from the k-th on. A share a day reads every file once in n days.
+    """
+    k, n = share
     last: tuple[int, int] = (0, -1)
     while True:
         query = (
@@ -29,6 +33,8 @@ def damaged(session: Session) -> Iterator[str]:
                 Trial.attempt,
             )
             .join(Trial, Trial.id == Evidence.trial_pk)
+            .outerjoin(Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position))
+            .where(Expired.trial_pk.is_(None), Evidence.trial_pk % n == k % n)
             .where((Evidence.trial_pk > last[0]) | ((Evidence.trial_pk == last[0]) & (Evidence.position > last[1])))
             .order_by(Evidence.trial_pk, Evidence.position)
             .limit(_BATCH)

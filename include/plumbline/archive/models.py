@@ -193,6 +193,22 @@ class Evidence(Base):
     rows: Mapped[int | None] = mapped_column(BigInteger)
 
 
+class Expired(Base):
+    """That a raw file is not kept any longer, by which rule and since when. `removed_at` is null until the store has deleted it."""
+
+    __tablename__ = "expired_evidence"
+    __table_args__ = (
+        ForeignKeyConstraint(["trial_pk", "position"], ["evidence.trial_pk", "evidence.position"]),
+        Index(None, "removed_at"),
+        {"sqlite_with_rowid": False},
+    )
+    trial_pk: Mapped[int] = mapped_column(primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    expired_at: Mapped[datetime]
+    rule: Mapped[str]
+    removed_at: Mapped[datetime | None]
+
+
 class Correction(Base):
     """That one attempt stands in another one's place: the old row stays, and no longer counts. At most one stands in a row's place."""
 

@@ -16,6 +16,7 @@ from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import downgrade, head, revision_of, upgrade
 from plumbline.archive.models import Base
 from plumbline.declarations import DriftRules
+from plumbline.results import Evidence
 
 assert judgements.Baseline.metadata is Base.metadata
 
@@ -140,3 +141,18 @@ def test_a_migration_that_breaks_a_reference_is_undone(tmp_path) -> None:  # typ
             connection.execute(text("DELETE FROM campaigns"))
         assert len(archive.campaigns()) == 1
         assert archive.verify() == []
+
+
+def test_going_back_before_retention_misses_what_expired_and_keeps_every_row_of_the_evidence(archive_url: str) -> None:
+    files = (Evidence(kind="steps", uri="evidence/steps", sha256="a" * 64, bytes=1),)
+    with open_archive(archive_url) as archive:
+        for month in (11, 12):
+            asked = trial(campaign=f"2025-{month}", planned_at=PLANNED.replace(month=month))
+            archive.record(document(asked, evidence=files), uri=f"file:///store/{month}")
+        assert len(archive.expire_evidence(0.0, "at once", "file:///store").due) == 1
+        assert len(archive.verify(evidence=True)) == 1
+        downgrade(archive.engine, "0007")
+        assert "expired_evidence" not in inspect(archive.engine).get_table_names()
+        upgrade(archive.engine)
+        assert archive.expired_evidence("file:///store") == []
+        assert len(archive.verify(evidence=True)) == 2

@@ -7,7 +7,7 @@ FOLDER/manifest.json                            written last: every file's SHA-2
                                            decisions and, of a whole archive, the audit log
 
 Rows name their trial by its place in trials.parquet, in the order of the natural key, so that the same content has the same hash in every
-archive. Raw evidence stays in the result store: its URIs and SHA-256s travel.
+archive. Raw evidence stays in the result store: its URIs and SHA-256s travel, and which of it is kept no longer.
 """
 
 from plumbline.archive.bundle.manifest import BadBundle, Exported, Imported

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from plumbline.archive.bundle import rows, tables
+from plumbline.archive.bundle import expired, rows, tables
 from plumbline.archive.bundle.manifest import FILE, LEDGER, BadBundle, CampaignEntry, Exported, Manifest, sha256_of
 from plumbline.archive.migrate import head
 from plumbline.archive.models import Base, Campaign
@@ -33,7 +33,8 @@ def export(session: Session, folder: Path, campaigns: Sequence[str] | None, now:
 
 def _campaign(session: Session, folder: Path, campaign_id: str) -> CampaignEntry:
     found, documents = rows.measured(session, campaign_id)
-    files = _tables(folder, below(campaign_id), {**found, **rows.judged(session, found, campaign_id)})
+    beside = rows.judged(session, found, campaign_id) | expired.rows(session, campaign_id, found.get("trials", ()))
+    files = _tables(folder, below(campaign_id), {**found, **beside})
     for trial in found.get("trials", ()):
         if trial["id"] in documents:
             name = f"{below(campaign_id)}/{document_file(trial['id'])}"

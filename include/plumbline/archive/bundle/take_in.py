@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import verify
-from plumbline.archive.bundle import conclusions, rows, tables
+from plumbline.archive.bundle import conclusions, expired, rows, tables
 from plumbline.archive.bundle.export import below, document_file
 from plumbline.archive.bundle.manifest import LEDGER, BadBundle, CampaignEntry, Imported, Manifest, check, load
 from plumbline.archive.bundle.tables import Row
@@ -77,6 +77,7 @@ def _campaign(session: Session, folder: Path, campaign_id: str, entry: CampaignE
             _agrees(f"{trial['trial_id']}#{trial['attempt']}", there, trial, _SAME)
     pks = _insert(session, folder, campaign_id, entry, found, fresh)
     _corrections(session, found["corrections"], pks)
+    expired.take_in(session, found[expired.TABLE], found["trials"], pks)
     _believed(session, [pks[trial["id"]] for trial in fresh])
     if len(fresh) == len(found["trials"]) and not held:
         now_there = rows.content_hash(*rows.measured(session, campaign_id))

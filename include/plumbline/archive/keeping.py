@@ -1,0 +1,39 @@
+"""What the archive says of raw evidence that is kept no longer: each method is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Engine
+
+from plumbline.archive import retention
+from plumbline.archive.engine import reading, writing
+from plumbline.archive.record import utc_now
+from plumbline.archive.retention import Aged, OldEvidence
+
+
+class Keeping:
+    """Retention of raw evidence. Deleting the files is up to the caller: first expire, then delete, then say so."""
+
+    engine: Engine
+
+    def aged_evidence(self, keep_s: float, store_url: str) -> Aged:
+        """What of the store at `store_url` was measured more than `keep_s` seconds ago: what is due, what stays and why."""
+        with reading(self.engine) as session:
+            return retention.aged(session, keep_s, store_url, utc_now())
+
+    def expire_evidence(self, keep_s: float, rule: str, store_url: str) -> Aged:
+        """Say of what is due that it is kept no longer, by `rule` in words; from then on `verify` does not miss it. Goes to the audit log."""
+        with writing(self.engine) as session:
+            return retention.expire(session, keep_s, rule, store_url, utc_now())
+
+    def expired_evidence(self, store_url: str) -> list[tuple[OldEvidence, datetime, str]]:
+        """What expired and is not deleted yet, of the store at `store_url`: since when, and by which rule."""
+        with reading(self.engine) as session:
+            return retention.to_remove(session, store_url)
+
+    def evidence_removed(self, attempts: Sequence[OldEvidence]) -> None:
+        """Say that the files of these attempts are deleted."""
+        with writing(self.engine) as session:
+            retention.removed(session, attempts, utc_now())
