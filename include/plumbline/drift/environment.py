@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -47,10 +47,12 @@ RULES: tuple[Rule, ...] = (
     Rule(r"gpu\.(\d+\.)?(vbios|firmware|inforom).*", "driver and firmware", True, 0.5, ("compute", "memory")),
     Rule(r"gpu\.(\d+\.)?(nvlink|pcie).*", "hardware", True, 0.6, ("network",)),
     Rule(r"gpu\.(\d+\.)?(.*clock.*|power_limit.*|persistence.*|ecc.*)", "limits and clocks", True, 0.95, ("compute", "memory")),
+    Rule(r"gpu\.allocatable", "hardware", True, 0.8, ("compute",), "allocatable GPUs"),
+    Rule(r"gpu\.(replicas|sharing_strategy)", "limits and clocks", True, 0.95, ("compute", "memory")),
     Rule(r"gpu\..*", "hardware", False, 0.2, ("compute",)),
     Rule(r"cpu\.usable", "limits and clocks", True, 1.0, ("compute", "memory"), "usable cores"),
     Rule(r"cpu\.usable_list", "limits and clocks", False, 0.1, ("compute",), "core list"),
-    Rule(r"cpu\.model", "hardware", True, 1.0, ("compute", "memory"), "CPU"),
+    Rule(r"cpu\.model(_id)?", "hardware", True, 1.0, ("compute", "memory"), "CPU"),
     Rule(r"cpu\.(logical|physical|sockets)", "hardware", True, 0.6, ("compute",)),
     Rule(r"cpu\.isa", "hardware", True, 0.8, ("compute",), "CPU instructions"),
     Rule(r"cpu\.smt", "limits and clocks", True, 0.7, ("compute",), "hyper-threading"),
@@ -104,7 +106,8 @@ _OTHER = Rule(r".*", "other", False, 0.1, ("software",))
 class Change:
     """One fact that changed: its values before and after, the most frequent first (None: absent, or reported as unknown).
 
-    `trials` of `of_trials` trials of the campaign show a value that the baseline never had.
+    `trials` of `of_trials` trials of the campaign show a value that the baseline never had; of a look at a provider (`unit`) that many of
+    its nodes, and `new` are those values alone.
     """
 
     group: Group
@@ -115,11 +118,13 @@ class Change:
     matters: bool
     trials: int
     of_trials: int
+    unit: Literal["trial", "node"] = "trial"
 
     @property
     def text(self) -> str:
         """Such as `usable cores 2 → 1 (5 of 5 trials)`."""
-        return f"{self.title} {_values(self.old)} → {_values(self.new)} ({self.trials} of {self.of_trials} trials)"
+        seen = f"{self.trials} of {self.of_trials} {self.unit}{'s' if self.of_trials != 1 or self.unit == 'trial' else ''}"
+        return f"{self.title} {values(self.old)} → {values(self.new)} ({seen})"
 
 
 def rule_of(key: str) -> Rule:
@@ -154,7 +159,32 @@ def diff(baseline: Sequence[Facts], candidate: Sequence[Facts], declared: Enviro
                 of_trials=len(new),
             )
         )
-    changes = _alike(changes, set().union(*baseline, *candidate))
+    return _ordered(_alike(changes, set().union(*baseline, *candidate)))
+
+
+def moved(known: Mapping[str, Sequence[Scalar]], nodes: Sequence[Facts], declared: EnvironmentRules | None = None) -> tuple[Change, ...]:
+    """The facts of which some node shows a value that is not among the `known` ones; what a node does not tell, or was not known, is none.
+
+    That a value is gone, or how many nodes show one, is no change: nodes come and go.
+    """
+    declared = declared or EnvironmentRules()
+    changes = []
+    shared = [key for key in sorted(known) if any(facts.get(key) is not None for facts in nodes)]
+    for key in shared:
+        rule, said, old = rule_of(key), declared.says(key), [_typed(value) for value in known[key]]
+        now = [_typed(value) for facts in nodes if (value := facts.get(key)) is not None]
+        unseen = [value for value in now if value not in set(old)]
+        if unseen:
+            matters = rule.matters if said is None else said
+            changes.append(
+                Change(
+                    rule.group, key, _title(rule, key), _by_frequency(old), _by_frequency(unseen), matters, len(unseen), len(now), "node"
+                )
+            )
+    return _ordered(_alike(changes, shared))
+
+
+def _ordered(changes: Sequence[Change]) -> tuple[Change, ...]:
     return tuple(sorted(changes, key=lambda c: (not c.matters, -rule_of(c.key).weight, c.key)))
 
 
@@ -206,6 +236,7 @@ def _title(rule: Rule, key: str) -> str:
     return key.replace(".version", "").replace(".*.", ".").replace(".", " ").replace("_", " ")
 
 
-def _values(values: tuple[Scalar, ...]) -> str:
-    shown = ["absent" if v is None else str(v) for v in values[:3]]
-    return " or ".join(shown) + (f" or {len(values) - 3} more" if len(values) > 3 else "")
+def values(found: Sequence[Scalar]) -> str:
+    """A fact's values in words, three at most."""
+    shown = ["absent" if v is None else str(v) for v in found[:3]]
+    return " or ".join(shown) + (f" or {len(found) - 3} more" if len(found) > 3 else "")

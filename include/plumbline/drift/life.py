@@ -114,13 +114,12 @@ def _updated(known: Finding, now: Sequence[Finding], left: Collection[str]) -> F
     (latest,) = grouped([replace(f, finding_id=known.finding_id) for f in now])
     # What a campaign does not look at, such as a label of a node, it does not take back either.
     unseen = tuple(m for m in known.members if fact(m.name) not in {fact(n.name) for n in latest.members}) if known.since else ()
+    latest = latest.about((*latest.members, *unseen)) if unseen else latest
     return replace(
         latest,
         campaign_id=known.campaign_id,
         since=known.since,
         headline=latest.headline.replace(f"since campaign {campaign}", f"since {known.began}"),
-        members=(*latest.members, *unseen),
-        attributed_to=(*latest.attributed_to, *(m.name for m in unseen if m.name in known.attributed_to)),
         seen_in=tuple(dict.fromkeys((*known.seen_in, *([campaign] if campaign != known.campaign_id else ())))),
         series=series,
         standing=standing,

@@ -109,6 +109,14 @@ class ClusterApi:
         """A node; None if it is gone."""
         return self._found("GET", f"/api/v1/nodes/{name}")
 
+    def nodes(self) -> list[Row]:
+        """Every node of the cluster."""
+        return self._items("/api/v1/nodes")
+
+    def version(self) -> str:
+        """The API server's own version, such as v1.32.4."""
+        return str(self._json("GET", "/version")["gitVersion"])
+
     def log(self, pod: str, container: str, most_bytes: int) -> bytes:
         """The end of a container's log, at most `most_bytes`; empty if the pod is gone."""
         # The API's limitBytes keeps the beginning of a log; a crash is told at its end.

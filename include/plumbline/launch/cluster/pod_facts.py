@@ -25,7 +25,7 @@ _LABELS: dict[str, tuple[str, ...]] = {
     "gpu.count": ("nvidia.com/gpu.count",),
     "gpu.memory_mib": ("nvidia.com/gpu.memory",),
     "gpu.mig_strategy": ("nvidia.com/mig.strategy",),
-    "driver.version": ("nvidia.com/cuda.driver-version.full",),
+    "driver.version": ("nvidia.com/cuda.driver-version.full", "amd.com/gpu.driver-version"),
     "cuda.version": ("nvidia.com/cuda.runtime-version.full",),
 }
 _PARTS = {
@@ -50,11 +50,12 @@ def facts(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Scalar
     Of the pod: `image`, `image_id`, `image_cached`, `image_bytes`, `image_pull_s` (seconds), `qos_class`, `kubernetes.job`. Of its node: the
     others. `events` are those about the pod.
     """
-    found = {**({} if node is None else _of_node(node)), **_of_pod(pod), **_of_image(pod, events, node)}
+    found = {**({} if node is None else of_node(node)), **_of_pod(pod), **_of_image(pod, events, node)}
     return {key: value for key, value in sorted(found.items()) if value is not None}
 
 
-def _of_node(node: Row) -> dict[str, Scalar]:
+def of_node(node: Row) -> dict[str, Scalar]:
+    """What a node tells of itself; None for what its labels do not say."""
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     info = (node.get("status") or {}).get("nodeInfo") or {}
     found: dict[str, Scalar] = {key: info.get(field) for key, field in _INFO.items()}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from plumbline.declarations import Provider
-from plumbline.declarations.simulation import SimulatedLauncher
+from plumbline.declarations.simulation import DriverChange, SimulatedLauncher
 from plumbline.launch.simulated.model import Draw
 from plumbline.results import Environment, Scalar
 
@@ -34,8 +36,22 @@ def environment_of(draw: Draw) -> Environment:
     provider = draw.trial.provider
     launcher = provider.launcher
     assert isinstance(launcher, SimulatedLauncher)
-    usual = {**_HOST, **_hardware(provider), "host.node": draw.node_name(draw.node), "host.instance_type": provider.instance_type}
-    return Environment.of({**usual, **launcher.environment, **draw.facts()})
+    return Environment.of({**_usual(provider), "host.node": draw.node_name(draw.node), **launcher.environment, **draw.facts()})
+
+
+def facts_at(provider: Provider, at: datetime) -> dict[str, Scalar]:
+    """The same without a trial: what every node shows on that day, also of changes that are declared for some workloads only."""
+    launcher = provider.launcher
+    assert isinstance(launcher, SimulatedLauncher)
+    facts = {**_usual(provider), **launcher.environment}
+    for event in launcher.drift:
+        if isinstance(event, DriverChange) and event.concerns((event.workloads or ("",))[0], at):
+            facts |= event.facts
+    return facts
+
+
+def _usual(provider: Provider) -> dict[str, Scalar]:
+    return {**_HOST, **_hardware(provider), "host.instance_type": provider.instance_type}
 
 
 def _hardware(provider: Provider) -> dict[str, Scalar]:

@@ -36,11 +36,11 @@ def nodes(found: Sequence[Row], pod: Row, running: Iterable[Row], gpu_resource: 
     shown = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels (launcher.node_selector is empty)"
     selected = [n for n in found if selector.items() <= (n["metadata"].get("labels") or {}).items()]
     if not selected:
-        return [_nothing_selected(found, selector, shown, gpu_resource)]
+        return [nothing_selected(found, selector, shown, gpu_resource)]
     lines = [ok("nodes", f"{_nodes(len(selected))} with {shown}{_products(selected)}")]
-    usable = [n for n in selected if _ready(n)]
-    why = Counter(taint for n in usable for taint in _untolerated(n, pod["spec"].get("tolerations") or []))
-    allowed = [n for n in usable if not _untolerated(n, pod["spec"].get("tolerations") or [])]
+    usable = [n for n in selected if ready(n)]
+    why = Counter(taint for n in usable for taint in untolerated(n, pod["spec"].get("tolerations") or []))
+    allowed = [n for n in usable if not untolerated(n, pod["spec"].get("tolerations") or [])]
     if not usable:
         return [
             *lines,
@@ -58,7 +58,7 @@ def nodes(found: Sequence[Row], pod: Row, running: Iterable[Row], gpu_resource: 
     return [*lines, _fits(allowed, requested(pod), list(running))]
 
 
-def _nothing_selected(found: Sequence[Row], selector: Mapping[str, str], shown: str, gpu_resource: str) -> Line:
+def nothing_selected(found: Sequence[Row], selector: Mapping[str, str], shown: str, gpu_resource: str) -> Line:
     """A selector that fits nothing is a misspelling where there are such nodes; where there are none, an autoscaler may bring them."""
     near = [n for n in found if gpu_resource in (n["status"].get("allocatable") or {})]
     if not near:
@@ -133,12 +133,14 @@ def _lacks(has: Amounts, asked: Amounts) -> dict[str, Decimal]:
     return {name: has.get(name, Decimal(0)) for name, value in asked.items() if has.get(name, Decimal(0)) < value}
 
 
-def _ready(node: Row) -> bool:
+def ready(node: Row) -> bool:
+    """Whether pods can start on it now."""
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
     return ready and not node["spec"].get("unschedulable")
 
 
-def _untolerated(node: Row, tolerations: Sequence[Row]) -> list[str]:
+def untolerated(node: Row, tolerations: Sequence[Row]) -> list[str]:
+    """The node's taints that keep such pods away, such as `dedicated=gpu:NoSchedule`."""
     return [
         f"{taint['key']}{'=' + taint['value'] if taint.get('value') else ''}:{taint['effect']}"
         for taint in node["spec"].get("taints") or []
