@@ -20,6 +20,7 @@ class FakeAirflow:
     password: str = "right"
     token: int = 1
     dags: list[dict[str, Any]] = field(default_factory=list)
+    runs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     pools: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[tuple[str, str], tuple[int, Any]] = field(default_factory=dict)
     seen: list[tuple[str, str, dict[str, list[str]], Any]] = field(default_factory=list)
@@ -39,6 +40,8 @@ class FakeAirflow:
         if path == "/api/v2/dags":
             offset, limit = int(query["offset"][0]), int(query["limit"][0])
             return 200, {"dags": self.dags[offset : offset + limit], "total_entries": len(self.dags)}
+        if path.startswith("/api/v2/dags/") and path.endswith("/dagRuns"):
+            return self._dag_runs(path.split("/")[4], method, query, body)
         if path.startswith("/api/v2/pools"):
             name = path.removeprefix("/api/v2/pools").strip("/") or (body or {}).get("name")
             if method == "POST":
@@ -49,6 +52,17 @@ class FakeAirflow:
                 self.pools[name] |= body
             return 200, self.pools[name]
         return 404, {"detail": "Not Found"}
+
+    def _dag_runs(self, dag_id: str, method: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
+        if dag_id not in {d["dag_id"] for d in self.dags}:
+            return 404, {"detail": f"The DAG with ID: `{dag_id}` was not found"}
+        runs = self.runs.setdefault(dag_id, [])
+        if method == "POST":
+            run_id = body.get("dag_run_id") or f"manual__{len(runs) + 1}"
+            runs.append({"dag_id": dag_id, "dag_run_id": run_id, "state": "queued", "run_type": "manual", "conf": body["conf"]})
+            return 200, runs[-1]
+        found = [r for r in runs if r["state"] in query.get("state", [r["state"]])]
+        return 200, {"dag_runs": found, "total_entries": len(found)}
 
 
 @contextmanager

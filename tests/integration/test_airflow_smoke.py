@@ -26,7 +26,8 @@ from plumbline.orchestration import leftovers
 from plumbline.orchestration.airflow_client import AirflowClient, DagRun
 from plumbline.orchestration.airflow_server import AirflowServer
 from plumbline.orchestration.asked import Asked
-from plumbline.orchestration.campaign import Outcome, planned_trials, run_campaign
+from plumbline.orchestration.campaign import Outcome, run_campaign
+from plumbline.orchestration.campaign_plan import planned_trials
 from plumbline.orchestration.campaign_state import CampaignState
 from plumbline.results import ResultStore
 
@@ -45,7 +46,8 @@ import os, signal
 from plumbline.declarations import load, places
 from plumbline.orchestration.airflow_server import AirflowServer
 from plumbline.orchestration.asked import Asked
-from plumbline.orchestration.campaign import planned_trials, run_campaign
+from plumbline.orchestration.campaign import run_campaign
+from plumbline.orchestration.campaign_plan import planned_trials
 declared, asked = load(), Asked("doomed", "a test", kinds=("training",))
 planned = planned_trials(declared, asked)
 def look(state):

@@ -15,7 +15,8 @@ from plumbline.archive import open_archive
 from plumbline.declarations import load, places
 from plumbline.orchestration.airflow_server import AirflowServer
 from plumbline.orchestration.asked import Asked
-from plumbline.orchestration.campaign import Outcome, planned_trials, run_campaign
+from plumbline.orchestration.campaign import Outcome, run_campaign
+from plumbline.orchestration.campaign_plan import planned_trials
 from plumbline.orchestration.connections import airflow_environment, prepare
 from plumbline.results import ResultStore
 

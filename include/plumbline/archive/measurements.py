@@ -146,6 +146,11 @@ class Measurements:
         with reading(self.engine) as session:
             return queries.trials(session, campaign_id, series_key, provider, kind)
 
+    def held_since(self, provider: str, since: datetime) -> list[TrialView]:
+        """Attempts on a provider that began at `since` or later; corrections, for which nothing ran, are left out."""
+        with reading(self.engine) as session:
+            return queries.held_since(session, provider, since)
+
     def document(self, trial_id: str, attempt: int | None = None) -> ResultDocument | None:
         """The whole result document; without `attempt`, of the last usable attempt, else of the last. None if there is none, such as of
         an imported result (see `imported`).

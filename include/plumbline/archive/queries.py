@@ -52,6 +52,16 @@ def trials(
     return [_trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
 
 
+def held_since(session: Session, provider: str, since: datetime) -> list[TrialView]:
+    """Attempts on a provider that began at `since` or later, in the order of their planning; corrections, for which nothing ran, left out."""
+    began = func.coalesce(Trial.started_at, Trial.planned_at)
+    corrects = select(Correction.trial_pk).where(Correction.trial_pk == Trial.id).exists()
+    query = select(Trial, Series, ~STANDING).join(Series, Series.series_key == Trial.series_key)
+    query = query.where(Series.provider == provider, Series.source != "imported", began >= since, ~corrects)
+    query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
+    return [_trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
+
+
 def _trial_view(trial: Trial, series: Series, corrected: bool) -> TrialView:
     values: dict[str, Any] = {name: getattr(trial, name) for name in _FROM_TRIAL}
     values |= {name: getattr(series, name) for name in _FROM_SERIES}

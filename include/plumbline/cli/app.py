@@ -20,6 +20,7 @@ from plumbline.cli import (
     scorecard,
     serve,
     trial,
+    trigger,
 )
 from plumbline.cli.output import EXIT_CODES
 
@@ -34,6 +35,8 @@ app = typer.Typer(
 app.command()(check.check)
 app.command()(campaign.run)
 app.command()(campaign.up)
+app.command()(trigger.trigger)
+app.command()(trigger.budget)
 app.command("demo-drift")(demo.demo_drift)
 app.command()(rehearse.rehearse)
 app.command()(trial.trial)

@@ -22,7 +22,8 @@ from plumbline.launch.plan import PlanError
 from plumbline.orchestration.airflow_client import AirflowError
 from plumbline.orchestration.airflow_server import AirflowServer, ServerError
 from plumbline.orchestration.asked import Asked, Placement
-from plumbline.orchestration.campaign import CampaignError, Outcome, planned_trials, run_campaign
+from plumbline.orchestration.campaign import CampaignError, Outcome, run_campaign
+from plumbline.orchestration.campaign_plan import planned_trials
 from plumbline.orchestration.reporting import campaign_data
 from plumbline.reports import CampaignData, conclude
 from plumbline.reports.summary import sentences

@@ -21,7 +21,8 @@ from plumbline.launch.plan import PlanError
 from plumbline.orchestration.airflow_client import AirflowError
 from plumbline.orchestration.airflow_server import AirflowServer, ServerError
 from plumbline.orchestration.asked import Asked
-from plumbline.orchestration.campaign import CampaignError, Outcome, planned_trials, run_campaign
+from plumbline.orchestration.campaign import CampaignError, Outcome, run_campaign
+from plumbline.orchestration.campaign_plan import planned_trials
 from plumbline.orchestration.deciding import DECISION
 from plumbline.orchestration.reporting import campaign_data
 from plumbline.orchestration.unpaused import end_runs_since

@@ -4,6 +4,7 @@ The ground floor: it imports nothing of ours.
 """
 
 from plumbline.declarations.contract import Contract
+from plumbline.declarations.budget import Budget
 from plumbline.declarations.criteria import Criterion
 from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, LocalLauncher
@@ -21,6 +22,7 @@ __all__ = [
     "HARNESS_PROTOCOL",
     "METRICS",
     "AnyWorkload",
+    "Budget",
     "Contract",
     "Criterion",
     "DeclarationError",

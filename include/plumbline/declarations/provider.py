@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.budget import Budget
 from plumbline.declarations.launchers import KubernetesLauncher, Launcher, LocalLauncher
 from plumbline.declarations.price_sources import DeclaredSource
 from plumbline.declarations.purchases import Purchase as Purchase
@@ -64,6 +65,7 @@ class Provider(Declared):
     price_sources: tuple[DeclaredSource, ...] = ()
     sla: ServiceLevel = ServiceLevel()
     watch: Watch = Watch()
+    budget: Budget | None = None
     slots: tuple[Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")], ...] | None = Field(
         None, description='overrides the workloads\' slots for the monthly schedule (UTC), such as ["02:00"]'
     )
@@ -78,6 +80,7 @@ class Provider(Declared):
             raise ValueError(
                 f"accelerator.count is {self.accelerator.count} but launcher.cpus lists {len(self.launcher.cpus)}; expected one core per count"
             )
+        self._budget_counts()
         by_purchase: dict[str, list[Price]] = {}
         for price in self.prices:
             by_purchase.setdefault(price.purchase, []).append(price)
@@ -89,6 +92,19 @@ class Provider(Declared):
                         f"two {purchase} prices hold on {later.since}; expected `until: {later.since}` or earlier on the first"
                     )
         return self
+
+    def _budget_counts(self) -> None:
+        if self.budget is None:
+            return
+        if self.budget.gpu_hours_per_month is not None and self.accelerator.kind == "cpu":
+            raise ValueError("budget.gpu_hours_per_month, but accelerator.kind is cpu: it would never be reached; expected usd_per_month")
+        if self.budget.usd_per_month is not None and not any(p.purchase == "on_demand" for p in self.price_list):
+            raise ValueError("budget.usd_per_month, but no on_demand price is declared; expected one in prices, or gpu_hours_per_month")
+
+    def of_trial(self) -> Provider:
+        """The provider as its trials carry it: without when and how much it is used and who tells its price, which change nothing that is
+        measured, and which a harness of an earlier version would refuse as unknown."""
+        return self.model_copy(update={"watch": Watch(), "budget": None, "price_sources": ()})
 
     @property
     def pool(self) -> str:

@@ -71,7 +71,7 @@ def plan(declarations: Declarations, request: Request, planned_at: datetime) -> 
                         campaign_id=request.campaign_id,
                         reason=request.reason.strip(),
                         planned_at=planned_at,
-                        provider=provider,
+                        provider=provider.of_trial(),
                         workload=workload,
                         validity=declarations.thresholds.validity,
                         slot=slot,

@@ -181,14 +181,15 @@ class AirflowClient:
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None
     ) -> httpx.Response:
         if "Authorization" not in self._http.headers:
-            self._login()
+            self.login()
         answer = self._request(method, path, body, query)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
-            self._login()
+            self.login()
             answer = self._request(method, path, body, query)
         return answer
 
-    def _login(self) -> None:
+    def login(self) -> None:
+        """Log in now: any other call does, when it has to."""
         answer = self._request("POST", "/auth/token", self._credentials)
         if answer.is_error:
             raise AirflowError(f"login at {self._http.base_url} as {self._credentials['username']}: {answer.status_code} {_detail(answer)}")

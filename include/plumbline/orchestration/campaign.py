@@ -11,18 +11,17 @@ from pathlib import Path
 
 from plumbline.declarations import Declarations, KubernetesLauncher, Trial, places
 from plumbline.launch.orphans import sweep
-from plumbline.launch.plan import PlanError
 from plumbline.launch.progress import progress_file
 from plumbline.launch.progress import read as read_progress
 from plumbline.orchestration.airflow_client import AirflowClient, AirflowError, DagRun, TaskInstance
 from plumbline.orchestration.airflow_server import AirflowServer
-from plumbline.orchestration.asked import Asked, trials_of
+from plumbline.orchestration.asked import Asked
+from plumbline.orchestration.campaign_plan import conf_of
 from plumbline.orchestration.campaign_state import CampaignState, Stage, TrialState, observed, seconds_left
 from plumbline.orchestration.lanes import lanes_of
 from plumbline.orchestration.unpaused import end_active_runs, pause_again, unpause
 from plumbline.results import BadResult, ResultStore
 
-KINDS = ("training", "inference")
 REVIEW, REPORT = "drift_review", "scorecard_report"
 _PARSE_LIMIT_S, _REVIEW_LIMIT_S = 120.0, 120.0
 # A process on this machine ends within seconds; deleting pods may take a triggerer half a minute, and what it does not delete is paid for.
@@ -54,34 +53,6 @@ class Outcome:
     def complete(self) -> bool:
         """Every trial has a result and every step of ours succeeded."""
         return not self.problems and all(t.phase == "measured" for t in self.trials)
-
-
-def planned_trials(declared: Declarations, asked: Asked, providers: Sequence[str] | None = None) -> dict[str, list[Trial]]:
-    """The trials that a campaign will run, by provider; PlanError if that is none, or if something asked for does not exist.
-
-    Nothing starts: call it first, so that a bad request is told before Airflow is.
-    """
-    known = {p.name: p for p in declared.enabled_providers()}
-    unknown = sorted(set(providers or ()) - set(known))
-    if unknown:
-        raise PlanError(f"no enabled provider is called {', '.join(unknown)}; expected some of {', '.join(known) or '(none enabled)'}")
-    now = datetime.now(timezone.utc)
-    every = {w for w in asked.workloads or () if w not in declared.workloads}
-    if every:
-        raise PlanError(f"no workload is called {', '.join(sorted(every))}; declared: {', '.join(sorted(declared.workloads))}")
-    found = {}
-    for name in sorted(set(providers)) if providers else known:
-        fitting = {w.name for w in declared.workloads_for(known[name])}
-        wanted = tuple(w for w in asked.workloads if w in fitting) if asked.workloads is not None else None
-        mine = replace(asked, workloads=wanted)
-        trials = [t for kind in KINDS for t in trials_of(mine, declared, known[name], kind, now)]
-        if trials:
-            found[name] = trials
-    if asked.placement == "fresh_node" and (fixed := [n for n in found if not isinstance(known[n].launcher, KubernetesLauncher)]):
-        raise PlanError(f"{', '.join(fixed)} has no other node to run on; expected providers on clusters for the placement fresh_node")
-    if not found:
-        raise PlanError("nothing to run: no enabled provider fits what was asked for; `plumbline check` shows what would run where")
-    return found
 
 
 def run_campaign(
@@ -130,16 +101,7 @@ class _Campaign:
     def _trigger(self) -> None:
         for name, trials in self.planned.items():
             dag_id = self.declared.providers[name].dag_id
-            conf = {
-                "campaign": self.asked.campaign_id,
-                "reason": self.asked.reason,
-                "workloads": sorted({t.workload.name for t in trials}),
-                "kinds": sorted({t.workload.kind for t in trials}),
-                "repeats": self.asked.repeats,
-            }
-            if self.asked.placement != "any":
-                conf["placement"] = self.asked.placement
-            self.runs[name] = self.client.trigger(dag_id, conf)
+            self.runs[name] = self.client.trigger(dag_id, conf_of(self.asked, trials))
 
     @contextmanager
     def dags_ready(self) -> Iterator[None]:

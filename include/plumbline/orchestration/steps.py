@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from plumbline.declarations import KubernetesLauncher, Trial, load, places
+from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial, load, places
 from plumbline.launch import progress, stores
+from plumbline.launch.plan import KINDS
 from plumbline.orchestration.asked import Asked, trials_of
-from plumbline.orchestration.lanes import Lane
+from plumbline.orchestration.lanes import Lane, lanes_of
 from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, Validity, quarantine
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ def plan(provider: str, lane: Lane, asked: Asked, most: int | None = None) -> li
 
     Planning again gives the same trials: a specification that is stored already is kept. PlanError if the campaign holds a trial of
     that name that was asked for differently, or if there are more than `most`, which is how many tasks Airflow maps in one run.
+    Trials that the provider's monthly budget does not carry are left out, with a finding; BudgetReached if that is all of the lane's.
     """
-    declared = load()
-    trials = lane.of(trials_of(asked, declared, declared.providers[provider], lane.kind, datetime.now(timezone.utc)))
+    declared, now = load(), datetime.now(timezone.utc)
+    trials = lane.of(trials_of(asked, declared, declared.providers[provider], lane.kind, now))
     if most is not None and len(trials) > most:
         from plumbline.launch import PlanError
 
@@ -37,6 +39,7 @@ def plan(provider: str, lane: Lane, asked: Asked, most: int | None = None) -> li
             f"{len(trials)} trials of {lane.name} on {provider} in one run, but Airflow maps at most {most} tasks (core.max_map_length); "
             "expected fewer repeats or workloads, or a higher setting in all of Airflow's components"
         )
+    trials = _within_budget(declared, declared.providers[provider], lane, asked, trials, now)
     if asked.placement == "fresh_node":
         trials = _on_fresh_nodes(trials)
     store = stores.home()
@@ -128,6 +131,27 @@ def record_in(archive: Archive, checked: Mapping[str, Any]) -> Row:
         for verdict in checked["verdicts"]
     ]
     return {"campaign_id": checked["campaign_id"], "trial_id": checked["trial_id"], "recorded": done}
+
+
+def _within_budget(declared: Declarations, provider: Provider, lane: Lane, asked: Asked, trials: list[Trial], now: datetime) -> list[Trial]:
+    if provider.budget is None or not trials:
+        return trials
+    from plumbline.archive import open_archive
+    from plumbline.orchestration import budget, review
+
+    every = [trial for kind in KINDS for trial in trials_of(asked, declared, provider, kind, now)]
+    with open_archive() as archive:
+        cut = budget.cut(archive, provider, every, now)
+        # All lanes of a run cut alike: the first one that has trials tells of it.
+        tells = lane == next(own for own in lanes_of(declared, provider) if own.of(every))
+        found = budget.keep(archive, cut, now) if tells else None
+    if found is not None:
+        review.alert()
+    _log.log(logging.WARNING if cut.left_out else logging.INFO, "budget: %s", cut)
+    kept = {trial.trial_id for trial in cut.kept}
+    if not any(trial.trial_id in kept for trial in trials):
+        raise budget.BudgetReached(f"{cut}. To go on: {budget.how_to_go_on(provider)}")
+    return [trial for trial in trials if trial.trial_id in kept]
 
 
 def _on_fresh_nodes(trials: list[Trial]) -> list[Trial]:

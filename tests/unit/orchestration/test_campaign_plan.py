@@ -1,4 +1,4 @@
-"""What a campaign from the command line will run, told before anything starts. Running one: tests/integration/test_airflow_smoke.py."""
+"""What a campaign will run, told before anything starts. Running one: tests/integration/test_airflow_smoke.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.fakes.trials import declared
 
 from plumbline.launch.plan import PlanError
 from plumbline.orchestration.asked import Asked
-from plumbline.orchestration.campaign import planned_trials
+from plumbline.orchestration.campaign_plan import planned_trials
 
 
 def test_every_enabled_provider_takes_part() -> None:

@@ -1,0 +1,152 @@
+"""`plumbline trigger` and `plumbline budget`: start benchmarks on demand in an Airflow that runs, and what providers may still be used for."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
+
+import typer
+
+from plumbline.cli.campaign import declarations
+from plumbline.cli.opening import open_archive
+from plumbline.cli.output import FAILED, Json, emit, fail, out, table
+from plumbline.launch.plan import PlanError
+from plumbline.orchestration.airflow_client import AirflowError
+from plumbline.orchestration.asked import Asked, Placement
+
+if TYPE_CHECKING:
+    from plumbline.orchestration.triggering import Start, Started
+    from plumbline.prices.budget import Balance
+
+
+def trigger(
+    provider: Annotated[list[str], typer.Argument(help="one or more enabled providers")],
+    reason: Annotated[str, typer.Option(help="required: why; it stays with every result")],
+    workload: Annotated[list[str] | None, typer.Option(help="only this workload; may be repeated")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="training or inference; may be repeated")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, max=50, help="repeats a slot, instead of the declared ones")] = None,
+    placement: Annotated[
+        Placement, typer.Option(help="fresh_node: on nodes that the series was not measured on lately; for providers on clusters")
+    ] = "any",
+    campaign: Annotated[str | None, typer.Option(help="campaign id; named by its time if left out")] = None,
+    as_json: Json = False,
+) -> None:
+    """Start benchmarks of these providers, as one campaign, in the Airflow that runs here or on the team's server; waits for none."""
+    from plumbline.orchestration import reaching, triggering
+
+    declared = declarations()
+    asked = Asked(
+        campaign_id=campaign or triggering.campaign_of(datetime.now(timezone.utc)),
+        reason=reason,
+        workloads=tuple(workload) if workload else None,
+        kinds=tuple(kind) if kind else None,
+        repeats=repeats,
+        placement=placement,
+    )
+    try:
+        wanted = triggering.starts(declared, asked, provider)
+        with open_archive() as archive:
+            wanted = triggering.within_budgets(archive, declared, asked, wanted)
+        client = reaching.client()
+    except (PlanError, triggering.NotStarted, AirflowError) as error:
+        fail(f"{error}\nnothing was started")
+    address = reaching.address()
+    with client:
+        try:
+            started = triggering.trigger(client, wanted)
+        except triggering.NotStarted as error:
+            fail(f"{error}\nnothing was started")
+        except AirflowError as error:
+            fail(str(error), FAILED)
+    rows = [{"campaign": asked.campaign_id, **_row(one, address)} for one in started]
+    emit(as_json, rows, lambda: _show(asked, started, address))
+
+
+def budget(
+    provider: Annotated[list[str] | None, typer.Argument(help="all that declare a budget if none is named")] = None, as_json: Json = False
+) -> None:
+    """What was used of the providers' budgets this month, and what is left."""
+    from plumbline.reports.spending import balance
+
+    declared = declarations()
+    for name in provider or ():
+        if name not in declared.providers:
+            fail(f'no provider is called "{name}"; declared: {", ".join(sorted(declared.providers))}')
+        if declared.providers[name].budget is None:
+            fail(f"{name} declares no budget; `budget: {{usd_per_month: 5000}}` in its declaration sets one")
+    limited = [p for name, p in sorted(declared.providers.items()) if p.budget is not None and (not provider or name in provider)]
+    with open_archive() as archive:
+        balances = [balance(archive, p, datetime.now(timezone.utc)) for p in limited]
+    emit(as_json, [_figures(b) for b in balances], lambda: _show_balances(balances))
+
+
+def _row(one: Started, address: str) -> dict[str, object]:
+    start = one.start
+    return {
+        "provider": start.provider,
+        "dag_id": start.dag_id,
+        "run_id": one.run_id,
+        "state": one.state,
+        "waits_for": one.waits_for,
+        "trials": start.trials,
+        "left_out": start.left_out,
+        "budget": start.budget,
+        "url": _url(one, address),
+    }
+
+
+def _url(one: Started, address: str) -> str:
+    return f"{address}/dags/{one.start.dag_id}/runs/{quote(one.run_id, safe='')}"
+
+
+def _show(asked: Asked, started: list[Started], address: str) -> None:
+    out.print(f"campaign {asked.campaign_id}: {asked.reason}", highlight=False, markup=False, soft_wrap=True)
+    for one in started:
+        start = one.start
+        out.print(f"  {start.provider}: {_trials(start)}{_waits(one)}", highlight=False, markup=False, soft_wrap=True)
+        if start.budget is not None:
+            out.print(f"      budget: {start.budget} after them, if they take as long as the last ones", highlight=False, soft_wrap=True)
+        out.print(f"      {_url(one, address)}", highlight=False, markup=False, soft_wrap=True)
+    out.print(f"then: `plumbline scorecard {asked.campaign_id}`, `plumbline findings`", highlight=False, soft_wrap=True)
+
+
+def _trials(start: Start) -> str:
+    gone = f"; {start.left_out} more are left out: the budget does not carry them" if start.left_out else ""
+    return f"{start.trials} trial{'s' if start.trials != 1 else ''}{gone}"
+
+
+def _waits(one: Started) -> str:
+    return f"; begins when run {one.waits_for} has ended" if one.waits_for else ""
+
+
+def _figures(balance: Balance) -> dict[str, object]:
+    return {
+        "provider": balance.provider,
+        "month": balance.month,
+        "gpu_hours_per_month": balance.budget.gpu_hours_per_month,
+        "usd_per_month": balance.budget.usd_per_month,
+        "gpu_hours_used": balance.used.gpu_hours,
+        "usd_used": balance.used.usd,
+        "gpu_hours_left": balance.gpu_hours_left,
+        "usd_left": balance.usd_left,
+        "unpriced": balance.used.unpriced,
+    }
+
+
+def _show_balances(balances: list[Balance]) -> None:
+    if not balances:
+        out.print("no provider declares a budget; `budget: {usd_per_month: 5000}` in a declaration sets one", highlight=False)
+        return
+    numbers = ("GPU-hours used", "GPU-hours left", "USD used", "USD left")
+    shown = table(f"Budgets of {balances[0].month} (UTC)", "provider", "budget", *numbers, right=numbers)
+    for b in balances:
+        shown.add_row(b.provider, str(b.budget), *(_number(n) for n in (b.used.gpu_hours, b.gpu_hours_left, b.used.usd, b.usd_left)))
+    out.print(shown)
+    for b in balances:
+        if b.used.unpriced:
+            out.print(f"{b.provider}: {b.used.unpriced}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.2f}"

@@ -1,0 +1,111 @@
+"""Start benchmarks of several providers on demand, as one campaign: the form's DAG and `plumbline trigger` come this way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from plumbline.declarations import Declarations
+from plumbline.launch.plan import PlanError
+from plumbline.orchestration.airflow_client import AirflowClient, AirflowError
+from plumbline.orchestration.asked import Asked
+from plumbline.orchestration.campaign_plan import conf_of, planned_trials
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+
+
+class NotStarted(Exception):
+    """Nothing was started; the message says why, one line a provider, and what to do."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A run of a provider's benchmark DAG: `conf` is what its form takes. `trials`: how many it will plan, `left_out` how many more the
+    budget does not carry; `budget`: what is left of that after them, in words, None without one."""
+
+    provider: str
+    dag_id: str
+    conf: dict[str, Any]
+    trials: int
+    left_out: int = 0
+    budget: str | None = None
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run that was started. `waits_for`: the run before it, of which each DAG has one at a time; None if there is none."""
+
+    start: Start
+    run_id: str
+    state: str
+    waits_for: str | None
+
+
+def campaign_of(now: datetime) -> str:
+    """The id of an on-demand campaign that begins now."""
+    return f"{now.astimezone(timezone.utc):od-%Y%m%d-%H%M%S}"
+
+
+def starts(declared: Declarations, asked: Asked, providers: Sequence[str]) -> list[Start]:
+    """What answers `asked` on the providers, one campaign; PlanError if something does not exist or fit, or without a reason."""
+    if not asked.reason.strip():
+        raise PlanError('no reason was given; expected a few words that stay with every result, such as "driver upgrade on 12 November"')
+    planned = planned_trials(declared, asked, providers)
+    if idle := sorted(set(providers) - set(planned)):
+        raise PlanError(
+            f"nothing of what was asked for runs on {', '.join(idle)}; expected workloads that do: `plumbline check` shows them"
+        )
+    return [Start(name, declared.providers[name].dag_id, conf_of(asked, trials), len(trials)) for name, trials in planned.items()]
+
+
+def within_budgets(archive: Archive, declared: Declarations, asked: Asked, wanted: Sequence[Start]) -> list[Start]:
+    """The same, with what their budgets carry of it; NotStarted if a budget carries nothing, naming each such provider."""
+    from plumbline.orchestration.budget import cut, how_to_go_on
+
+    now = datetime.now(timezone.utc)
+    planned = planned_trials(declared, asked, [start.provider for start in wanted])
+    found, spent = [], []
+    for start in wanted:
+        provider = declared.providers[start.provider]
+        if provider.budget is None:
+            found.append(start)
+            continue
+        done = cut(archive, provider, planned[start.provider], now)
+        if not done.kept:
+            spent.append(f"{done}. To go on: {how_to_go_on(provider)}")
+        found.append(Start(start.provider, start.dag_id, start.conf, len(done.kept), len(done.left_out), str(done.after)))
+    if spent:
+        raise NotStarted("\n".join(spent))
+    return found
+
+
+def trigger(client: AirflowClient, wanted: Sequence[Start]) -> list[Started]:
+    """Start every run, or none: NotStarted if a DAG is not there or paused, whose run would wait unseen.
+
+    AirflowError if Airflow fails or refuses one all the same; its message says which were started before.
+    """
+    known = client.dags()
+    problems = []
+    for start in wanted:
+        dag = known.get(start.dag_id)
+        if dag is None or dag.is_stale:
+            problems.append(f"{start.dag_id} is not in that Airflow: does it read the same declarations, and has it read them by now?")
+        elif dag.is_paused:
+            problems.append(
+                f"{start.dag_id} is paused, and its run would wait unseen: unpause it there, or by `plumbline airflow dags unpause {start.dag_id}`"
+            )
+    if problems:
+        raise NotStarted("\n".join(problems))
+    started = []
+    for start in wanted:
+        try:
+            before = client.active_runs(start.dag_id)
+            run = client.trigger(start.dag_id, start.conf)
+        except AirflowError as error:
+            already = ", ".join(f"{one.start.dag_id} {one.run_id}" for one in started)
+            raise AirflowError(f"{start.dag_id}: {error}\nstarted before: {already or 'none'}") from error
+        started.append(Started(start, run.run_id, run.state, before[-1].run_id if before else None))
+    return started

@@ -1,0 +1,116 @@
+"""A provider's monthly budget: what was used of it, and how much of a plan it still carries. Pure arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from statistics import median
+
+from plumbline.declarations import Budget, Provider
+from plumbline.prices.book import quote
+from plumbline.prices.cost import HOUR_S
+
+_ROUNDING = 1e-9
+"""Of the limit: sums of many hours that are meant to be equal to it differ by less."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """What it took to hold a provider. `usd` is None where no price says, and `unpriced` why: an unknown cost is not a cost of nothing."""
+
+    gpu_hours: float = 0.0
+    usd: float | None = 0.0
+    unpriced: str | None = None
+
+    def __add__(self, other: Use) -> Use:
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        return Use(self.gpu_hours + other.gpu_hours, usd, self.unpriced or other.unpriced)
+
+
+def use_of(provider: Provider, held_s: float, on: date) -> Use:
+    """What holding the provider's instances for `held_s` seconds (summed over the nodes) from the day `on` takes.
+
+    GPU-hours count every accelerator of an instance, 0 of one that has none; USD is the declared on-demand price of that day.
+    """
+    if held_s <= 0:
+        return Use()
+    hours = held_s / HOUR_S
+    gpus = 0 if provider.accelerator.kind == "cpu" else provider.accelerator.count
+    quoted = quote(provider, on)
+    return Use(gpus * hours, None if quoted.basis is None else quoted.basis.usd_per_hour * hours, quoted.reason)
+
+
+def expected_s(held: Sequence[float], limit_s: float) -> float:
+    """Seconds (over all nodes) that a trial is expected to hold its provider: the median of the last ones of its series, else its limit."""
+    return median(held) if held else limit_s
+
+
+@dataclass(frozen=True)
+class Balance:
+    """A provider's budget of one calendar month (`2026-11`, UTC) and what is used of it."""
+
+    provider: str
+    month: str
+    budget: Budget
+    used: Use
+
+    @property
+    def gpu_hours_left(self) -> float | None:
+        """None without such a limit; never below 0."""
+        limit = self.budget.gpu_hours_per_month
+        return None if limit is None else _left(limit, self.used.gpu_hours)
+
+    @property
+    def usd_left(self) -> float | None:
+        """None without such a limit, or where the cost of what was used is not known; never below 0."""
+        limit = self.budget.usd_per_month
+        return None if limit is None or self.used.usd is None else _left(limit, self.used.usd)
+
+    def with_used(self, more: Use) -> Balance:
+        """The balance after that was used too."""
+        return Balance(self.provider, self.month, self.budget, self.used + more)
+
+    @property
+    def exceeded(self) -> str | None:
+        """Which limit what is used goes past, in words; None if none. A cost that is not known is past any limit in USD."""
+        gpu_hours, usd = self.budget.gpu_hours_per_month, self.budget.usd_per_month
+        if gpu_hours is not None and self.used.gpu_hours > gpu_hours * (1 + _ROUNDING):
+            return f"{_figure(self.used.gpu_hours)} of {_figure(gpu_hours)} GPU-hours"
+        if usd is None:
+            return None
+        if self.used.usd is None:
+            return f"USD cannot be counted: {self.used.unpriced}"
+        return f"{_figure(self.used.usd)} of {_figure(usd)} USD" if self.used.usd > usd * (1 + _ROUNDING) else None
+
+    def __str__(self) -> str:
+        parts = []
+        if self.budget.gpu_hours_per_month is not None:
+            parts.append(f"{_figure(self.gpu_hours_left or 0.0)} of {_figure(self.budget.gpu_hours_per_month)} GPU-hours")
+        if self.budget.usd_per_month is not None:
+            left = "an unknown part" if self.usd_left is None else _figure(self.usd_left)
+            parts.append(f"{left} of {_figure(self.budget.usd_per_month)} USD")
+        why = f" ({self.used.unpriced})" if self.budget.usd_per_month is not None and self.used.usd is None else ""
+        return f"{' and '.join(parts)} left of {self.month}{why}"
+
+
+def fitting(balance: Balance, rounds: Sequence[Use]) -> tuple[int, str | None]:
+    """How many rounds, from the first on, the balance carries, and in words what the next one would go past; None if all fit.
+
+    A round that does not fit ends the plan: a later, smaller one is not slipped in before it.
+    """
+    for n, use in enumerate(rounds):
+        balance = balance.with_used(use)
+        if (why := balance.exceeded) is not None:
+            return n, why
+    return len(rounds), None
+
+
+def _left(limit: float, used: float) -> float:
+    left = limit - used
+    return left if left > limit * _ROUNDING else 0.0
+
+
+def _figure(value: float) -> str:
+    """As a person reads an amount: hundredths, and three digits of what is below 1."""
+    return f"{value:,.2f}".removesuffix(".00") if value >= 1 or value == 0 else f"{value:.3g}"

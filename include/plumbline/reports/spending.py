@@ -1,0 +1,68 @@
+"""What a provider was used for in a month, from the archive: the time that every attempt held it, at the price of its day.
+
+Everything that ran counts, also what failed, was rejected or was repeated. An attempt counts in the month in which it began. One that nobody
+saw the time of, although it was launched, counts with the limit that its launcher gives a trial; one that never got a place held nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import AnyWorkload, Provider, SimulatedLauncher, series_key
+from plumbline.prices.budget import Balance, Use, expected_s, use_of
+from plumbline.reports.numbers import held_s
+from plumbline.results import BadResult
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+    from plumbline.archive.views import TrialView
+
+_CAMPAIGNS, _TRIALS = 3, 5
+"""Of a series, what the next trial is expected to be like: the newest trials of the newest campaigns."""
+_SIMULATED_LIMIT_S = 3600.0
+"""A simulated trial holds nothing and has no limit; this is what it is counted with before the first one was made."""
+
+
+def balance(archive: Archive, provider: Provider, now: datetime, apart: str | None = None) -> Balance:
+    """The provider's budget of the month of `now` and what is used of it. `apart`: the Airflow run whose attempts
+    do not count. ValueError without a budget."""
+    if provider.budget is None:
+        raise ValueError(f"{provider.name} declares no budget; expected one such as {{usd_per_month: 5000}}")
+    month = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    used = Use()
+    for attempt in archive.held_since(provider.name, month):
+        if apart is None or attempt.run_id != apart:
+            used += use_of(provider, _held_s(archive, attempt, provider), (attempt.started_at or attempt.planned_at).date())
+    return Balance(provider.name, f"{month:%Y-%m}", provider.budget, used)
+
+
+def expected_use(archive: Archive, provider: Provider, workload: AnyWorkload, now: datetime, apart: str | None = None) -> Use:
+    """What one trial of the workload on the provider is expected to use: like the last ones of its series, or all that its launcher allows."""
+    key, held = series_key(workload, provider), list[float]()
+    for campaign_id, _ in reversed(archive.series_campaigns(key, _CAMPAIGNS)):
+        usable = [t for t in archive.trials(campaign_id, key) if t.usable and (apart is None or t.run_id != apart)]
+        held += [seconds for t in reversed(usable) if (seconds := _held_s(archive, t, provider)) > 0]
+    return use_of(provider, expected_s(held[:_TRIALS], limit_s(provider, workload.nodes)), now.astimezone(timezone.utc).date())
+
+
+def limit_s(provider: Provider, nodes: int) -> float:
+    """Seconds, over all nodes, that a trial can hold the provider at the most."""
+    launcher = provider.launcher
+    return nodes * (_SIMULATED_LIMIT_S if isinstance(launcher, SimulatedLauncher) else launcher.timeout)
+
+
+def _held_s(archive: Archive, attempt: TrialView, provider: Provider) -> float:
+    if attempt.status == "missing":
+        return 0.0
+    try:
+        document = archive.document(attempt.trial_id, attempt.attempt)
+    except BadResult:
+        document = None
+    if document is None:
+        return limit_s(provider, 1)
+    held = held_s(document)
+    if held is not None:
+        return held
+    # Whoever launched it saw it to its end: what has no span then never had a place.
+    return 0.0 if document.launch is not None else limit_s(provider, document.trial.workload.nodes)

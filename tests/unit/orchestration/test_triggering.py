@@ -1,0 +1,134 @@
+"""Starting several providers on demand: all or none, and what stands in the way is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
+from tests.fakes.trials import declared
+
+from plumbline.archive import open_archive
+from plumbline.declarations import Budget, Declarations
+from plumbline.launch.plan import PlanError
+from plumbline.orchestration.airflow_client import AirflowClient, AirflowError
+from plumbline.orchestration.asked import Asked
+from plumbline.orchestration.triggering import NotStarted, campaign_of, starts, trigger, within_budgets
+
+ASKED = Asked("od-1", "new driver", workloads=("gpt-tiny-cpu",), repeats=3)
+BOTH = ["local-2core", "local-1core"]
+
+
+def dag(name: str, paused: bool = False, stale: bool = False) -> dict[str, object]:
+    return {"dag_id": name, "is_paused": paused, "is_stale": stale, "last_parsed_time": "2026-11-21T10:00:00Z"}
+
+
+@pytest.fixture
+def airflow() -> Iterator[FakeAirflow]:
+    with fake_airflow() as fake:
+        fake.dags = [dag("benchmark_local_1core"), dag("benchmark_local_2core")]
+        yield fake
+
+
+@pytest.fixture
+def client(airflow: FakeAirflow) -> Iterator[AirflowClient]:
+    with AirflowClient(airflow.address, "admin", "right") as opened:
+        yield opened
+
+
+def test_one_campaign_over_several_providers_each_by_its_own_form() -> None:
+    found = starts(declared(), ASKED, BOTH)
+    assert [(s.provider, s.dag_id, s.trials) for s in found] == [
+        ("local-1core", "benchmark_local_1core", 3),
+        ("local-2core", "benchmark_local_2core", 3),
+    ]
+    assert found[0].conf == {
+        "campaign": "od-1",
+        "reason": "new driver",
+        "workloads": ["gpt-tiny-cpu"],
+        "kinds": ["training"],
+        "repeats": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "providers", "message"),
+    [
+        (Asked("od-1", " "), BOTH, "no reason was given"),
+        (ASKED, ["nowhere"], "no enabled provider is called nowhere; expected some of local-1core, local-2core"),
+        (Asked("od-1", "why", workloads=("huge",)), BOTH, "no workload is called huge"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_anything_starts(asked: Asked, providers: list[str], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        starts(declared(), asked, providers)
+
+
+def test_a_provider_that_can_run_nothing_of_it_is_named_while_others_could() -> None:
+    known = declared()
+    training = {"gpt-tiny-cpu": known.workloads["gpt-tiny-cpu"].model_copy(update={"providers": ("local-1core",)})}
+    world = Declarations(known.providers, {**known.workloads, **training}, known.teams, known.thresholds)
+    with pytest.raises(PlanError, match="nothing of what was asked for runs on local-2core"):
+        starts(world, ASKED, BOTH)
+
+
+def limited(usd: float) -> Declarations:
+    known = declared()
+    place = known.providers["local-1core"].model_copy(update={"budget": Budget(usd_per_month=usd)})
+    return Declarations({**known.providers, place.name: place}, known.workloads, known.teams, known.thresholds)
+
+
+def test_what_the_budget_leaves_out_is_counted_and_a_spent_one_starts_nothing(tmp_path: Path) -> None:
+    one = 0.02 * 600 / 3600
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        world = limited(2 * one)
+        first, second = within_budgets(archive, world, ASKED, starts(world, ASKED, BOTH))
+        assert (first.trials, first.left_out, second.trials, second.left_out, second.budget) == (2, 1, 3, 0, None)
+        assert str(first.budget).startswith("0 of 0.00667 USD left of ")
+        spent = limited(one / 2)
+        with pytest.raises(NotStarted, match=r"^local-1core: 3 of 3 trials go past the budget .*To go on: raise `budget`"):
+            within_budgets(archive, spent, ASKED, starts(spent, ASKED, BOTH))
+
+
+def test_every_run_is_started_with_its_form(airflow: FakeAirflow, client: AirflowClient) -> None:
+    airflow.runs["benchmark_local_2core"] = [
+        {"dag_id": "benchmark_local_2core", "dag_run_id": "scheduled__1", "state": "running", "run_type": "scheduled", "conf": {}}
+    ]
+    started = trigger(client, starts(declared(), ASKED, BOTH))
+    assert [(s.start.provider, s.run_id, s.waits_for) for s in started] == [
+        ("local-1core", "manual__1", None),
+        ("local-2core", "manual__2", "scheduled__1"),
+    ]
+    assert airflow.runs["benchmark_local_1core"][0]["conf"]["reason"] == "new driver"
+
+
+@pytest.mark.parametrize(
+    ("dags", "message"),
+    [
+        ([dag("benchmark_local_1core")], "benchmark_local_2core is not in that Airflow"),
+        ([dag("benchmark_local_1core"), dag("benchmark_local_2core", stale=True)], "benchmark_local_2core is not in that Airflow"),
+        (
+            [dag("benchmark_local_1core"), dag("benchmark_local_2core", paused=True)],
+            r"benchmark_local_2core is paused, .*`plumbline airflow dags unpause benchmark_local_2core`",
+        ),
+    ],
+)
+def test_a_run_that_would_wait_unseen_starts_none(
+    airflow: FakeAirflow, client: AirflowClient, dags: list[dict[str, object]], message: str
+) -> None:
+    airflow.dags = dags
+    with pytest.raises(NotStarted, match=message):
+        trigger(client, starts(declared(), ASKED, BOTH))
+    assert airflow.runs == {}
+
+
+def test_what_was_started_before_airflow_failed_is_said(airflow: FakeAirflow, client: AirflowClient) -> None:
+    airflow.answers["POST", "/api/v2/dags/benchmark_local_2core/dagRuns"] = (500, {"detail": "database is locked"})
+    with pytest.raises(AirflowError, match=r"(?s)database is locked.*started before: benchmark_local_1core manual__1"):
+        trigger(client, starts(declared(), ASKED, BOTH))
+
+
+def test_a_campaign_on_demand_is_named_by_its_time() -> None:
+    assert campaign_of(datetime(2026, 11, 20, 23, 42, tzinfo=timezone.utc)) == "od-20261120-234200"
