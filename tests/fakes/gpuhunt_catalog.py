@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 _FIELDS = "instance_name location price cpu memory gpu_count gpu_name gpu_memory spot disk_size gpu_vendor flags cpu_arch provider_data"
-_CLOUDS = ("aws", "azure", "verda", "gcp", "lambdalabs", "nebius", "oci", "runpod", "cloudrift")
+OFFLINE = ("aws", "azure", "verda", "gcp", "lambdalabs", "nebius", "oci", "runpod", "cloudrift")
 
 Offer = dict[str, str]
 
@@ -48,7 +48,7 @@ class CatalogServer:
 
     def __init__(self, clouds: dict[str, list[Offer]], version: str) -> None:
         self.version, self.asked = version, list[str]()
-        self._zips = {cloud: self._zip(cloud, clouds.get(cloud, [])) for cloud in _CLOUDS}
+        self._zips = {cloud: self._zip(cloud, clouds.get(cloud, [])) for cloud in OFFLINE}
 
     @staticmethod
     def _zip(cloud: str, offers: list[Offer]) -> bytes:

@@ -77,21 +77,18 @@ def _row(provider: Provider, reading: Reading) -> dict[str, Any]:
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    money = ("USD/GPU-hour", "USD/instance-hour", "declared")
-    shown = table(
-        "What the price sources say", "provider", "purchase", *money, "as told", "source", "version", "observed (UTC)", right=money
-    )
+    money = ("USD/GPU-h", "USD/h", "declared USD/h")
+    shown = table("What the price sources say", "provider", "purchase", *money, "as told", "source", "observed (UTC)", right=money)
     for row in rows:
-        declared = row["declared_usd_per_instance_hour"]
+        declared, per = row["declared_usd_per_instance_hour"], "GPU-h" if row["per"] == "gpu_hour" else "h"
         shown.add_row(
             row["provider"],
             f"{row['purchase']} {row['term'] or ''}".strip(),
             f"{row['usd_per_gpu_hour']:.4f}",
             f"{row['usd_per_instance_hour']:.4f}",
             "–" if declared is None else f"{declared:.4f}",
-            f"{row['amount']:.10g} {row['currency']}/{row['per'].removesuffix('_hour')}-h",
-            row["source"],
-            row["source_version"],
+            f"{row['amount']:.10g} {row['currency']}/{per}",
+            f"{row['source']}: {row['source_version']}",
             f"{row['observed_at']:%Y-%m-%d %H:%M}",
         )
     if rows:

@@ -5,6 +5,7 @@ The ground floor: it imports nothing of ours.
 
 from plumbline.declarations.contract import Contract
 from plumbline.declarations.budget import Budget
+from plumbline.declarations.contract import Contract
 from plumbline.declarations.criteria import Criterion
 from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, LocalLauncher

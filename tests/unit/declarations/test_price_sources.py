@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from plumbline.declarations import DeclarationError, load
-from plumbline.declarations.contract import Money
+from plumbline.declarations.contract import Contract, ContractPrice, Money
+from plumbline.declarations.places import REPOSITORY
+from plumbline.declarations.price_sources import ContractSource, CsvSource, GpuhuntSource, OpencostSource
+
+PAGE = (REPOSITORY / "docs" / "watch-prices.md").read_text(encoding="utf-8")
 
 CONTRACT = """\
 name: neo-2026
@@ -93,3 +99,22 @@ def test_a_contract_that_cannot_be_read_is_told_once(sourced: Path) -> None:
     with pytest.raises(DeclarationError) as raised:
         load(sourced)
     assert len(raised.value.problems) == 1, str(raised.value)
+
+
+def test_the_page_shows_what_can_be_declared(config: Path) -> None:
+    sources, contract = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (config / "contracts").mkdir()
+    (config / "contracts" / "neo-2026.yaml").write_text(contract)
+    file = config / "providers" / "here.yaml"
+    file.write_text(file.read_text() + sources)
+    assert len(load(config).providers["here"].price_sources) == 4
+
+
+@pytest.mark.parametrize("model", [GpuhuntSource, ContractSource, CsvSource, OpencostSource, Contract, ContractPrice])
+def test_every_key_is_explained(model: type[BaseModel]) -> None:
+    explained = (
+        set(re.findall(r"`([a-z_]+)", PAGE))
+        | set(re.findall(r"[{ ]([a-z_]+): ", PAGE))
+        | set(re.findall(r"^([a-z_]+): ", PAGE, re.MULTILINE))
+    )
+    assert set(model.model_fields) - explained - {"description"} == set()

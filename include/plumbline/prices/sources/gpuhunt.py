@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 _NAMES = {"oracle": "oci", "lambda": "lambdalabs"}  # where providers' declarations and gpuhunt call a cloud differently
 _BOOKED_AHEAD = "gcp-dws-calendar-mode"  # capacity for fixed dates: neither on demand nor spot
-_DOWNLOAD_TIMEOUT_S = 60.0
+_DOWNLOAD_TIMEOUT_S = 20.0
+_REACH = "look whether the catalog can be downloaded from here, or point GPUHUNT_CATALOG_DIR to a folder with it"
 
 
 class GpuhuntPrices:
@@ -95,8 +97,9 @@ class GpuhuntPrices:
         except ImportError as error:
             down(f"the package gpuhunt is not installed ({error})", "install it: it stands in requirements.txt")
         folder, pinned = os.environ.get("GPUHUNT_CATALOG_DIR"), self._declared.catalog
+        heard = _Heard()
         try:
-            with _time_limit():
+            with _time_limit(), heard.instead_of_the_log():
                 if folder is not None:
                     catalog, told = gpuhunt.Catalog(auto_reload=False), _version_of(Path(folder), cloud)
                     if pinned is not None and told != pinned:
@@ -107,15 +110,49 @@ class GpuhuntPrices:
                     catalog, told = gpuhunt.default_catalog(), ""
                 items = catalog.query(provider=cloud)
         except (OSError, UnicodeDecodeError, csv.Error, gpuhunt.GPUHuntError) as error:
-            down(error, "look whether the catalog can be downloaded from here, or point GPUHUNT_CATALOG_DIR to a folder with it")
+            down(heard.cause(cloud) or _with_cause(error), _REACH)
         except ValueError as error:
             raise NoPrice("gpuhunt", provider.name, str(error), "name the cloud as gpuhunt does: cloud in price_sources") from error
+        if not items:
+            down(heard.cause(cloud) or f"the catalog of {cloud} holds nothing that can be read", _REACH)
         if not told:
             loaded = catalog.catalog.get(cloud)
             told = loaded.version if loaded is not None else f"asked live, gpuhunt {version('gpuhunt')}"
-        if not items:
-            down(f"the catalog of {cloud} is empty (its download may have failed; the log says)", "try again later")
         return items, told
+
+
+class _Heard(logging.Handler):
+    """What gpuhunt logs: of a download that fails it logs a traceback for each cloud, also of those that nobody asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._records.append(record)
+
+    def cause(self, cloud: str) -> str | None:
+        """The error that a line about the cloud tells, or else the line; None if there is none."""
+        about = [r for r in self._records if r.levelno >= logging.WARNING and f" {cloud} catalog" in r.getMessage()]
+        errors = [str(r.exc_info[1]) for r in about if r.exc_info]
+        lines = [r.getMessage() for r in about]
+        return f"the catalog of {cloud} could not be loaded: {errors[0]}" if errors else lines[0] if lines else None
+
+    @contextmanager
+    def instead_of_the_log(self) -> Iterator[None]:
+        logger = logging.getLogger("gpuhunt")
+        before = logger.propagate
+        logger.addHandler(self)
+        logger.propagate = False
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
+            logger.propagate = before
+
+
+def _with_cause(error: Exception) -> str:
+    return f"{error} ({error.__cause__})" if error.__cause__ is not None else str(error)
 
 
 @cache  # a version never changes

@@ -8,15 +8,17 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from tests.fakes.gpuhunt_catalog import CatalogServer, offer, write_catalog
+from tests.fakes.gpuhunt_catalog import OFFLINE, CatalogServer, offer, write_catalog
+from tests.fakes.trials import CONFIG
 
-from plumbline.declarations import Provider
+from plumbline.declarations import Provider, load
 from plumbline.declarations.price_sources import GpuhuntSource
 from plumbline.prices.reading import Reading
 from plumbline.prices.sources import NoPrice, PriceSourceDown
 from plumbline.prices.sources.gpuhunt import GpuhuntPrices, _of_version
 
 gpuhunt = pytest.importorskip("gpuhunt")
+SHIPPED = load(CONFIG)
 
 P5, A3 = "p5.48xlarge", "a3-highgpu-8g"
 AWS = [
@@ -148,16 +150,41 @@ def test_a_pinned_catalog_is_downloaded_by_its_name_once(server: CatalogServer, 
 
 
 def test_a_catalog_that_cannot_be_downloaded_is_down_and_not_free(
-    monkeypatch: pytest.MonkeyPatch, provider: Callable[..., Provider], at: datetime
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, provider: Callable[..., Provider], at: datetime
 ) -> None:
     monkeypatch.delenv("GPUHUNT_CATALOG_DIR", raising=False)
     with CatalogServer({}, version="1") as gone:
         url = gone.url
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", url)
-    with pytest.raises(PriceSourceDown, match=r"Failed to load catalogs.*look whether the catalog can be downloaded"):
+    with pytest.raises(
+        PriceSourceDown, match=r"the catalog of aws could not be loaded: .*refused.*; look whether the catalog can be downloaded"
+    ):
         GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(), at)
+    with pytest.raises(PriceSourceDown, match=r"Failed to load aws catalog 20200101-1 \(.*refused"):
+        GpuhuntPrices(GpuhuntSource(kind="gpuhunt", catalog="20200101-1")).read(provider(), at)
+    assert caplog.records == [], "nine clouds' tracebacks would bury the one sentence"
 
 
 def test_a_cloud_whose_download_failed_is_down(server: CatalogServer, provider: Callable[..., Provider], at: datetime) -> None:
-    with pytest.raises(PriceSourceDown, match=r"the catalog of gcp is empty"):
+    with pytest.raises(PriceSourceDown, match=r"the catalog of gcp holds nothing that can be read"):
         GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(cloud="gcp"), at)
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [(p, s) for p in SHIPPED.providers.values() for s in p.price_sources if isinstance(s, GpuhuntSource)],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_the_shipped_examples_name_clouds_that_gpuhunt_knows(
+    place: Provider, source: GpuhuntSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: datetime
+) -> None:
+    instance_type, location = source.instance_type or place.instance_type, source.location or place.zone or place.region
+    clouds = {cloud: [offer(instance_type, location, 50.0)] for cloud in OFFLINE}
+    monkeypatch.setenv("GPUHUNT_CATALOG_DIR", str(write_catalog(tmp_path, **clouds)))
+    assert [r.usd_per_instance_hour for r in GpuhuntPrices(source).read(place, at)] == [50.0]
+
+
+def test_a_file_of_another_layout_is_told_by_its_first_bad_line(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "catalog" / "aws.csv").write_text("name,price\np5.48xlarge,55.04\n")
+    with pytest.raises(PriceSourceDown, match=r"malformed row in aws catalog at line 2"):
+        read()
