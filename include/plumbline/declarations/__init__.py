@@ -3,7 +3,6 @@
 The ground floor: it imports nothing of ours.
 """
 
-from plumbline.declarations.contract import Contract
 from plumbline.declarations.budget import Budget
 from plumbline.declarations.contract import Contract
 from plumbline.declarations.criteria import Criterion
