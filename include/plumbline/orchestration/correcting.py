@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.declarations import places
 from plumbline.launch import stores
-from plumbline.results import BadResult, Reason, ResultDocument, ResultStore
+from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, expired
 from plumbline.results.quarantine import FOLDER
 
 if TYPE_CHECKING:
@@ -129,6 +129,8 @@ def _stands_for(
     for item in new.evidence:
         with suppress(FileNotFoundError):  # what is lost already must not keep anybody from rejecting the numbers; verify names it
             home.put(f"{home.folder(asked)}/{item.uri}", before.get(item.uri))
+    if gone := expired.note(before, ""):
+        expired.put(home, home.folder(asked), gone.files, gone.expired_at, gone.rule)
     home.put_trial(asked)
     home.put_document(new)
     folder = home.put_collected(new)

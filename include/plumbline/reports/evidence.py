@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from plumbline.reports.content import CampaignData
-from plumbline.results import ResultDocument, ResultStore
+from plumbline.results import ResultDocument, ResultStore, expired
 
 Array = NDArray[np.float64]
 MOST_POINTS = 600
@@ -83,7 +83,12 @@ def _table(store: ResultStore, document: ResultDocument, kind: str, columns: tup
     path = f"{store.folder(document.trial)}/{item.uri}"
     try:
         table = pq.read_table(io.BytesIO(store.get(path)))
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
+    except FileNotFoundError as error:
+        gone = expired.note(store, store.folder(document.trial))
+        if gone is None or item.uri not in gone.files:
+            raise UnreadableEvidence(f"{path} is missing") from error
+        raise UnreadableEvidence(f"{path} expired on {gone.expired_at:%Y-%m-%d} ({gone.rule})") from error
+    except pa.ArrowInvalid as error:
         raise UnreadableEvidence(f"{path} cannot be read: {error}") from error
     absent = [c for c in columns if c not in table.column_names]
     if absent:

@@ -4,6 +4,7 @@
                                         evidence/…      raw files, written first
                                         result.json     the document, written last
                                         launch.json     what the launcher saw, also when there is no document
+                                        expired.json    which evidence is kept no longer (plumbline.results.expired)
 <url>/quarantine/…                                      documents that cannot be believed (plumbline.results.quarantine)
 """
 
@@ -23,7 +24,7 @@ import fsspec
 from pydantic import ValidationError
 
 from plumbline.declarations import Trial
-from plumbline.results import store_errors
+from plumbline.results import expired, store_errors
 from plumbline.results.document import SCHEMA_VERSION, Evidence, LaunchRecord, ResultDocument
 
 T = TypeVar("T")
@@ -179,14 +180,16 @@ class ResultStore:
             raise BadResult(f"{self.uri(folder)}/launch.json: {_first(error)}") from error
 
     def damaged_evidence(self, document: ResultDocument) -> list[str]:
-        """Evidence files that are missing or differ from their SHA-256, one sentence each."""
+        """Evidence files that are missing or differ from their SHA-256, one sentence each. What expired is not missing."""
         broken = []
         for item in document.evidence:
             path = f"{self.folder(document.trial)}/{item.uri}"
             try:
                 found = hashlib.sha256(self.get(path)).hexdigest()
             except FileNotFoundError:
-                broken.append(f"{self.uri(path)} is missing")
+                gone = expired.note(self, self.folder(document.trial))
+                if gone is None or item.uri not in gone.files:
+                    broken.append(f"{self.uri(path)} is missing")
                 continue
             if found != item.sha256:
                 broken.append(f"{self.uri(path)} has SHA-256 {found}; the document says {item.sha256}")

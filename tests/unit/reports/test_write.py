@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from plumbline.declarations import SimulatedLauncher
 from plumbline.reports import CampaignData, Quality, conclude, write
 from plumbline.reports.chart import log_axis
 from plumbline.reports.tables import card_tables
-from plumbline.results import Curve, LaunchRecord, PodRecord, Point, ResultDocument, ResultStore
+from plumbline.results import Curve, LaunchRecord, PodRecord, Point, ResultDocument, ResultStore, expired
 from plumbline.scorecards import Number, Scorecard, TrialNumbers, scorecard
 
 
@@ -168,6 +169,16 @@ def test_damaged_evidence_is_said_and_not_drawn(sample: CampaignData, tmp_path: 
     assert "Raw evidence is left out of the charts: " in body(page)
     steps = charts(page)["training-gpt-tiny-cpu-steps"]["data"]
     assert len(steps) == 5  # type: ignore[arg-type]
+
+
+def test_evidence_that_expired_is_said_with_its_rule(sample: CampaignData, tmp_path: Path) -> None:
+    aged = campaign(tmp_path / "results")
+    assert aged.store is not None
+    folder = aged.store.folder(aged.documents[0].trial)
+    aged.store.remove(f"{folder}/evidence/steps.parquet")
+    expired.put(aged.store, folder, ["evidence/steps.parquet"], datetime(2026, 12, 1, tzinfo=timezone.utc), "evidence.keep: 30d")
+    text = body(write(aged, tmp_path / "reports").read_text())
+    assert "steps.parquet expired on 2026-12-01 (evidence.keep: 30d)" in text
 
 
 def test_without_a_store_the_distributions_are_left_out_and_that_is_said(sample: CampaignData, tmp_path: Path) -> None:

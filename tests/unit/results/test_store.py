@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from tests.fakes.trials import a_trial, cluster_provider
 
-from plumbline.results import BadResult, Environment, LaunchRecord, ResultDocument, ResultStore, Validity
+from plumbline.results import BadResult, Environment, LaunchRecord, ResultDocument, ResultStore, Validity, expired
 
 TRIAL = a_trial()
 FOLDER = f"2026-11/{TRIAL.trial_id}/attempt-1"
@@ -78,6 +79,27 @@ def test_evidence_that_is_damaged(store: ResultStore, tmp_path: Path) -> None:
     assert len(broken) == 2
     assert broken[0].endswith("steps.parquet is missing")
     assert "run.log has SHA-256" in broken[1]
+
+
+def test_evidence_that_expired_is_not_missing(store: ResultStore, tmp_path: Path) -> None:
+    names = ("steps.parquet", "requests.parquet", "run.log")
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode())
+    evidence = tuple(store.put_evidence(TRIAL, "log", tmp_path / name) for name in names)
+    whole = ResultDocument.sealed(
+        trial=TRIAL, harness_version="0", environment=Environment.of({}), validity=Validity(status="valid"), evidence=evidence
+    )
+    for name in names:
+        store.remove(f"{FOLDER}/evidence/{name}")
+    assert len(store.damaged_evidence(whole)) == 3
+    for name in names[:2]:
+        expired.put(store, FOLDER, [f"evidence/{name}"], datetime(2026, 11, 1, tzinfo=timezone.utc), "kept for 180 d")
+    (left,) = store.damaged_evidence(whole)
+    assert left.endswith("run.log is missing")
+    found = expired.note(store, FOLDER)
+    assert found is not None and (len(found.files), found.rule) == (2, "kept for 180 d")
+    store.put(f"{FOLDER}/{expired.FILE}", b"{}")
+    assert len(store.damaged_evidence(whole)) == 3, "what says nothing hides nothing"
 
 
 @pytest.mark.parametrize(
