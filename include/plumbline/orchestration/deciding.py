@@ -1,6 +1,7 @@
 """What a person answers to a finding, carried out and written down. No Airflow in here: the form, the command line and tests come this way.
 
-    accept   the change is the new normal: each series that shows it is held against its newest campaign that does
+    accept   the change is the new normal: each series that shows it is held against its newest campaign that does; a price is the accepted
+             one from then on
     keep     the baseline stays; the finding stands, acknowledged, until the provider recovers. It is not asked about again
     rerun    the baseline stays while the series are measured once more, on a fresh node where the provider has several. Nothing is
              decided yet: if the rerun shows the drift too, its review asks again
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from plumbline.declarations import Declarations, KubernetesLauncher
+from plumbline.orchestration.accepted_prices import accept_finding
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -67,9 +69,13 @@ def decide(archive: Archive, declared: Declarations, finding_id: str, answer: An
     if answer == "accept":
         if view.state == "resolved":
             raise WrongState(f"finding {finding_id} is resolved; expected one that is open or acknowledged")
+        if finding.kind == "price":
+            if view.state != "accepted":
+                accept_finding(archive, declared, finding, by=by, why=why)
+            return Decided(finding_id, answer, {})
         if finding.kind not in ASKED_KINDS:
             raise ValueError(
-                f"finding {finding_id} is of kind {finding.kind}, which no baseline can take in; expected {' or '.join(ASKED_KINDS)}"
+                f"finding {finding_id} is of kind {finding.kind}, which no baseline can take in; expected {', '.join(ASKED_KINDS)} or price"
             )
         baselines = {key: _newest(archive, finding, key) for key in finding.standing}
         if view.state != "accepted":  # else a baseline that has moved on since would be taken back

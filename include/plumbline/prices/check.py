@@ -99,7 +99,10 @@ def _listed(own: list[Reading], others: Sequence[Reading], accepted: float | Non
     newest = own[-1]
     price = newest.usd_per_gpu_hour
     if accepted is not None and not moved(price, accepted, LIST_MOVE):
-        return Checked("unchanged", newest, price, accepted, newest.observed_at)
+        alike = 0
+        while alike < len(own) and not moved(own[-1 - alike].usd_per_gpu_hour, accepted, LIST_MOVE):
+            alike += 1
+        return Checked("unchanged", newest, price, accepted, own[-alike].observed_at, alike)
     second = next((o.source for o in others if price > 0 and not moved(o.usd_per_gpu_hour, price, LIST_MOVE)), None)
     why = implausible(newest, accepted, on_demand)
     since, sightings, steps = _path(own, accepted, on_demand, why is not None)

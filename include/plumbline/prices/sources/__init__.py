@@ -14,6 +14,7 @@ from plumbline.prices.sources.csv_history import CsvPrices
 from plumbline.prices.sources.errors import NoPrice, PriceSourceDown, PriceSourceError
 from plumbline.prices.sources.gpuhunt import GpuhuntPrices
 from plumbline.prices.sources.opencost import OpencostPrices
+from plumbline.prices.sources.simulated import SimulatedPrices
 from plumbline.prices.sources.source import PriceSource
 
 __all__ = ["NoPrice", "PriceSource", "PriceSourceDown", "PriceSourceError", "Told", "ask", "source_of"]
@@ -39,12 +40,13 @@ def source_of(declared: DeclaredSource, world: Declarations, config: Path | None
 
 
 def ask(provider: Provider, world: Declarations, at: datetime, config: Path | None = None) -> Told:
-    """What every declared source of the provider says at `at` (UTC), in the order of the declaration."""
+    """What every declared source of the provider says at `at` (UTC), in the order of the declaration; of a simulated one also itself."""
     readings: list[Reading] = []
     failures: list[PriceSourceError] = []
-    for declared in provider.price_sources:
+    simulated = [SimulatedPrices()] if provider.simulated else []
+    for source in (*simulated, *(source_of(declared, world, config) for declared in provider.price_sources)):
         try:
-            readings += source_of(declared, world, config).read(provider, at)
+            readings += source.read(provider, at)
         except PriceSourceError as error:
             failures.append(error)
     return Told(tuple(readings), tuple(failures))

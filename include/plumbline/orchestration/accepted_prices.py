@@ -1,0 +1,136 @@
+"""The price that a provider is held against, and what its readings mean against it. No Airflow in here.
+
+That is the newest of what was accepted, by a person or by rule, and what the provider declares.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING, get_args
+
+from plumbline.declarations import Declarations, Price, Provider
+from plumbline.declarations.purchases import Purchase, Term
+from plumbline.prices.check import Checked, check
+from plumbline.prices.reading import Reading
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive, PriceReadingView, PriceView
+    from plumbline.drift import Finding
+
+_READINGS = 400
+"""Of one price, more than a year of daily ones: since when a price is read stays the same as long as it is."""
+
+
+def accepted(archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> float | None:
+    """The accepted price on a day, in USD per GPU-hour: what was accepted, or what is declared if that is newer; None without either."""
+    held = archive.accepted_price(provider.name, purchase, term)
+    listed = _listed(provider, purchase, term, on)
+    if listed is not None and (held is None or listed.since > held.since):
+        return float(listed.price) / provider.accelerator.count
+    return None if held is None else held.usd_per_hour / provider.accelerator.count
+
+
+def _listed(provider: Provider, purchase: Purchase, term: Term | None, on: date) -> Price | None:
+    """The declared price that holds on a day; none is declared for a term. Not what a simulated change makes of it: that is to be noticed."""
+    if term is not None:
+        return None
+    return next((p for p in provider.prices if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)), None)
+
+
+def checked_price(archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> Checked | None:
+    """What the archive's readings of one price mean on a day; None if there are none."""
+    readings = _readings(archive, provider.name, purchase, term)
+    if not readings:
+        return None
+    on_demand = _on_demand(archive, provider, on) if purchase == "reserved" else None
+    return check(readings, accepted(archive, provider, purchase, term, on), on_demand=on_demand)
+
+
+def accept_price(
+    archive: Archive,
+    provider: Provider,
+    purchase: Purchase,
+    term: Term | None,
+    *,
+    by: str,
+    why: str,
+    usd_per_gpu_hour: float | None = None,
+) -> PriceView:
+    """A person's decision: from now on this is the price. Without `usd_per_gpu_hour` it is the one that the newest readings tell.
+
+    What stands of findings about this price is accepted with it. LookupError if nothing was read and no price is given; ValueError for a
+    price that is not above 0 (one that is read as 0 has to be given), and without who and why.
+    """
+    from plumbline.drift.price import CHANGED, HELD, subject_of, what
+
+    now = datetime.now(timezone.utc)
+    checked = checked_price(archive, provider, purchase, term, now.date())
+    if usd_per_gpu_hour is None:
+        if checked is None:
+            raise LookupError(
+                f"no {what(purchase, term)} price of {provider.name} was ever read; expected one to be given, in USD per GPU-hour"
+            )
+        usd_per_gpu_hour = checked.price
+    since, source = now.date(), f"given by {by}"
+    if checked is not None and usd_per_gpu_hour == checked.price:
+        since, source = checked.since.date(), f"{checked.reading.source} {checked.reading.source_version}"
+    made = keep_accepted(archive, provider, purchase, term, usd_per_gpu_hour, since, source, by=by, why=why)
+    subjects = {subject_of(kind, purchase, term) for kind in (CHANGED, HELD)}
+    for finding in archive.findings_of(provider.name, "price", unsettled=True):
+        if finding.detail.get("subject") in subjects:
+            archive.set_finding_state(finding.finding_id, "accepted", by=by, why=why)
+    return made
+
+
+def accept_finding(archive: Archive, declared: Declarations, finding: Finding, *, by: str, why: str) -> PriceView:
+    """Accept the price that a finding is about; see `accept_price`. ValueError for a finding about nothing that is declared or accepted."""
+    from plumbline.drift.price import CHANGED, HELD, subject_of
+
+    provider = declared.providers.get(finding.provider)
+    if provider is None:
+        raise ValueError(f'finding {finding.finding_id} is about "{finding.provider}", which is not declared any more')
+    terms: tuple[Term | None, ...] = (None, *get_args(Term))
+    for kind in (CHANGED, HELD):
+        for purchase in get_args(Purchase):
+            for term in terms:
+                if subject_of(kind, purchase, term) == finding.subject:
+                    return accept_price(archive, provider, purchase, term, by=by, why=why)
+    raise ValueError(f'finding {finding.finding_id} is about "{finding.subject}", which is no price that can be accepted')
+
+
+def keep_accepted(
+    archive: Archive,
+    provider: Provider,
+    purchase: Purchase,
+    term: Term | None,
+    usd_per_gpu_hour: float,
+    since: date,
+    source: str,
+    *,
+    by: str,
+    why: str,
+) -> PriceView:
+    """Let a price follow the one that holds, from `since` on or, if that was earlier, from when the one before began."""
+    usd = usd_per_gpu_hour * provider.accelerator.count
+    before = archive.accepted_price(provider.name, purchase, term)
+    listed = _listed(provider, purchase, term, since)
+    since = max([since, *([before.since] if before else []), *([listed.since] if listed else [])])
+    return archive.accept_price(provider.name, purchase, term, usd, since, source, by=by, why=why)
+
+
+def _on_demand(archive: Archive, provider: Provider, on: date) -> float | None:
+    """What an hour costs on demand by the newest reading that is not held, else by what is accepted."""
+    checked = checked_price(archive, provider, "on_demand", None, on)
+    if checked is not None and checked.meaning != "held":
+        return checked.price
+    return accepted(archive, provider, "on_demand", None, on)
+
+
+def _readings(archive: Archive, provider: str, purchase: Purchase, term: Term | None) -> list[Reading]:
+    stored = archive.price_readings(provider, purchase, term, latest=_READINGS)
+    return [_reading(view) for view in stored if view.term == term]
+
+
+def _reading(view: PriceReadingView) -> Reading:
+    names = Reading.__dataclass_fields__
+    return Reading(**{name: getattr(view, name) for name in names})

@@ -1,0 +1,136 @@
+"""One look at a provider's prices: what the sources say is stored and checked, and findings open, go on or end. No Airflow in here: the DAG,
+the command line and tests come this way.
+
+Where no price is accepted or declared yet, the first one that can be is accepted by rule. A spot price that is confirmed moves by itself; a
+list price moves when somebody accepts it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import Declarations, Provider, load
+from plumbline.orchestration.accepted_prices import checked_price, keep_accepted
+from plumbline.prices.check import Checked
+from plumbline.prices.reading import Reading
+from plumbline.prices.sources import ask
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive, PriceReadingRecord
+
+_log = logging.getLogger(__name__)
+WATCHER = "price_watch"
+
+
+@dataclass(frozen=True)
+class PricesSeen:
+    """What one look at a provider's prices showed. `checks`: one for each price that was read. `changes`: rows {fact, old, new} in USD per
+    GPU-hour, of what is news. `findings`: ids of those that stand or resolved now, `opened` of those that are new. `notes`: sources that
+    failed, one sentence each."""
+
+    provider: str
+    at: datetime
+    readings: int
+    checks: tuple[Checked, ...]
+    changes: tuple[dict[str, str], ...]
+    findings: tuple[str, ...]
+    opened: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """The news in one line; empty if there is none."""
+        return "; ".join(f"{c['fact']} {c['old']} → {c['new']} USD per GPU-hour" for c in self.changes)
+
+
+def snapshot_prices(provider: str, at: datetime | None = None) -> PricesSeen:
+    """Ask every source of a declared provider, as of `at` (now), and keep what that means. To look again at the same time changes nothing.
+
+    A source that fails is named in the log and in `notes`; what the others say counts all the same. LookupError for an unknown provider.
+    """
+    from plumbline.archive import open_archive
+
+    declared = load()
+    known = declared.providers.get(provider)
+    if known is None:
+        raise LookupError(f'no provider is called "{provider}"; declared: {", ".join(sorted(declared.providers))}')
+    with open_archive() as archive:
+        return snapshot(archive, declared, known, at or datetime.now(timezone.utc))
+
+
+def snapshot(archive: Archive, declared: Declarations, provider: Provider, at: datetime) -> PricesSeen:
+    """The same with an archive and declarations at hand."""
+    told = ask(provider, declared, at)
+    for failure in told.failures:
+        _log.warning("no price was learnt: %s", failure)
+    new = archive.record_readings([_record(reading) for reading in told.readings])
+    kinds = sorted({(r.purchase, r.term) for r in told.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
+    checks = [checked_price(archive, provider, purchase, term, at.date()) for purchase, term in kinds]
+    return _keep(archive, provider, at, [c for c in checks if c is not None], len(new), tuple(map(str, told.failures)))
+
+
+def _keep(
+    archive: Archive, provider: Provider, at: datetime, checks: Sequence[Checked], readings: int, notes: tuple[str, ...]
+) -> PricesSeen:
+    from plumbline.drift import Finding
+    from plumbline.drift.price import price_course
+    from plumbline.orchestration.stored import record_of
+
+    standing = [Finding.of(f.detail).with_state(f.state) for f in archive.findings_of(provider.name, "price", unsettled=True)]
+    went = price_course(checks, standing, simulated=provider.simulated)
+    opened = archive.save_findings([record_of(finding) for finding in (*went.new, *went.seen)])
+    for finding in went.continued:
+        archive.continue_finding(record_of(finding), at.isoformat(), finding.headline)
+    for finding, why in went.over:
+        archive.set_finding_state(finding.finding_id, "resolved", by=WATCHER, why=why)
+    _by_rule(archive, provider, checks)
+    news = [f for f in (*went.new, *went.continued) if f in went.continued or f.finding_id in opened]
+    fresh = {(f.subject, f.title) for f in news}
+    concerned = (*went.new, *went.continued, *went.seen, *(finding for finding, _ in went.over))
+    return PricesSeen(
+        provider.name,
+        at,
+        readings,
+        tuple(checks),
+        tuple(row for c in checks if (row := _row(c, fresh, provider.simulated)) is not None),
+        tuple(dict.fromkeys(f.finding_id for f in concerned)),
+        opened,
+        notes,
+    )
+
+
+def _row(checked: Checked, fresh: set[tuple[str, str]], simulated: bool) -> dict[str, str] | None:
+    """The check as a change for the event; None if it is no news, or held."""
+    from plumbline.drift.price import finding_of, what
+
+    found = finding_of(checked, simulated) if checked.meaning == "changed" else None
+    if found is None or (found.subject, found.title) not in fresh:
+        return None
+    fact = f"price.{what(checked.reading.purchase, checked.reading.term).replace(' ', '.').replace('-', '_')}"
+    return {"fact": fact, "old": f"{checked.accepted:.6g}", "new": f"{checked.price:.6g}"}
+
+
+def _by_rule(archive: Archive, provider: Provider, checks: Sequence[Checked]) -> None:
+    """Accept what needs nobody: the first price there is, and a spot price that is confirmed."""
+    for checked in checks:
+        reading = checked.reading
+        why = {"first": "the first price that was read", "changed": "a confirmed spot price moves by itself"}.get(checked.meaning)
+        if why is None or (checked.meaning == "changed" and reading.purchase != "spot"):
+            continue
+        source = f"{reading.source} {reading.source_version}"
+        keep_accepted(archive, provider, reading.purchase, reading.term, checked.price, checked.since.date(), source, by=WATCHER, why=why)
+
+
+def _record(reading: Reading) -> PriceReadingRecord:
+    from plumbline.archive import PriceReadingRecord
+
+    return PriceReadingRecord(
+        **asdict(reading),
+        reading_id=reading.reading_id,
+        usd_per_gpu_hour=reading.usd_per_gpu_hour,
+        usd_per_instance_hour=reading.usd_per_instance_hour,
+    )
