@@ -193,6 +193,8 @@ class FakeSlack:
     def _post(self, payload: dict[str, Any]) -> dict[str, Any]:
         channel = self._channel(payload, write=True)
         message = self._say(channel, payload.get("thread_ts"), checked(payload))
+        if payload.get("thread_ts") and str(payload.get("reply_broadcast", "")).lower() in ("1", "true"):
+            message["subtype"] = "thread_broadcast"
         return {"channel": channel, "ts": message["ts"], "message": message}
 
     def _say(self, channel: str, parent_ts: str | None, parts: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +222,8 @@ class FakeSlack:
     def _history(self, payload: dict[str, Any]) -> dict[str, Any]:
         self._may(self.may_read_history, "channels:history")
         channel = self._channel(payload, write=False)
-        return _page([m for m in reversed(self.shown(channel)) if float(m["ts"]) > float(payload.get("oldest", 0))], payload)
+        in_channel = [m for m in self.messages.get(channel, []) if m in self.shown(channel) or m.get("subtype") == "thread_broadcast"]
+        return _page([m for m in reversed(in_channel) if float(m["ts"]) > float(payload.get("oldest", 0))], payload)
 
     def _replies(self, payload: dict[str, Any]) -> dict[str, Any]:
         self._may(self.may_read_history, "channels:history")

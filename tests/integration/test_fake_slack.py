@@ -163,6 +163,9 @@ def test_threads_hang_under_their_parent(server: FakeSlack, client: WebClient) -
         client.conversations_replies(channel=CHANNEL, ts="1.000000")
     with pytest.raises(SlackApiError, match="cannot_reply_to_message"):
         client.chat_postMessage(channel=CHANNEL, text="t", thread_ts=replies[0])
+    loud = client.chat_postMessage(channel=CHANNEL, text="loud", thread_ts=parent, reply_broadcast=True)["ts"]
+    assert [m["ts"] for m in client.conversations_history(channel=CHANNEL)["messages"]] == [loud, parent]
+    assert [m["text"] for m in server.thread(parent)][-1] == "loud" and len(server.shown()) == 1
 
 
 def test_an_update_keeps_what_it_does_not_name(server: FakeSlack, client: WebClient) -> None:
