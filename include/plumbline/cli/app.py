@@ -21,6 +21,7 @@ from plumbline.cli import (
     serve,
     trial,
     trigger,
+    watch,
 )
 from plumbline.cli.output import EXIT_CODES
 
@@ -37,6 +38,7 @@ app.command()(campaign.run)
 app.command()(campaign.up)
 app.command()(trigger.trigger)
 app.command()(trigger.budget)
+app.command()(watch.watch)
 app.command("demo-drift")(demo.demo_drift)
 app.command()(rehearse.rehearse)
 app.command()(trial.trial)

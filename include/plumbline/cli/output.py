@@ -26,7 +26,7 @@ INTERRUPTED = 130
 
 EXIT_CODES = (
     "Exit codes: 0 done · 1 something ran and failed · 2 nothing ran (bad arguments or declarations) · "
-    "4 drift was found (compare, demo-drift) or the archive is broken (archive verify) · 130 interrupted"
+    "4 drift was found (compare, demo-drift, watch) or the archive is broken (archive verify) · 130 interrupted"
 )
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON on standard output instead of tables")]

@@ -1,0 +1,137 @@
+"""`plumbline watch`: one look, now, at what providers show without a trial and at what they cost; what `provider_watch` does daily."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plumbline.cli.output import DRIFTED, FAILED, OK, Json, clear_errors, emit, err, fail, out, table
+from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
+
+if TYPE_CHECKING:
+    from plumbline.orchestration.pricing import PricesSeen
+    from plumbline.orchestration.watching import Looked
+    from plumbline.prices.check import Checked
+
+
+@dataclass
+class _Seen:
+    """What was found out about one provider; None where it could not be, then `failures` say why."""
+
+    provider: str
+    looked: Looked | None = None
+    priced: PricesSeen | None = None
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        priced = any(check.meaning == "changed" for check in self.priced.checks) if self.priced else False
+        return bool(self.looked and self.looked.changes) or priced
+
+
+def watch(
+    providers: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROVIDER]…", help="declared providers, enabled or not; left out, every watched one")
+    ] = None,
+    facts: Annotated[bool, typer.Option("--facts", help="show everything that was seen, not only what changed")] = False,
+    as_json: Json = False,
+) -> None:
+    """Look at providers' machines and prices now, keep what changed as findings, and say what waits for a rerun.
+
+    Nothing runs on a GPU, and nothing is started: `provider_watch` starts the rerun of what changed, also of what was seen here first.
+    Exit code 4 if something differs from what was accepted, 1 if something could not be looked at; the others are shown all the same.
+    """
+    chosen = _chosen(providers)
+    _adopt_connections(chosen)
+    seen = [_look(place.name) for place in chosen]
+
+    def show() -> None:
+        for one in seen:
+            _show(one, facts)
+
+    emit(as_json, seen, show)
+    raise typer.Exit(FAILED if any(s.failures for s in seen) else DRIFTED if any(s.changed for s in seen) else OK)
+
+
+def _chosen(names: list[str] | None) -> list[Provider]:
+    from plumbline.orchestration.watched import watched
+
+    with clear_errors(DeclarationError):
+        declared: Declarations = load()
+    unknown = [name for name in names or () if name not in declared.providers]
+    if unknown:
+        fail(f'no provider is called "{unknown[0]}"; declared: {", ".join(sorted(declared.providers))}')
+    found = [declared.providers[name] for name in dict.fromkeys(names)] if names else watched(declared)
+    if not found:
+        fail("no enabled provider is watched; name one, or set `enabled: true` (and leave watch.enabled true) in its declaration")
+    return found
+
+
+def _adopt_connections(places: list[Provider]) -> None:
+    """Those that Airflow keeps of the clusters; one that is missing is told by the look that needs it."""
+    wanted = [p.launcher.connection for p in places if isinstance(p.launcher, KubernetesLauncher)]
+    if wanted:
+        from plumbline.orchestration.connections import adopt
+
+        # Airflow sets up its log when it is first imported, on what is then standard output; that is for what was seen alone.
+        with redirect_stdout(sys.stderr):
+            import airflow.providers.cncf.kubernetes.hooks.kubernetes  # noqa: F401
+        with clear_errors(RuntimeError):
+            adopt(wanted)
+
+
+def _look(provider: str) -> _Seen:
+    from plumbline.launch.cluster.api import Refused
+    from plumbline.launch.failures import TrialFailure
+    from plumbline.orchestration.pricing import snapshot_prices
+    from plumbline.orchestration.watching import look
+
+    seen = _Seen(provider)
+    try:
+        seen.looked = look(provider)
+    except (TrialFailure, Refused) as error:
+        seen.failures.append(str(error))
+    seen.priced = snapshot_prices(provider)
+    seen.failures += seen.priced.notes
+    return seen
+
+
+def _show(seen: _Seen, facts: bool) -> None:
+    looked, priced = seen.looked, seen.priced
+    nodes = "" if looked is None else f"{looked.nodes} node{'s' * (looked.nodes != 1)}, "
+    prices = f"{len(priced.checks)} price{'s' * (len(priced.checks) != 1)}" if priced else "no prices"
+    out.print(f"[bold]{seen.provider}[/]  [dim]{nodes}{prices}[/]", highlight=False)
+    for row in looked.changes if looked else ():
+        told = "news" if looked and any(n["fact"] == row["fact"] for n in looked.news) else "known"
+        _line(f"{row['fact']} {row['old']} → {row['new']}  ({told})")
+    for check in priced.checks if priced else ():
+        if check.meaning != "unchanged":
+            _line(_price(check))
+    for finding in dict.fromkeys((*(looked.findings if looked else ()), *(priced.findings if priced else ()))):
+        _line(f"plumbline findings show {finding}")
+    if not seen.changed and not seen.failures:
+        _line("as it was accepted")
+    for note in looked.notes if looked else ():
+        _line(note, style="yellow")
+    for failure in seen.failures:
+        err.print(f"  {failure}", style="red", highlight=False, markup=False, soft_wrap=True)
+    if facts and looked is not None and looked.facts:
+        shown = table("", "fact", "value")
+        for name, value in looked.facts.items():
+            shown.add_row(name, value)
+        out.print(shown)
+
+
+def _price(check: Checked) -> str:
+    kind = " ".join(part for part in (check.reading.purchase.replace("_", "-"), check.reading.term) if part)
+    before = "" if check.accepted is None else f"{check.accepted:.6g} → "
+    why = f": {check.reason}" if check.reason else ""
+    return f"{kind} price {before}{check.price:.6g} USD per GPU-hour  ({check.meaning.replace('_', ' ')}{why})"
+
+
+def _line(text: str, style: str | None = None) -> None:
+    out.print(f"  {text}", style=style, highlight=False, markup=False, soft_wrap=True)
