@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.declarations import METRICS
 from plumbline.drift import wording
+from plumbline.drift.price import CHANGED, HELD
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 CAMPAIGNS = 24
 """How many campaigns a chart looks back on: two years of monthly ones, the newest last."""
+DAYS = 90
+"""How many days of a price a chart looks back on."""
+_READINGS = 2000
 _LABEL = 10
 """Characters that an axis has for a campaign; one with a longer name is told by its day."""
 
@@ -45,6 +49,8 @@ def history_of(archive: Archive, finding: Finding) -> History | None:
     """What the chart shows, as data: campaigns of the series that leads for a performance finding, days for a price."""
     if finding.kind == "performance" and finding.members:
         return _performance(archive, finding)
+    if finding.kind == "price" and finding.effect is not None:
+        return _price(archive, finding)
     return None
 
 
@@ -73,6 +79,37 @@ def _performance(archive: Archive, finding: Finding) -> History | None:
         change=_change(finding, name),
         level=level,
         band=_band(finding, level, unit, differences=known.group == "reliability"),
+        simulated=finding.simulated,
+    )
+
+
+def _price(archive: Archive, finding: Finding) -> History | None:
+    """Days of one price, by the source that the finding goes back to; what was accepted stands first where nothing was read before."""
+    from plumbline.alerts.chart import History, Point
+
+    assert finding.effect is not None and finding.since is not None  # a price that changed was held against another one, on a day
+    _, purchase, *rest = finding.members[0].name.split(".")
+    term, source = (rest[0] if rest else None), finding.attributed_to[0].partition(" ")[0]
+    readings = archive.price_readings(finding.provider, purchase, term, latest=_READINGS)
+    days = {f"{r.observed_at:%Y-%m-%d}": r.usd_per_gpu_hour for r in readings if r.source == source and r.term == term}
+    shown = list(days.items())[-DAYS:]
+    since = next((i for i, (day, _) in enumerate(shown) if day >= str(finding.since)), None)
+    if since is None:
+        return None
+    if since == 0:
+        if finding.effect <= -1:
+            return None
+        shown, since = [("accepted", shown[0][1] / (1 + finding.effect)), *shown], 1
+    held = ", held" if finding.subject.startswith(HELD) else ""
+    return History(
+        title=f"{finding.provider} · {finding.subject.removeprefix(f'{HELD} ').removeprefix(f'{CHANGED} ')}",
+        unit="USD per GPU-hour",
+        points=tuple(Point(day, (price,)) for day, price in shown),
+        since=since,
+        change=f"{wording.percent(finding.effect)}{held}",
+        level=None if purchase == "spot" else shown[since - 1][1],  # a spot price has no level: it moves all the time
+        level_name="before",
+        steps=True,
         simulated=finding.simulated,
     )
 

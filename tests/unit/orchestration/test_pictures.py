@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.data.result_documents import PLANNED, document, training_metrics, trial
 from tests.fakes.trials import CONFIG
 
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import Archive, PriceReadingRecord, open_archive
 from plumbline.drift import Finding
+from plumbline.drift.price import finding_of
 from plumbline.orchestration import review
-from plumbline.orchestration.pictures import CAMPAIGNS, history_of, picture_of
+from plumbline.orchestration.pictures import CAMPAIGNS, DAYS, history_of, picture_of
+from plumbline.prices.check import check
+from plumbline.prices.reading import Reading
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +77,61 @@ def test_a_long_series_shows_its_newest_campaigns_and_long_names_as_days(archive
     history = history_of(archive, replace(found, campaign_id="od-20280101-020000"))
     assert history is not None and len(history.points) == CAMPAIGNS
     assert len(history.begin) == len("2028-01-01") and history.points[0].label.startswith("m0")
+
+
+def priced(archive: Archive, prices: Sequence[float], accepted: float, source: str = "csv", **more: Any) -> Finding:
+    """The finding of a price that was read daily, the last ones of these values."""
+    begin = datetime(2026, 6, 1, 6, tzinfo=timezone.utc)
+    readings = [
+        Reading(**{"provider": "aws", "purchase": "on_demand", "term": None, "source": source, "source_version": "v1", "currency": "USD",
+                   "per": "gpu_hour", "gpus": 8, "observed_at": begin + timedelta(days=day), "amount": price, **more})
+        for day, price in enumerate(prices)
+    ]  # fmt: skip
+    archive.record_readings(
+        [
+            PriceReadingRecord(
+                **asdict(r), reading_id=r.reading_id, usd_per_gpu_hour=r.usd_per_gpu_hour, usd_per_instance_hour=r.usd_per_instance_hour
+            )
+            for r in readings
+        ]
+    )
+    found = finding_of(check(readings, accepted))
+    assert found is not None
+    return found
+
+
+def test_a_price_finding_shows_its_days(archive: Archive) -> None:
+    found = priced(archive, [12.29] * 5 + [6.88] * 2, 12.29)
+    history = history_of(archive, found)
+    assert history is not None and history.steps
+    assert [p.middle for p in history.points] == [12.29] * 5 + [6.88] * 2 and history.begin == "2026-06-06"
+    assert (history.level, history.level_name, history.change) == (12.29, "before", "−44 %")
+    assert (history.title, history.unit) == ("aws · on-demand", "USD per GPU-hour")
+
+
+def test_a_price_that_was_never_read_otherwise_begins_with_what_was_accepted(archive: Archive) -> None:
+    history = history_of(archive, priced(archive, [6.88, 6.88], 12.29))
+    assert history is not None
+    assert [(p.label, round(p.middle, 2)) for p in history.points] == [("accepted", 12.29), ("2026-06-01", 6.88), ("2026-06-02", 6.88)]
+
+
+def test_a_held_price_says_so_and_nothing_is_held_against_nothing(archive: Archive) -> None:
+    history = history_of(archive, priced(archive, [10.0, 10.0, 0.0], 10.0))
+    assert history is not None and (history.change, history.level) == ("−100 %, held", 10.0)
+    assert history_of(archive, priced(archive, [0.0], 10.0, provider="gcp")) is None
+    no_price = priced(archive, [0.0], 10.0, provider="other")
+    assert history_of(archive, replace(no_price, effect=None)) is None
+
+
+def test_a_reserved_price_of_one_term_and_one_source_and_not_longer_than_a_season(archive: Archive) -> None:
+    priced(archive, [9.0] * 3, 5.0, purchase="reserved", term="3y")
+    priced(archive, [8.0] * 3, 5.0, source="contract", purchase="reserved", term="1y")
+    found = priced(archive, [5.0] * (DAYS + 10) + [4.0] * 2, 5.0, purchase="reserved", term="1y")
+    history = history_of(archive, found)
+    assert history is not None and len(history.points) == DAYS and history.title == "aws · reserved 1y"
+    assert {p.middle for p in history.points} == {5.0, 4.0}
+
+
+def test_a_spot_price_is_drawn_without_a_level(archive: Archive) -> None:
+    history = history_of(archive, priced(archive, [2.0] * 4 + [2.6, 2.7, 2.8], 2.0, purchase="spot"))
+    assert history is not None and history.level is None and history.change.startswith("+") and history.begin == "2026-06-05"
