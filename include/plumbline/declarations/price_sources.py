@@ -33,13 +33,18 @@ class CsvSource(Declared):
 
     kind: Literal["csv"]
     file: str = Field(min_length=1, description="path, absolute or below the folder of declarations")
+    max_age: Duration | None = Field(
+        None, description="how old the newest row may be; left out, any age: a history of changes alone has old rows"
+    )
 
 
 class OpencostSource(Declared):
     """What our pods did cost, from OpenCost's allocation API; it tells USD."""
 
     kind: Literal["opencost"]
-    url: str = Field(pattern=r"^https?://[^\s?#]+$", description="where OpenCost answers, such as http://opencost.opencost:9003")
+    url: str = Field(
+        pattern=r"^https?://[^\s?#@]+$", description="where OpenCost answers, such as http://opencost.opencost:9003, without a password"
+    )
     namespace: Name = "plumbline"
     window: Duration = Field(7 * 86400.0, description="how far back the pods are added up")
     purchase: Purchase = Field("on_demand", description="how the nodes of these pods are paid for")

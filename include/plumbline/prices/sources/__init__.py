@@ -35,7 +35,7 @@ def source_of(declared: DeclaredSource, world: Declarations, config: Path | None
     if isinstance(declared, ContractSource):
         return ContractPrices(world.contracts[declared.contract])
     if isinstance(declared, CsvSource):
-        return CsvPrices((config or places().config) / declared.file)
+        return CsvPrices((config or places().config) / declared.file, declared.max_age)
     return OpencostPrices(declared)
 
 

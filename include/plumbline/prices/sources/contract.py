@@ -32,7 +32,7 @@ class ContractPrices:
                 purchase=price.purchase,
                 term=price.term,
                 source="contract",
-                source_version=self._contract.source,
+                source_version=self._contract.source + (f", rate of {price.rate_on}" if price.rate_on is not None else ""),
                 observed_at=at,
                 amount=price.price.amount,
                 currency=price.price.currency,

@@ -77,13 +77,15 @@ def _reading(name: str, row: dict[str, str | None], path: Path, line: int) -> Re
 class CsvPrices:
     """The newest rows of a history that tell of the provider's cloud, region and instance type."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, max_age_s: float | None = None) -> None:
         self._path = path
+        self._max_age_s = max_age_s
 
     def read(self, provider: Provider, at: datetime) -> list[Reading]:
         """The newest row of each purchase and term that is not younger than `at`; it was observed on its own date.
 
-        Raises PriceSourceDown for a file that cannot be read, NoPrice if no row tells of the provider.
+        Raises PriceSourceDown for a file that cannot be read or is no longer kept (its newest row of the provider is older than `max_age_s`),
+        NoPrice if no row tells of the provider.
         """
         wanted = f"{provider.cloud}/{provider.region}/{provider.instance_type}"
         newest: dict[tuple[Purchase, Term | None], Reading] = {}
@@ -102,4 +104,8 @@ class CsvPrices:
         if not newest:
             why = f"{self._path} has no row of {wanted} up to {at.date()}"
             raise NoPrice("csv", provider.name, why, "expected the provider's cloud, region and instance_type as it declares them")
+        last = max(reading.observed_at for reading in newest.values())
+        if self._max_age_s is not None and (at - last).total_seconds() > self._max_age_s:
+            why = f"the newest row of {wanted} in {self._path} is of {last.date()}, older than max_age"
+            raise PriceSourceDown("csv", provider.name, why, "look why nobody writes the file any more, or raise max_age in price_sources")
         return [replace(reading, provider=provider.name) for reading in newest.values()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import logging
+import math
 import os
 import socket
 from collections.abc import Iterator
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
 
 _NAMES = {"oracle": "oci", "lambda": "lambdalabs"}  # where providers' declarations and gpuhunt call a cloud differently
 _BOOKED_AHEAD = "gcp-dws-calendar-mode"  # capacity for fixed dates: neither on demand nor spot
-_DOWNLOAD_TIMEOUT_S = 20.0
 _REACH = "look whether the catalog can be downloaded from here, or point GPUHUNT_CATALOG_DIR to a folder with it"
 
 
 class GpuhuntPrices:
-    """One provider's entries of the catalog."""
+    """One provider's entries of the catalog. `timeout_s`: how long each answer of the download may take."""
 
-    def __init__(self, declared: GpuhuntSource) -> None:
+    def __init__(self, declared: GpuhuntSource, timeout_s: float = 20.0) -> None:
         self._declared = declared
+        self._timeout_s = timeout_s
 
     def read(self, provider: Provider, at: datetime) -> list[Reading]:
         """The on-demand and the spot price of the provider's instance type, where the catalog has them, in USD for the whole instance.
@@ -74,16 +75,21 @@ class GpuhuntPrices:
 
     def _reading(self, provider: Provider, catalog: str, items: list[CatalogItem], at: datetime) -> Reading:
         purchase: Purchase = "spot" if items[0].spot else "on_demand"
-        prices = sorted({item.price for item in items})
+        count = provider.accelerator.count
+        found = {id(i): i.cpu if provider.accelerator.kind == "cpu" else i.gpu_count for i in items}
+        alike = [i for i in items if found[id(i)] == count]  # RunPod sells one name with 1, 2, 4 and 8 GPUs
+        if not alike:
+            counts = " or ".join(map(str, sorted(set(found.values()))))
+            why = f"catalog {catalog} gives {items[0].instance_name} {counts} accelerators, the provider declares {count}"
+            raise NoPrice("gpuhunt", provider.name, why, "correct accelerator.count, or instance_type in price_sources")
+        prices = sorted({item.price for item in alike})
         if len(prices) > 1:
-            where = ", ".join(f"{i.price:g} USD/h in {i.location}" for i in sorted(items, key=lambda i: (i.price, i.location))[:4])
+            where = ", ".join(f"{i.price:g} USD/h in {i.location}" for i in sorted(alike, key=lambda i: (i.price, i.location))[:4])
             why = f"catalog {catalog} lists {len(prices)} {purchase} prices: {where}"
             raise NoPrice("gpuhunt", provider.name, why, "declare the provider's zone, or location in price_sources")
-        count = provider.accelerator.count
-        found = items[0].gpu_count if provider.accelerator.kind != "cpu" else items[0].cpu
-        if found != count:
-            why = f"catalog {catalog} gives {items[0].instance_name} {found} accelerators, the provider declares {count}"
-            raise NoPrice("gpuhunt", provider.name, why, "correct accelerator.count, or instance_type in price_sources")
+        if not math.isfinite(prices[0]) or prices[0] < 0:
+            why = f"catalog {catalog} lists {items[0].instance_name} at {prices[0]} USD/h"
+            raise NoPrice("gpuhunt", provider.name, why, "expected at least 0: wait for the next catalog")
         return Reading(provider.name, purchase, None, "gpuhunt", catalog, at, prices[0], "USD", "instance_hour", count)
 
     def _listed(self, cloud: str, provider: Provider) -> tuple[list[CatalogItem], str]:
@@ -99,7 +105,7 @@ class GpuhuntPrices:
         folder, pinned = os.environ.get("GPUHUNT_CATALOG_DIR"), self._declared.catalog
         heard = _Heard()
         try:
-            with _time_limit(), heard.instead_of_the_log():
+            with _time_limit(self._timeout_s), heard.instead_of_the_log():
                 if folder is not None:
                     catalog, told = gpuhunt.Catalog(auto_reload=False), _version_of(Path(folder), cloud)
                     if pinned is not None and told != pinned:
@@ -173,10 +179,10 @@ def _version_of(folder: Path, cloud: str) -> str:
 
 
 @contextmanager
-def _time_limit() -> Iterator[None]:
+def _time_limit(seconds: float) -> Iterator[None]:
     """gpuhunt downloads without a time limit: a server that never answers would hold the caller for ever."""
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_DOWNLOAD_TIMEOUT_S)
+    socket.setdefaulttimeout(seconds)
     try:
         yield
     finally:

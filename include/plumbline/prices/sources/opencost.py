@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,14 +13,14 @@ from plumbline.prices.sources.errors import NoPrice, PriceSourceDown
 
 _LABEL = "plumbline_provider"
 """The label plumbline/provider, which every pod of a trial carries, as Prometheus and so OpenCost spell it."""
-_TIMEOUT_S = 60.0
 
 
 class OpencostPrices:
-    """Cost over accelerator hours of the pods of one provider in one namespace: what was paid, not what a list says."""
+    """Cost over accelerator hours of the pods of one provider in one namespace: what was paid, not what a list says. `timeout_s`: how long OpenCost may take."""
 
-    def __init__(self, declared: OpencostSource) -> None:
+    def __init__(self, declared: OpencostSource, timeout_s: float = 60.0) -> None:
         self._declared = declared
+        self._timeout_s = timeout_s
 
     def read(self, provider: Provider, at: datetime) -> list[Reading]:
         """One reading, USD per GPU-hour (per core-hour on a CPU provider) over the window that ends with the hour of `at`.
@@ -37,6 +38,8 @@ class OpencostPrices:
                 cost, hours = cost + float(row["totalCost"]), hours + float(row[hours_of])
             except (KeyError, TypeError, ValueError) as error:
                 raise self._strange(provider, f"an allocation without totalCost and {hours_of} as numbers") from error
+        if not (math.isfinite(cost) and math.isfinite(hours)):
+            raise self._strange(provider, f"a cost of {cost} for {hours} {hours_of}")
         where = f"pods of plumbline/provider={provider.name} in namespace {self._declared.namespace} within {window}"
         if not rows:
             raise NoPrice("opencost", provider.name, f"it knows no {where}", "run a trial there, widen window, or correct namespace")
@@ -73,7 +76,7 @@ class OpencostPrices:
         words = {"window": window, "aggregate": f"namespace,label:{_LABEL}", "accumulate": "true", "includeIdle": "false"}
         remedy = "look whether OpenCost runs and `url` in price_sources reaches it from here"
         try:
-            answer = httpx.get(f"{self._declared.url.rstrip('/')}/allocation", params=words, timeout=_TIMEOUT_S)
+            answer = httpx.get(f"{self._declared.url.rstrip('/')}/allocation", params=words, timeout=self._timeout_s)
         except httpx.HTTPError as error:
             raise PriceSourceDown("opencost", provider.name, f"{self._declared.url} does not answer ({error!r})", remedy) from error
         if answer.status_code != 200:

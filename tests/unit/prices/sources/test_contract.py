@@ -39,7 +39,8 @@ def test_each_purchase_is_a_reading_of_its_own(provider: Callable[..., Provider]
     assert reserved.usd_per_instance_hour == pytest.approx(8 * 2.29)
     assert (on_demand.amount, on_demand.currency, on_demand.per) == (22.0, "EUR", "instance_hour")
     assert on_demand.usd_per_instance_hour == pytest.approx(24.2) and on_demand.usd_per_gpu_hour == pytest.approx(24.2 / 8)
-    assert {r.source_version for r in (reserved, on_demand)} == {"contract 2026-114"} and reserved.observed_at == at
+    assert (reserved.source_version, reserved.observed_at) == ("contract 2026-114", at)
+    assert on_demand.source_version == "contract 2026-114, rate of 2026-09-30"
 
 
 def test_a_contract_that_ran_out_has_no_price(provider: Callable[..., Provider], at: datetime) -> None:

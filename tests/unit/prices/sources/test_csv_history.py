@@ -93,3 +93,13 @@ def test_another_number_of_gpus_is_another_machine(file: Path, provider: Callabl
     file.write_text(file.read_text().replace("H100,8,", "H100,4,"))
     with pytest.raises(NoPrice, match=r"gives aws/us-east-1/p5.48xlarge 4 GPUs, the provider declares 8"):
         CsvPrices(file).read(provider(), at)
+
+
+def test_a_history_that_nobody_writes_any_more_is_down(file: Path, provider: Callable[..., Provider], at: datetime) -> None:
+    two_days = CsvPrices(file, max_age_s=2 * 86400.0)
+    assert len(two_days.read(provider(), at)) == 3, "one new row shows that the file is kept"
+    with pytest.raises(
+        PriceSourceDown, match=r"the newest row of aws/us-east-1/p5\.48xlarge in .* is of 2026-11-20, older than max_age; look why"
+    ):
+        two_days.read(provider(), at.replace(day=23))
+    assert CsvPrices(file).read(provider(), at.replace(day=23))

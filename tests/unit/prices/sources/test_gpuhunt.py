@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.gpuhunt_catalog import OFFLINE, CatalogServer, offer, write_catalog
+from tests.fakes.listening import somewhere
 from tests.fakes.trials import CONFIG
 
 from plumbline.declarations import Provider, load
@@ -18,6 +19,7 @@ from plumbline.prices.sources import NoPrice, PriceSourceDown
 from plumbline.prices.sources.gpuhunt import GpuhuntPrices, _of_version
 
 gpuhunt = pytest.importorskip("gpuhunt")
+gpuhunt_base = pytest.importorskip("gpuhunt.providers.base")
 SHIPPED = load(CONFIG)
 
 P5, A3 = "p5.48xlarge", "a3-highgpu-8g"
@@ -188,3 +190,46 @@ def test_a_file_of_another_layout_is_told_by_its_first_bad_line(read: Read, tmp_
     (tmp_path / "catalog" / "aws.csv").write_text("name,price\np5.48xlarge,55.04\n")
     with pytest.raises(PriceSourceDown, match=r"malformed row in aws catalog at line 2"):
         read()
+
+
+def test_a_server_that_never_answers_is_down(monkeypatch: pytest.MonkeyPatch, provider: Callable[..., Provider], at: datetime) -> None:
+    monkeypatch.delenv("GPUHUNT_CATALOG_DIR", raising=False)
+    with somewhere() as port:
+        monkeypatch.setenv("GPUHUNT_CATALOG_URL", f"http://127.0.0.1:{port}")
+        with pytest.raises(PriceSourceDown, match=r"the catalog of aws could not be loaded: timed out"):
+            GpuhuntPrices(GpuhuntSource(kind="gpuhunt"), timeout_s=0.2).read(provider(), at)
+
+
+def test_one_name_that_is_sold_with_several_numbers_of_gpus(read: Read, tmp_path: Path) -> None:
+    sizes = [offer("NVIDIA H100", "EU-1", 2.5 * gpus, gpus=gpus) for gpus in (1, 4, 8)]
+    write_catalog(tmp_path / "catalog", runpod=sizes)
+    asked = {"instance_type": "NVIDIA H100", "location": "EU-1"}
+    assert [r.usd_per_gpu_hour for r in read(asked, cloud="runpod")] == [2.5]
+    write_catalog(tmp_path / "catalog", runpod=sizes[:2])
+    with pytest.raises(NoPrice, match=r"gives NVIDIA H100 1 or 4 accelerators, the provider declares 8"):
+        read(asked, cloud="runpod")
+
+
+@pytest.mark.parametrize("price", ["nan", "-1.0"])
+def test_a_figure_that_is_no_price_is_refused(read: Read, tmp_path: Path, price: str) -> None:
+    write_catalog(tmp_path / "catalog", aws=[offer(P5, "us-east-1", float(price))])
+    with pytest.raises(NoPrice, match=rf"lists p5\.48xlarge at {price} USD/h"):
+        read()
+
+
+def test_a_cloud_that_is_asked_live_says_so_in_its_version(server: CatalogServer, provider: Callable[..., Provider], at: datetime) -> None:
+    class Hotaisle(gpuhunt_base.OnlineProvider):  # type: ignore[misc]
+        """A cloud with an account of its own, as the package asks it."""
+
+        NAME = "hotaisle"
+
+        def get(self, **_: object) -> list[object]:
+            return [gpuhunt.CatalogItem("hotaisle", "8x", "us", 16.0, 192, 2048.0, 8, "MI300X", 192.0, False, None, "amd")]
+
+        @classmethod
+        def from_env(cls) -> Hotaisle:
+            return cls()
+
+    gpuhunt.default_catalog().add_provider(Hotaisle())
+    (reading,) = GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(cloud="hotaisle", region="us", instance_type="8x"), at)
+    assert reading.usd_per_instance_hour == 16.0 and reading.source_version.startswith("asked live, gpuhunt ")

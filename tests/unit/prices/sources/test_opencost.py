@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 import pytest
+from tests.fakes.listening import somewhere
 from tests.fakes.opencost import FakeOpencost, Pod
 from tests.fakes.trials import cluster_provider
 
@@ -66,6 +67,10 @@ def test_what_opencost_does_not_know_is_no_price(pods: list[Pod], said: str, pro
         ((200, "<html>"), r"no JSON with a list `data`.*port 9003"),
         ((200, '{"data": null}'), r"no JSON with a list `data`"),
         ((200, '{"data": [{"a": {"name": "plumbline/eks-p5"}}]}'), r"without totalCost and gpuHours"),
+        (
+            (200, '{"data": [{"a": {"name": "plumbline/eks-p5", "totalCost": Infinity, "gpuHours": 8}}]}'),
+            r"a cost of inf for 8\.0 gpuHours",
+        ),
     ],
 )
 def test_an_answer_that_is_none_is_down(answer: tuple[int, str], said: str, provider: Callable[..., Provider], at: datetime) -> None:
@@ -78,3 +83,10 @@ def test_nobody_who_answers_is_down(provider: Callable[..., Provider], at: datet
         prices = source(gone)
     with pytest.raises(PriceSourceDown, match=r"does not answer \(ConnectError"):
         prices.read(provider(), at)
+
+
+def test_somebody_who_never_answers_is_down(provider: Callable[..., Provider], at: datetime) -> None:
+    with somewhere() as port:
+        silent = OpencostPrices(OpencostSource(kind="opencost", url=f"http://127.0.0.1:{port}"), timeout_s=0.2)
+        with pytest.raises(PriceSourceDown, match=r"does not answer \(ReadTimeout"):
+            silent.read(provider(), at)
