@@ -52,7 +52,7 @@ def look(provider: Provider, launcher: KubernetesLauncher, *, patience_s: float 
     except Refused as refusal:
         remedy = "apply k8s/provider again; `plumbline cluster doctor` names the verbs that are missing"
         raise Refused(refusal.status, f"the nodes of {provider.name} cannot be listed: {refusal.detail}; {remedy}") from None
-    whole: Mapping[str, Scalar] = {"kubernetes.server_version": api.version()}
+    whole = _version(api)
     selector = node_selector(provider)
     selected = [n for n in found if selector.items() <= (n["metadata"].get("labels") or {}).items()]
     usable = [n for n in selected if ready(n) and not untolerated(n, tolerations(provider))]
@@ -60,6 +60,13 @@ def look(provider: Provider, launcher: KubernetesLauncher, *, patience_s: float 
         return Look((), whole, (_none(found, selected, selector, launcher.gpu_resource),))
     nodes = tuple(node_facts(node, launcher.gpu_resource) for node in usable)
     return Look(nodes, whole, tuple(_missing(provider, usable, nodes)))
+
+
+def _version(api: ClusterApi) -> dict[str, Scalar]:
+    try:
+        return {"kubernetes.server_version": api.version()}
+    except Refused:  # some clusters keep it to themselves; each kubelet tells its own
+        return {}
 
 
 def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:

@@ -70,6 +70,12 @@ def test_a_node_tells_its_gpus_its_driver_and_its_system_by_the_names_of_a_trial
     }
 
 
+def test_a_cluster_that_keeps_its_version_to_itself_is_looked_at_all_the_same(kube: FakeKubernetes) -> None:
+    kube.answer_next(403, match="GET /version")
+    found = seen()
+    assert found.whole == {} and found.nodes[0]["kubernetes.version"] == "v1.31.0"
+
+
 def test_amd_and_a_partitioned_gpu_tell_the_same_by_other_labels() -> None:
     labels = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X", "amd.com/gpu.driver-version": "6.12.12", "amd.com/gpu.vram": "191G"}
     status = {"nodeInfo": {"kernelVersion": "6.8"}, "allocatable": {"amd.com/gpu": "8"}}
