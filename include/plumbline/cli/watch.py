@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
@@ -80,6 +81,8 @@ def _adopt_connections(places: list[Provider]) -> None:
         # Airflow sets up its log when it is first imported, on what is then standard output; that is for what was seen alone.
         with redirect_stdout(sys.stderr):
             import airflow.providers.cncf.kubernetes.hooks.kubernetes  # noqa: F401
+        # It also lets everybody speak: each opening of the archive would be told twice.
+        logging.getLogger("alembic").setLevel(logging.WARNING)
         with clear_errors(RuntimeError):
             adopt(wanted)
 
@@ -103,7 +106,7 @@ def _look(provider: str) -> _Seen:
 def _show(seen: _Seen, facts: bool) -> None:
     looked, priced = seen.looked, seen.priced
     nodes = "" if looked is None else f"{looked.nodes} node{'s' * (looked.nodes != 1)}, "
-    prices = f"{len(priced.checks)} price{'s' * (len(priced.checks) != 1)}" if priced else "no prices"
+    prices = f"{len(priced.checks) or 'no'} price{'s' * (len(priced.checks) != 1)}" if priced else "no prices"
     out.print(f"[bold]{seen.provider}[/]  [dim]{nodes}{prices}[/]", highlight=False)
     for row in looked.changes if looked else ():
         told = "news" if looked and any(n["fact"] == row["fact"] for n in looked.news) else "known"
@@ -113,8 +116,8 @@ def _show(seen: _Seen, facts: bool) -> None:
             _line(_price(check))
     for finding in dict.fromkeys((*(looked.findings if looked else ()), *(priced.findings if priced else ()))):
         _line(f"plumbline findings show {finding}")
-    if not seen.changed and not seen.failures:
-        _line("as it was accepted")
+    if looked is not None and looked.nodes and not seen.changed:
+        _line("nothing changed")
     for note in looked.notes if looked else ():
         _line(note, style="yellow")
     for failure in seen.failures:
