@@ -1,0 +1,86 @@
+"""A message without Slack."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from plumbline.alerts.chart import Picture
+from plumbline.alerts.message import Message
+from plumbline.alerts.preview import lines, page
+from plumbline.alerts.spans import Span, spans
+
+MESSAGE = Message(
+    "WARN: first line\nsecond",
+    (
+        {"type": "header", "text": {"type": "plain_text", "text": "WARN: <b> step_time +4.0 %"}},
+        {
+            "type": "section",
+            "text": {"type": "mrkdwn", "text": "*bold &lt;script&gt;* and `plumbline findings`\n<https://a.example/?a=1&amp;b=2|the page>"},
+        },
+        {"type": "section", "fields": [{"type": "mrkdwn", "text": "*Provider*\nlocal-2core"}, {"type": "mrkdwn", "text": "*State*\nopen"}]},
+        {"type": "divider"},
+        {"type": "context", "elements": [{"type": "mrkdwn", "text": "finding a1b2"}]},
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("mrkdwn", "parts"),
+    [
+        ("plain", [Span("plain")]),
+        ("*a b*: c", [Span("a b", bold=True), Span(": c")]),
+        ("2*3*4 and snake_case", [Span("2*3*4 and snake_case")]),
+        ("`a *b*` &lt;c&gt; &amp;lt;", [Span("a *b*", code=True), Span(" <c> &lt;")]),
+        (
+            "<@U0123456789> <!subteam^S0123456789> <!here>",
+            [Span("@U0123456789", mention=True), Span(" "), Span("@S0123456789", mention=True), Span(" "), Span("@here", mention=True)],
+        ),
+        ("<https://a.example|words>", [Span("words", link="https://a.example")]),
+        ("<https://a.example>", [Span("https://a.example", link="https://a.example")]),
+        ("", []),
+    ],
+)
+def test_markup_is_taken_apart(mrkdwn: str, parts: list[Span]) -> None:
+    assert spans(mrkdwn) == parts
+
+
+def test_lines_for_a_terminal() -> None:
+    found = lines(MESSAGE)
+    assert [line.kind for line in found] == ["header", "text", "text", "text", "text", "divider", "context"]
+    assert ["".join(s.text for s in line.spans) for line in found[1:5]] == [
+        "bold <script> and plumbline findings",
+        "the page",
+        "Provider: local-2core",
+        "State: open",
+    ]
+
+
+class Read(HTMLParser):
+    """The page's tags with their attributes, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_page_shows_everything_and_runs_nothing() -> None:
+    read = Read(page(MESSAGE))
+    assert "WARN: <b> step_time +4.0 %" in read.text and "bold <script> and plumbline findings" in read.text
+    assert ("a", {"href": "https://a.example/?a=1&b=2"}) in read.tags
+    assert not {"script", "link", "iframe", "img"} & {tag for tag, _ in read.tags}
+
+
+def test_the_chart_stands_in_the_thread() -> None:
+    picture = Picture("a.png", "step time", 'slower "now"', b"\x89PNG")
+    image = next(attributes for tag, attributes in Read(page(MESSAGE, picture)).tags if tag == "img")
+    assert image == {"src": "data:image/png;base64,iVBORw==", "alt": 'slower "now"'}
