@@ -15,7 +15,8 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry import ConnectionErrorRetryHandler
 from tests.fakes.fake_slack import FakeSlack, Fault
 
-from plumbline.alerts import Slack, connect, deliver
+from plumbline.alerts import Case, Slack, connect
+from plumbline.alerts import deliver as deliver_cases
 from plumbline.alerts.slack import ShortRateLimit
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.drift import Finding, Member
@@ -42,6 +43,10 @@ def finding(name: str = "a1b2c3d4e5f6", **changes: Any) -> Finding:
         baseline_campaigns=("2026-10",),
     )
     return replace(made, **changes)
+
+
+def deliver(findings: list[Finding], *args: Any, **more: Any) -> Any:
+    return deliver_cases([Case(f) for f in findings], *args, **more)
 
 
 class Heard(logging.Handler):
@@ -87,22 +92,24 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
         yield opened
 
 
-def test_open_update_escalate_resolve_is_one_message_with_one_call_each(server: FakeSlack, slack: Slack, archive: Archive) -> None:
+def test_one_message_goes_through_a_finding_s_life_and_is_updated_only_when_something_changed(
+    server: FakeSlack, slack: Slack, archive: Archive
+) -> None:
     life = [
         finding(),
         finding(),
         finding(state="acknowledged"),
-        finding(state="acknowledged", severity="page"),
-        finding(state="resolved", severity="page"),
-        finding(state="resolved", severity="page"),
-        finding(severity="page"),
+        finding(state="acknowledged", title="step_time +4.1 %"),
+        finding(state="resolved"),
+        finding(state="resolved"),
+        finding(),
     ]
     seen = [deliver([step], archive, slack) for step in life]
     assert server.methods() == ["chat.postMessage", "chat.update", "chat.update", "chat.update", "chat.update"]
     assert [bool(d.posted) for d in seen] == [True, *[False] * 6]
     assert [bool(d.unchanged) for d in seen] == [False, True, False, False, False, True, False]
     (message,) = server.shown()
-    assert message["blocks"][0]["text"]["text"].startswith("PAGE")
+    assert message["blocks"][0]["text"]["text"].startswith("WARN")
     (incident,) = archive.incidents(finding().finding_id)
     assert (incident.channel, incident.ts, incident.state) == (CHANNEL, message["ts"], "open")
 
@@ -157,8 +164,8 @@ def test_a_message_that_slack_will_not_take_does_not_hold_up_the_others(server: 
 def test_an_answer_that_got_lost_does_not_post_twice(fault: Fault, server: FakeSlack, slack: Slack, archive: Archive) -> None:
     server.fail_next(fault)
     assert deliver([finding()], archive, slack).undelivered and len(server.shown()) == 1
-    assert deliver([finding()], archive, slack).updated
-    assert len(server.shown()) == 1
+    assert deliver([finding()], archive, slack).posted
+    assert len(server.shown()) == 1 and server.methods() == ["chat.postMessage", "conversations.history"]
     (incident,) = archive.incidents()
     assert (incident.ts, incident.state) == (server.shown()[0]["ts"], "open")
 
@@ -184,7 +191,7 @@ def test_killed_between_the_post_and_the_note_of_it(server: FakeSlack, slack: Sl
         deliver([finding()], Dies(), slack)
     for other in range(250):
         slack.client.chat_postMessage(channel=CHANNEL, text=f"small talk {other}")
-    assert deliver([finding()], archive, slack).updated
+    assert deliver([finding()], archive, slack).posted
     told = [m for m in server.shown() if m.get("metadata")]
     assert len(told) == 1 and archive.incidents()[0].ts == told[0]["ts"]
 
@@ -194,7 +201,7 @@ def test_doubt_stays_doubt_while_the_channel_cannot_be_read(server: FakeSlack, s
     deliver([finding()], archive, slack)
     server.fail_next(Fault(error="ratelimited"))
     assert deliver([finding()], archive, slack).undelivered and archive.incidents()[0].state == "posting"
-    assert deliver([finding()], archive, slack).updated and len(server.shown()) == 1
+    assert deliver([finding()], archive, slack).posted and len(server.shown()) == 1
 
 
 def test_without_the_right_to_read_it_posts_rather_than_stays_silent(

@@ -1,10 +1,15 @@
-"""One Slack message per finding, once, whatever fails: retries, restarts, a crash between the post and the note of it.
+"""Every finding to the log, and in Slack one message with its thread in each channel that the rules name, whatever fails.
 
-Every finding also goes to the log. What was posted is noted as an incident (finding, channel, message id, state, digest of the message):
+A message is updated in place when its finding changed. What people must notice is a reply in its thread that mentions the owner: that it
+became a page, that it came back, that it still waits. A finding that comes back soon after it was resolved goes on in its old thread.
+Warnings wait for the end of quiet hours, and what is snoozed for the end of that; a page waits for nothing.
 
-    posting      a post was begun; whether it arrived is not known. The next run looks for it in the channel by the message's metadata
+What was posted is noted as an incident (finding, channel, message id, state, digest of the message, what was said):
+
+    posting      a first post was begun; whether it arrived is not known. The next run looks for it by the message's metadata
     undelivered  Slack refused it or could not be reached; the next run tries again
-    otherwise    the finding's state as last shown; a message whose digest changed is updated in place
+    moved        it could not be delivered there, and the rules name another channel now
+    otherwise    the finding's state as last shown
 
 Slack being down, slow, full or revoked never raises: a benchmark does not fail because of its messenger.
 """
@@ -13,37 +18,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from http.client import HTTPException
-from typing import Any, Protocol
-from urllib.error import URLError
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import Protocol
 
-from slack_sdk.errors import SlackApiError, SlackClientError
-from slack_sdk.models.metadata import Metadata
+from slack_sdk.errors import SlackApiError
 
-from plumbline.alerts.message import Message, render
+from plumbline.alerts.context import Context
+from plumbline.alerts.message import render
+from plumbline.alerts.refusal import ABOUT_THE_CHANNEL, ABOUT_THE_MESSAGE, FAILURES, GONE, error_code, reason
+from plumbline.alerts.replies import ESCALATED, REMINDER, REOPENED, reply
+from plumbline.alerts.routing import Target, target_of
 from plumbline.alerts.slack import Slack
+from plumbline.alerts.thread import MOVED, OPENED, POSTING, UNDELIVERED, Thread
 from plumbline.archive import IncidentRecord, IncidentView
+from plumbline.declarations import Alerts
 from plumbline.drift import Finding
 
-EVENT = "plumbline_finding"
-POSTING, UNDELIVERED = "posting", "undelivered"
 _OVER = ("accepted", "resolved")
-_GONE = ("message_not_found", "edit_window_closed", "cant_update_message")
-_ABOUT_THE_MESSAGE = (
-    "invalid_blocks",
-    "invalid_blocks_format",
-    "msg_too_long",
-    "no_text",
-    "invalid_metadata_format",
-    "msg_blocks_too_long",
-)
-_UNSURE = ("internal_error", "fatal_error", "request_timeout", "service_unavailable")
-"""Answers after which some of the work may have been done all the same."""
-_FAILURES = (SlackClientError, OSError, HTTPException)
-_MARGIN_S = 300
-"""How far Slack's clock and ours may differ when a lost message is looked for."""
+_NOTICED = (OPENED, ESCALATED, REOPENED, REMINDER)
+"""Posts that people are notified of; a chart is none."""
 
 
 class Incidents(Protocol):
@@ -54,171 +48,190 @@ class Incidents(Protocol):
     def save_incident(self, incident: IncidentRecord) -> None: ...
 
 
+@dataclass(frozen=True)
+class Case:
+    """A finding with what is said beside it. `earlier`: the id of a resolved finding that this one is the return of."""
+
+    finding: Finding
+    context: Context = field(default_factory=Context)
+    earlier: str | None = None
+
+
 @dataclass
 class Delivery:
-    """Finding ids by what became of them in Slack; `log_only` without Slack, and for findings that were over before they were ever posted."""
+    """Finding ids by what became of them in Slack; `held`: by quiet hours or a snooze; `log_only` without Slack, and for findings that were
+    over before they were ever posted."""
 
     posted: list[str] = field(default_factory=list)
     updated: list[str] = field(default_factory=list)
+    escalated: list[str] = field(default_factory=list)
+    reopened: list[str] = field(default_factory=list)
+    reminded: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
     undelivered: list[str] = field(default_factory=list)
     log_only: list[str] = field(default_factory=list)
 
 
 def deliver(
-    findings: Iterable[Finding],
+    cases: Iterable[Case],
     incidents: Incidents,
     slack: Slack | None = None,
+    alerts: Alerts | None = None,
     *,
     report: str | None = None,
+    now: datetime | None = None,
     log: logging.Logger | None = None,
 ) -> Delivery:
     """Log every finding, and say it in Slack if there is one: once each, updated in place when it changed.
 
     Give all findings that are not settled yet, not only the new ones: what could not be delivered before is retried, and what
-    was delivered is recognised. The findings must be in the archive already.
+    was delivered is recognised. The findings must be in the archive already. Only one process at a time may do this (`Archive.alone`).
     """
     log = log or logging.getLogger(__name__)
-    done = Delivery()
-    down: Exception | None = None
-    for finding in findings:
-        message = render(finding, report)
-        log.log(logging.INFO if finding.severity == "info" else logging.WARNING, "%s", message.text)
-        if slack is None:
-            done.log_only.append(finding.finding_id)
-            continue
-        incident = next((i for i in incidents.incidents(finding.finding_id) if i.channel == slack.channel), None)
-        if incident is None and finding.state in _OVER:
-            done.log_only.append(finding.finding_id)
-            continue
-        if incident is not None and incident.ts and incident.message_hash == message.digest and incident.state != UNDELIVERED:
-            done.unchanged.append(finding.finding_id)
-            continue
-        post = _Post(slack, incidents, finding, message, incident, log)
-        try:
-            if down is not None:
-                # What refused the message before refuses this one too: keep it for the next run instead of waiting for each.
-                raise down
-            (done.posted if post.send() else done.updated).append(finding.finding_id)
-        except _FAILURES as error:
-            post.keep()
-            done.undelivered.append(finding.finding_id)
-            log.error("finding %s is kept undelivered and retried by the next run: %s", finding.finding_id, _reason(error))
-            down = None if _error_code(error) in _ABOUT_THE_MESSAGE else error
+    alerts = alerts or Alerts()
+    # What is over first: its thread may be the one that another finding goes on in.
+    cases = sorted(cases, key=lambda case: case.finding.state not in _OVER)
     if slack is None:
-        log.info("Slack is not set up: %d finding(s) are in the log only", len(done.log_only))
-    return done
+        for case in cases:
+            _log(case, report, log)
+        log.info("Slack is not set up: %d finding(s) are in the log and on the page only", len(cases))
+        return Delivery(log_only=[case.finding.finding_id for case in cases])
+    run = _Run(slack, incidents, alerts, report, now or datetime.now(timezone.utc), log)
+    for case in cases:
+        _log(case, report, log)
+        run.tell(case)
+    return run.done
+
+
+def _log(case: Case, report: str | None, log: logging.Logger) -> None:
+    level = logging.INFO if case.finding.severity == "info" else logging.WARNING
+    log.log(level, "%s", render(case.finding, report, case.context).text)
 
 
 @dataclass
-class _Post:
-    """One finding on its way to one channel."""
+class _Run:
+    """One round of telling."""
 
     slack: Slack
     incidents: Incidents
-    finding: Finding
-    message: Message
-    incident: IncidentView | None
+    alerts: Alerts
+    report: str | None
+    now: datetime
     log: logging.Logger
+    done: Delivery = field(default_factory=Delivery)
+    down: dict[str | None, Exception] = field(default_factory=dict)
+    """Channels that refuse, with why; None: all of Slack."""
 
-    def __post_init__(self) -> None:
-        self.in_doubt = self.incident is not None and self.incident.state == POSTING
-        """Whether a post may have arrived without being noted."""
+    def tell(self, case: Case) -> None:
+        """One finding, wherever it belongs."""
+        finding = case.finding
+        target = target_of(finding, self.alerts, self.slack.channel)
+        known = {i.channel: i for i in self.incidents.incidents(finding.finding_id) if i.state != MOVED}
+        for channel, incident in list(known.items()):
+            if finding.state not in _OVER and channel not in target.channels and incident.state == UNDELIVERED:
+                self.log.info("finding %s is told in %s instead of %s", finding.finding_id, ", ".join(target.channels), channel)
+                self.incidents.save_incident(replace(_record(incident), state=MOVED))
+                del known[channel]
+        wanted = () if finding.state in _OVER else target.channels
+        if not known and not wanted:
+            self.done.log_only.append(finding.finding_id)
+        for channel in dict.fromkeys((*known, *wanted)):
+            self._tell_in(channel, case, known.get(channel), target)
 
-    def send(self) -> bool:
-        """Whether it was posted (True) or an earlier message was updated (False). Raises what Slack's client raises."""
-        ts = self.incident.ts if self.incident else ""
-        if self.in_doubt and self.incident is not None:
-            ts = self._lost_message(self.incident.posted_at)
-            self.in_doubt = False
-        if ts:
-            try:
-                self._update(ts)
-                return False
-            except SlackApiError as error:
-                if _error_code(error) not in _GONE:
-                    raise
-                self.log.warning("the message of finding %s is gone (%s): posting it anew", self.finding.finding_id, _error_code(error))
-                self.incident = None
-        self._note("", POSTING, "")
-        self.in_doubt = True
-        try:
-            answer = self.slack.client.chat_postMessage(
-                channel=self.slack.channel,
-                text=self.message.text,
-                blocks=list(self.message.blocks),
-                metadata=self._metadata(),
-                unfurl_links=False,
-            )
-        except _FAILURES as error:
-            self.in_doubt = not _refused(error)
-            raise
-        self._note(str(answer["ts"]), self.finding.state, self.message.digest)
-        return True
-
-    def keep(self) -> None:
-        """Note that the message is not (known to be) where it should be; an earlier message stays known."""
-        state = POSTING if self.in_doubt else UNDELIVERED
-        self._note(self.incident.ts if self.incident else "", state, self.incident.message_hash if self.incident else "")
-
-    def _update(self, ts: str) -> None:
-        self.slack.client.chat_update(
-            channel=self.slack.channel, ts=ts, text=self.message.text, blocks=list(self.message.blocks), metadata=self._metadata()
+    def _tell_in(self, channel: str, case: Case, incident: IncidentView | None, target: Target) -> None:
+        finding = case.finding
+        told = incident is not None and (incident.ts or incident.state == POSTING)
+        if not told and finding.state not in _OVER and (waits := self._waits(case, target)):
+            self.log.info("finding %s is held: %s", finding.finding_id, waits)
+            self.done.held.append(finding.finding_id)
+            return
+        if incident is not None and incident.ts and finding.state in _OVER and self._goes_on(incident):
+            self.incidents.save_incident(replace(_record(incident), state=finding.state))
+            self.done.unchanged.append(finding.finding_id)
+            return
+        note = (
+            _record(incident) if incident else IncidentRecord(finding.finding_id, channel, self._old_thread(case, channel), UNDELIVERED, "")
         )
-        self._note(ts, self.finding.state, self.message.digest)
-
-    def _lost_message(self, begun: datetime) -> str:
-        """The id of a message that was posted but never noted; empty if there is none."""
-        begun = begun if begun.tzinfo else begun.replace(tzinfo=timezone.utc)
+        thread = Thread(self.slack.client, finding, note, self.incidents.save_incident, self.now, self.log)
+        posted_at = incident.posted_at if incident else self.now
         try:
-            cursor: str | None = None
-            while True:
-                page = self.slack.client.conversations_history(
-                    channel=self.slack.channel,
-                    oldest=f"{begun.timestamp() - _MARGIN_S:.6f}",
-                    include_all_metadata=True,
-                    limit=200,
-                    cursor=cursor,
-                )
-                messages: list[dict[str, Any]] = page["messages"]
-                for message in messages:
-                    meta = message.get("metadata") or {}
-                    if meta.get("event_type") == EVENT and meta.get("event_payload", {}).get("finding_id") == self.finding.finding_id:
-                        return str(message["ts"])
-                cursor = (page.get("response_metadata") or {}).get("next_cursor") or None
-                if cursor is None:
-                    return ""
-        except SlackApiError as error:
-            if _error_code(error) != "missing_scope":
-                raise
-            self.log.warning(
-                "the bot lacks channels:history: finding %s may be posted a second time after a crash", self.finding.finding_id
+            self._say(thread, case, target, posted_at)
+        except FAILURES as error:
+            if not thread.note.message_hash or thread.note.message_hash != render(finding, self.report, case.context).digest:
+                thread.undelivered()
+            self.done.undelivered.append(finding.finding_id)
+            self.log.error(
+                "finding %s is kept undelivered in %s and retried by the next run: %s", finding.finding_id, channel, reason(error)
             )
-            return ""
+            if error_code(error) not in ABOUT_THE_MESSAGE:
+                self.down[channel if error_code(error) in ABOUT_THE_CHANNEL else None] = error
 
-    def _metadata(self) -> dict[str, Any]:
-        return Metadata(event_type=EVENT, event_payload={"finding_id": self.finding.finding_id}).to_dict()
+    def _say(self, thread: Thread, case: Case, target: Target, posted_at: datetime) -> None:
+        finding, message = case.finding, render(case.finding, self.report, case.context)
+        stands = bool(thread.note.ts) and thread.note.message_hash == message.digest and thread.note.state != UNDELIVERED
+        if stands and self._due(thread.note, case, target, posted_at) is None:
+            self.done.unchanged.append(finding.finding_id)
+            return
+        if error := self.down.get(None) or self.down.get(thread.note.channel):
+            # What refused the message before refuses this one too: keep it for the next run instead of waiting for each.
+            raise error
+        if not thread.note.ts:
+            thread.open(message)
+            self.done.posted.append(finding.finding_id)
+        if thread.note.message_hash != message.digest or thread.note.state == UNDELIVERED:
+            try:
+                thread.update(message)
+                self.done.updated.append(finding.finding_id)
+            except SlackApiError as error:
+                if error_code(error) not in GONE:
+                    raise
+                self.log.warning("the message of finding %s is gone (%s): posting it anew", finding.finding_id, error_code(error))
+                thread.begin_anew()
+                thread.open(message)
+                self.done.posted.append(finding.finding_id)
+        what = self._due(thread.note, case, target, posted_at)
+        if what is not None:
+            thread.reply(what, reply(what, finding, case.context))
+            {ESCALATED: self.done.escalated, REOPENED: self.done.reopened}.get(what, self.done.reminded).append(finding.finding_id)
 
-    def _note(self, ts: str, state: str, message_hash: str) -> None:
-        self.incidents.save_incident(IncidentRecord(self.finding.finding_id, self.slack.channel, ts, state, message_hash))
+    def _due(self, note: IncidentRecord, case: Case, target: Target, posted_at: datetime) -> str | None:
+        """The reply that the thread lacks, if any."""
+        finding = case.finding
+        if finding.state in _OVER:
+            return None
+        if not note.severity:  # an old thread in which nothing was said of this finding yet
+            return REOPENED
+        if finding.severity == "page" and note.severity != "page":
+            return ESCALATED
+        told = [datetime.fromisoformat(p["at"]) for what, p in note.said.items() if p["ts"] and what.startswith(_NOTICED)]
+        last = max(told, default=posted_at)
+        if finding.state != "open" or self._waits(case, target) or self.now - last < timedelta(seconds=self.alerts.remind_every):
+            return None
+        return f"{REMINDER} {1 + sum(1 for what, post in note.said.items() if what.startswith(REMINDER) and post['ts'])}"
+
+    def _waits(self, case: Case, target: Target) -> str | None:
+        """Why nobody is to hear of it now; None if somebody is."""
+        until = case.context.snoozed_until
+        if until is not None and until > self.now:
+            return f"snoozed until {until:%Y-%m-%d %H:%M} UTC"
+        return f"quiet hours of {target.rule}" if target.waits(case.finding, self.now) else None
+
+    def _old_thread(self, case: Case, channel: str) -> str:
+        """The message of the finding that this one is the return of, in this channel; empty if there is none."""
+        earlier = self.incidents.incidents(case.earlier) if case.earlier else ()
+        return next((i.ts for i in earlier if i.channel == channel), "")
+
+    def _goes_on(self, incident: IncidentView) -> bool:
+        """Whether another finding, the return of this one, has taken the thread over."""
+        return any(
+            i.ts == incident.ts
+            and i.channel == incident.channel
+            and i.finding_id != incident.finding_id
+            and i.posted_at > incident.posted_at
+            for i in self.incidents.incidents()
+        )
 
 
-def _error_code(error: Exception) -> str:
-    """Slack's own word for why it refused; empty when it gave none."""
-    if not isinstance(error, SlackApiError):
-        return ""
-    data = error.response.data
-    return str(data.get("error") or "") if isinstance(data, dict) else ""
-
-
-def _refused(error: Exception) -> bool:
-    """Whether it is certain that nothing was posted: no connection at all, or a proper answer that says no."""
-    if isinstance(error, URLError):
-        return True
-    if not isinstance(error, SlackApiError):
-        return False
-    return error.response.status_code in (200, 429) and _error_code(error) not in _UNSURE
-
-
-def _reason(error: Exception) -> str:
-    return _error_code(error) or f"{type(error).__name__}: {error}".splitlines()[0]
+def _record(view: IncidentView) -> IncidentRecord:
+    return IncidentRecord(**{name: getattr(view, name) for name in IncidentRecord.__dataclass_fields__})

@@ -11,13 +11,15 @@ from typing import Any
 
 from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTextObject, PlainTextObject, SectionBlock
 
+from plumbline.alerts.context import Context
+from plumbline.alerts.mrkdwn import cut, escaped, markdown
 from plumbline.declarations import digest
 from plumbline.drift import Finding
 
-HEADER_LIMIT, FIELD_LIMIT, SECTION_LIMIT, TEXT_LIMIT = 150, 2000, 3000, 4000
-"""Characters that Slack takes in a header, a field, a section's text and (advised) the notification text."""
+HEADER_LIMIT, FIELD_LIMIT, SECTION_LIMIT, TEXT_LIMIT = 150, 400, 1800, 4000
+"""Characters in a header, a field, a section's text and the notification text. Slack takes more in a single field or section, but some
+13,000 in all blocks of a message together."""
 _MOST_MEMBERS = 10
-_CUT = " … (cut: see the finding)"
 _SETTLED = {"accepted": "ACCEPTED AS NEW BASELINE", "resolved": "RESOLVED"}
 
 
@@ -33,21 +35,28 @@ class Message:
         return digest({"text": self.text, "blocks": list(self.blocks)})
 
 
-def render(finding: Finding, report: str | None = None) -> Message:
+def render(finding: Finding, report: str | None = None, context: Context | None = None) -> Message:
     """The message of a finding; `report` is the path or address of the report that shows it, if there is one."""
+    context = context or Context()
+    mention = f"{context.mention} " if context.mention else ""
     blocks: list[Block] = [
-        HeaderBlock(text=PlainTextObject(text=_cut(_title(finding), HEADER_LIMIT))),
-        SectionBlock(text=_markdown(finding.headline, SECTION_LIMIT, bold=True)),
-        SectionBlock(fields=[_field(name, value) for name, value in _facts(finding)]),
+        HeaderBlock(text=PlainTextObject(text=cut(_title(finding), HEADER_LIMIT))),
+        SectionBlock(text=markdown(finding.headline, SECTION_LIMIT, bold=True, before=mention)),
+        SectionBlock(fields=[_field(name, value) for name, value in _facts(finding, context)]),
     ]
     if finding.explanation:
-        blocks.append(SectionBlock(text=_markdown(finding.explanation, SECTION_LIMIT, label="Likely cause")))
+        blocks.append(SectionBlock(text=markdown(finding.explanation, SECTION_LIMIT, label="Likely cause")))
+    if context.cost:
+        blocks.append(SectionBlock(text=markdown(context.cost, SECTION_LIMIT, label="Money")))
     if len(finding.members) > 1:
-        blocks.append(SectionBlock(text=_markdown(_members(finding), SECTION_LIMIT, label="What moved together")))
-    commands = "\n".join(f"`{_escaped(command)}`  {_escaped(why)}" for command, why in _next_steps(finding))
-    blocks.append(SectionBlock(text=MarkdownTextObject(text=_cut(f"*What to do*\n{commands}" + _report_line(report), SECTION_LIMIT))))
-    blocks.append(ContextBlock(elements=[MarkdownTextObject(text=_cut(_escaped(_footer(finding)), FIELD_LIMIT))]))
-    return Message(text=_cut(_plain(finding, report), TEXT_LIMIT), blocks=tuple(block.to_dict() for block in blocks))
+        blocks.append(SectionBlock(text=markdown(_members(finding), SECTION_LIMIT, label="What moved together")))
+    commands = "\n".join(f"`{escaped(command)}`  {escaped(why)}" for command, why in next_steps(finding))
+    blocks.append(SectionBlock(text=MarkdownTextObject(text=cut(f"*What to do*\n{commands}" + _report_line(report), SECTION_LIMIT))))
+    if context.links:
+        shown = " · ".join(f"<{address}|{escaped(words)}>" for address, words in context.links)
+        blocks.append(SectionBlock(text=MarkdownTextObject(text=f"*Look*\n{shown}")))
+    blocks.append(ContextBlock(elements=[MarkdownTextObject(text=cut(escaped(_footer(finding)), FIELD_LIMIT))]))
+    return Message(text=cut(_plain(finding, report, context), TEXT_LIMIT), blocks=tuple(block.to_dict() for block in blocks))
 
 
 def _title(finding: Finding) -> str:
@@ -62,7 +71,12 @@ def _status(finding: Finding) -> str:
     return _SETTLED.get(finding.state, finding.severity.upper())
 
 
-def _facts(finding: Finding) -> list[tuple[str, str]]:
+def _state(finding: Finding, context: Context) -> str:
+    until = context.snoozed_until
+    return finding.state if until is None else f"{finding.state}, snoozed until {until:%Y-%m-%d %H:%M} UTC"
+
+
+def _facts(finding: Finding, context: Context) -> list[tuple[str, str]]:
     facts = [
         ("Provider", finding.provider),
         ("Workload", finding.concerns or "all that run there"),
@@ -72,7 +86,9 @@ def _facts(finding: Finding) -> list[tuple[str, str]]:
         facts.append(("Compared with", ", ".join(finding.baseline_campaigns) or "no accepted baseline"))
     if finding.attributed_to:
         facts.append(("Attributed to", ", ".join(finding.attributed_to)))
-    return [*facts, ("State", finding.state)]
+    if context.came_back:
+        facts.append(("Came back", context.came_back))
+    return [*facts, ("State", _state(finding, context))]
 
 
 def _members(finding: Finding) -> str:
@@ -81,7 +97,7 @@ def _members(finding: Finding) -> str:
     return "\n".join([*lines, *([f"… and {more} more: see the finding"] if more > 0 else [])])
 
 
-def _next_steps(finding: Finding) -> list[tuple[str, str]]:
+def next_steps(finding: Finding) -> list[tuple[str, str]]:
     """Commands with what each is for, the first one first."""
     steps = [(f"plumbline findings show {finding.finding_id}", "everything that was measured")]
     moves_baseline = finding.kind in ("performance", "environment")
@@ -101,7 +117,7 @@ def _next_steps(finding: Finding) -> list[tuple[str, str]]:
 def _report_line(report: str | None) -> str:
     if report is None:
         return ""
-    return f"\n<{report}|report>" if report.startswith(("http://", "https://")) else f"\nreport: `{_escaped(report)}`"
+    return f"\n<{report}|report>" if report.startswith(("http://", "https://")) else f"\nreport: `{escaped(report)}`"
 
 
 def _footer(finding: Finding) -> str:
@@ -110,33 +126,23 @@ def _footer(finding: Finding) -> str:
     return f"finding {finding.finding_id} · {finding.kind} · {where}{simulated}"
 
 
-def _plain(finding: Finding, report: str | None) -> str:
+def _plain(finding: Finding, report: str | None, context: Context) -> str:
     state = "" if finding.state == "open" else f"[{_status(finding)}] "
     lines = [f"{state}{finding.headline}"]
     if finding.explanation:
         lines.append(finding.explanation)
+    if context.came_back:
+        lines.append(f"came back: {context.came_back}")
+    if context.cost:
+        lines.append(context.cost)
     if len(finding.members) > 1:
         lines.append("moved together: " + "; ".join(m.text for m in finding.members[:_MOST_MEMBERS]))
-    lines += [f"{command}   ({why})" for command, why in _next_steps(finding)]
+    lines += [f"{command}   ({why})" for command, why in next_steps(finding)]
     if report is not None:
         lines.append(f"report: {report}")
+    lines += [f"{words}: {address}" for address, words in context.links]
     return "\n      ".join(lines)
 
 
 def _field(name: str, value: str) -> MarkdownTextObject:
-    return MarkdownTextObject(text=_cut(f"*{name}*\n{_escaped(value)}", FIELD_LIMIT))
-
-
-def _markdown(text: str, limit: int, *, label: str | None = None, bold: bool = False) -> MarkdownTextObject:
-    # Cut before the bold marks go round it, or the cut would take the closing one.
-    body = _cut(_escaped(text), limit - 60)
-    return MarkdownTextObject(text=f"*{label}*\n{body}" if label else f"*{body}*" if bold else body)
-
-
-def _escaped(text: str) -> str:
-    """Slack's three control characters, so that a version string cannot become a link or a mention."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
+    return MarkdownTextObject(text=cut(f"*{name}*\n{escaped(value)}", FIELD_LIMIT))

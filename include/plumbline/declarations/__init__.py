@@ -3,6 +3,7 @@
 The ground floor: it imports nothing of ours.
 """
 
+from plumbline.declarations.alerts import Alerts, QuietHours, Route
 from plumbline.declarations.budget import Budget
 from plumbline.declarations.contract import Contract
 from plumbline.declarations.criteria import Criterion
@@ -21,6 +22,7 @@ from plumbline.declarations.trial import HARNESS_PROTOCOL, Origin, Trial, criter
 __all__ = [
     "HARNESS_PROTOCOL",
     "METRICS",
+    "Alerts",
     "AnyWorkload",
     "Budget",
     "Contract",
@@ -39,6 +41,8 @@ __all__ = [
     "Price",
     "Problem",
     "Provider",
+    "QuietHours",
+    "Route",
     "SimulatedLauncher",
     "Team",
     "Thresholds",

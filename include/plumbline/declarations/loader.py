@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.contract import Contract
 from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, Launcher
@@ -25,6 +26,7 @@ from plumbline.declarations.team import Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.traces import fill_in
 from plumbline.declarations.training import TrainingWorkload
+from plumbline.declarations.upkeep import Upkeep
 from plumbline.declarations.workload import Workload
 from plumbline.declarations.yaml_positions import Path_, Unreadable, dotted, read
 
@@ -70,6 +72,8 @@ class Declarations:
     teams: dict[str, Team]
     thresholds: Thresholds
     contracts: dict[str, Contract] = dataclasses.field(default_factory=dict)
+    alerts: Alerts = dataclasses.field(default_factory=Alerts)
+    upkeep: Upkeep = dataclasses.field(default_factory=Upkeep)
 
     def enabled_providers(self) -> tuple[Provider, ...]:
         """Providers that take part, in the order of their names."""
@@ -174,9 +178,26 @@ def load(config: Path | None = None) -> Declarations:
     problems += wrong
     unread = {(folder.split("/")[0], path.stem) for folder, _ in _FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
     problems += _dangling(found, origin, unread)
-    if problems or thresholds is None:
+    alerts, wrong = _alerts(root, found, {name for group, name in unread if group in ("providers", "workloads")})
+    problems += wrong
+    upkeep: Upkeep | None = Upkeep()
+    if (file := root / "upkeep.yaml").exists():
+        upkeep, _, wrong = _one(file, Upkeep, root / "traces")
+        problems += wrong
+    if problems or thresholds is None or upkeep is None:
         raise DeclarationError(problems)
-    return Declarations(found["providers"], found["workloads"], found["teams"], thresholds, found["contracts"])
+    return Declarations(found["providers"], found["workloads"], found["teams"], thresholds, found["contracts"], alerts, upkeep)
+
+
+def _alerts(root: Path, found: dict[str, dict[str, Any]], unread: set[str]) -> tuple[Alerts, list[Problem]]:
+    path = root / "alerts.yaml"
+    if not path.exists():
+        return Alerts(), []
+    alerts, lines, wrong = _one(path, Alerts, root / "traces")
+    if alerts is None:
+        return Alerts(), wrong
+    names = ({*found["providers"], *unread}, {*found["workloads"], *unread})
+    return alerts, [Problem(shown(path), lines.get(field, 1), dotted(field), said) for field, said in alerts.unmatched(*names)]
 
 
 def enabled_providers() -> tuple[Provider, ...]:

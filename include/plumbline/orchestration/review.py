@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plumbline.declarations import AnyWorkload, Declarations, load
 from plumbline.orchestration.against_baseline import by_provider, compared, workloads_of
+from plumbline.orchestration.alerting import alert as alert
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -77,30 +78,6 @@ def _question(finding: Finding, campaign_id: str) -> dict[str, Any]:
     """What to ask about, and the campaigns whose reviews have asked about it before."""
     before = [c for c in finding.campaigns if c != campaign_id]
     return {"finding_id": finding.finding_id, "campaign_id": campaign_id, "asked_in": before}
-
-
-def alert() -> dict[str, list[str]]:
-    """Tell people about every finding that is not settled, and of those that were told and are over now: that they are.
-
-    What was told already is recognised, what could not be told is retried. Finding ids by what became of them; to the log always, to
-    Slack where a connection exists.
-    """
-    from plumbline.alerts import connect, deliver
-    from plumbline.archive import open_archive
-    from plumbline.drift import Finding
-    from plumbline.orchestration.pictures import show
-
-    with open_archive() as archive:
-        wanted = {f.finding_id: f for state in ("open", "acknowledged") for f in archive.findings(state)}
-        for incident in archive.incidents():
-            if incident.state not in ("accepted", "resolved") and incident.finding_id not in wanted:
-                wanted[incident.finding_id] = archive.finding(incident.finding_id)
-        findings = [Finding.of(f.detail).with_state(f.state) for f in wanted.values()]
-        slack = connect()
-        done = deliver(findings, archive, slack)
-        if slack is not None:
-            show(archive, slack.client, findings)
-        return asdict(done)
 
 
 def _provider(

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.fakes.fake_slack import _checked
+from tests.fakes.slack_blocks import checked
 
 from plumbline.alerts import render
 from plumbline.alerts.message import FIELD_LIMIT, HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT
@@ -75,7 +75,7 @@ def test_over_long_parts_are_cut_to_what_slack_takes_and_say_so() -> None:
         baseline_campaigns=("c" * 60,) * 90,
     )
     message = render(monster, report="https://reports/" + "r" * 4000)
-    _checked({"text": message.text, "blocks": list(message.blocks)})
+    checked({"text": message.text, "blocks": list(message.blocks)})
     assert len(message.text) <= TEXT_LIMIT and message.text.endswith("(cut: see the finding)")
     assert len(message.blocks[0]["text"]["text"]) == HEADER_LIMIT
     assert message.blocks[1]["text"]["text"].endswith("(cut: see the finding)*")
@@ -97,7 +97,7 @@ def test_a_version_string_cannot_mention_everybody() -> None:
 def test_other_kinds_render_too(kind: str) -> None:
     bare = replace(FINDING, kind=kind, members=(), attributed_to=(), baseline_campaigns=(), explanation="", title="")  # type: ignore[arg-type]
     message = render(bare)
-    _checked({"text": message.text, "blocks": list(message.blocks)})
+    checked({"text": message.text, "blocks": list(message.blocks)})
     assert "plumbline compare" not in message.text
 
 

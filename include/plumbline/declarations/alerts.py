@@ -1,0 +1,157 @@
+"""`include/config/alerts.yaml`: who is told of which finding, when, and what a month of a provider is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime, time
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.purchases import Purchase
+from plumbline.declarations.units import Duration
+from plumbline.declarations.workload import Slot
+
+Pattern = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9*?-]{1,63}$"), Field(description="a name; * stands for any characters, ? for one")
+]
+Channel = Annotated[
+    str, StringConstraints(pattern=r"^[CG][A-Z0-9]{6,}$"), Field(description="a channel's id such as C0123456789, not its name")
+]
+Owner = Annotated[str, StringConstraints(pattern=r"^[UWS][A-Z0-9]{6,}$")]
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+class QuietHours(Declared):
+    """When nobody is to hear of what can wait. What is of severity `page` never waits."""
+
+    start: Slot = Field(description='a time of day there, such as "20:00"')
+    end: Slot = Field(description='a time of day there, such as "07:00"; of the next day if it is earlier than start')
+    timezone: str = Field(description="a name of the IANA time zone database such as Europe/Berlin")
+    days: tuple[Day, ...] = Field((), description="days that are quiet altogether, such as [sat, sun]")
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (LookupError, ValueError, OSError):  # of a folder's name, OSError
+            raise ValueError(f'"{value}" is no time zone; expected a name such as Europe/Berlin or UTC') from None
+        return value
+
+    @model_validator(mode="after")
+    def _some_time_left(self) -> QuietHours:
+        if self.start == self.end:
+            raise ValueError(f'end is {self.end}, as start; expected another time of day such as "07:00"')
+        if len(set(self.days)) == len(_DAYS):
+            raise ValueError("days names the whole week: nothing would ever be told; expected at most six days")
+        return self
+
+    def quiet(self, now: datetime) -> bool:
+        """Whether the instant (with a zone) lies in the quiet hours, by the clock of their time zone."""
+        there = now.astimezone(ZoneInfo(self.timezone))
+        start, end = time.fromisoformat(self.start), time.fromisoformat(self.end)
+        clock = there.time().replace(tzinfo=None)
+        by_night = start <= clock < end if start < end else clock >= start or clock < end
+        return by_night or _DAYS[there.weekday()] in self.days
+
+
+class Condition(Declared):
+    """What a rule is about; what is left out is any."""
+
+    provider: Pattern | None = None
+    workload: Pattern | None = Field(None, description="matches if any workload of the finding does; prices and machines have none")
+    kind: tuple[Literal["performance", "environment", "price", "reliability", "missing_data"], ...] = ()
+    severity: tuple[Literal["info", "warn", "page"], ...] = ()
+
+    @model_validator(mode="after")
+    def _something(self) -> Condition:
+        if self.provider is None and self.workload is None and not self.kind and not self.severity:
+            raise ValueError("names nothing; expected provider, workload, kind or severity, or no `when` at all for every finding")
+        return self
+
+    def holds(self, provider: str, workloads: tuple[str, ...], kind: str, severity: str) -> bool:
+        """Whether a finding of this provider, these workloads, kind and severity is meant."""
+        return (
+            (self.provider is None or fnmatchcase(provider, self.provider))
+            and (self.workload is None or any(fnmatchcase(name, self.workload) for name in workloads))
+            and (not self.kind or kind in self.kind)
+            and (not self.severity or severity in self.severity)
+        )
+
+
+class Route(Declared):
+    """One rule: the first one whose condition holds says where a finding goes."""
+
+    when: Condition | None = Field(None, description="every finding if left out")
+    channels: tuple[Channel, ...] = Field((), max_length=8, description="the connection's own channel if left out")
+    owner: Owner | None = Field(None, description="who is mentioned: the id of a person (U0123456789) or of a user group (S0123456789)")
+    quiet_hours: QuietHours | None = None
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Route:
+        if not self.channels and self.owner is None and self.quiet_hours is None:
+            raise ValueError("does nothing; expected channels, owner or quiet_hours")
+        if len(set(self.channels)) != len(self.channels):
+            raise ValueError(f"channels {list(self.channels)} names a channel twice; expected distinct ones")
+        return self
+
+
+class Volume(Declared):
+    """How much of a provider is rented a month: what a finding costs is told by it."""
+
+    provider: Pattern
+    workload: Name | None = Field(None, description="what it is rented for; left out: everything that no other entry names")
+    time_per_month: Duration = Field(
+        description="instance time in a month at the accepted pace, such as 730h for one instance all month long"
+    )
+    purchase: Purchase = "on_demand"
+
+
+class Alerts(Declared):
+    """The whole file. Without it everything goes to the connection's channel."""
+
+    airflow_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s<>|]+$")] | None = Field(
+        None, description="where people open Airflow, such as https://airflow.example.com; Airflow's own api.base_url if left out"
+    )
+    remind_every: Duration = Field(
+        7 * 86400.0, ge=3600, description="how often people are reminded of a finding that nobody has dealt with"
+    )
+    reopen_within: Duration = Field(
+        60 * 86400.0, description="how long after it was resolved a finding that comes back goes on in its old thread"
+    )
+    routes: tuple[Route, ...] = Field((), max_length=100)
+    volumes: tuple[Volume, ...] = Field((), max_length=500)
+
+    @model_validator(mode="after")
+    def _each_rule_is_reached(self) -> Alerts:
+        for i, route in enumerate(self.routes[:-1]):
+            if route.when is None:
+                raise ValueError(f"routes[{i}] has no `when` and takes every finding before the rules after it; expected it last")
+        for i, volume in enumerate(self.volumes):
+            same = [
+                v for v in self.volumes[:i] if (v.provider, v.workload, v.purchase) == (volume.provider, volume.workload, volume.purchase)
+            ]
+            if same:
+                what = f"{volume.provider}{f', {volume.workload}' if volume.workload else ''}, {volume.purchase}"
+                raise ValueError(f"volumes[{i}] names {what} a second time; expected one entry of it")
+        return self
+
+    def unmatched(self, providers: Collection[str], workloads: Collection[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Patterns that no declared name fits, each as the field's path and a sentence: what they were meant for would go elsewhere."""
+        wanted: list[tuple[tuple[str | int, ...], str | None, str, Collection[str]]] = []
+        for i, route in enumerate(self.routes):
+            for name, known in (("provider", providers), ("workload", workloads)):
+                wanted.append((("routes", i, "when", name), getattr(route.when, name, None), name, known))
+        for i, volume in enumerate(self.volumes):
+            wanted += [(("volumes", i, "provider"), volume.provider, "provider", providers)]
+            wanted += [(("volumes", i, "workload"), volume.workload, "workload", workloads)]
+        for field, pattern, what, known in wanted:
+            if pattern is not None and not any(fnmatchcase(name, pattern) for name in known):
+                near = get_close_matches(pattern.strip("*?-"), known, n=3) or sorted(known)[:3]
+                yield field, f'no declared {what} fits "{pattern}"; expected one that does, such as {", ".join(near) or "(none declared)"}'
