@@ -17,8 +17,9 @@ from plumbline.archive import open_archive
 from plumbline.cli.live import Watching
 from plumbline.cli.output import FAILED, INTERRUPTED, OK, Json, emit, err, fail, out
 from plumbline.cli.scorecard import show_scorecards, show_unusable
-from plumbline.declarations import DeclarationError, Declarations, load, places
+from plumbline.declarations import DeclarationError, Declarations, Trial, load, places
 from plumbline.launch.plan import PlanError
+from plumbline.orchestration import budget
 from plumbline.orchestration.airflow_client import AirflowError
 from plumbline.orchestration.airflow_server import AirflowServer, ServerError
 from plumbline.orchestration.asked import Asked, Placement
@@ -97,6 +98,7 @@ def measured(declared: Declarations, asked: Asked, providers: list[str] | None =
         planned = planned_trials(declared, asked, providers)
     except PlanError as error:
         fail(f"{error}\nnothing was started")
+    planned = _carried(declared, planned)
     try:
         with Watching() as watching:
             watching.status("starting Airflow")
@@ -106,6 +108,24 @@ def measured(declared: Declarations, asked: Asked, providers: list[str] | None =
         return outcome
     except (CampaignError, ServerError, AirflowError) as error:
         fail(str(error), FAILED)
+
+
+def _carried(declared: Declarations, planned: dict[str, list[Trial]]) -> dict[str, list[Trial]]:
+    """What the providers' budgets carry of it, as their DAGs will plan it; what they do not is told, and an end if that is everything."""
+    if all(declared.providers[name].budget is None for name in planned):
+        return planned
+    with open_archive() as archive:
+        cuts = budget.cuts(archive, declared, planned, datetime.now(timezone.utc))
+    for cut in cuts.values():
+        if cut.left_out:
+            err.print(
+                f"{cut}. To go on: {budget.how_to_go_on(cut.provider)}", style="yellow", highlight=False, markup=False, soft_wrap=True
+            )
+    kept = {name: [t for t in trials if name not in cuts or t in cuts[name].kept] for name, trials in planned.items()}
+    found = {name: trials for name, trials in kept.items() if trials}
+    if not found:
+        fail("nothing was started")
+    return found
 
 
 @contextmanager

@@ -16,10 +16,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from plumbline.archive import Archive
+from plumbline.dashboard.budgets import budgets
 from plumbline.dashboard.overview import MOST_FINDINGS, explanation, overview, report_file
 from plumbline.dashboard.reading import NoArchive, Reader
 from plumbline.dashboard.trial import numbers_of, trial_page
-from plumbline.declarations import places
+from plumbline.declarations import DeclarationError, load, places
 from plumbline.reports.figures import size, words
 
 State = Literal["open", "acknowledged", "accepted", "resolved"]
@@ -89,6 +90,14 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
         archive: Archive = reader.archive()
         found = archive.findings(state=state, latest=MOST_FINDINGS)
         return page(request, "findings.html.j2", findings=found, state=state, most=MOST_FINDINGS)
+
+    @app.get("/budgets", response_class=HTMLResponse)
+    def show_budgets(request: Request) -> Response:
+        try:
+            declared = load()
+        except DeclarationError as error:
+            return page(request, "message.html.j2", 500, title="The declarations cannot be read", text=str(error))
+        return page(request, "budgets.html.j2", budgets=budgets(reader.archive(), declared, _now()))
 
     @app.get("/reports/{campaign_id}")
     def show_report(campaign_id: str) -> Response:

@@ -8,12 +8,12 @@ planned again, cuts alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from plumbline.declarations import Provider, Trial
+from plumbline.declarations import Declarations, Provider, Trial
 from plumbline.prices.budget import Balance, Use, fitting
 
 if TYPE_CHECKING:
@@ -68,6 +68,15 @@ def cut(archive: Archive, provider: Provider, trials: Sequence[Trial], now: date
     fit, why = fitting(standing, taken)
     kept, left_out = (tuple(t for several in part for t in several) for part in (ordered[:fit], ordered[fit:]))
     return Cut(provider, standing, standing.with_used(_sum(taken[:fit])), kept, left_out, why)
+
+
+def cuts(archive: Archive, declared: Declarations, planned: Mapping[str, Sequence[Trial]], now: datetime) -> dict[str, Cut]:
+    """The cut of each provider that declares a budget, of trials that are planned but not asked for yet, by provider."""
+    return {
+        name: cut(archive, declared.providers[name], trials, now)
+        for name, trials in planned.items()
+        if declared.providers[name].budget is not None
+    }
 
 
 def keep(archive: Archive, done: Cut, now: datetime) -> Finding | None:

@@ -36,7 +36,7 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
             minimum=1,
             maximum=50,
             title="Repeats in each slot",
-            description="Empty: as declared. Slots run one after the other, now.",
+            description=f"Empty: as declared. Slots run one after the other, now.{_budget(provider)}",
         ),
         "campaign": campaign_field("Empty: a campaign of its own, named by the time."),
     }
@@ -49,6 +49,58 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
             description="fresh_node: on nodes that these series were not measured on lately, to tell a bad node from a changed provider.",
         )
     return fields
+
+
+def rerun_form(declared: Declarations) -> dict[str, Param]:
+    """What several providers can be asked for at once. Nothing runs it but people, so that the form itself can require a reason."""
+    providers = declared.enabled_providers()
+    names = [p.name for p in providers]
+    workloads = sorted({w.name for p in providers for w in declared.workloads_for(p)})
+    budgets = "".join(f"\n- {p.name}:{_budget(p)}" for p in providers if p.budget is not None)
+    return {
+        "reason": Param(
+            None,
+            type="string",
+            minLength=3,
+            maxLength=500,
+            title="Why",
+            description="Required; it stays with every result, such as “driver upgrade on 12 November”.",
+        ),
+        "providers": Param(
+            None,
+            type="array",
+            minItems=1,
+            items={"type": "string", "enum": names},
+            examples=names,
+            title="Providers",
+            description_md=f"Required; each runs in its own DAG, which must not be paused.{budgets}",
+        ),
+        "workloads": Param(
+            [],
+            type="array",
+            items={"type": "string", "enum": workloads},
+            examples=workloads,
+            title="Workloads",
+            description="Nothing chosen: everything that the monthly rerun runs. A provider measures those of them that it can run.",
+        ),
+        "kinds": Param(_KINDS, type="array", items={"type": "string", "enum": _KINDS}, examples=_KINDS, title="Kinds"),
+        "repeats": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            maximum=50,
+            title="Repeats in each slot",
+            description="Empty: as declared. What a provider's budget does not carry is left out, and a finding says so.",
+        ),
+        "campaign": campaign_field("Empty: a campaign of its own over all these providers, named by the time."),
+    }
+
+
+def _budget(provider: Provider) -> str:
+    """What is declared: what is left changes with every trial, and a form must read the same however often it is parsed."""
+    if provider.budget is None:
+        return ""
+    return f" Budget: {provider.budget}; what is left of it says `plumbline budget {provider.name}`. Trials past it are left out."
 
 
 def campaign_field(description: str) -> Param:

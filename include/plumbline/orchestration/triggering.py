@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -63,23 +63,18 @@ def starts(declared: Declarations, asked: Asked, providers: Sequence[str]) -> li
 
 def within_budgets(archive: Archive, declared: Declarations, asked: Asked, wanted: Sequence[Start]) -> list[Start]:
     """The same, with what their budgets carry of it; NotStarted if a budget carries nothing, naming each such provider."""
-    from plumbline.orchestration.budget import cut, how_to_go_on
+    from plumbline.orchestration.budget import cuts, how_to_go_on
 
-    now = datetime.now(timezone.utc)
     planned = planned_trials(declared, asked, [start.provider for start in wanted])
-    found, spent = [], []
-    for start in wanted:
-        provider = declared.providers[start.provider]
-        if provider.budget is None:
-            found.append(start)
-            continue
-        done = cut(archive, provider, planned[start.provider], now)
-        if not done.kept:
-            spent.append(f"{done}. To go on: {how_to_go_on(provider)}")
-        found.append(Start(start.provider, start.dag_id, start.conf, len(done.kept), len(done.left_out), str(done.after)))
-    if spent:
-        raise NotStarted("\n".join(spent))
-    return found
+    done = cuts(archive, declared, planned, datetime.now(timezone.utc))
+    if spent := [one for one in done.values() if not one.kept]:
+        raise NotStarted("\n".join(f"{one}. To go on: {how_to_go_on(one.provider)}" for one in spent))
+    return [
+        replace(start, trials=len(one.kept), left_out=len(one.left_out), budget=str(one.after))
+        if (one := done.get(start.provider))
+        else start
+        for start in wanted
+    ]
 
 
 def trigger(client: AirflowClient, wanted: Sequence[Start]) -> list[Started]:
@@ -99,7 +94,7 @@ def trigger(client: AirflowClient, wanted: Sequence[Start]) -> list[Started]:
             )
     if problems:
         raise NotStarted("\n".join(problems))
-    started = []
+    started: list[Started] = []
     for start in wanted:
         try:
             before = client.active_runs(start.dag_id)

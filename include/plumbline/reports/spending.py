@@ -6,7 +6,9 @@ saw the time of, although it was launched, counts with the limit that its launch
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timezone
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import AnyWorkload, Provider, SimulatedLauncher, series_key
@@ -39,11 +41,16 @@ def balance(archive: Archive, provider: Provider, now: datetime, apart: str | No
 
 def expected_use(archive: Archive, provider: Provider, workload: AnyWorkload, now: datetime, apart: str | None = None) -> Use:
     """What one trial of the workload on the provider is expected to use: like the last ones of its series, or all that its launcher allows."""
-    key, held = series_key(workload, provider), list[float]()
+    held = list(islice(_last_held_s(archive, provider, series_key(workload, provider), apart), _TRIALS))
+    return use_of(provider, expected_s(held, limit_s(provider, workload.nodes)), now.astimezone(timezone.utc).date())
+
+
+def _last_held_s(archive: Archive, provider: Provider, key: str, apart: str | None) -> Iterator[float]:
+    """What the usable trials of a series took, the newest first."""
     for campaign_id, _ in reversed(archive.series_campaigns(key, _CAMPAIGNS)):
-        usable = [t for t in archive.trials(campaign_id, key) if t.usable and (apart is None or t.run_id != apart)]
-        held += [seconds for t in reversed(usable) if (seconds := _held_s(archive, t, provider)) > 0]
-    return use_of(provider, expected_s(held[:_TRIALS], limit_s(provider, workload.nodes)), now.astimezone(timezone.utc).date())
+        for trial in reversed(archive.trials(campaign_id, key)):
+            if trial.usable and (apart is None or trial.run_id != apart) and (seconds := _held_s(archive, trial, provider)) > 0:
+                yield seconds
 
 
 def limit_s(provider: Provider, nodes: int) -> float:

@@ -139,3 +139,11 @@ def test_a_budget_that_is_not_there_is_said(plumbline: Plumbline, name: str, mes
     done = plumbline("budget", name)
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_a_campaign_on_this_machine_meets_the_budget_before_airflow_is_started(config: Path, plumbline: Plumbline) -> None:
+    limit(config, 0.001)
+    done = plumbline("run", "--provider", "local-1core", "--workload", "gpt-tiny-cpu")
+    assert done.exit_code == 2
+    assert "go past the budget of" in done.stderr
+    assert "nothing was started" in done.stderr
