@@ -1,24 +1,36 @@
-"""Keep the providers' clusters clean.
+"""Keep the providers' clusters clean, and the archive sound, lean and in a second place.
 
-What     delete pods and Services of ours that outlived every deadline of their launch, on each cluster; nothing that is not labelled
-         as ours, nothing whose time has not passed. A launch deletes its own objects: what is found here lost its launcher.
-         Miss what stopped reporting: a provider that is silent starts no review.
-When     hourly. The sweep is skipped where no provider is a cluster.
+What     upkeep: delete pods, Jobs and Services of ours that outlived every deadline of their launch, on each cluster; nothing that is not
+         labelled as ours, nothing whose time has not passed. A launch deletes its own objects: what is found here lost its launcher.
+         Miss what stopped reporting: a provider that is silent starts no review. Tell people what is due: reminders, what waited for the
+         end of quiet hours, what Slack did not take before.
+         upkeep_daily: check the archive and a share of the raw evidence; let raw evidence go that was kept as long as declared and that
+         nothing cites, but never from an archive that does not hold; export finished campaigns (include/config/upkeep.yaml).
+When     hourly and daily. The sweep is skipped where no provider is a cluster, the rest where nothing is declared.
 Triage   A red `sweep` means that a cluster does not answer or refuses: `plumbline cluster doctor PROVIDER` says which part of the way is
-         broken. Pods end by themselves at their deadline, so an hour missed costs nothing but tidiness.
+         broken; the other clusters are swept all the same. Pods end by themselves at their deadline, so an hour missed costs nothing but
+         tidiness. A red `verify` names what is broken: docs/operate.md, "An archive that does not hold". A red `expire` or `export` means
+         that a store did not answer or refused: the next run goes on where this one stopped.
 """
 
 from airflow.sdk import dag
 
 from plumbline.orchestration.defaults import defaults
-from plumbline.orchestration.schedules import hourly
-from plumbline.orchestration.upkeep_tasks import clusters, silence, sweep
+from plumbline.orchestration.schedules import hourly, nightly
+from plumbline.orchestration.upkeep_tasks import clusters, expire, export, silence, sweep, tell, verify
 
 
 @dag(schedule=hourly(), **defaults(__doc__, "upkeep"))
 def upkeep():
     sweep.expand(provider=clusters())
-    silence()
+    silence() >> tell()
+
+
+@dag(schedule=nightly(), **defaults(__doc__, "upkeep"))
+def upkeep_daily():
+    verify() >> expire()
+    export()
 
 
 upkeep()
+upkeep_daily()

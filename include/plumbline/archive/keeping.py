@@ -1,4 +1,4 @@
-"""What the archive says of raw evidence that is kept no longer: each method is one transaction."""
+"""What the daily upkeep asks of the archive: each method is one transaction."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from datetime import datetime
 
 from sqlalchemy import Engine
 
-from plumbline.archive import retention
+from plumbline.archive import moved, retention
 from plumbline.archive.engine import reading, writing
+from plumbline.archive.moved import Moved
 from plumbline.archive.record import utc_now
 from plumbline.archive.retention import Aged, OldEvidence
 
 
 class Keeping:
-    """Retention of raw evidence. Deleting the files is up to the caller: first expire, then delete, then say so."""
+    """Retention of raw evidence, whose files the caller deletes: first expire, then delete, then say so; and which campaigns changed."""
 
     engine: Engine
 
@@ -37,3 +38,8 @@ class Keeping:
         """Say that the files of these attempts are deleted."""
         with writing(self.engine) as session:
             retention.removed(session, attempts, utc_now())
+
+    def moved(self) -> list[Moved]:
+        """Every campaign that has a trial: when it was last recorded into, and when anything that a bundle of it says last changed."""
+        with reading(self.engine) as session:
+            return moved.moved(session)

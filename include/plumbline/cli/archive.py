@@ -10,12 +10,14 @@ import typer
 
 from plumbline.archive import Refused
 from plumbline.archive.bundle import BadBundle, Exported, Imported
+from plumbline.cli.archive_expire import expire
 from plumbline.cli.opening import open_archive
 from plumbline.cli.output import BROKEN, FAILED, OK, Json, clear_errors, emit, fail, out, table
 
 archive = typer.Typer(help="Check the archive, carry it elsewhere, set a measurement right.", no_args_is_help=True)
 quarantine = typer.Typer(help="Result documents that could not be believed.", no_args_is_help=True)
 archive.add_typer(quarantine, name="quarantine")
+archive.command()(expire)
 
 
 @archive.command()

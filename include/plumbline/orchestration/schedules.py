@@ -34,6 +34,11 @@ def daily() -> CronTriggerTimetable:
     return CronTriggerTimetable("41 5 * * *", timezone="UTC")
 
 
+def nightly() -> CronTriggerTimetable:
+    """After the night's slots and before the daily watch (UTC)."""
+    return CronTriggerTimetable("17 4 * * *", timezone="UTC")
+
+
 def hourly() -> CronTriggerTimetable:
     """Every hour, apart from the full hours at which slots begin."""
     return CronTriggerTimetable("23 * * * *", timezone="UTC")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from airflow.sdk import task
+from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from plumbline.orchestration import review, steps
+from plumbline.orchestration import alerting, evidence, exporting, steps
 from plumbline.orchestration.silence import look_for_silence
+
+# Files of a day's share or of a whole campaign, one request each, from a store that may be far away or away for a while.
+_PATIENT: dict[str, Any] = {"execution_timeout": timedelta(hours=6), "retries": 3, "retry_delay": timedelta(minutes=10)}
 
 
 @task
@@ -27,8 +34,38 @@ def sweep(provider: str) -> list[str]:
 
 @task
 def silence() -> list[str]:
-    """Findings about series that left nothing in this month's campaign; people are told of new ones at once."""
-    found = look_for_silence()
-    if found:
-        review.alert()
-    return found
+    """Findings about series that left nothing in this month's campaign."""
+    return look_for_silence()
+
+
+@task(trigger_rule=TriggerRule.ALL_DONE)
+def tell() -> dict[str, list[str]]:
+    """Tell people what is new, and what is due: reminders, what quiet hours held, what Slack did not take before."""
+    return alerting.alert()
+
+
+@task(**_PATIENT)
+def verify() -> str:
+    """Check the archive, and a day's share of the raw evidence; red if something is broken, and says what."""
+    days = evidence.verify(datetime.now(timezone.utc).date())
+    return f"the archive holds: rows, documents and a share of the evidence (all of it every {days} days)"
+
+
+@task(**_PATIENT)
+def expire() -> dict[str, int]:
+    """Delete raw evidence that was kept as long as declared and that nothing cites; skipped if it is kept for ever."""
+    from plumbline.archive import open_archive
+
+    if evidence.rule() is None:
+        raise AirflowSkipException("evidence is kept for ever: include/config/upkeep.yaml declares no evidence.keep")
+    with open_archive() as archive:
+        return asdict(evidence.expire(archive))
+
+
+@task(**_PATIENT)
+def export() -> list[str]:
+    """Write finished campaigns to the declared place; skipped if there is none."""
+    done = exporting.export_finished(datetime.now(timezone.utc))
+    if done is None:
+        raise AirflowSkipException("nothing is exported: include/config/upkeep.yaml declares no export")
+    return done
