@@ -15,7 +15,16 @@ from tests.data.price_readings import reading
 from tests.data.result_documents import PLANNED, document, failed, training_metrics, trial
 from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401
 
-from plumbline.archive import Archive, DecisionRecord, FindingRecord, PriceRecord, QuarantineRecord, SnapshotRecord, open_archive
+from plumbline.archive import (
+    Archive,
+    DecisionRecord,
+    FindingRecord,
+    IncidentRecord,
+    PriceRecord,
+    QuarantineRecord,
+    SnapshotRecord,
+    open_archive,
+)
 from plumbline.archive.bundle import BadBundle
 from plumbline.declarations import DriftRules
 from plumbline.results import Reason, row
@@ -92,6 +101,18 @@ QUESTIONS: tuple[Callable[[Archive], Any], ...] = (
     lambda a: a.decisions(),
     lambda a: sorted((e.at, e.who, e.what, e.subject, e.why, json.dumps(e.detail, sort_keys=True)) for e in a.audit()),
 )
+
+
+def test_what_no_campaign_showed_travels_with_the_whole_archive_and_its_thread_too(
+    archive: Archive, other: Archive, tmp_path: Path
+) -> None:
+    archive.record(document(), uri="file:///store")
+    archive.save_findings([FindingRecord("f2", "", None, "lab-2core", "environment", "warn", "driver", {"since": "2025-11-05"})])
+    archive.save_incident(IncidentRecord("f2", "C1", "1.2", "open", "hash"))
+    archive.export(tmp_path / "whole")
+    other.import_(tmp_path / "whole")
+    assert other.findings() == archive.findings()
+    assert [(i.finding_id, i.channel, i.ts) for i in other.incidents()] == [("f2", "C1", "1.2")]
 
 
 def test_importing_again_changes_nothing(other: Archive, bundle: Path) -> None:

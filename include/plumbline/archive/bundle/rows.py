@@ -99,11 +99,14 @@ def judged(session: Session, tables: Tables, campaign_id: str) -> Tables:
 
 
 def ledger(session: Session, whole: bool) -> Tables:
-    """What belongs to no single campaign; of a `whole` archive also its audit log and the findings that name no campaign."""
+    """What belongs to no single campaign; of a `whole` archive also its audit log and the findings that name no campaign, with
+    their threads."""
     found: Tables = {"prices": _select(session, Price), "decisions": _select(session, Decision)}
     found |= {"price_readings": _select(session, PriceReading), "snapshots": _select(session, Snapshot)}
     if whole:
-        found |= {"findings": _select(session, Finding, Finding.campaign_id.is_(None)), "audit": _without_id(_select(session, AuditEntry))}
+        findings = _select(session, Finding, Finding.campaign_id.is_(None))
+        threads = _in_chunks(session, Incident, Incident.finding_id, [row["finding_id"] for row in findings])
+        found |= {"findings": findings, "incidents": _without_id(threads), "audit": _without_id(_select(session, AuditEntry))}
     return {name: rows for name, rows in found.items() if rows}
 
 
