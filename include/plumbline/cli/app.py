@@ -16,6 +16,8 @@ from plumbline.cli import (
     drift_detect,
     findings,
     prices,
+    prices_check,
+    prices_replay,
     rehearse,
     scorecard,
     serve,
@@ -53,5 +55,8 @@ archive.archive.command("import-mlperf")(archive_mlperf.import_mlperf)
 app.add_typer(archive.archive, name="archive")
 app.command(context_settings=airflow.ANY_WORDS)(airflow.airflow)
 app.add_typer(drift_detect.drift, name="drift")
+prices.prices.command("check")(prices_check.check_prices)
+prices.prices.command("accept")(prices_check.accept)
+prices.prices.command("replay")(prices_replay.replay_prices)
 app.add_typer(prices.prices, name="prices")
 app.add_typer(cluster.cluster, name="cluster")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from datetime import datetime, timedelta, timezone
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, out
 from plumbline.declarations import DeclarationError, load
+from plumbline.declarations.units import SECONDS, parse
 from plumbline.drift import Finding
 from plumbline.orchestration.deciding import Answer, Decided, decide
 
@@ -73,6 +75,43 @@ def acknowledge(finding_id: Annotated[str, typer.Argument()], why: Why, as_json:
 
 
 @findings.command()
+def snooze(
+    finding_id: Annotated[str, typer.Argument()],
+    until: Annotated[
+        str, typer.Option(help="a day (2026-12-01, from its first minute UTC), an instant, a time from now (14d), or now to end it")
+    ],
+    why: Why,
+    as_json: Json = False,
+) -> None:
+    """Say that it is not for now: no message and no reminder of it until then, unless it becomes graver."""
+    with clear_errors(LookupError, ValueError), open_archive() as archive:
+        found = archive.snooze_finding(finding_id, _instant(until, datetime.now(timezone.utc)), by=getpass.getuser(), why=why)
+    said = (
+        f"{finding_id} is snoozed until {found.snoozed_until:%Y-%m-%d %H:%M} UTC" if found.snoozed_until else f"{finding_id} is not snoozed"
+    )
+    emit(as_json, found, lambda: out.print(said, highlight=False))
+
+
+def _instant(text: str, now: datetime) -> datetime:
+    """The instant that a person means; ValueError for none, and for one that is past."""
+    if text == "now":
+        return now
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return now + timedelta(seconds=parse(text, SECONDS, "a time from now", "14d"))
+        except ValueError:
+            raise ValueError(
+                f'"{text}" is no time; expected a day such as 2026-12-01, an instant, a time from now such as 14d, or now'
+            ) from None
+    found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    if found <= now:
+        raise ValueError(f"{text} is past; expected a time to come, or now to end a snooze")
+    return found
+
+
+@findings.command()
 def resolve(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
     """Say that it is over: mended, or not what it seemed. The baseline stays."""
     with clear_errors(LookupError, ValueError), open_archive() as archive:
@@ -82,10 +121,12 @@ def resolve(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Jso
 
 @findings.command()
 def accept(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
-    """Accept the change: from now on each series that shows it is held against its newest campaign that does."""
+    """Accept the change: from now on each series that shows it is held against its newest campaign that does, or the price is this one."""
     done = _decided(finding_id, "accept", why)
     baselines = ", ".join(sorted(set(done.baselines.values())))
     held = f"{len(done.baselines)} series are held against {baselines} now" if done.baselines else "no campaign had measured it yet"
+    if done.price is not None:
+        held = f"the instance costs {done.price:.10g} USD/h now"
     said = f"{finding_id} is accepted; {held}"
     emit(as_json, done, lambda: out.print(said, highlight=False, soft_wrap=True))
 

@@ -6,11 +6,11 @@ That is the newest of what was accepted, by a person or by rule, and what the pr
 from __future__ import annotations
 
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.purchases import Purchase, Term
-from plumbline.prices.check import Checked, check
+from plumbline.prices.check import AUTHORITY, Checked, check
 from plumbline.prices.reading import Reading
 
 if TYPE_CHECKING:
@@ -30,6 +30,23 @@ def accepted(archive: Archive, provider: Provider, purchase: Purchase, term: Ter
     return None if held is None else held.usd_per_hour / provider.accelerator.count
 
 
+def at_accepted_prices(archive: Archive, provider: Provider) -> Provider:
+    """The provider with what was accepted before what is declared in its price list, each until something newer is declared: costs follow.
+
+    A simulated provider keeps its own list: what its declared changes make of the price is what it costs.
+    """
+    if provider.simulated:
+        return provider
+    own: list[Price] = []
+    for held in sorted(archive.prices(provider.name), key=lambda p: p.since, reverse=True):
+        newer = [p.since for p in provider.prices if p.purchase == held.purchase and p.since > held.since]
+        until = min((day for day in (held.until, *newer) if day is not None), default=None)
+        if held.term is None and until != held.since:
+            of: Any = {"purchase": held.purchase, "price": held.usd_per_hour, "since": held.since, "until": until, "source": held.source}
+            own.append(Price.model_construct(None, **of))
+    return provider.model_copy(update={"prices": (*own, *provider.prices)})
+
+
 def _listed(provider: Provider, purchase: Purchase, term: Term | None, on: date) -> Price | None:
     """The declared price that holds on a day; none is declared for a term. Not what a simulated change makes of it: that is to be noticed."""
     if term is not None:
@@ -38,9 +55,9 @@ def _listed(provider: Provider, purchase: Purchase, term: Term | None, on: date)
 
 
 def checked_price(archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> Checked | None:
-    """What the archive's readings of one price mean on a day; None if there are none."""
+    """What the archive's readings of one price mean on a day; None if there are none, or none of a source that tells prices."""
     readings = _readings(archive, provider.name, purchase, term)
-    if not readings:
+    if not any(r.source in AUTHORITY for r in readings):
         return None
     on_demand = _on_demand(archive, provider, on) if purchase == "reserved" else None
     return check(readings, accepted(archive, provider, purchase, term, on), on_demand=on_demand)

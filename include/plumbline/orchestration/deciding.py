@@ -39,12 +39,14 @@ class Rerun:
 
 @dataclass(frozen=True)
 class Decided:
-    """`baselines`: series → campaign, of an accepted change. `rerun`: what is to be triggered, None for other answers."""
+    """`baselines`: series → campaign, of an accepted change. `rerun`: what is to be triggered, None for other answers. `price`: USD per hour of
+    the instance, of a price that was accepted by this."""
 
     finding_id: str
     answer: Answer
     baselines: dict[str, str]
     rerun: Rerun | None = None
+    price: float | None = None
 
 
 def questions(findings: Sequence[Finding]) -> list[Finding]:
@@ -70,9 +72,8 @@ def decide(archive: Archive, declared: Declarations, finding_id: str, answer: An
         if view.state == "resolved":
             raise WrongState(f"finding {finding_id} is resolved; expected one that is open or acknowledged")
         if finding.kind == "price":
-            if view.state != "accepted":
-                accept_finding(archive, declared, finding, by=by, why=why)
-            return Decided(finding_id, answer, {})
+            made = accept_finding(archive, declared, finding, by=by, why=why) if view.state != "accepted" else None
+            return Decided(finding_id, answer, {}, price=made.usd_per_hour if made else None)
         if finding.kind not in ASKED_KINDS:
             raise ValueError(
                 f"finding {finding_id} is of kind {finding.kind}, which no baseline can take in; expected {', '.join(ASKED_KINDS)} or price"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import load, places
+from plumbline.orchestration.accepted_prices import at_accepted_prices
 from plumbline.orchestration.against_baseline import by_provider, compared
 from plumbline.results import ResultStore
 
@@ -59,8 +60,11 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         campaign_id=campaign_id,
         reason=documents[0].trial.reason,
         documents=tuple(documents),
-        # As they were when they were measured; a provider may be gone from the declarations by now.
-        providers={d.trial.provider.name: declared.providers.get(d.trial.provider.name, d.trial.provider) for d in documents},
+        # As they were when they were measured, if a provider is gone from the declarations by now.
+        providers={
+            p.name: at_accepted_prices(archive, declared.providers.get(p.name, p))
+            for p in {d.trial.provider.name: d.trial.provider for d in documents}.values()
+        },
         teams=declared.teams,
         written_at=datetime.now(timezone.utc),
         findings=tuple(findings),

@@ -23,10 +23,13 @@ IMPLAUSIBLE_MOVE = 0.60
 SPOT_READINGS = 3
 SETTLED = timedelta(days=3)
 """How long a catalog may say the same in one version until that counts as seen again, and how old a source's word may be to count at all."""
-AUTHORITY: tuple[SourceKind, ...] = ("contract", "csv", "simulated", "gpuhunt", "opencost")
-"""Whose readings are checked where several sources tell of one price, the first that is fresh; the others can only confirm."""
+AUTHORITY: tuple[SourceKind, ...] = ("contract", "csv", "simulated", "gpuhunt")
+"""Whose readings are checked where several sources tell of one price, the first that is fresh; the others can only confirm. OpenCost tells
+what was paid, discounts and idle hours included: that is no price that could have changed, so it never leads."""
 READINGS_NEEDED = 30
 """How many of the newest readings of a price are enough to check it."""
+APART = timedelta(hours=1)
+"""How far two sightings lie apart at least: what is asked twice at once is one answer."""
 _ROUNDING = 1e-9
 
 Meaning = Literal["first", "unchanged", "seen_once", "changed", "held"]
@@ -61,17 +64,17 @@ def check(readings: Sequence[Reading], accepted: float | None, *, on_demand: flo
     """What the readings of one provider, purchase and term, in the order in which they were observed, mean now.
 
     `accepted`: the accepted price in USD per GPU-hour, None if none ever was. `on_demand`: what the same hour costs on demand, to hold
-    reserved prices against. The last `READINGS_NEEDED` readings are enough. ValueError for none.
+    reserved prices against. The last `READINGS_NEEDED` readings are enough. ValueError if none is of a source that tells prices.
     """
-    if not readings:
-        raise ValueError("there are no readings to check; expected at least one")
-    newest = readings[-1]
+    newest = next((r for r in reversed(readings) if r.source in AUTHORITY), None)
+    if newest is None:
+        raise ValueError(f"there are no readings to check; expected at least one of {', '.join(AUTHORITY)}")
     others: list[Reading] = []
     own = readings
     if any(r.source != newest.source for r in readings):
         latest = {r.source: r for r in readings}
         fresh = [r for r in latest.values() if newest.observed_at - r.observed_at <= SETTLED]
-        lead = min(fresh, key=lambda r: AUTHORITY.index(r.source))
+        lead = min((r for r in fresh if r.source in AUTHORITY), key=lambda r: AUTHORITY.index(r.source))
         own = [r for r in readings if r.source == lead.source]
         others = [r for r in fresh if r.source != lead.source]
     own = _sightings(own)
@@ -160,21 +163,18 @@ def _spot(own: list[Reading], others: Sequence[Reading], accepted: float | None)
 
 
 def _sightings(own: Sequence[Reading]) -> list[Reading]:
-    """The readings that count: one time counts once, and a catalog that is read again in the same version said nothing new."""
+    """The readings that count: the same answer soon after counts once, and a catalog that is read again in the same version said nothing new."""
     counted: list[Reading] = []
     for reading in own:
         last = counted[-1] if counted else None
-        if last is not None and last.observed_at == reading.observed_at:
-            counted[-1] = reading
-        elif (
-            last is None
-            or reading.source != "gpuhunt"
-            or reading.source_version != last.source_version
-            or reading.amount != last.amount
-            or reading.observed_at - last.observed_at >= SETTLED
-        ):
+        if last is None or reading.amount != last.amount or reading.observed_at - last.observed_at >= _anew(reading, last):
             counted.append(reading)
     return counted
+
+
+def _anew(reading: Reading, last: Reading) -> timedelta:
+    """How long after the last answer the same one counts as another."""
+    return SETTLED if reading.source == "gpuhunt" and reading.source_version == last.source_version else APART
 
 
 def _distinct(steps: Sequence[Reading]) -> list[Reading]:

@@ -14,9 +14,10 @@ from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Price, Provider, load
 from plumbline.declarations.price_sources import CsvSource
 from plumbline.drift import Finding
-from plumbline.orchestration.accepted_prices import accept_finding, accept_price, accepted
+from plumbline.orchestration.accepted_prices import accept_finding, accept_price, accepted, at_accepted_prices
 from plumbline.orchestration.deciding import decide
 from plumbline.orchestration.pricing import PricesSeen, snapshot, snapshot_prices
+from plumbline.prices import quote
 
 FIRST = datetime(2026, 11, 1, tzinfo=timezone.utc)
 
@@ -156,6 +157,25 @@ def test_a_declared_price_is_what_readings_are_held_against_and_a_newer_one_take
     assert place.accepted() == pytest.approx(2.39)
     place.provider = priced(place.provider, 8 * 2.2, FIRST + timedelta(days=2))
     assert place.accepted() == pytest.approx(2.2), "somebody declared it since"
+
+
+def test_costs_follow_the_accepted_price_from_its_day_on_until_something_newer_is_declared(place: Place) -> None:
+    place.provider = priced(place.provider, 8 * 2.5, FIRST - timedelta(days=100))
+    accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="theirs", usd_per_gpu_hour=2.0)
+    accept_price(place.archive, place.provider, "reserved", "1y", by="ada", why="theirs", usd_per_gpu_hour=1.0)
+    today = datetime.now(timezone.utc)
+    costs = at_accepted_prices(place.archive, place.provider)
+
+    def usd(provider: Provider, at: datetime) -> float:
+        basis = quote(provider, at.date()).basis
+        assert basis is not None
+        return basis.usd_per_hour
+
+    assert usd(place.provider, today) == 20.0 and usd(costs, today) == 16.0
+    assert usd(costs, FIRST - timedelta(days=50)) == 20.0 and [p.purchase for p in costs.prices].count("reserved") == 0
+    redeclared = priced(place.provider, 8 * 3.0, today + timedelta(days=1))
+    assert usd(at_accepted_prices(place.archive, redeclared), today + timedelta(days=2)) == 24.0
+    assert at_accepted_prices(place.archive, load().providers["simulated-h100"]) == load().providers["simulated-h100"]
 
 
 def test_a_source_that_is_down_is_named_and_leaves_the_others_and_the_findings_alone(

@@ -51,6 +51,12 @@ def test_the_source_with_more_authority_is_checked_as_long_as_it_is_fresh() -> N
     assert check([contract, listed, later], 2.39).meaning == "changed"
 
 
+def test_what_is_asked_twice_at_once_is_one_sighting() -> None:
+    changed, soon = days(2.39, 2.99), timedelta(days=1, minutes=59)
+    assert check([*changed, replace(ONE, amount=2.99, observed_at=FIRST + soon)], 2.39).meaning == "seen_once"
+    assert check([*changed, replace(ONE, amount=2.99, observed_at=FIRST + soon + timedelta(minutes=1))], 2.39).meaning == "changed"
+
+
 def test_a_catalog_that_is_read_again_in_the_same_version_is_not_a_second_sighting() -> None:
     catalog = replace(ONE, source="gpuhunt", source_version="20261101", amount=2.99)
     again = replace(catalog, observed_at=FIRST + timedelta(hours=12))
@@ -124,5 +130,13 @@ def test_a_spot_price_of_nothing_is_held_and_left_out_of_the_median_and_a_large_
 
 
 def test_nothing_to_check_is_an_error() -> None:
-    with pytest.raises(ValueError, match="expected at least one"):
+    with pytest.raises(ValueError, match="expected at least one of contract, csv"):
         check([], 2.39)
+
+
+def test_what_was_paid_confirms_and_is_never_checked_itself() -> None:
+    paid = [replace(r, source="opencost") for r in days(3.1, 2.98, start=1)]
+    with pytest.raises(ValueError, match="no readings to check"):
+        check(paid, 2.39)
+    assert check([*days(2.39), *paid], 2.39).meaning == "unchanged"
+    assert check([*days(2.39, 2.99), *paid], 2.39).confirmed_by == "opencost"
