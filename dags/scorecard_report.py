@@ -1,16 +1,18 @@
-"""Write a campaign's scorecards, decisions and report.
+"""Write a campaign's scorecards, decisions and report; tell once a month what is open, ranked by money.
 
 When     the second of every month, for that month's campaign; or on demand for any campaign in the archive (`campaign` in the form,
          the newest one if left empty). `plumbline run` starts it for the campaign that it has measured.
 Triage   `report` fails if the archive has nothing of the campaign that was asked for, and is skipped in a month without one: look at
          the benchmark runs. It only reads; clear it at any time, the report is replaced whole.
+         `digest` fails if Slack refuses it, after trying for half a day; nothing waits for it. Clear it at any time: it is posted once a
+         month, and brought up to date where it stands. It is skipped by hand.
 """
 
 from airflow.sdk import dag
 
 from plumbline.orchestration.defaults import defaults
 from plumbline.orchestration.form import campaign_field
-from plumbline.orchestration.report_tasks import report
+from plumbline.orchestration.report_tasks import digest, report
 from plumbline.orchestration.schedules import monthly_report
 
 
@@ -21,6 +23,7 @@ from plumbline.orchestration.schedules import monthly_report
 )
 def scorecard_report():
     report()
+    digest()
 
 
 scorecard_report()

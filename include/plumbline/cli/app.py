@@ -6,6 +6,7 @@ import typer
 
 from plumbline.cli import (
     airflow,
+    alerts,
     archive,
     archive_mlperf,
     campaign,
@@ -51,6 +52,7 @@ app.command()(scorecard.scorecard)
 app.command()(scorecard.report)
 app.command()(comparing.compare)
 app.add_typer(findings.findings, name="findings")
+app.add_typer(alerts.alerts, name="alerts")
 archive.archive.command("import-mlperf")(archive_mlperf.import_mlperf)
 app.add_typer(archive.archive, name="archive")
 app.command(context_settings=airflow.ANY_WORDS)(airflow.airflow)

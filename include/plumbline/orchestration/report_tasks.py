@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timezone
+from datetime import timedelta, timezone
 from typing import Any
 
 from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from plumbline.orchestration import reporting, review
+from plumbline.orchestration import digesting, reporting, review
 from plumbline.orchestration.assets import RESULTS
 
 Row = dict[str, Any]
@@ -40,9 +40,20 @@ def alert() -> Row:
 @task
 def report(*, dag_run: Any = None, params: Any = None) -> str:
     """Write the report; a scheduled run is about the campaign of its month, if there was one."""
-    scheduled = str(getattr(dag_run.run_type, "value", dag_run.run_type)) == "scheduled"
     month = f"{dag_run.run_after.astimezone(timezone.utc):%Y-%m}"
     try:
-        return str(reporting.report(month if scheduled else params["campaign"]))
+        return str(reporting.report(month if _scheduled(dag_run) else params["campaign"]))
     except LookupError as nothing:
-        raise (AirflowSkipException if scheduled else AirflowFailException)(str(nothing)) from None
+        raise (AirflowSkipException if _scheduled(dag_run) else AirflowFailException)(str(nothing)) from None
+
+
+@task(retries=6, retry_delay=timedelta(minutes=10), retry_exponential_backoff=True, max_retry_delay=timedelta(hours=6))
+def digest(*, dag_run: Any = None) -> str:
+    """Tell what is open at the end of the month, ranked by money. Only a scheduled run does: a report by hand tells nobody anything."""
+    if not _scheduled(dag_run):
+        raise AirflowSkipException("by hand: `plumbline alerts digest` shows it; the scheduled run of the month sends it")
+    return digesting.send(digesting.month_before(dag_run.run_after))
+
+
+def _scheduled(dag_run: Any) -> bool:
+    return str(getattr(dag_run.run_type, "value", dag_run.run_type)) == "scheduled"

@@ -1,0 +1,159 @@
+"""The month in one message: what is open, ranked by money, what changed, and what it comes to for each provider and team.
+
+Simulated findings are counted apart: no money is paid for what no machine did. What has no known cost is never counted as nothing: it is
+ranked below what has one and said to be unknown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from slack_sdk.models.blocks import Block, ContextBlock, DividerBlock, HeaderBlock, MarkdownTextObject, PlainTextObject, SectionBlock
+
+from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Message
+from plumbline.alerts.money import MonthlyCost, amount
+from plumbline.alerts.mrkdwn import cut, escaped
+from plumbline.drift import Finding
+
+_GRAVITY = {"page": 0, "warn": 1, "info": 2}
+_MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 10, 12, 5
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finding with its monthly cost; `settled` is the day of its end, None while it waits for somebody. `teams` use what it is about."""
+
+    finding: Finding
+    cost: MonthlyCost
+    opened: date
+    settled: date | None = None
+    teams: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What there is to say of a month (`2026-11`) on the day `on`: every finding that is open then, and those that settled in the month."""
+
+    month: str
+    on: date
+    entries: tuple[Entry, ...]
+
+    def waiting(self, *, simulated: bool = False) -> list[Entry]:
+        """Open and acknowledged findings, the dearest first; what is unknown after what is known, the gravest and oldest first."""
+        found = [e for e in self.entries if e.settled is None and e.finding.simulated == simulated]
+        return sorted(found, key=lambda e: (-abs(e.cost.usd or 0.0), _GRAVITY[e.finding.severity], e.opened, e.finding.finding_id))
+
+    def opened(self) -> list[Entry]:
+        """Findings that began in the month, also those that are over; simulated ones are left out."""
+        return [e for e in self.entries if f"{e.opened:%Y-%m}" == self.month and not e.finding.simulated]
+
+    def settled(self, state: str) -> list[Entry]:
+        """Findings that were `accepted` or `resolved` in the month; simulated ones are left out."""
+        over = [e for e in self.entries if e.settled is not None and f"{e.settled:%Y-%m}" == self.month and e.finding.state == state]
+        return [e for e in over if not e.finding.simulated]
+
+
+def render_digest(digest: Digest) -> Message:
+    """The month's message. The same digest always gives the same one."""
+    waiting = digest.waiting()
+    lines = [_line(i, entry, digest.on) for i, entry in enumerate(waiting[:_MOST_OPEN], 1)]
+    if len(waiting) > _MOST_OPEN:
+        lines.append(f"… and {len(waiting) - _MOST_OPEN} more: `plumbline findings`")
+    # A section takes less than ten long lines: each has its own.
+    blocks: list[Block] = [
+        HeaderBlock(text=PlainTextObject(text=cut(_title(digest), HEADER_LIMIT))),
+        _section(_total(waiting)),
+        DividerBlock(),
+        *(_section(line) for line in lines),
+    ]
+    by_provider = _sums(waiting, lambda e: (e.finding.provider,))
+    by_team = _sums(waiting, lambda e: e.teams)
+    sums = [f"*{name}*\n" + "\n".join(said) for name, said in (("By provider", by_provider), ("By team", by_team)) if said]
+    if sums:
+        blocks += [DividerBlock(), SectionBlock(fields=[MarkdownTextObject(text=cut(s, SECTION_LIMIT)) for s in sums])]
+    blocks += [DividerBlock(), _section("\n".join(_changes(digest)))]
+    blocks.append(ContextBlock(elements=[MarkdownTextObject(text=cut(escaped(_footer(digest)), SECTION_LIMIT))]))
+    plain = [_title(digest), _total(waiting), *lines, *sums, *_changes(digest), _footer(digest)]
+    text = "\n".join(line.replace("*", "").replace("`", "") for line in plain)
+    return Message(text=cut(text, TEXT_LIMIT), blocks=tuple(block.to_dict() for block in blocks))
+
+
+def _title(digest: Digest) -> str:
+    count = len(digest.waiting())
+    return f"Plumbline in {digest.month}: {_findings(count)} open"
+
+
+def _total(waiting: Sequence[Entry]) -> str:
+    if not waiting:
+        return "Nothing is open: every provider does what its baseline promises."
+    known = [e.cost.usd for e in waiting if e.cost.usd is not None]
+    unknown = len(waiting) - len(known)
+    if not known:
+        return f"What is open costs an unknown amount: no volume is declared for {_findings(unknown)} (`volumes` in alerts.yaml)."
+    more = sum(v for v in known if v > 0)
+    less = -sum(v for v in known if v < 0)
+    saved = f", and saves {amount(less)} USD" if less else ""
+    rest = f" The cost of {_findings(unknown)} is not known." if unknown else ""
+    return f"What is open costs *{amount(more)} USD a month* at the declared volumes{saved}.{rest}"
+
+
+def _line(place: int, entry: Entry, on: date) -> str:
+    finding = entry.finding
+    what = (
+        f"{finding.severity.upper()}  {finding.provider} · {finding.concerns or 'the whole provider'} · {finding.title or finding.subject}"
+    )
+    days = (on - entry.opened).days
+    since = f"since {finding.began}, open {days} day{'' if days == 1 else 's'}"
+    state = " (acknowledged)" if finding.state == "acknowledged" else ""
+    return f"{place}. *{_money(entry.cost)}*  {cut(escaped(what), 300)}{state}, {since}  `plumbline findings show {finding.finding_id}`"
+
+
+def _money(cost: MonthlyCost) -> str:
+    if cost.usd is None:
+        return "cost unknown"
+    return f"{amount(cost.usd)} USD a month" if cost.usd >= 0 else f"saves {amount(-cost.usd)} USD a month"
+
+
+def _sums(waiting: Sequence[Entry], names: Callable[[Entry], Iterable[str]]) -> list[str]:
+    """One line for each name, the dearest first: what its findings cost together, and how many there are."""
+    groups: dict[str, list[Entry]] = defaultdict(list)
+    for entry in waiting:
+        for name in names(entry):
+            groups[name].append(entry)
+    said = []
+    for name, own in groups.items():
+        known = [e.cost.usd for e in own if e.cost.usd is not None]
+        cost = MonthlyCost(sum(known) if known else None, "")
+        unknown = f", {len(own) - len(known)} of unknown cost" if known and len(known) < len(own) else ""
+        said.append((-(cost.usd or 0.0), name, f"{escaped(name)}: {_money(cost)} ({_findings(len(own))}{unknown})"))
+    more = len(said) - _MOST_SUMS
+    return [line for _, _, line in sorted(said)[:_MOST_SUMS]] + ([f"… and {more} more"] if more > 0 else [])
+
+
+def _changes(digest: Digest) -> list[str]:
+    accepted, resolved = digest.settled("accepted"), digest.settled("resolved")
+    counts = f"{len(digest.opened())} began, {len(accepted)} accepted as the new normal, {len(resolved)} resolved"
+    lines = [f"*What changed in {digest.month}*: {counts}"]
+    for entry in [*accepted, *resolved][:_MOST_CHANGED]:
+        finding = entry.finding
+        goes_on = f", {_money(entry.cost)} from now on" if finding.state == "accepted" and entry.cost.usd is not None else ""
+        lines.append(f"• {finding.state}: {cut(escaped(f'{finding.provider} · {finding.title or finding.subject}'), 250)}{goes_on}")
+    more = len(accepted) + len(resolved) - _MOST_CHANGED
+    return [*lines, *([f"… and {more} more: `plumbline findings list --all`"] if more > 0 else [])]
+
+
+def _footer(digest: Digest) -> str:
+    simulated = len(digest.waiting(simulated=True))
+    apart = f" · {_findings(simulated)} of simulated providers not counted" if simulated else ""
+    return f"digest of {digest.month}, as of {digest.on:%Y-%m-%d} · amounts at the declared volumes and the prices of the day{apart}"
+
+
+def _findings(count: int) -> str:
+    return f"{count} finding{'' if count == 1 else 's'}"
+
+
+def _section(text: str) -> SectionBlock:
+    return SectionBlock(text=MarkdownTextObject(text=cut(text, SECTION_LIMIT)))

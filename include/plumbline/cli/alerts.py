@@ -1,0 +1,126 @@
+"""`plumbline alerts`: what Slack would show, with no Slack at all."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.rule import Rule
+from rich.text import Text
+
+from plumbline.cli.opening import open_archive
+from plumbline.cli.output import Json, clear_errors, emit, fail, out
+from plumbline.declarations import DeclarationError, load
+
+if TYPE_CHECKING:
+    from plumbline.alerts import Message
+    from plumbline.alerts.chart import Picture
+    from plumbline.alerts.spans import Span
+
+alerts = typer.Typer(help="What Slack would show, with no Slack at all.", no_args_is_help=True)
+Save = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="also write each message there: Block Kit as NAME.json, the page as NAME.html, the chart as NAME.png"
+    ),
+]
+
+
+@alerts.command()
+def preview(
+    finding_id: Annotated[str | None, typer.Argument(help="`plumbline findings` lists them")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="every finding that waits for somebody")] = False,
+    example: Annotated[bool, typer.Option("--example", help="a made-up finding with everything that a message can show")] = False,
+    save: Save = None,
+    as_json: Json = False,
+) -> None:
+    """Show a finding's message as Slack would: here, as Block Kit JSON (--json), or as a page with its chart (--save)."""
+    if [finding_id is not None, everything, example].count(True) != 1:
+        fail("expected a finding's id, --all or --example: one of them")
+    _tell(_example() if example else _stored(finding_id), save, as_json)
+
+
+@alerts.command()
+def digest(
+    month: Annotated[str | None, typer.Option(help="such as 2026-11; the month that ended last if left out")] = None,
+    save: Save = None,
+    as_json: Json = False,
+) -> None:
+    """Show a month's digest as Slack would get it: what is open, ranked by money, and what changed."""
+    from plumbline.alerts.digest import render_digest
+    from plumbline.orchestration.digesting import gather, month_before
+
+    now = datetime.now(timezone.utc)
+    with clear_errors(ValueError, DeclarationError), open_archive() as archive:
+        made = gather(archive, load(), month or month_before(now), now)
+    _tell([(f"digest-{made.month}", render_digest(made), None)], save, as_json)
+
+
+def _example() -> list[tuple[str, Message, Picture | None]]:
+    from plumbline.alerts import render
+    from plumbline.alerts.chart import picture
+    from plumbline.alerts.example import CONTEXT, FINDING, HISTORY
+
+    return [(FINDING.finding_id, render(FINDING, context=CONTEXT), picture(HISTORY, f"plumbline-{FINDING.finding_id}.png"))]
+
+
+def _stored(finding_id: str | None) -> list[tuple[str, Message, Picture | None]]:
+    """The messages of one finding, or of all that wait, with their charts."""
+    from plumbline.alerts import render
+    from plumbline.orchestration.pictures import picture_of
+    from plumbline.orchestration.telling import case_of
+
+    with clear_errors(LookupError, DeclarationError), open_archive() as archive:
+        views = [archive.finding(finding_id)] if finding_id else [*archive.findings("open"), *archive.findings("acknowledged")]
+        declared = load()
+        cases = [case_of(archive, declared, view) for view in views]
+        return [(c.finding.finding_id, render(c.finding, context=c.context), picture_of(archive, c.finding)) for c in cases]
+
+
+def _tell(made: list[tuple[str, Message, Picture | None]], save: Path | None, as_json: bool) -> None:
+    if save is not None:
+        _write(made, save)
+
+    def show() -> None:
+        for _, message, picture in made:
+            _print(message)
+            if picture is not None:
+                out.print(Text(f"in its thread: {picture.alt_text}", style="dim"), soft_wrap=True)
+            out.print()
+        if not made:
+            out.print("no open findings: nothing would be told")
+
+    emit(as_json, [{"name": name, "text": m.text, "blocks": list(m.blocks)} for name, m, _ in made], show)
+
+
+def _write(made: list[tuple[str, Message, Picture | None]], folder: Path) -> None:
+    from plumbline.alerts.preview import page
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, message, picture in made:
+        content = {"text": message.text, "blocks": list(message.blocks)}
+        (folder / f"{name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        (folder / f"{name}.html").write_text(page(message, picture))
+        if picture is not None:
+            (folder / f"{name}.png").write_bytes(picture.data)
+
+
+def _print(message: Message) -> None:
+    from plumbline.alerts.preview import lines
+
+    for line in lines(message):
+        if line.kind == "divider":
+            out.print(Rule(style="dim"))
+        else:
+            text = Text.assemble(*((span.text, _style(span)) for span in line.spans))
+            text.stylize({"header": "bold reverse", "context": "dim"}.get(line.kind, ""))
+            out.print(text, soft_wrap=True)
+
+
+def _style(span: Span) -> str:
+    if span.link:
+        return f"link {span.link}"
+    return "bold" if span.bold else "cyan" if span.code else "yellow" if span.mention else ""

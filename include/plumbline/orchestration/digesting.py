@@ -1,0 +1,67 @@
+"""The monthly digest: gathered from the archive, sent to Slack where a connection exists. No Airflow in here."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import Declarations, load
+
+if TYPE_CHECKING:
+    from plumbline.alerts.digest import Digest, Entry
+    from plumbline.archive import Archive, FindingView
+
+
+def month_before(moment: datetime) -> str:
+    """The month that ended last, such as `2026-10` on any day of November 2026 (UTC)."""
+    return f"{moment.astimezone(timezone.utc).replace(day=1) - timedelta(days=1):%Y-%m}"
+
+
+def gather(archive: Archive, declared: Declarations, month: str, now: datetime) -> Digest:
+    """What there is to say of a month (`2026-11`) now. ValueError for what is no month."""
+    from plumbline.alerts.digest import Digest
+
+    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
+        raise ValueError(f'"{month}" is no month; expected one such as 2026-11')
+    entries = (_entry(archive, declared, found) for found in archive.findings())
+    return Digest(month, now.date(), tuple(e for e in entries if e.settled is None or f"{e.settled:%Y-%m}" == month))
+
+
+def send(month: str | None = None) -> str:
+    """Send the digest of the month (the one that ended last); what became of it, in a word: `posted`, `updated`, `unchanged` or `log_only`.
+
+    It goes to the log always. Raises what Slack's client raises: to call it again is safe.
+    """
+    import logging
+
+    from plumbline.alerts import connect
+    from plumbline.alerts.digest import render_digest
+    from plumbline.alerts.posting import post_digest
+    from plumbline.archive import open_archive
+
+    log = logging.getLogger(__name__)
+    now = datetime.now(timezone.utc)
+    month = month or month_before(now)
+    with open_archive() as archive:
+        message = render_digest(gather(archive, load(), month, now))
+        log.info("%s", message.text)
+        slack = connect()
+        return "log_only" if slack is None else post_digest(month, message, archive, slack)
+
+
+def _entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry:
+    from plumbline.alerts.digest import Entry
+    from plumbline.drift import Finding
+    from plumbline.drift.sample import Series
+    from plumbline.orchestration.telling import cost_of
+
+    finding = Finding.of(view.detail).with_state(view.state)
+    workloads = {(s.kind, s.workload) for s in (Series.parse(key) for key in finding.series if key)}
+    teams = tuple(
+        team.name
+        for team in declared.teams.values()
+        if any(p and name in p.workloads for kind, name in workloads for p in [team.training if kind == "training" else team.inference])
+    )
+    settled = view.updated_at.date() if view.state in ("accepted", "resolved") else None
+    return Entry(finding, cost_of(archive, declared, finding, view), view.opened_at.date(), settled, teams)

@@ -1,0 +1,152 @@
+"""The monthly digest against a Slack that listens on loopback, with the real client and the real archive."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError
+from tests.fakes.fake_slack import CHANNEL, FakeSlack, Fault
+from tests.fakes.trials import CONFIG
+
+from plumbline.alerts import Message, Slack
+from plumbline.alerts.posting import post_digest
+from plumbline.archive import Archive, FindingRecord, open_archive
+from plumbline.drift import Finding
+from plumbline.orchestration import digesting
+
+pytestmark = pytest.mark.integration
+POST, UPDATE, HISTORY = "chat.postMessage", "chat.update", "conversations.history"
+
+
+def message(text: str = "three findings") -> Message:
+    return Message(text, ({"type": "section", "text": {"type": "mrkdwn", "text": text}},))
+
+
+@pytest.fixture
+def server() -> Iterator[FakeSlack]:
+    with FakeSlack() as fake:
+        yield fake
+
+
+@pytest.fixture
+def slack(server: FakeSlack) -> Slack:
+    return Slack(WebClient(token=server.token, base_url=server.url, retry_handlers=[], timeout=5), CHANNEL)
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    with open_archive() as opened:
+        yield opened
+
+
+def test_one_message_a_month_brought_up_to_date(server: FakeSlack, slack: Slack, archive: Archive) -> None:
+    seen = [post_digest("2026-11", message(text), archive, slack) for text in ("three", "three", "two")]
+    assert seen == ["posted", "unchanged", "updated"] and server.methods() == [POST, UPDATE]
+    assert [m["text"] for m in server.shown()] == ["two"]
+    assert post_digest("2026-12", message("four"), archive, slack) == "posted"
+    assert [m["text"] for m in server.shown()] == ["two", "four"]
+
+
+@pytest.mark.parametrize("after_work", [False, True])
+def test_a_lost_answer_posts_once(after_work: bool, server: FakeSlack, slack: Slack, archive: Archive) -> None:
+    server.fail_next(Fault(status=503, after_work=after_work))
+    with pytest.raises(SlackApiError):
+        post_digest("2026-11", message(), archive, slack)
+    assert post_digest("2026-11", message(), archive, slack) == ("updated" if after_work else "posted")
+    assert server.methods() == [POST, HISTORY, UPDATE if after_work else POST] and len(server.shown()) == 1
+
+
+def test_killed_between_the_post_and_the_note_of_it(server: FakeSlack, slack: Slack, archive: Archive) -> None:
+    class Dies:
+        """The archive of a process that ends right after the post."""
+
+        audit = archive.audit
+
+        def add_audit(self, **entry: Any) -> None:
+            if entry["what"] == "digest_sent":
+                raise KeyboardInterrupt
+            archive.add_audit(**entry)
+
+    with pytest.raises(KeyboardInterrupt):
+        post_digest("2026-11", message(), Dies(), slack)
+    for n in range(230):
+        slack.client.chat_postMessage(channel=CHANNEL, text=f"small talk {n}")
+    assert post_digest("2026-11", message(), archive, slack) == "updated"
+    assert len([m for m in server.shown() if m.get("metadata")]) == 1
+
+
+def test_what_somebody_deleted_is_posted_anew(server: FakeSlack, slack: Slack, archive: Archive) -> None:
+    post_digest("2026-11", message(), archive, slack)
+    server.messages.clear()
+    assert post_digest("2026-11", message(), archive, slack) == "unchanged"
+    assert post_digest("2026-11", message("other"), archive, slack) == "posted" and len(server.shown()) == 1
+
+
+def test_without_the_right_to_read_it_posts_rather_than_stays_silent(
+    server: FakeSlack, slack: Slack, archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = logging.Logger("heard")
+    log.addHandler(caplog.handler)
+    server.fail_next(Fault(cut=True))
+    with pytest.raises(OSError):
+        post_digest("2026-11", message(), archive, slack)
+    server.may_read_history = False
+    assert post_digest("2026-11", message(), archive, slack, log) == "posted" and "channels:history" in caplog.text
+
+
+def test_from_the_archive_to_the_channel(server: FakeSlack, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Finding(
+        finding_id="a1b2c3d4e5f6",
+        series_key="training/gpt-tiny-cpu@1/h1/torch/local-2core/here/host",
+        campaign_id=None,
+        since="2026-11-20",
+        kind="performance",
+        severity="warn",
+        headline="WARN  local-2core · training gpt-tiny-cpu · step_time +4.0 %",
+        explanation="",
+        provider="local-2core",
+        workload_kind="training",
+        workload="gpt-tiny-cpu",
+        subject="performance",
+        title="step_time +4.0 %",
+        series=("training/gpt-tiny-cpu@1/h1/torch/local-2core/here/host",),
+    )
+    archive.save_findings(
+        [
+            FindingRecord(
+                found.finding_id, found.series_key, None, found.provider, found.kind, found.severity, found.headline, found.to_dict()
+            )
+        ]
+    )
+    now = datetime.now(timezone.utc)
+    assert digesting.send() == "log_only"
+    settings = {"conn_type": "slack", "password": server.token, "extra": {"base_url": server.url, "channel": CHANNEL}}
+    monkeypatch.setenv("AIRFLOW_CONN_PLUMBLINE_SLACK", json.dumps(settings))
+    assert [digesting.send(), digesting.send()] == ["posted", "unchanged"]
+    (shown,) = server.shown()
+    assert shown["text"].startswith(f"Plumbline in {digesting.month_before(now)}: 1 finding open")
+    assert "local-2core · training gpt-tiny-cpu · step_time +4.0 %" in shown["text"] and "platform" in shown["text"]
+    archive.set_finding_state(found.finding_id, "resolved", by="me", why="mended")
+    assert digesting.send() == "updated" and "0 findings open" in server.shown()[0]["text"]
+    assert digesting.send(f"{now:%Y-%m}") == "posted" and "1 resolved" in server.shown()[1]["text"]
+
+
+@pytest.mark.parametrize("month", ["2026-13", "11/2026", "2026-1"])
+def test_what_is_no_month(month: str, archive: Archive) -> None:
+    with pytest.raises(ValueError, match="is no month; expected one such as 2026-11"):
+        digesting.send(month)
+
+
+def test_the_month_that_ended_last() -> None:
+    assert digesting.month_before(datetime(2026, 1, 2, 12, tzinfo=timezone.utc)) == "2025-12"
+    assert digesting.month_before(datetime(2026, 3, 31, tzinfo=timezone.utc)) == "2026-02"
