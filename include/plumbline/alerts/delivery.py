@@ -95,7 +95,6 @@ def deliver(
     if slack is None:
         for case in cases:
             _log(case, report, log)
-        log.info("Slack is not set up: %d finding(s) are in the log and on the page only", len(cases))
         return Delivery(log_only=[case.finding.finding_id for case in cases])
     run = _Run(slack, incidents, alerts, report, now or datetime.now(timezone.utc), log)
     for case in cases:

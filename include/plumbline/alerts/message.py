@@ -20,7 +20,6 @@ HEADER_LIMIT, FIELD_LIMIT, SECTION_LIMIT, TEXT_LIMIT = 150, 400, 1800, 4000
 """Characters in a header, a field, a section's text and the notification text. Slack takes more in a single field or section, but some
 13,000 in all blocks of a message together."""
 _MOST_MEMBERS = 10
-_SETTLED = {"accepted": "ACCEPTED AS NEW BASELINE", "resolved": "RESOLVED"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,9 @@ def _title(finding: Finding) -> str:
 def _status(finding: Finding) -> str:
     if finding.state == "acknowledged":
         return f"{finding.severity.upper()} (acknowledged)"
-    return _SETTLED.get(finding.state, finding.severity.upper())
+    if finding.state == "accepted":
+        return "ACCEPTED AS THE PRICE" if finding.kind == "price" else "ACCEPTED AS NEW BASELINE"
+    return "RESOLVED" if finding.state == "resolved" else finding.severity.upper()
 
 
 def _state(finding: Finding, context: Context) -> str:
@@ -104,11 +105,13 @@ def next_steps(finding: Finding) -> list[tuple[str, str]]:
     if moves_baseline and finding.baseline_campaigns and finding.campaigns:
         steps.append((f"plumbline compare {finding.baseline_campaigns[-1]} {finding.campaigns[0]}", "every metric of both campaigns"))
     if finding.state in ("open", "acknowledged"):
-        steps.append(
-            (f"plumbline findings accept {finding.finding_id} --why …", "this is the new normal: move the baseline")
-            if moves_baseline
-            else (f"plumbline findings resolve {finding.finding_id} --why …", "mended, or not what it seemed")
-        )
+        accept, resolve = (f"plumbline findings {verb} {finding.finding_id} --why …" for verb in ("accept", "resolve"))
+        if moves_baseline:
+            steps.append((accept, "this is the new normal: move the baseline"))
+        elif finding.kind == "price":
+            steps += [(accept, "this is the price from now on"), (resolve, "the source was wrong")]
+        else:
+            steps.append((resolve, "mended, or not what it seemed"))
     if finding.state == "open":
         steps.append((f"plumbline findings acknowledge {finding.finding_id} --why …", "somebody is on it"))
     return steps

@@ -53,13 +53,13 @@ def connect(conn_id: str = CONNECTION, log: logging.Logger | None = None) -> Sla
     try:
         connection = SlackHook.get_connection(conn_id)
     except AirflowNotFoundException:
-        log.info("no Slack connection %s: findings go to the log only", conn_id)
+        log.info("no Slack connection %s: findings go to the log and the page only", conn_id)
         return None
     channel = str(connection.extra_dejson.get("channel") or "")
     if not _CHANNEL_ID.fullmatch(channel) or not connection.password:
         log.error(
             'Slack connection %s has channel "%s" and %s token; expected a bot token as password and extra {"channel": "C0123456789"} '
-            "(an id, not a name). Findings go to the log only.",
+            "(an id, not a name). Findings go to the log and the page only.",
             conn_id,
             channel,
             "a" if connection.password else "no",

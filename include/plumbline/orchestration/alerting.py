@@ -13,7 +13,7 @@ from plumbline.orchestration.telling import case_of
 if TYPE_CHECKING:
     from plumbline.archive import Archive, FindingView
 
-LOCK, _PATIENCE_S = "alerts", 600.0
+LOCK, PATIENCE_S = "alerts", 600.0
 _SETTLED = ("accepted", "resolved")
 
 
@@ -30,7 +30,7 @@ def alert(log: logging.Logger | None = None) -> dict[str, list[str]]:
 
     log = log or logging.getLogger(__name__)
     slack = connect()
-    with open_archive() as archive, archive.alone(LOCK, _PATIENCE_S) as had:
+    with open_archive() as archive, archive.alone(LOCK, PATIENCE_S) as had:
         if not had:
             log.warning("another process has been telling findings for ten minutes: this one leaves it to that and to the next run")
             return asdict(Delivery())

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime, timezone
 
 import pytest
 from tests.fakes.slack_blocks import checked
 
-from plumbline.alerts import render
+from plumbline.alerts import Context, render
 from plumbline.alerts.message import FIELD_LIMIT, HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT
 from plumbline.drift import Finding, Member
 
@@ -101,7 +102,33 @@ def test_other_kinds_render_too(kind: str) -> None:
     assert "plumbline compare" not in message.text
 
 
-@pytest.mark.parametrize("kind", ["reliability", "missing_data", "price"])
+def test_a_price_is_accepted_as_what_it_is() -> None:
+    said = render(replace(FINDING, kind="price")).text
+    assert "findings accept a1b2c3d4e5f6 --why …   (this is the price from now on)" in said and "baseline)" not in said
+    assert render(replace(FINDING, kind="price", state="accepted")).blocks[0]["text"]["text"].startswith("ACCEPTED AS THE PRICE")
+
+
+def test_beside_the_finding_stand_owner_money_where_to_look_and_what_became_of_it_before() -> None:
+    context = Context(
+        owner="S0123456789",
+        cost="costs 146 USD a month at the declared volume",
+        links=(("https://airflow/plumbline/findings", "the findings' page"), ("https://airflow/required_actions", "decide in Airflow")),
+        snoozed_until=datetime(2026, 12, 1, 9, tzinfo=timezone.utc),
+        came_back="resolved on 2026-11-02, was finding b",
+    )
+    message = render(FINDING, context=context)
+    checked({"text": message.text, "blocks": list(message.blocks)})
+    shown = json.dumps(message.blocks, ensure_ascii=False)
+    assert message.blocks[1]["text"]["text"] == f"<!subteam^S0123456789> *{FINDING.headline}*"
+    assert "*Money*\\ncosts 146 USD a month" in shown and "<https://airflow/required_actions|decide in Airflow>" in shown
+    assert "open, snoozed until 2026-12-01 09:00 UTC" in shown and "*Came back*\\nresolved on 2026-11-02" in shown
+    for line in ("came back: resolved on 2026-11-02", "costs 146 USD", "decide in Airflow: https://airflow/required_actions"):
+        assert f"\n      {line}" in message.text
+    assert "S0123456789" not in message.text and Context(owner="U0123456789").mention == "<@U0123456789>" and Context().mention == ""
+    assert message.digest != render(FINDING).digest
+
+
+@pytest.mark.parametrize("kind", ["reliability", "missing_data"])
 def test_nobody_is_told_to_accept_what_no_baseline_can_take_in(kind: str) -> None:
     said = render(replace(FINDING, kind=kind)).text  # type: ignore[arg-type]
     assert "findings accept" not in said

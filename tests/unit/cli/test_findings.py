@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import getpass
+from datetime import datetime, timezone
 
-from plumbline.archive import open_archive
+import pytest
+
+from plumbline.archive import FindingRecord, open_archive
 
 SAME = [0.100, 0.101, 0.099, 0.1005, 0.0995]
 SLOWER = [t * 1.5 for t in SAME]
@@ -94,3 +97,26 @@ def test_what_no_campaign_showed_is_listed_with_its_day_and_accepted_as_it_is(ho
         archive.save_findings([record_of(NOTICED)])
     assert f"{NOTICED.finding_id} open · 2026-11-21" in plumbline("findings").stdout
     assert "no campaign had measured it yet" in plumbline("findings", "accept", NOTICED.finding_id, "--why", "announced").stdout
+
+
+def test_a_snooze_is_shown_logged_and_ended(plumbline, said):
+    with open_archive() as archive:
+        archive.save_findings([FindingRecord("f1", "", None, "lab", "price", "warn", "dearer")])
+    assert (
+        "f1 is snoozed until 2999-12-01 00:00 UTC"
+        in plumbline("findings", "snooze", "f1", "--until", "2999-12-01", "--why", "known").stdout
+    )
+    found, _ = said("findings", "snooze", "f1", "--until", "14d", "--why", "later")
+    assert found["snoozed_until"] > datetime.now(timezone.utc).isoformat()
+    assert "f1 is not snoozed" in plumbline("findings", "snooze", "f1", "--until", "now", "--why", "it is for now").stdout
+    with open_archive() as archive:
+        log = [(e.who, e.what) for e in archive.audit("f1")][1:]
+    assert log == [(getpass.getuser(), what) for what in ("finding_snoozed", "finding_snoozed", "finding_woken")]
+
+
+@pytest.mark.parametrize(
+    ("until", "expected"), [("soon", '"soon" is no time; expected a day'), ("2020-01-01", "is past"), ("2999-13-01", "is no time")]
+)
+def test_a_snooze_until_no_time_is_refused(plumbline, until, expected):
+    result = plumbline("findings", "snooze", "f1", "--until", until, "--why", "x")
+    assert result.exit_code == 2 and expected in result.stderr
