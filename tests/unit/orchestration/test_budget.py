@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
 
 import pytest
 from tests.data.result_documents import document
-from tests.fakes.trials import CONFIG, declared
+from tests.fakes.trials import CONFIG
+from tests.fakes.trials import declared as shipped
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Budget, Origin, Provider, Trial
@@ -23,6 +25,7 @@ from plumbline.results import Event
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 NAME = "local-1core"
+declared = cache(shipped)
 EXPECTED_USD = 0.02 * 600 / 3600
 """Of the first trial of a series: its launcher's limit, 10 minutes, at 0.02 USD/h."""
 

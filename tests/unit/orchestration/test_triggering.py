@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 
 import pytest
 from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
-from tests.fakes.trials import declared
+from tests.fakes.trials import declared as shipped
 
 from plumbline.archive import open_archive
 from plumbline.declarations import Budget, Declarations
@@ -19,6 +20,7 @@ from plumbline.orchestration.triggering import NotStarted, campaign_of, starts, 
 
 ASKED = Asked("od-1", "new driver", workloads=("gpt-tiny-cpu",), repeats=3)
 BOTH = ["local-2core", "local-1core"]
+declared = cache(shipped)
 
 
 def dag(name: str, paused: bool = False, stale: bool = False) -> dict[str, object]:
