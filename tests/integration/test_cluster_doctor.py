@@ -249,6 +249,19 @@ def test_the_doctor_for_people(kube: FakeKubernetes, config: Path) -> None:
     assert "1 of 11 checks failed" in result.stdout
 
 
+def test_a_sweep_by_hand(kube: FakeKubernetes, config: Path) -> None:
+    for name, expires in (("old", 1), ("young", int(time.time()) + 3600)):
+        metadata = {"labels": {"app.kubernetes.io/managed-by": "plumbline"}, "annotations": {"plumbline/expires": str(expires)}}
+        kube.store.create("services", "plumbline", {"metadata": {"name": name, **metadata}, "spec": {"clusterIP": "None"}})
+    result = CliRunner().invoke(app, ["cluster", "sweep", "cluster-a", "--json"])
+    assert (result.exit_code, json.loads(result.stdout)["deleted"]) == (0, ["Service old"])
+    again = CliRunner().invoke(app, ["cluster", "sweep", "cluster-a"])
+    assert again.exit_code == 0 and "nothing in plumbline outlived its launch" in again.stdout
+    kube.forbidden.add(("list", "pods"))
+    refused = CliRunner().invoke(app, ["cluster", "sweep", "cluster-a"])
+    assert refused.exit_code == 1 and "list Pod: " in refused.stderr and "apply k8s/provider again" in refused.stderr
+
+
 def test_a_kubeconfig_is_written_for_its_owner_alone_and_never_over_another_file(kube: FakeKubernetes, config: Path) -> None:
     kube.put("serviceaccounts", "plumbline", {"metadata": {"name": ACCOUNT}})
     (config / "admin").write_text(json.dumps(kube.kubeconfig()))

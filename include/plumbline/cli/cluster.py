@@ -96,6 +96,36 @@ def doctor(
     raise typer.Exit(FAILED if wrong else OK)
 
 
+@cluster.command()
+def sweep(
+    provider: Which,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="sweep with this kubeconfig instead of the Airflow connection that the provider declares")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Delete now what the hourly upkeep would: pods, Jobs and Services of ours that outlived their launch. Exit code 1 if it is refused."""
+    from plumbline.launch.cluster.api import Refused
+    from plumbline.launch.cluster.sweep import sweep as swept
+    from plumbline.launch.failures import BadDeclaration, Unreachable
+
+    _, launcher, _ = _chosen(provider)
+    _provide_connections(launcher, kubeconfig)
+    try:
+        with clear_errors(BadDeclaration):
+            gone = swept(launcher)
+    except (Refused, Unreachable) as error:
+        fail(str(error), FAILED)
+
+    def show() -> None:
+        for one in gone:
+            out.print(f"deleted {one}", highlight=False)
+        if not gone:
+            out.print(f"nothing in {launcher.namespace} outlived its launch", highlight=False)
+
+    emit(as_json, {"provider": provider, "deleted": gone}, show)
+
+
 def _chosen(name: str) -> tuple[Provider, KubernetesLauncher, Declarations]:
     with clear_errors(DeclarationError):
         declared = load()
