@@ -12,7 +12,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift server-env test perf-load perf-training perf-drift lint lock clean
+.PHONY: help setup setup-dev run up demo-drift demo-watch server-env test perf-load perf-training perf-drift lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -52,6 +52,9 @@ up: setup ## keep Airflow running; prints its address and the login
 
 demo-drift: setup ## see a real drift found: the same provider with a core taken away behind its back
 	@$(BIN)/plumbline demo-drift $(ARGS)
+
+demo-watch: setup ## see a change noticed between campaigns: a simulated provider's driver changes, the rest happens by itself
+	@$(BIN)/plumbline demo-watch $(ARGS)
 
 server-env: ## the team server's .env with new secrets (docs/team-server.md); refuses to replace one
 	@$(PYTHON) k8s/airflow/server_env.py $(ARGS)

@@ -103,13 +103,26 @@ def test_only_trials_run_in_the_machine_pool_and_airflow_waits_longer_than_the_l
                 assert task["timeout_s"] > 600 + 3600, "the launcher's own timeout and its wait for the machine come first"
 
 
-def test_benchmarks_run_monthly_in_the_declared_slots(bundle: dict[str, Any], config: Path, tmp_path: Path) -> None:
+def test_benchmarks_run_monthly_in_the_declared_slots_and_when_their_own_provider_changed(
+    bundle: dict[str, Any], config: Path, tmp_path: Path
+) -> None:
     assert bundle["dags"]["benchmark_local_1core"]["crons"] == ["0 2 1 * *"]
+    assert bundle["dags"]["benchmark_local_1core"]["assets"] == ["provider_changed_local_1core"]
     file = config / "providers" / "local-1core.yaml"
-    file.write_text(file.read_text() + 'slots: ["18:30", "06:05"]\n')
+    file.write_text(file.read_text() + 'slots: ["18:30", "06:05"]\nwatch: {enabled: false}\n')
     changed = parse(tmp_path, config)
     assert changed["dags"]["benchmark_local_1core"]["crons"] == ["5 6 1 * *", "30 18 1 * *"]
+    assert changed["dags"]["benchmark_local_1core"]["assets"] == []
     assert changed["dags"]["benchmark_local_2core"]["crons"] == ["0 2 1 * *"]
+    assert changed["dags"]["benchmark_local_2core"]["assets"] == ["provider_changed_local_2core"]
+
+
+def test_a_provider_that_cannot_be_looked_at_fails_the_run_and_silences_nobody(bundle: dict[str, Any]) -> None:
+    tasks = bundle["dags"]["provider_watch"]["tasks"]
+    assert tasks["watch.look"]["upstream"] == ["providers"] and "watch.look" in tasks["watch.rerun"]["upstream"]
+    assert (tasks["alert"]["rule"], tasks["conclude"]["rule"]) == ("all_done", "none_failed")
+    for end in ("alert", "conclude"):
+        assert {"watch.prices", "watch.rerun"} <= set(tasks[end]["upstream"]), "no price waits for a look, nor a look for a price"
 
 
 def test_a_cluster_runs_its_trials_by_the_house_operators_and_waits_for_its_bucket(config: Path, tmp_path: Path) -> None:
@@ -207,3 +220,10 @@ def test_what_runs_by_the_clock_starts_paused_and_what_waits_for_results_or_peop
     asked = {name for name, dag in bundle["dags"].items() if dag["starts_unpaused"]}
     assert asked == {"drift_review", "baseline_decision", "rerun"}
     assert not any(bundle["dags"][name]["crons"] for name in asked)
+
+
+def test_nothing_is_deleted_from_an_archive_that_does_not_hold(bundle: dict[str, Any]) -> None:
+    tasks = bundle["dags"]["upkeep_daily"]["tasks"]
+    assert (tasks["expire"]["upstream"], tasks["expire"]["rule"]) == (["verify"], "all_success")
+    assert tasks["export"]["upstream"] == [], "a copy elsewhere is wanted most when something is broken here"
+    assert "silence" in bundle["dags"]["upkeep"]["tasks"]

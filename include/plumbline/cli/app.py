@@ -14,6 +14,7 @@ from plumbline.cli import (
     cluster,
     comparing,
     demo,
+    demo_watch,
     drift_detect,
     findings,
     prices,
@@ -43,6 +44,7 @@ app.command()(trigger.trigger)
 app.command()(trigger.budget)
 app.command()(watch.watch)
 app.command("demo-drift")(demo.demo_drift)
+app.command("demo-watch")(demo_watch.demo_watch)
 app.command()(rehearse.rehearse)
 app.command()(trial.trial)
 app.command()(trial.replay)

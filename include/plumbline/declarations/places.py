@@ -44,9 +44,14 @@ class Places:
 
 
 @contextmanager
-def moved_home(home: Path) -> Iterator[None]:
-    """Everything that an installation keeps is kept below `home` for a while, in this process and in those that it starts."""
-    names = {"PLUMBLINE_HOME": str(home), "PLUMBLINE_RESULTS_URL": None, "PLUMBLINE_ARCHIVE_URL": None}
+def moved_home(home: Path, config: Path | None = None) -> Iterator[None]:
+    """Everything that an installation keeps is kept below `home` for a while, in this process and in those that it starts.
+
+    With `config`, what is declared there takes the place of the installation's declarations.
+    """
+    names: dict[str, str | None] = {"PLUMBLINE_HOME": str(home), "PLUMBLINE_RESULTS_URL": None, "PLUMBLINE_ARCHIVE_URL": None}
+    if config is not None:
+        names["PLUMBLINE_CONFIG"] = str(config)
     before = {name: os.environ.get(name) for name in names}
     _set(names)
     try:

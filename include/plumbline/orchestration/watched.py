@@ -115,12 +115,13 @@ def tell(archive: Archive, provider: str, event: Mapping[str, Any]) -> None:
 
 
 def begins(archive: Archive, provider: str, asked: Asked, changes: Sequence[Mapping[str, Any]], now: datetime) -> None:
-    """Write down what a benchmark run measures that waited: what the events that started it tell of, or all there is if a person started it
-    for everything. A monthly slot is one block of a campaign that began before, and a choice of workloads may miss what changed.
+    """Write down what a benchmark run measures that waited: what the events that started it tell of, or all there is if somebody else's event
+    or a person started it for everything. A monthly slot is one block of a campaign that began before, and a choice of workloads may miss what changed.
     """
     run_id = asked.origin.run_id if asked.origin else ""
     told = [str(change["at"]) for change in changes if "at" in change]
-    everything = not changes and asked.slot is None and asked.workloads is None and (asked.kinds is None or {*asked.kinds} == {*KINDS})
+    whole = asked.workloads is None and (asked.kinds is None or {*asked.kinds} == {*KINDS})
+    everything = asked.slot is None and (whole or bool(changes))
     if not told and not (everything and waiting(archive, provider)):
         return
     if any(e.detail["run_id"] == run_id for e in archive.audit(provider) if e.what == MEASURED):

@@ -162,8 +162,14 @@ def test_a_run_says_once_that_it_began(archive: Archive) -> None:
     event = sent(archive)
     run(archive, event)
     run(archive, event)
-    run(archive, {"from_rest_api": True}, run_id="told by hand")
+    run(archive, {"from_rest_api": True}, run_id="nothing waits")
     assert [e.what for e in archive.audit(NAME)] == [watched.SEEN, watched.TOLD, watched.MEASURED]
+
+
+def test_somebody_elses_event_measures_what_waits_too(archive: Archive) -> None:
+    look(archive, "driver.version")
+    run(archive, {"from_rest_api": True}, workloads=("gpt-tiny-cpu",))
+    assert watched.waiting(archive, NAME) is None
 
 
 def test_only_who_is_enabled_and_watched_is_looked_at() -> None:
