@@ -69,7 +69,7 @@ def _show(title: str, told: Sequence[Told], second: Literal["told", "until"]) ->
         key = (one.since.date(), day, cloud, instance_type, one.purchase, one.term, move)
         alike.setdefault(key, []).append(one)
     shown = table(
-        title, "since", "told", "cloud", "instance type", "purchase", "USD/GPU-hour", "move", "regions", right=("move", "regions")
+        title, "since", second, "cloud", "instance type", "purchase", "USD/GPU-hour", "move", "regions", right=("move", "regions")
     )
     for (since, day, cloud, instance_type, purchase, term, _), same in alike.items():
         first = same[0]
