@@ -13,7 +13,7 @@ from plumbline.cli.opening import open_archive
 from plumbline.cli.output import FAILED, Json, emit, fail, out, table
 from plumbline.launch.plan import PlanError
 from plumbline.orchestration.airflow_client import AirflowError
-from plumbline.orchestration.asked import Asked, Placement
+from plumbline.orchestration.asked import Asked, Placement, campaign_of
 
 if TYPE_CHECKING:
     from plumbline.orchestration.triggering import Start, Started
@@ -37,7 +37,7 @@ def trigger(
 
     declared = declarations()
     asked = Asked(
-        campaign_id=campaign or triggering.campaign_of(datetime.now(timezone.utc)),
+        campaign_id=campaign or campaign_of(datetime.now(timezone.utc)),
         reason=reason,
         workloads=tuple(workload) if workload else None,
         kinds=tuple(kind) if kind else None,

@@ -78,12 +78,12 @@ def asked_of(
     if kind == "backfill":
         raise PlanError("a backfill cannot measure the past; trigger the DAG by hand and say why")
     if kind == "asset_triggered":
-        return Asked(f"od-{moment:%Y%m%d-%H%M%S}", reason_of(changes), workloads=on_change, origin=origin)
+        return Asked(campaign_of(moment), reason_of(changes), workloads=on_change, origin=origin)
     reason = (params.get("reason") or "").strip()
     if not reason:
         raise PlanError('an on-demand run needs a reason; fill in "reason" in the form, such as "driver upgrade on 12 November"')
     return Asked(
-        campaign_id=params.get("campaign") or f"od-{moment:%Y%m%d-%H%M%S}",
+        campaign_id=params.get("campaign") or campaign_of(moment),
         reason=reason,
         workloads=tuple(params.get("workloads") or ()) or None,
         kinds=tuple(params.get("kinds") or ()) or None,
@@ -91,6 +91,11 @@ def asked_of(
         placement=params.get("placement") or "any",
         origin=origin,
     )
+
+
+def campaign_of(now: datetime) -> str:
+    """The id of an on-demand campaign that begins now."""
+    return f"{now.astimezone(timezone.utc):od-%Y%m%d-%H%M%S}"
 
 
 def reason_of(changes: Sequence[Mapping[str, Any]]) -> str:

@@ -14,6 +14,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import Declarations, Provider, Trial
+from plumbline.launch.plan import KINDS
+from plumbline.orchestration.asked import Asked, campaign_of, trials_of
 from plumbline.prices.budget import Balance, Use, fitting
 
 if TYPE_CHECKING:
@@ -79,17 +81,34 @@ def cuts(archive: Archive, declared: Declarations, planned: Mapping[str, Sequenc
     }
 
 
+def holds_back(
+    archive: Archive, declared: Declarations, provider: Provider, workloads: tuple[str, ...] | None, now: datetime
+) -> str | None:
+    """Why a rerun of these workloads (None: of everything that runs monthly) would measure nothing now; None if it would measure.
+
+    A rerun that is not even started leaves the same finding as one that is cut, once a month.
+    """
+    if provider.budget is None:
+        return None
+    asked = Asked(campaign_of(now), "a change of the provider", workloads=workloads)
+    trials = [trial for kind in KINDS for trial in trials_of(asked, declared, provider, kind, now)]
+    done = cut(archive, provider, trials, now)
+    if done.kept or not trials:
+        return None
+    if not _of_month(_standing(archive, provider), done.balance.month):
+        keep(archive, done, now)
+    return f"{done}. To go on: {how_to_go_on(provider)}"
+
+
 def keep(archive: Archive, done: Cut, now: datetime) -> Finding | None:
     """Store what the cut means: a finding opens, or goes on, if something was left out, and it is returned.
 
     What stood of an earlier month, or was left out of this one and is planned now, resolves.
     """
-    from plumbline.drift import Finding
     from plumbline.orchestration.stored import record_of
 
-    views = archive.findings_of(done.provider.name, "missing_data", unsettled=True)
-    standing = [f for f in (Finding.of(v.detail) for v in views) if f.subject == SUBJECT]
-    this_month = [f for f in standing if (f.since or "").startswith(done.balance.month)]
+    standing = _standing(archive, done.provider)
+    this_month = _of_month(standing, done.balance.month)
     planned = {trial.series_key for trial in done.kept}
     for old in standing:
         if old not in this_month:
@@ -105,6 +124,17 @@ def keep(archive: Archive, done: Cut, now: datetime) -> Finding | None:
     else:
         archive.save_findings([record_of(found)])
     return found
+
+
+def _standing(archive: Archive, provider: Provider) -> list[Finding]:
+    from plumbline.drift import Finding
+
+    views = archive.findings_of(provider.name, "missing_data", unsettled=True)
+    return [f for f in (Finding.of(v.detail) for v in views) if f.subject == SUBJECT]
+
+
+def _of_month(findings: Sequence[Finding], month: str) -> list[Finding]:
+    return [f for f in findings if (f.since or "").startswith(month)]
 
 
 def _resolve(archive: Archive, finding: Finding, why: str) -> None:

@@ -9,7 +9,7 @@ from airflow.sdk import task
 
 from plumbline.declarations import load
 from plumbline.orchestration import triggering
-from plumbline.orchestration.asked import Asked
+from plumbline.orchestration.asked import Asked, campaign_of
 
 Row = dict[str, Any]
 
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
     """The runs of the providers' benchmarks that answer the form; fails with what is wrong before any of them starts."""
     asked = Asked(
-        campaign_id=params["campaign"] or triggering.campaign_of(dag_run.run_after),
+        campaign_id=params["campaign"] or campaign_of(dag_run.run_after),
         reason=params["reason"],
         workloads=tuple(params["workloads"]) or None,
         kinds=tuple(params["kinds"]) or None,

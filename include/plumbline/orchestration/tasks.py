@@ -38,12 +38,12 @@ def plan(
         asked = asked_of(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version, changes, watch.workloads)
     except SlotMissed as missed:
         raise AirflowSkipException(str(missed)) from None
-    if watch.enabled:
-        watched.planned(provider, asked, changes)
     try:
         rows = steps.plan(provider, LANES[lane], asked, most=conf.getint("core", "max_map_length"))
     except BudgetReached as reached:
         raise AirflowSkipException(str(reached)) from None
+    if watch.enabled:  # only now: a change that the budget lets nobody measure goes on waiting
+        watched.planned(provider, asked, changes)
     if not rows:
         raise AirflowSkipException(f"nothing of {lane} is asked of {provider} in this run")
     return rows

@@ -44,11 +44,6 @@ class Started:
     waits_for: str | None
 
 
-def campaign_of(now: datetime) -> str:
-    """The id of an on-demand campaign that begins now."""
-    return f"{now.astimezone(timezone.utc):od-%Y%m%d-%H%M%S}"
-
-
 def starts(declared: Declarations, asked: Asked, providers: Sequence[str]) -> list[Start]:
     """What answers `asked` on the providers, one campaign; PlanError if something does not exist or fit, or without a reason."""
     if not asked.reason.strip():

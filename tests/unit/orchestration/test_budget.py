@@ -19,7 +19,7 @@ from plumbline.drift import Finding
 from plumbline.launch.plan import KINDS
 from plumbline.orchestration import steps
 from plumbline.orchestration.asked import Asked, trials_of
-from plumbline.orchestration.budget import BudgetReached, Cut, cut, keep
+from plumbline.orchestration.budget import BudgetReached, Cut, cut, holds_back, keep
 from plumbline.orchestration.lanes import LANES
 from plumbline.results import Event
 
@@ -177,3 +177,19 @@ def test_a_lane_of_which_nothing_fits_says_why_and_other_providers_go_on(home: P
         steps.plan(NAME, LANES["training"], wanted)
     assert len(stored(archive)) == 1
     assert len(steps.plan("local-2core", LANES["training"], wanted)) == 1
+
+
+def test_a_rerun_that_would_measure_nothing_is_held_back_and_told_of_once(archive: Archive) -> None:
+    world, nothing = declared(), limited(0.5)
+    for hour in range(3):
+        why = holds_back(archive, world, nothing, None, NOW + timedelta(hours=hour))
+        assert why is not None and "go past the budget of 2026-11" in why
+    (one,) = stored(archive)
+    assert "trials left out of campaign od-20261121-120000" in one.headline
+
+
+def test_a_rerun_that_would_measure_something_is_not(archive: Archive) -> None:
+    assert holds_back(archive, declared(), limited(2.0), None, NOW) is None
+    assert holds_back(archive, declared(), limited(1.0), ("gpt-tiny-cpu",), NOW) is None
+    assert holds_back(archive, declared(), declared().providers[NAME], None, NOW) is None
+    assert stored(archive) == []

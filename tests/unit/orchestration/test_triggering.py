@@ -15,8 +15,8 @@ from plumbline.archive import open_archive
 from plumbline.declarations import Budget, Declarations
 from plumbline.launch.plan import PlanError
 from plumbline.orchestration.airflow_client import AirflowClient, AirflowError
-from plumbline.orchestration.asked import Asked
-from plumbline.orchestration.triggering import NotStarted, campaign_of, starts, trigger, within_budgets
+from plumbline.orchestration.asked import Asked, campaign_of
+from plumbline.orchestration.triggering import NotStarted, starts, trigger, within_budgets
 
 ASKED = Asked("od-1", "new driver", workloads=("gpt-tiny-cpu",), repeats=3)
 BOTH = ["local-2core", "local-1core"]
