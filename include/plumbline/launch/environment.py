@@ -42,8 +42,8 @@ _NAMES = frozenset(
     ]
 )
 _PREFIXES = ("LC_", "PLUMBLINE_")
-# The archive's URL holds its password, and a trial has no business there; an endpoint's key is the endpoint launcher's to give.
-_NOT_FOR_TRIALS = frozenset(["PLUMBLINE_ARCHIVE_URL", endpoint_key.VARIABLE])
+# The archive's URL holds its password, and a trial has no business there, nor in an Airflow; an endpoint's key is the endpoint launcher's to give.
+_NOT_FOR_TRIALS = frozenset(["PLUMBLINE_ARCHIVE_URL", "PLUMBLINE_AIRFLOW_PASSWORD", "PLUMBLINE_ADMIN_PASSWORD", endpoint_key.VARIABLE])
 # The harness writes its results itself, so it gets the credentials of the one store that it writes to.
 _STORE_PREFIXES = {
     "s3": ("AWS_", "FSSPEC_S3"),

@@ -18,6 +18,8 @@ INHERITED = {
     "PLUMBLINE_HOME": "/var/lib/plumbline",
     "PYTHONPATH": f"/other{os.pathsep}{LIBRARY}",
     "PLUMBLINE_ARCHIVE_URL": "postgresql://user:secret@host/db",
+    "PLUMBLINE_AIRFLOW_PASSWORD": "secret",
+    "PLUMBLINE_ADMIN_PASSWORD": "secret",
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "secret",
     "AIRFLOW_CONN_SLACK_DEFAULT": "secret",
     "SLACK_BOT_TOKEN": "secret",
