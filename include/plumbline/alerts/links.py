@@ -13,7 +13,7 @@ _DECISION = "/required_actions?response_received=false"
 def links(finding: Finding, airflow_url: str, trial_id: str | None = None, asked: bool = False) -> tuple[tuple[str, str], ...]:
     """Addresses with their words. `airflow_url`: where people open Airflow. `trial_id`: one that shows it. `asked`: somebody is to decide."""
     base = airflow_url.rstrip("/")
-    found = [(f"{base}/plumbline/findings?state={finding.state}", "the findings' page")]
+    found = [(f"{base}/plumbline/findings?state={finding.state}#{finding.finding_id}", "the finding on the page")]
     if asked and finding.state == "open":
         found.append((f"{base}{_DECISION}", "decide in Airflow"))
     if finding.campaigns:

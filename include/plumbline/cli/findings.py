@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from datetime import datetime, timedelta, timezone
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.units import SECONDS, parse
 from plumbline.drift import Finding
 from plumbline.orchestration.deciding import Answer, Decided, decide
+
+if TYPE_CHECKING:
+    from plumbline.archive import FindingView
 
 findings = typer.Typer(help="What drifted, and what was decided about it.", no_args_is_help=False)
 Why = Annotated[str, typer.Option(help="the reason, for the audit log")]
@@ -39,12 +42,17 @@ def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the 
     def show() -> None:
         for f in found:
             told = Finding.of(f.detail)
-            out.print(f"[bold]{f.finding_id}[/] [dim]{f.state} · {f.campaign_id or told.began}[/]", highlight=False)
+            out.print(f"[bold]{f.finding_id}[/] [dim]{f.state}{_snoozed(f)} · {f.campaign_id or told.began}[/]", highlight=False)
             out.print(f"  {told.text}", highlight=False, markup=False, soft_wrap=True)
         if not found:
             out.print("no findings" if settled else "no open findings (--all shows the settled ones)")
 
     emit(as_json, found, show)
+
+
+def _snoozed(finding: FindingView) -> str:
+    until = finding.snoozed_until
+    return f", snoozed until {until:%Y-%m-%d %H:%M} UTC" if until is not None and until > datetime.now(timezone.utc) else ""
 
 
 @findings.command()

@@ -31,9 +31,10 @@ _LABEL = 10
 def show(archive: Archive, client: WebClient, findings: Iterable[Finding]) -> list[str]:
     """Put a chart into the Slack thread of each of these findings that has none; the ids of those that got one. Slack's failures are logged."""
     from plumbline.alerts.attachment import attach
+    from plumbline.alerts.thread import MOVED
 
     wanted = {f.finding_id: f for f in findings}
-    threads = [thread for thread in archive.incidents() if thread.finding_id in wanted]
+    threads = [thread for thread in archive.incidents() if thread.finding_id in wanted and thread.state != MOVED]
     return attach(threads, lambda finding_id: picture_of(archive, wanted[finding_id]), archive, client)
 
 

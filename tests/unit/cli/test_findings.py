@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 import pytest
 
 from plumbline.archive import FindingRecord, open_archive
+from plumbline.drift import Finding
 
 SAME = [0.100, 0.101, 0.099, 0.1005, 0.0995]
 SLOWER = [t * 1.5 for t in SAME]
@@ -101,11 +102,13 @@ def test_what_no_campaign_showed_is_listed_with_its_day_and_accepted_as_it_is(ho
 
 def test_a_snooze_is_shown_logged_and_ended(plumbline, said):
     with open_archive() as archive:
-        archive.save_findings([FindingRecord("f1", "", None, "lab", "price", "warn", "dearer")])
+        dearer = Finding("f1", "", None, "price", "warn", "dearer", "", "lab", "", "", "price spot", since="2026-11-20")
+        archive.save_findings([FindingRecord("f1", "", None, "lab", "price", "warn", "dearer", dearer.to_dict())])
     assert (
         "f1 is snoozed until 2999-12-01 00:00 UTC"
         in plumbline("findings", "snooze", "f1", "--until", "2999-12-01", "--why", "known").stdout
     )
+    assert "open, snoozed until 2999-12-01 00:00 UTC" in plumbline("findings").stdout
     found, _ = said("findings", "snooze", "f1", "--until", "14d", "--why", "later")
     assert found["snoozed_until"] > datetime.now(timezone.utc).isoformat()
     assert "f1 is not snoozed" in plumbline("findings", "snooze", "f1", "--until", "now", "--why", "it is for now").stdout

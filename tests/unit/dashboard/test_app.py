@@ -189,8 +189,19 @@ def test_findings_by_state_with_their_explanation_and_as_text(client: TestClient
     assert "explained by: cpu.frequency_max_mhz 3700 → 3400" in text
     assert HOSTILE not in text
     assert "&lt;script&gt;" in text
+    assert 'id="7a11c2d94e0b"' in text and "snoozed" not in text, "messages lead to it there"
     assert "None that is resolved." in client.get("/findings?state=resolved").text
     assert client.get("/findings?state=nonsense").status_code == 422
+
+
+def test_a_snoozed_finding_says_so_while_it_is(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    with open_archive(url) as archive:
+        archive.save_findings([FindingRecord("f1", "", None, "lab", "price", "warn", "dearer", {"since": "2026-11-20"})])
+        with TestClient(create_app(archive_url=url, reports=tmp_path)) as client:
+            for until, shown in (("2999-12-01T09:00+00:00", True), ("2020-01-01T00:00+00:00", False)):
+                archive.snooze_finding("f1", datetime.fromisoformat(until), "ada", "known")
+                assert ("open, snoozed until 2999-12-01 09:00 UTC" in client.get("/findings").text) is shown
 
 
 def test_a_campaign_lists_its_trials(client: TestClient) -> None:

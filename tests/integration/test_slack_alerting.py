@@ -1,0 +1,39 @@
+"""From the archive to a Slack that listens on loopback, by the connection, as every task does it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from tests.fakes.fake_slack import CHANNEL, FakeSlack
+from tests.integration.test_slack_delivery import finding
+
+from plumbline.archive import FindingRecord, open_archive
+from plumbline.orchestration.alerting import alert
+
+pytestmark = pytest.mark.integration
+
+
+def test_what_the_archive_holds_is_told_by_the_connection_and_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    monkeypatch.delenv("PLUMBLINE_ARCHIVE_URL", raising=False)
+    environment = finding(kind="environment", subject="environment", metric=None)
+    with FakeSlack() as server, open_archive() as archive:
+        connection = {"conn_type": "slack", "password": server.token, "extra": {"base_url": server.url, "channel": CHANNEL}}
+        monkeypatch.setenv("AIRFLOW_CONN_PLUMBLINE_SLACK", json.dumps(connection))
+        archive.save_findings(
+            [
+                FindingRecord(f.finding_id, f.series_key, None, f.provider, f.kind, f.severity, f.headline, f.to_dict())
+                for f in (environment,)
+            ]
+        )
+        assert alert()["posted"] == [environment.finding_id]
+        assert alert()["unchanged"] == [environment.finding_id]
+        archive.snooze_finding(environment.finding_id, datetime.now(timezone.utc) + timedelta(days=1), "ada", "known")
+        assert alert()["updated"] == [environment.finding_id]
+        archive.set_finding_state(environment.finding_id, "resolved", by="ada", why="mended")
+        assert alert()["updated"] == [environment.finding_id]
+        assert not any(alert().values()), "what is over and told is nobody's business any more"
+        assert server.methods() == ["chat.postMessage", "chat.update", "chat.update"]
