@@ -16,7 +16,17 @@ def insert_new(session: Session, model: type[Base], values: dict[str, Any], key:
 
     A concurrent writer of the same key is waited for: afterwards its row is visible.
     """
-    maker: Any = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    maker = _maker(session)
     first = model.__mapper__.primary_key[0]
     statement = maker(model).values(values).on_conflict_do_nothing(index_elements=list(key)).returning(first)
     return session.execute(statement).first() is not None
+
+
+def insert_missing(session: Session, model: type[Base], rows: Sequence[dict[str, Any]], key: Sequence[str]) -> None:
+    """The same for many rows in one statement, for who need not know which of them were new."""
+    if rows:
+        session.execute(_maker(session)(model).on_conflict_do_nothing(index_elements=list(key)), list(rows))
+
+
+def _maker(session: Session) -> Any:
+    return postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert

@@ -17,10 +17,11 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
 from plumbline.archive.citations import Citation, citations
-from plumbline.archive.inserts import insert_new
+from plumbline.archive.inserts import insert_missing
 from plumbline.archive.models import Evidence, Expired, Series, Trial
 
 WHO = "retention"
+_KEY = ("trial_pk", "position")
 _BELOW = "evidence/"
 """Where a harness keeps raw files: nothing else of an attempt's folder is ever deleted, whatever a document lists as evidence."""
 
@@ -72,10 +73,12 @@ def aged(session: Session, keep_s: float, store_url: str, now: datetime) -> Aged
 def expire(session: Session, keep_s: float, rule: str, store_url: str, now: datetime) -> Aged:
     """Say of everything that is due that it is kept no longer, by this `rule`; the audit log keeps it, campaign by campaign."""
     found = aged(session, keep_s, store_url, now)
-    for one in found.due:
-        for position in one.positions:
-            values = {"trial_pk": one.trial_pk, "position": position, "expired_at": now, "rule": rule, "removed_at": None}
-            insert_new(session, Expired, values, ["trial_pk", "position"])
+    rows = [
+        {"trial_pk": one.trial_pk, "position": position, "expired_at": now, "rule": rule, "removed_at": None}
+        for one in found.due
+        for position in one.positions
+    ]
+    insert_missing(session, Expired, rows, _KEY)
     for campaign_id, attempts in groupby(found.due, lambda one: one.campaign_id):
         gone = list(attempts)
         detail = {"attempts": len(gone), "files": sum(len(one.files) for one in gone), "bytes": sum(one.bytes for one in gone)}
@@ -108,7 +111,7 @@ def carry_over(session: Session, old: int, new: int) -> None:
     for position, uri in session.execute(select(Evidence.position, Evidence.uri).where(Evidence.trial_pk == new)).all():
         if uri in gone:
             values = {"expired_at": gone[uri].expired_at, "rule": gone[uri].rule, "removed_at": gone[uri].expired_at}
-            insert_new(session, Expired, {"trial_pk": new, "position": position, **values}, ["trial_pk", "position"])
+            insert_missing(session, Expired, [{"trial_pk": new, "position": position, **values}], _KEY)
 
 
 def _files(*more: object) -> Select[tuple[object, ...]]:
