@@ -38,15 +38,18 @@ class Watched:
         purchase: str | None = None,
         term: str | None = None,
         *,
+        source: str | None = None,
         since: datetime | None = None,
         latest: int | None = None,
     ) -> list[PriceReadingView]:
-        """A provider's readings, oldest first: of one kind of purchase and one term if asked, from a time on, the `latest` so many."""
+        """A provider's readings, oldest first: of one kind of purchase, one term and one source if asked, from a time on, the `latest` so many."""
         query = select(PriceReading).where(PriceReading.provider == provider)
         if purchase is not None:
             query = query.where(PriceReading.purchase == purchase)
         if term is not None:
             query = query.where(PriceReading.term == term)
+        if source is not None:
+            query = query.where(PriceReading.source == source)
         if since is not None:
             query = query.where(PriceReading.observed_at >= since)
         query = query.order_by(PriceReading.observed_at.desc(), PriceReading.reading_id.desc()).limit(latest)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.orchestration.accepted_prices import checked_price, keep_accepted
-from plumbline.prices.check import Checked
+from plumbline.prices.check import SETTLED, Checked
 from plumbline.prices.reading import Reading
-from plumbline.prices.sources import ask
+from plumbline.prices.sources import Told, ask
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive, PriceReadingRecord
@@ -50,7 +50,8 @@ class PricesSeen:
 def snapshot_prices(provider: str, at: datetime | None = None) -> PricesSeen:
     """Ask every source of a declared provider, as of `at` (now), and keep what that means. To look again at the same time changes nothing.
 
-    A source that fails is named in the log and in `notes`; what the others say counts all the same. LookupError for an unknown provider.
+    A source that fails is named in the log and in `notes`, and after three days in a finding; what the others say counts all the same.
+    LookupError for an unknown provider.
     """
     from plumbline.archive import open_archive
 
@@ -70,7 +71,27 @@ def snapshot(archive: Archive, declared: Declarations, provider: Provider, at: d
     new = archive.record_readings([_record(reading) for reading in told.readings])
     kinds = sorted({(r.purchase, r.term) for r in told.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
     checks = [checked_price(archive, provider, purchase, term, at.date()) for purchase, term in kinds]
+    _silences(archive, provider, at, told)
     return _keep(archive, provider, at, [c for c in checks if c is not None], len(new), tuple(map(str, told.failures)))
+
+
+def _silences(archive: Archive, provider: Provider, at: datetime, told: Told) -> None:
+    """Open a finding about each source that failed and told nothing for days, and end those about sources that tell prices again."""
+    from plumbline.drift.price_silence import silent_source, subject_of_source
+    from plumbline.orchestration.stored import record_of
+
+    for failure in told.failures:
+        stored = archive.price_readings(provider.name, source=failure.source, latest=1)
+        last = stored[-1].observed_at if stored else None
+        if last is None or at - last >= SETTLED:
+            day = last.date() if last is not None else None
+            silent = silent_source(provider.name, failure.source, day, at.date(), str(failure), provider.simulated)
+            archive.save_findings([record_of(silent)])
+    failed = {failure.source for failure in told.failures}
+    speaking = {subject_of_source(reading.source) for reading in told.readings if reading.source not in failed}
+    for finding in archive.findings_of(provider.name, "missing_data", unsettled=True):
+        if finding.detail.get("subject") in speaking:
+            archive.set_finding_state(finding.finding_id, "resolved", by=WATCHER, why="over: the source tells prices again")
 
 
 def _keep(

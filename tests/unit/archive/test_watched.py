@@ -34,14 +34,16 @@ def test_readings_are_asked_for_by_purchase_term_time_and_number(archive: Archiv
         reading(2, purchase="spot"),
         reading(3, purchase="reserved", term="1y"),
         reading(4, purchase="reserved", term="3y"),
-        reading(5, provider="other"),
+        reading(5, provider="other", source="csv"),
+        reading(6, source="contract"),
     ]
     archive.record_readings(kinds)
     ids = lambda *args, **named: [r.reading_id for r in archive.price_readings(*args, **named)]  # noqa: E731
-    assert ids("lab-2core") == ["r1", "r2", "r3", "r4"]
+    assert ids("lab-2core") == ["r1", "r2", "r3", "r4", "r6"]
+    assert ids("lab-2core", source="contract") == ["r6"] and ids("lab-2core", source="csv") == []
     assert ids("lab-2core", "reserved", "3y") == ["r4"]
-    assert ids("lab-2core", since=FIRST + timedelta(days=3)) == ["r3", "r4"]
-    assert ids("lab-2core", latest=2) == ["r3", "r4"]
+    assert ids("lab-2core", since=FIRST + timedelta(days=3)) == ["r3", "r4", "r6"]
+    assert ids("lab-2core", latest=2) == ["r4", "r6"]
 
 
 @pytest.mark.parametrize("statement", ["UPDATE price_readings SET amount = 1", "DELETE FROM price_readings", "DELETE FROM snapshots"])

@@ -194,16 +194,47 @@ def test_a_source_that_is_down_is_named_and_leaves_the_others_and_the_findings_a
     assert (silent.checks, silent.readings) == ((), 0) and place.states() == [("price on-demand", "open")]
 
 
+def test_a_source_that_tells_nothing_for_days_is_a_finding_until_it_speaks_again(place: Place) -> None:
+    place.look(2.39)
+    told = place.file.read_text()
+    place.file.unlink()
+
+    def look_without() -> list[tuple[str, str]]:
+        place.day += 1
+        snapshot(place.archive, place.declared, place.provider, FIRST + timedelta(days=place.day))
+        return place.states()
+
+    assert look_without() == [], "a day or two is no news"
+    assert look_without() == look_without() == [("price source csv", "open")]
+    (stored,) = place.archive.findings()
+    assert stored.headline == "WARN  coreweave-h100 · csv tells no price since 2026-11-01" and stored.kind == "missing_data"
+    assert "cannot be read" in stored.detail["explanation"]
+    place.file.write_text(told)
+    place.look(2.39)
+    assert place.states() == [("price source csv", "resolved")]
+
+
+def test_a_source_that_never_told_a_price_is_one_finding_from_the_first_look_on(place: Place) -> None:
+    for _ in range(2):
+        place.day += 1
+        snapshot(place.archive, place.declared, place.provider, FIRST + timedelta(days=place.day))
+    (stored,) = place.archive.findings()
+    assert stored.headline == "WARN  coreweave-h100 · csv tells no price and never did" and stored.detail["since"] == "2026-11-02"
+
+
 def test_a_simulated_price_change_is_noticed_on_the_second_day_that_it_holds(archive: Archive) -> None:
-    before = [snapshot_prices("simulated-h100", datetime(2026, 6, day, 6, tzinfo=timezone.utc)) for day in (1, 2)]
-    after = [snapshot_prices("simulated-h100", datetime(2026, 7, day, 6, tzinfo=timezone.utc)) for day in (1, 2)]
+    world = load()
+    provider = world.providers["simulated-h100"]
+    before = [snapshot(archive, world, provider, datetime(2026, 6, day, 6, tzinfo=timezone.utc)) for day in (1, 2)]
+    after = [snapshot(archive, world, provider, datetime(2026, 7, 1, 6, tzinfo=timezone.utc))]
+    after.append(snapshot_prices("simulated-h100", datetime(2026, 7, 2, 6, tzinfo=timezone.utc)))
     assert [seen.opened for seen in (*before, after[0])] == [(), (), ()]
     assert len(after[1].opened) == 1 and after[1].changes == ({"fact": "price.on_demand", "old": "6.155", "new": "4.875"},)
     finding = archive.finding(after[1].opened[0])
     assert finding.headline.startswith(
         "WARN  SIMULATED  simulated-h100 · on-demand price 6.16 → 4.88 USD per GPU-hour (−21 %), since 2026-07-01"
     )
-    made = accept_finding(archive, load(), Finding.of(finding.detail), by="ada", why="a new contract")
+    made = accept_finding(archive, world, Finding.of(finding.detail), by="ada", why="a new contract")
     assert made.usd_per_hour == pytest.approx(39.0)
 
 
