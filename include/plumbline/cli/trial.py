@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from plumbline.declarations import METRICS, DeclarationError, Declarations, Endp
 from plumbline.declarations.reading import reading
 from plumbline.harness.progress import ProgressLine
 from plumbline.launch.plan import PlanError
+from plumbline.orchestration import budget
 from plumbline.orchestration.connections import adopt
 from plumbline.orchestration.direct import planned_trial, replayed, run_directly
 from plumbline.reports.criteria import trial_verdicts
@@ -69,7 +71,22 @@ def replay(
     _run(replayed(document.trial), as_json)
 
 
+def _within_budget(planned: Trial) -> None:
+    """Leaves with a sentence if the month's budget of its provider, as declared now, does not carry one more trial."""
+    from plumbline.cli.opening import open_archive
+
+    with clear_errors(DeclarationError):
+        provider = load().providers.get(planned.provider.name)
+    if provider is None or provider.budget is None:
+        return
+    with open_archive() as archive:
+        done = budget.cut(archive, provider, [planned], datetime.now(timezone.utc))
+    if not done.kept:
+        fail(f"{done}. To go on: {budget.how_to_go_on(provider)}\nnothing was started")
+
+
 def _run(planned: Trial, as_json: bool) -> None:
+    _within_budget(planned)
     launcher = planned.provider.launcher
     if isinstance(launcher, EndpointLauncher) and launcher.connection is not None:
         # What Airflow does not have is told by the launcher, in the trial's record.

@@ -6,8 +6,10 @@ import shutil
 
 import pytest
 from tests.data import result_documents
+from tests.data.result_documents import provider
 from tests.fakes.trials import CONFIG
 
+from plumbline.archive import open_archive
 from plumbline.cli import trial
 from plumbline.declarations import load
 from plumbline.results import Curve, Point, Reason, Validity, row
@@ -46,6 +48,22 @@ def test_local_without_a_local_provider_is_refused(tmp_path, plumbline, home, mo
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
     result = plumbline("trial", "embedding-cpu", "--provider", "local")
     assert result.exit_code == 2 and "no enabled provider has a launcher of kind local" in result.stderr
+
+
+def test_a_trial_that_the_budget_does_not_carry_is_not_started(tmp_path, plumbline, home, monkeypatch):
+    shutil.copytree(CONFIG, tmp_path / "config")
+    file = tmp_path / "config" / "providers" / "local-1core.yaml"
+    file.write_text(file.read_text() + "budget: {usd_per_month: 0.001}\n")
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
+    result = plumbline("trial", "gpt-tiny-cpu", "--provider", "local-1core")
+    assert result.exit_code == 2
+    assert "local-1core: 1 of 1 trials go past the budget of" in result.stderr and "nothing was started" in result.stderr
+    assert not (home / "results").exists()
+    recorded = result_documents.document(result_documents.trial(where=provider("local-1core")))
+    with open_archive() as archive:
+        archive.record(recorded, uri="file:///nowhere")
+    again = plumbline("replay", recorded.trial.trial_id)
+    assert again.exit_code == 2 and "go past the budget of" in again.stderr, "a replay holds the provider too"
 
 
 def test_curves_are_shown_by_their_places():
