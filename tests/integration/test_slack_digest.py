@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,6 +140,19 @@ def test_from_the_archive_to_the_channel(server: FakeSlack, archive: Archive, mo
     archive.set_finding_state(found.finding_id, "resolved", by="me", why="mended")
     assert digesting.send() == "updated" and "0 findings open" in server.shown()[0]["text"]
     assert digesting.send(f"{now:%Y-%m}") == "posted" and "1 resolved" in server.shown()[1]["text"]
+
+
+def test_only_the_scheduled_run_tells(archive: Archive) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from plumbline.orchestration.report_tasks import digest
+
+    runs = {
+        kind: SimpleNamespace(run_type=kind, run_after=datetime(2026, 12, 2, 12, tzinfo=timezone.utc)) for kind in ("scheduled", "manual")
+    }
+    assert digest.function(dag_run=runs["scheduled"]) == "log_only"
+    with pytest.raises(AirflowSkipException, match="plumbline alerts digest"):
+        digest.function(dag_run=runs["manual"])
 
 
 @pytest.mark.parametrize("month", ["2026-13", "11/2026", "2026-1"])

@@ -106,11 +106,10 @@ def draw(history: History) -> bytes:
         _frame(axes, history)
         _values(axes, history)
         _marks(axes, history)
-        figure.text(0.03, 0.945, history.title, fontsize=25, fontweight="bold", va="center")
-        kind = "SIMULATED · " if history.simulated else ""
-        figure.text(
-            0.03, 0.862, f"{kind}{history.change} since {history.begin}", fontsize=24, color=_CHANGE, fontweight="bold", va="center"
-        )
+        said = f"{'SIMULATED · ' if history.simulated else ''}{history.change} since {history.begin}"
+        for text, at, colour in ((history.title, 0.945, _INK), (said, 0.862, _CHANGE)):
+            heading = figure.text(0.03, at, text, fontsize=25, color=colour, fontweight="bold", va="center")
+            heading.set_fontsize(25 * min(1.0, 0.94 * WIDE_PX / heading.get_window_extent().width))
         target = io.BytesIO()
         # Without the program's name and version the same history stays the same file.
         figure.savefig(target, format="png", facecolor=_PAPER, metadata={"Software": None})
@@ -167,21 +166,9 @@ def _marks(axes: Axes, history: History) -> None:
         axes.fill_between([since - 0.5, last + 0.6], *history.band, color=_CHANGE, alpha=0.20, linewidth=0, zorder=1)
     if history.level is not None:
         axes.axhline(history.level, color=_BASELINE, linewidth=3, linestyle=(0, (6, 3)), zorder=2)
-        # On the side of the line where the change is not.
-        up = median(p.middle for p in history.points[since:]) < history.level
-        axes.annotate(
-            f"{history.level_name} {_number(history.level)}",
-            (0.0, history.level),
-            xycoords=("axes fraction", "data"),
-            xytext=(10, 10 if up else -10),
-            textcoords="offset points",
-            color=_BASELINE,
-            va="bottom" if up else "top",
-            fontsize=20,
-            fontweight="bold",
-            bbox={"facecolor": _PAPER, "alpha": 0.8, "linewidth": 0, "pad": 2},
-            zorder=5,
-        )
+        # Above the picture, where nothing is drawn: beside its line it would lie over some value or other.
+        said = f"– –  {history.level_name} {_number(history.level)}"
+        axes.set_title(said, loc="right", fontsize=20, color=_BASELINE, pad=8, fontweight="bold")
 
 
 def _range(history: History) -> tuple[float, float]:

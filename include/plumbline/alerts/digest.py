@@ -35,7 +35,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Digest:
-    """What there is to say of a month (`2026-11`) on the day `on`: every finding that is open then, and those that settled in the month."""
+    """What there is to say of a month (`2026-11`) on the day `on`: every finding that is open then, and those that began or ended in the month."""
 
     month: str
     on: date
@@ -148,7 +148,7 @@ def _changes(digest: Digest) -> list[str]:
 def _footer(digest: Digest) -> str:
     simulated = len(digest.waiting(simulated=True))
     apart = f" · {_findings(simulated)} of simulated providers not counted" if simulated else ""
-    return f"digest of {digest.month}, as of {digest.on:%Y-%m-%d} · amounts at the declared volumes and the prices of the day{apart}"
+    return f"digest of {digest.month}, as of {digest.on:%Y-%m-%d} · amounts at the declared volumes and the prices that held when each began{apart}"
 
 
 def _findings(count: int) -> str:

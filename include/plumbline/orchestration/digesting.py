@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from plumbline.alerts.digest import Digest, Entry
     from plumbline.archive import Archive, FindingView
 
+_SETTLED = ("accepted", "resolved")
+
 
 def month_before(moment: datetime) -> str:
     """The month that ended last, such as `2026-10` on any day of November 2026 (UTC)."""
@@ -24,8 +26,8 @@ def gather(archive: Archive, declared: Declarations, month: str, now: datetime) 
 
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise ValueError(f'"{month}" is no month; expected one such as 2026-11')
-    entries = (_entry(archive, declared, found) for found in archive.findings())
-    return Digest(month, now.date(), tuple(e for e in entries if e.settled is None or f"{e.settled:%Y-%m}" == month))
+    told = [f for f in archive.findings() if f.state not in _SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
+    return Digest(month, now.date(), tuple(_entry(archive, declared, found) for found in told))
 
 
 def send(month: str | None = None) -> str:
@@ -63,5 +65,5 @@ def _entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry
         for team in declared.teams.values()
         if any(p and name in p.workloads for kind, name in workloads for p in [team.training if kind == "training" else team.inference])
     )
-    settled = view.updated_at.date() if view.state in ("accepted", "resolved") else None
+    settled = view.updated_at.date() if view.state in _SETTLED else None
     return Entry(finding, cost_of(archive, declared, finding, view), view.opened_at.date(), settled, teams)

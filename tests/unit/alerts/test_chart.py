@@ -70,6 +70,13 @@ def test_any_length_and_size_is_drawn(count: int, value: float) -> None:
     assert draw(replace(SLOWER, points=points, since=count - 1, level=value, band=None)).startswith(b"\x89PNG")
 
 
+def test_a_long_heading_is_written_smaller_instead_of_cut() -> None:
+    """Nothing of it reaches the right edge."""
+    image = Image.open(io.BytesIO(draw(replace(SLOWER, title="m" * 140, change="+1 % " * 40)))).convert("RGB")
+    edge = image.crop((WIDE_PX - 12, 0, WIDE_PX, 110))
+    assert edge.getcolors() == [(12 * 110, (247, 248, 250))]
+
+
 def test_in_words() -> None:
     said = alt_text(SLOWER)
     assert said.startswith("Chart of local-2core · gpt · step time, 2026-01 to 2026-11, 11 points: ")
