@@ -18,7 +18,7 @@ from tests.fakes.fake_slack import FakeSlack, Fault
 from tests.integration.test_slack_delivery import CHANNEL, Heard, finding
 
 from plumbline.alerts import Case, Context, Delivery, Slack, deliver
-from plumbline.archive import Archive, FindingRecord, open_archive
+from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archive
 from plumbline.declarations import Alerts, QuietHours, Route
 from plumbline.declarations.alerts import Condition
 from plumbline.drift import Finding
@@ -273,6 +273,33 @@ def test_one_that_comes_back_after_its_thread_was_deleted_is_told_anew(server: F
     server.messages.clear()
     done = deliver([case(AGAIN)], archive, slack, now=NOON)
     assert done.posted and not done.reopened and "Came back" in json.dumps(server.shown()[0]["blocks"])
+
+
+def test_a_return_that_could_not_be_told_at_once_waits_for_the_end_of_quiet_hours(
+    server: FakeSlack, slack: Slack, archive: Archive
+) -> None:
+    rules = Alerts(routes=(Route(quiet_hours=NIGHT),))
+    early, late = NOON - timedelta(hours=2), NOON + timedelta(hours=2)
+    for step in (OPEN, RESOLVED):
+        deliver([case(step)], archive, slack, rules, now=early)
+    server.fail_next(Fault(error="ratelimited"))
+    assert deliver([case(AGAIN)], archive, slack, rules, now=early).undelivered
+    quiet = deliver([case(AGAIN)], archive, slack, rules, now=NOON)
+    assert quiet.updated and not quiet.reopened
+    assert deliver([case(AGAIN)], archive, slack, rules, now=late).reopened
+
+
+def test_a_thread_of_another_archive_is_not_taken_for_a_return(server: FakeSlack, slack: Slack, archive: Archive) -> None:
+    deliver([case(OPEN)], archive, slack, now=NOON)
+    (known,) = archive.incidents()
+    archive.save_incident(IncidentRecord(known.finding_id, known.channel, known.ts, known.state, known.message_hash))
+    assert deliver([case(OPEN)], archive, slack, now=NOON).unchanged and server.methods() == [POST]
+    assert not deliver([case(GRAVER)], archive, slack, now=NOON).reopened
+
+
+def test_the_notification_cannot_mention_everybody_either(server: FakeSlack, slack: Slack, archive: Archive) -> None:
+    deliver([case(replace(OPEN, explanation="driver <!channel> & co " + "&" * 5000))], archive, slack, now=NOON)
+    assert "<!channel>" not in server.shown()[0]["text"] and "&lt;!channel&gt; &amp; co" in server.shown()[0]["text"]
 
 
 def test_the_end_of_a_finding_is_not_written_over_its_return(server: FakeSlack, slack: Slack, archive: Archive) -> None:

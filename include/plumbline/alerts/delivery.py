@@ -199,9 +199,9 @@ class _Run:
         finding = case.finding
         if finding.state in _OVER:
             return None
-        if not note.severity:  # an old thread in which nothing was said of this finding yet
-            return REOPENED
-        if finding.severity == "page" and note.severity != "page":
+        if note.ts and not note.severity and case.earlier:  # an old thread in which nothing was said of this finding yet
+            return None if self._waits(case, target) else REOPENED
+        if finding.severity == "page" and note.severity not in ("", "page"):
             return ESCALATED
         told = [datetime.fromisoformat(p["at"]) for what, p in note.said.items() if p["ts"] and what.startswith(_NOTICED)]
         last = max(told, default=posted_at)

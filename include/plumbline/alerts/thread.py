@@ -16,7 +16,8 @@ from urllib.error import URLError
 from slack_sdk.errors import SlackApiError
 from slack_sdk.models.metadata import Metadata
 
-from plumbline.alerts.message import Message
+from plumbline.alerts.message import TEXT_LIMIT, Message
+from plumbline.alerts.mrkdwn import cut, escaped
 from plumbline.alerts.refusal import FAILURES, error_code
 from plumbline.archive import IncidentRecord
 from plumbline.drift import Finding
@@ -67,7 +68,7 @@ class Thread:
         self.client.chat_update(
             channel=self.note.channel,
             ts=self.note.ts,
-            text=message.text,
+            text=cut(escaped(message.text), TEXT_LIMIT),
             blocks=list(message.blocks),
             metadata=self._metadata(OPENED, message),
         )
@@ -94,7 +95,7 @@ class Thread:
         try:
             answer = self.client.chat_postMessage(
                 channel=self.note.channel,
-                text=message.text,
+                text=cut(escaped(message.text), TEXT_LIMIT),
                 blocks=list(message.blocks),
                 metadata=self._metadata(what, message),
                 unfurl_links=False,

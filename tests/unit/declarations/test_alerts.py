@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.unit.declarations.test_broken import only_problem
 
-from plumbline.declarations import QuietHours, load
-from plumbline.declarations.alerts import Condition
+from plumbline.declarations import Alerts, QuietHours, Route, load
+from plumbline.declarations.alerts import Condition, Volume
+from plumbline.declarations.places import REPOSITORY
 
 WHOLE = """\
 airflow_url: https://airflow.example.com
@@ -39,6 +43,15 @@ def test_the_whole_file(declared: Path) -> None:
     alerts = load(declared).alerts
     assert [route.owner for route in alerts.routes] == ["U0123456789", None, "S0123456789"]
     assert (alerts.remind_every, alerts.volumes[0].time_per_month, alerts.volumes[1].purchase) == (3 * 86400, 730 * 3600, "spot")
+
+
+def test_the_page_shows_a_file_that_is_right_and_every_key() -> None:
+    page = (REPOSITORY / "docs" / "alerts.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    shown = Alerts.model_validate_json(json.dumps(yaml.safe_load(example)))
+    assert len(shown.routes) == 3 and len(shown.volumes) == 2
+    for model in (Alerts, Route, Condition, QuietHours, Volume):
+        assert [name for name in model.model_fields if name not in page] == []
 
 
 def test_without_the_file_there_are_no_rules(config: Path) -> None:
