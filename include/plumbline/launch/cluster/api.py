@@ -109,9 +109,9 @@ class ClusterApi:
         """A node; None if it is gone."""
         return self._found("GET", f"/api/v1/nodes/{name}")
 
-    def nodes(self) -> list[Row]:
-        """Every node of the cluster."""
-        return self._items("/api/v1/nodes")
+    def nodes(self, selector: str = "") -> list[Row]:
+        """Nodes by label selector; every node of the cluster without one."""
+        return self._items("/api/v1/nodes", **({"labelSelector": selector} if selector else {}))
 
     def version(self) -> str:
         """The API server's own version, such as v1.32.4."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.launch.cluster.api import PATIENCE_S, ClusterApi, Refused
 from plumbline.launch.cluster.base import Row
-from plumbline.launch.cluster.doctor.room import nothing_selected, ready, untolerated
+from plumbline.launch.cluster.doctor.room import amounts, nothing_selected, ready, untolerated
 from plumbline.launch.cluster.placement import node_selector, tolerations
 from plumbline.launch.cluster.pod_facts import of_node
 from plumbline.launch.looking import Look
@@ -47,17 +47,17 @@ def look(provider: Provider, launcher: KubernetesLauncher, *, patience_s: float 
     be listed.
     """
     api = ClusterApi(launcher.connection, launcher.namespace, patience_s=patience_s)
+    selector = node_selector(provider)
     try:
-        found = api.nodes()
+        selected = api.nodes(",".join(f"{label}={value}" for label, value in selector.items()))
+        others = [] if selected else api.nodes()
     except Refused as refusal:
         remedy = "apply k8s/provider again; `plumbline cluster doctor` names the verbs that are missing"
         raise Refused(refusal.status, f"the nodes of {provider.name} cannot be listed: {refusal.detail}; {remedy}") from None
     whole = _version(api)
-    selector = node_selector(provider)
-    selected = [n for n in found if selector.items() <= (n["metadata"].get("labels") or {}).items()]
     usable = [n for n in selected if ready(n) and not untolerated(n, tolerations(provider))]
     if not usable:
-        return Look((), whole, (_none(found, selected, selector, launcher.gpu_resource),))
+        return Look((), whole, (_none(others, selected, selector, launcher.gpu_resource),))
     nodes = tuple(node_facts(node, launcher.gpu_resource) for node in usable)
     return Look(nodes, whole, tuple(_missing(provider, usable, nodes)))
 
@@ -80,15 +80,15 @@ def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:
     found["cpu.model_id"] = "/".join(labels[part] for part in _CPU) if all(part in labels for part in _CPU) else None
     found["host.node_pool"] = next((labels[pool] for pool in _POOLS if pool in labels), None)
     # A device plugin that has just started offers none yet.
-    found["gpu.allocatable"] = int(str((node["status"].get("allocatable") or {}).get(gpu_resource, 0))) or None
+    found["gpu.allocatable"] = int(amounts(node["status"].get("allocatable")).get(gpu_resource, 0)) or None
     return {name: value for name, value in sorted(found.items()) if value is not None}
 
 
-def _none(found: Sequence[Row], selected: Sequence[Row], selector: Mapping[str, str], gpu_resource: str) -> str:
+def _none(others: Sequence[Row], selected: Sequence[Row], selector: Mapping[str, str], gpu_resource: str) -> str:
     shown = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels"
     if selected:
         return f"none of {len(selected)} nodes with {shown} is ready and open to trials now: nothing is concluded"
-    line = nothing_selected(found, selector, shown, gpu_resource)
+    line = nothing_selected(others, selector, shown, gpu_resource)
     return f"no node to look at now, so nothing is concluded: {line.found}" + (f"; {line.remedy}" if line.remedy else "")
 
 
