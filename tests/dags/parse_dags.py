@@ -54,7 +54,7 @@ def main() -> None:
         }
         for dag_id, dag in sorted(bag.dags.items())
     }
-    heavy = ("great_expectations", "kubernetes", "numpy", "pandas", "plotly", "scipy", "slack_sdk", "torch", "tritonclient")
+    heavy = ("great_expectations", "kubernetes", "matplotlib", "numpy", "pandas", "plotly", "scipy", "slack_sdk", "torch", "tritonclient")
     json.dump(
         {
             "errors": dict(bag.import_errors),

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from slack_sdk import WebClient
+from tests.data.result_documents import PLANNED, document, training_metrics, trial
 from tests.fakes.fake_slack import CHANNEL, FakeSlack, Fault
+from tests.fakes.trials import CONFIG
 
 from plumbline.alerts.attachment import attach
 from plumbline.alerts.chart import Picture
 from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archive
+from plumbline.orchestration.alerting import alert
+from plumbline.orchestration.review import review
 
 pytestmark = pytest.mark.integration
 UPLOAD = ["files.getUploadURLExternal", "upload", "files.completeUploadExternal"]
@@ -124,3 +130,23 @@ def test_without_the_scope_it_says_which_one(
     assert "give the bot the scope files:write" in caplog.text
     server.may_write_files, server.may_read_history = True, False
     assert attach(archive.incidents(), draw, archive, client, log) == ["a"] and "channels:history" in caplog.text
+
+
+def test_from_two_campaigns_to_the_chart_in_the_thread(server: FakeSlack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"conn_type": "slack", "password": server.token, "extra": {"base_url": server.url, "channel": CHANNEL}}
+    monkeypatch.setenv("AIRFLOW_CONN_PLUMBLINE_SLACK", json.dumps(settings))
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
+    for month, (campaign, step_time) in enumerate((("2026-01", 0.1), ("2026-02", 0.2))):
+        with open_archive() as archive:
+            for repeat in range(1, 6):
+                asked = trial(campaign=campaign, repeat=repeat, planned_at=PLANNED + timedelta(days=30 * month))
+                archive.record(document(asked, metrics=training_metrics(step_time * (1 + 0.001 * repeat))), uri="file:///nowhere")
+        review(campaign)
+    assert alert()["posted"]
+    alert()
+    (message,) = server.shown()
+    (reply,) = server.thread(message["ts"])
+    (file,) = server.files()
+    assert reply["files"][0]["id"] == file.file_id and file.data.startswith(b"\x89PNG")
+    assert file.alt_text.startswith("Chart of lab-2core") and "since 2026-02 (+100 %" in file.alt_text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plumbline.alerts.chart import History, Point
 from plumbline.alerts.context import Context
+from plumbline.alerts.links import links
 from plumbline.drift import Finding, Member
 
 _SERIES = "training/gpt-1b@2/h1/torch/example-eks-p5/us-east-1/p5.48xlarge"
@@ -48,11 +49,7 @@ FINDING = Finding(
 CONTEXT = Context(
     owner="S0123456789",
     cost="costs 5,670 USD a month (4,881 … 6,531) at the declared volume: 730 instance-hours, on_demand 98.32 USD/h",
-    links=(
-        ("https://airflow.example.com/plumbline/findings?state=open", "the findings' page"),
-        ("https://airflow.example.com/required_actions?response_received=false", "decide in Airflow"),
-        ("https://airflow.example.com/plumbline/campaigns/2026-11", "the campaign"),
-    ),
+    links=links(FINDING, "https://airflow.example.com", "2026-11.example-eks-p5.training.gpt-1b.0200.r1", asked=True),
 )
 
 HISTORY = History(
