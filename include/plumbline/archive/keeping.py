@@ -34,6 +34,11 @@ class Keeping:
         with reading(self.engine) as session:
             return retention.to_remove(session, store_url)
 
+    def expired_files(self, trial_id: str, attempt: int) -> dict[str, tuple[datetime, str]]:
+        """What of one attempt's evidence is kept no longer: file → since when, and by which rule."""
+        with reading(self.engine) as session:
+            return retention.of_attempt(session, trial_id, attempt)
+
     def evidence_removed(self, attempts: Sequence[OldEvidence]) -> None:
         """Say that the files of these attempts are deleted."""
         with writing(self.engine) as session:

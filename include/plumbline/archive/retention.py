@@ -95,6 +95,17 @@ def to_remove(session: Session, store_url: str) -> list[tuple[OldEvidence, datet
     return [(one, about.expired_at, about.rule) for one, about in found if _within(one, store_url)]
 
 
+def of_attempt(session: Session, trial_id: str, attempt: int) -> dict[str, tuple[datetime, str]]:
+    """File (relative to the attempt's folder) → since when, and by which rule, it is kept no longer."""
+    query = (
+        select(Evidence.uri, Expired.expired_at, Expired.rule)
+        .join(Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position))
+        .join(Trial, Trial.id == Evidence.trial_pk)
+        .where(Trial.trial_id == trial_id, Trial.attempt == attempt)
+    )
+    return {row.uri: (row.expired_at, row.rule) for row in session.execute(query)}
+
+
 def removed(session: Session, attempts: Sequence[OldEvidence], now: datetime) -> None:
     """Say that the files of these attempts are deleted."""
     for one in attempts:

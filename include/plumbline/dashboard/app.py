@@ -83,7 +83,7 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
             raise HTTPException(404, f'the archive has no trial "{trial_id}"' + (f" with attempt {attempt}" if attempt else ""))
         trial = document.trial
         attempts = tuple(t for t in archive.trials(trial.campaign_id, trial.series_key) if t.trial_id == trial_id)
-        return page(request, "trial.html.j2", t=trial_page(document, attempts))
+        return page(request, "trial.html.j2", t=trial_page(document, attempts, archive.expired_files(trial_id, trial.attempt)))
 
     @app.get("/findings", response_class=HTMLResponse)
     def show_findings(request: Request, state: State | None = None) -> Response:

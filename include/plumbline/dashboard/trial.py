@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from plumbline.archive import TrialView
 from plumbline.dashboard.sketch import Sketch, sketches
@@ -91,10 +93,13 @@ class TrialPage:
     criteria: tuple[tuple[str, Verdict], ...] = ()
     signals: tuple[SignalLine, ...] = ()
     sketches: tuple[Sketch, ...] = ()
+    expired: Mapping[str, tuple[datetime, str]] = field(default_factory=dict)
 
 
-def trial_page(document: ResultDocument, attempts: tuple[TrialView, ...]) -> TrialPage:
-    """One attempt in full. `attempts`: every archived attempt of the trial, this one among them."""
+def trial_page(
+    document: ResultDocument, attempts: tuple[TrialView, ...], expired: Mapping[str, tuple[datetime, str]] | None = None
+) -> TrialPage:
+    """One attempt in full. `attempts`: every archived attempt of the trial, this one among them. `expired`: see Archive.expired_files."""
     view = next(a for a in attempts if a.attempt == document.trial.attempt)
     events = (*(document.launch.events if document.launch else ()), *document.timeline)
     pods = tuple(_pod(pod) for pod in document.launch.pods) if document.launch else ()
@@ -103,7 +108,7 @@ def trial_page(document: ResultDocument, attempts: tuple[TrialView, ...]) -> Tri
     quality = Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons))
     criteria = trial_verdicts(document, quality)
     signals = tuple(_signal(item) for item in document.telemetry)
-    return TrialPage(document, view, attempts, phases, tuple(_moments(events)), pods, criteria, signals, sketches(document))
+    return TrialPage(document, view, attempts, phases, tuple(_moments(events)), pods, criteria, signals, sketches(document), expired or {})
 
 
 def numbers_of(result: OutsideResult) -> tuple[tuple[str, str], ...]:

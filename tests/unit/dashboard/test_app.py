@@ -21,7 +21,7 @@ from plumbline.dashboard.overview import age
 from plumbline.dashboard.reading import NoArchive, Reader
 from plumbline.declarations import load
 from plumbline.reports import write
-from plumbline.results import Curve, Event, LaunchRecord, Notice, PodRecord, Point, Telemetry, row
+from plumbline.results import Curve, Event, Evidence, LaunchRecord, Notice, PodRecord, Point, Telemetry, row
 
 HOSTILE = '<script>alert("x")</script>'
 
@@ -77,6 +77,20 @@ def test_a_trial_says_why_it_is_degraded_and_how_to_repeat_it(client: TestClient
     assert "plumbline replay 2026-11.local-1core.training.gpt-tiny-cpu.0200.r2" in text
     assert "evidence/steps.parquet" in text
     assert len(re.findall(r"[0-9a-f]{64}", text)) >= 3
+
+
+def test_evidence_that_is_kept_no_longer_says_so_and_other_evidence_does_not(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    files = tuple(Evidence(kind="log", uri=uri, sha256=64 * "0", bytes=1) for uri in ("evidence/run.log", "odd/kept.log"))
+    with open_archive(url) as archive:
+        for month in (11, 12):
+            asked = trial(campaign=f"2025-{month}", planned_at=datetime(2025, month, 1, tzinfo=timezone.utc))
+            archive.record(document(asked, evidence=files), uri=f"file:///store/{month}")
+        archive.expire_evidence(0.0, "evidence.keep: 30d", "file:///store")
+    with TestClient(create_app(archive_url=url, reports=tmp_path)) as client:
+        old, new = (client.get(f"/trials/{trial(campaign=name).trial_id}").text for name in ("2025-11", "2025-12"))
+    assert old.count("deleted: evidence.keep: 30d, ") == 1 and "deleted: " not in old[old.index("odd/kept.log") :]
+    assert "deleted: " not in new
 
 
 def test_a_phase_has_a_line_for_each_metric_and_says_where_its_time_went(client: TestClient) -> None:
