@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from plumbline.orchestration.asked import Asked, Placement, campaign_of
 
 if TYPE_CHECKING:
     from plumbline.orchestration.triggering import Start, Started
-    from plumbline.prices.budget import Balance
+    from plumbline.prices.budget import Balance, Use
 
 
 def trigger(
@@ -67,9 +68,9 @@ def budget(
     provider: Annotated[list[str] | None, typer.Argument(help="all that declare a budget if none is named")] = None, as_json: Json = False
 ) -> None:
     """What was used of the providers' budgets this month, and what is left."""
-    from plumbline.reports.spending import balance
+    from plumbline.reports.spending import balance, monthly_use
 
-    declared = declarations()
+    declared, now = declarations(), datetime.now(timezone.utc)
     for name in provider or ():
         if name not in declared.providers:
             fail(f'no provider is called "{name}"; declared: {", ".join(sorted(declared.providers))}')
@@ -77,8 +78,8 @@ def budget(
             fail(f"{name} declares no budget; `budget: {{usd_per_month: 5000}}` in its declaration sets one")
     limited = [p for name, p in sorted(declared.providers.items()) if p.budget is not None and (not provider or name in provider)]
     with open_archive() as archive:
-        balances = [balance(archive, p, datetime.now(timezone.utc)) for p in limited]
-    emit(as_json, [_figures(b) for b in balances], lambda: _show_balances(balances))
+        found = [(balance(archive, p, now), monthly_use(archive, declared, p, now)) for p in limited]
+    emit(as_json, [_figures(*one) for one in found], lambda: _show_balances(found))
 
 
 def _row(one: Started, address: str) -> dict[str, object]:
@@ -120,7 +121,7 @@ def _waits(one: Started) -> str:
     return f"; begins when run {one.waits_for} has ended" if one.waits_for else ""
 
 
-def _figures(balance: Balance) -> dict[str, object]:
+def _figures(balance: Balance, rerun: Use) -> dict[str, object]:
     return {
         "provider": balance.provider,
         "month": balance.month,
@@ -130,22 +131,30 @@ def _figures(balance: Balance) -> dict[str, object]:
         "usd_used": balance.used.usd,
         "gpu_hours_left": balance.gpu_hours_left,
         "usd_left": balance.usd_left,
-        "unpriced": balance.used.unpriced,
+        "unpriced": balance.used.unpriced or rerun.unpriced,
+        "rerun_gpu_hours": rerun.gpu_hours,
+        "rerun_usd": rerun.usd,
     }
 
 
-def _show_balances(balances: list[Balance]) -> None:
-    if not balances:
+def _show_balances(found: list[tuple[Balance, Use]]) -> None:
+    if not found:
         out.print("no provider declares a budget; `budget: {usd_per_month: 5000}` in a declaration sets one", highlight=False)
         return
-    numbers = ("GPU-hours used", "GPU-hours left", "USD used", "USD left")
-    shown = table(f"Budgets of {balances[0].month} (UTC)", "provider", "budget", *numbers, right=numbers)
-    for b in balances:
-        shown.add_row(b.provider, str(b.budget), *(_number(n) for n in (b.used.gpu_hours, b.gpu_hours_left, b.used.usd, b.usd_left)))
+    columns = ("a month", "used", "left", "a whole rerun")
+    shown = table(f"Budgets of {found[0][0].month} (UTC)", "provider", "limit", *columns, right=columns)
+    for b, rerun in found:
+        if (limit := b.budget.gpu_hours_per_month) is not None:
+            shown.add_row(b.provider, "GPU-hours", *map(_number, (limit, b.used.gpu_hours, b.gpu_hours_left, rerun.gpu_hours)))
+        if (limit := b.budget.usd_per_month) is not None:
+            shown.add_row(b.provider, "USD", *map(_number, (limit, b.used.usd, b.usd_left, rerun.usd)))
     out.print(shown)
-    for b in balances:
-        if b.used.unpriced:
-            out.print(f"{b.provider}: {b.used.unpriced}", highlight=False, markup=False, soft_wrap=True)
+    for b, rerun in found:
+        if why := b.used.unpriced or rerun.unpriced:
+            out.print(f"{b.provider}: {why}", highlight=False, markup=False, soft_wrap=True)
+        elif past := replace(b, used=rerun).exceeded:
+            told = f"{b.provider}: a whole monthly rerun is expected to take {past}: the budget will not carry it"
+            out.print(told, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def _number(value: float | None) -> str:

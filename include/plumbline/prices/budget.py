@@ -27,6 +27,10 @@ class Use:
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
         return Use(self.gpu_hours + other.gpu_hours, usd, self.unpriced or other.unpriced)
 
+    def times(self, n: int) -> Use:
+        """The same, `n` times over."""
+        return Use(self.gpu_hours * n, None if self.usd is None else self.usd * n, self.unpriced)
+
 
 def use_of(provider: Provider, held_s: float, on: date) -> Use:
     """What holding the provider's instances for `held_s` seconds (summed over the nodes) from the day `on` takes.

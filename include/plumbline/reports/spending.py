@@ -11,7 +11,8 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from plumbline.declarations import AnyWorkload, Provider, SimulatedLauncher, series_key
+from plumbline.declarations import AnyWorkload, Declarations, Provider, SimulatedLauncher, series_key
+from plumbline.launch.plan import declared_slots
 from plumbline.prices.budget import Balance, Use, expected_s, use_of
 from plumbline.reports.numbers import held_s
 from plumbline.results import BadResult
@@ -43,6 +44,16 @@ def expected_use(archive: Archive, provider: Provider, workload: AnyWorkload, no
     """What one trial of the workload on the provider is expected to use: like the last ones of its series, or all that its launcher allows."""
     held = list(islice(_last_held_s(archive, provider, series_key(workload, provider), apart), _TRIALS))
     return use_of(provider, expected_s(held, limit_s(provider, workload.nodes)), now.astimezone(timezone.utc).date())
+
+
+def monthly_use(archive: Archive, declared: Declarations, provider: Provider, now: datetime) -> Use:
+    """What a whole monthly rerun of the provider is expected to use: every slot and repeat of what is not on demand only."""
+    total = Use()
+    for workload in declared.workloads_for(provider):
+        if not workload.on_demand_only:
+            one = expected_use(archive, provider, workload, now)
+            total += one.times(len(declared_slots(provider, workload)) * workload.repeats.per_slot)
+    return total
 
 
 def _last_held_s(archive: Archive, provider: Provider, key: str, apart: str | None) -> Iterator[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -127,9 +128,17 @@ def test_budget_lists_what_is_used_and_left(
         5,
         None,
     )
+    assert row["rerun_usd"] > 0
     shown = plumbline("budget", "local-1core").stdout
-    assert "5 USD a month" in shown
-    assert "5.00" in shown
+    assert re.search(r"local-1core +USD +5\.00 +0\.00 +5\.00 +\d+\.\d\d", shown)
+    assert "will not carry it" not in shown
+
+
+def test_a_budget_that_no_monthly_rerun_fits_is_said(config: Path, plumbline: Plumbline) -> None:
+    limit(config, 0.001)
+    assert re.search(
+        r"local-1core: a whole monthly rerun is expected to take \S+ of 0\.001 USD: the budget will not", plumbline("budget").stdout
+    )
 
 
 @pytest.mark.parametrize(

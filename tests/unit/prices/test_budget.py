@@ -48,6 +48,11 @@ def test_a_price_that_is_not_known_is_no_price_of_nothing() -> None:
     assert use_of(provider(), 0.0, date(2025, 12, 31)) == Use(), "nothing held costs nothing, whatever the price is"
 
 
+def test_several_alike_take_as_many_times_as_much() -> None:
+    assert Use(2.0, 3.0).times(4) == Use(8.0, 12.0)
+    assert Use(2.0, None, "no price").times(4) == Use(8.0, None, "no price")
+
+
 def test_a_trial_is_expected_to_take_what_the_last_ones_took_and_the_first_one_all_that_it_may() -> None:
     assert expected_s([50.0, 70.0, 400.0], 3600.0) == 70.0
     assert expected_s([], 3600.0) == 3600.0

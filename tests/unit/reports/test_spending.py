@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from tests.data.result_documents import document, failed, provider, trial
+from tests.fakes.trials import CONFIG
 
 from plumbline.archive import Archive, open_archive
-from plumbline.declarations import Origin, Provider
+from plumbline.declarations import Declarations, Origin, Provider, load
 from plumbline.prices.budget import Use
-from plumbline.reports.spending import balance, expected_use
+from plumbline.reports.spending import balance, expected_use, monthly_use
 from plumbline.results import Event, LaunchRecord, Reason, ResultDocument, Validity
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -119,3 +120,12 @@ def test_the_next_trial_is_expected_to_take_what_the_last_ones_of_its_series_too
     measured(archive, repeat=5, seconds=500, run="this")
     measured(archive, repeat=6, seconds=500, run="this")
     assert seconds(apart="this") == 20
+
+
+def test_a_whole_rerun_takes_every_slot_and_repeat_of_what_runs_monthly(archive: Archive) -> None:
+    monthly, rare = trial().workload, trial("inference").workload.model_copy(update={"on_demand_only": True})
+    shipped = load(CONFIG)
+    world = Declarations({PLACE.name: PLACE}, {monthly.name: monthly, rare.name: rare}, {}, shipped.thresholds)
+    measured(archive, days=1, seconds=30)
+    usd = monthly_use(archive, world, PLACE, NOW).usd
+    assert usd is not None and round(usd / 90 * 3600, 6) == 2 * 30, "one slot, two repeats"
