@@ -83,7 +83,16 @@ def _show(seen: list[PricesSeen]) -> None:
     if not rows:
         return
     money = ("accepted", "price", "move")
-    shown = table("What prices mean, in USD per GPU-hour", "provider", "purchase", *money, "meaning", "since", "source", right=money)
+    shown = table(
+        "What prices mean, in USD per hour of a GPU (of a core, where there is none)",
+        "provider",
+        "purchase",
+        *money,
+        "meaning",
+        "since",
+        "source",
+        right=money,
+    )
     for provider, checked in rows:
         shown.add_row(
             provider,
@@ -91,11 +100,15 @@ def _show(seen: list[PricesSeen]) -> None:
             "–" if checked.accepted is None else f"{checked.accepted:.4f}",
             f"{checked.price:.4f}",
             "–" if checked.effect is None else percent(checked.effect),
-            checked.meaning.replace("_", " ") + (f": {checked.reason}" if checked.reason else ""),
+            checked.meaning.replace("_", " "),
             str(checked.since.date()),
             f"{checked.reading.source} {checked.reading.source_version}",
         )
     out.print(shown)
+    for provider, checked in rows:
+        if checked.reason is not None:
+            named = f"{provider} {what(checked.reading.purchase, checked.reading.term)}"
+            out.print(f"{named} is held: {checked.reason}; `plumbline prices accept {provider} --why …` if it is right", soft_wrap=True)
 
 
 def _plain(one: PricesSeen) -> dict[str, Any]:

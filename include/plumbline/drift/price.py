@@ -22,6 +22,7 @@ from plumbline.prices.reading import Reading
 
 LARGE_FALL = 0.10
 CHANGED, HELD = "price", "held price"
+GPU_HOUR, CORE_HOUR = "GPU-hour", "core-hour"
 
 
 @dataclass(frozen=True)
@@ -45,24 +46,24 @@ def subject_of(kind: str, purchase: Purchase, term: Term | None) -> str:
     return f"{kind} {what(purchase, term)}"
 
 
-def finding_of(checked: Checked, simulated: bool = False) -> Finding | None:
-    """The finding that one checked price is; None if it changed nothing that is confirmed and nothing is held."""
+def finding_of(checked: Checked, simulated: bool = False, unit: str = GPU_HOUR) -> Finding | None:
+    """The finding that one checked price is; None if it changed nothing that is confirmed and nothing is held. `unit`: what the price is for."""
     if checked.meaning == "changed":
-        return _changed(checked, simulated)
-    return _held(checked, simulated) if checked.meaning == "held" else None
+        return _changed(checked, simulated, unit)
+    return _held(checked, simulated, unit) if checked.meaning == "held" else None
 
 
-def price_course(checks: Sequence[Checked], standing: Sequence[Finding], simulated: bool = False) -> PriceCourse:
+def price_course(checks: Sequence[Checked], standing: Sequence[Finding], simulated: bool = False, unit: str = GPU_HOUR) -> PriceCourse:
     """Hold one provider's checks, one for each price, against its price findings that stand."""
     known = {f.subject: f for f in standing if f.kind == "price"}
     new, continued, seen, over = [], [], [], []
     for checked in checks:
         reading = checked.reading
         change, hold = (known.get(subject_of(kind, reading.purchase, reading.term)) for kind in (CHANGED, HELD))
-        found = finding_of(checked, simulated)
+        found = finding_of(checked, simulated, unit)
         if hold is not None and checked.meaning != "held":
-            over.append((hold, _hold_over(checked)))
-        if change is not None and (why := _change_over(checked)):
+            over.append((hold, _hold_over(checked, unit)))
+        if change is not None and (why := _change_over(checked, unit)):
             over.append((change, why))
             change = None
         if found is None:
@@ -78,12 +79,12 @@ def price_course(checks: Sequence[Checked], standing: Sequence[Finding], simulat
     return PriceCourse(tuple(new), tuple(continued), tuple(seen), tuple(over))
 
 
-def _changed(checked: Checked, simulated: bool) -> Finding:
+def _changed(checked: Checked, simulated: bool, unit: str) -> Finding:
     reading, accepted, effect = checked.reading, checked.accepted, checked.effect
     assert accepted is not None and effect is not None  # only a price that was held against another one has changed
     spot = reading.purchase == "spot"
     severity: Severity = "warn" if effect > 0 or (not spot and effect <= -LARGE_FALL) else "info"
-    move = f"{_usd(accepted, checked.price)} → {_usd(checked.price, accepted)} USD per GPU-hour ({wording.percent(effect)})"
+    move = f"{_usd(accepted, checked.price)} → {_usd(checked.price, accepted)} USD per {unit} ({wording.percent(effect)})"
     proof = "median of three readings" if spot else _seen(checked)
     consequence = (
         "spot prices are held against the new level from now on"
@@ -101,7 +102,7 @@ def _changed(checked: Checked, simulated: bool) -> Finding:
     )
 
 
-def _held(checked: Checked, simulated: bool) -> Finding:
+def _held(checked: Checked, simulated: bool, unit: str) -> Finding:
     reading = checked.reading
     severity: Severity = "warn" if checked.sightings > 1 else "info"
     accepted = f"the accepted {_usd(checked.accepted)} holds" if checked.accepted is not None else "no price is accepted yet"
@@ -109,7 +110,7 @@ def _held(checked: Checked, simulated: bool) -> Finding:
         checked,
         HELD,
         severity,
-        title=f"{what(reading.purchase, reading.term)} price of {_usd(checked.price, checked.accepted)} USD per GPU-hour is held",
+        title=f"{what(reading.purchase, reading.term)} price of {_usd(checked.price, checked.accepted)} USD per {unit} is held",
         headline=f"since {checked.since.date()}, {_seen(checked)} ({_source(reading)}): {checked.reason}",
         explanation=f"{accepted}; nothing uses this price until somebody accepts it or a second source says the same{_steps(checked.steps)}",
         simulated=simulated,
@@ -137,13 +138,12 @@ def _finding(checked: Checked, kind: str, severity: Severity, *, title: str, hea
         simulated=simulated,
         effect=checked.effect,
         members=(Member(f"price.{reading.purchase}{f'.{reading.term}' if reading.term else ''}", title, checked.effect),),
-        attributed_to=(_source(reading),),
         since=str(checked.since.date()),
     )
 
 
-def _hold_over(checked: Checked) -> str:
-    price = f"{_usd(checked.price, checked.accepted)} USD per GPU-hour"
+def _hold_over(checked: Checked, unit: str) -> str:
+    price = f"{_usd(checked.price, checked.accepted)} USD per {unit}"
     if checked.meaning == "changed" and checked.confirmed_by:
         return f"confirmed: {checked.confirmed_by} says {price} too"
     if checked.meaning in ("unchanged", "first"):
@@ -151,13 +151,13 @@ def _hold_over(checked: Checked) -> str:
     return f"over: {_source(checked.reading)} says {price}, which can be"
 
 
-def _change_over(checked: Checked) -> str | None:
+def _change_over(checked: Checked, unit: str) -> str | None:
     """Why a change that stands is over; None if it goes on."""
     accepted = checked.accepted
     if checked.reading.purchase == "spot" and checked.meaning in ("unchanged", "changed"):
-        return f"over: the spot price is held against {_usd(accepted)} USD per GPU-hour now"
+        return f"over: the spot price is held against {_usd(accepted)} USD per {unit} now"
     if checked.meaning == "unchanged" and checked.sightings > 1:
-        return f"over: {_source(checked.reading)} says the accepted {_usd(accepted)} USD per GPU-hour again, seen twice"
+        return f"over: {_source(checked.reading)} says the accepted {_usd(accepted)} USD per {unit} again, seen twice"
     return None
 
 
@@ -168,7 +168,8 @@ def _seen(checked: Checked) -> str:
 
 
 def _source(reading: Reading) -> str:
-    return f"{reading.source} {reading.source_version}"
+    named = reading.source_version.startswith(reading.source)
+    return reading.source_version if named else f"{reading.source} {reading.source_version}"
 
 
 def _steps(steps: Sequence[Reading]) -> str:
@@ -178,10 +179,11 @@ def _steps(steps: Sequence[Reading]) -> str:
 
 
 def _usd(price: float | None, beside: float | None = None) -> str:
-    """As many decimals as tell two prices apart, cents at least."""
+    """To a hundredth of a cent, cents at least, and with as many decimals as tell two prices apart."""
     if price is None:
         return "none"
-    digits = 2 if price >= 1 or price == 0 else 4
-    while digits < 6 and beside is not None and price != beside and f"{price:.{digits}f}" == f"{beside:.{digits}f}":
+    digits = 4
+    while digits < 8 and beside is not None and price != beside and f"{price:.{digits}f}" == f"{beside:.{digits}f}":
         digits += 1
-    return f"{price:.{digits}f}"
+    whole, _, decimals = f"{price:.{digits}f}".partition(".")
+    return f"{whole}.{decimals.rstrip('0'):0<2}"

@@ -29,7 +29,7 @@ WATCHER = "price_watch"
 @dataclass(frozen=True)
 class PricesSeen:
     """What one look at a provider's prices showed. `checks`: one for each price that was read. `changes`: rows {fact, old, new} in USD per
-    GPU-hour, of what is news. `findings`: ids of those that stand or resolved now, `opened` of those that are new. `notes`: sources that
+    hour of a GPU or core, of what is news. `findings`: ids of those that stand or resolved now, `opened` of those that are new. `notes`: sources that
     failed, one sentence each."""
 
     provider: str
@@ -44,7 +44,7 @@ class PricesSeen:
     @property
     def reason(self) -> str:
         """The news in one line; empty if there is none."""
-        return "; ".join(f"{c['fact']} {c['old']} → {c['new']} USD per GPU-hour" for c in self.changes)
+        return "; ".join(f"{c['fact']} {c['old']} → {c['new']} USD" for c in self.changes)
 
 
 def snapshot_prices(provider: str, at: datetime | None = None) -> PricesSeen:
@@ -71,15 +71,16 @@ def snapshot(archive: Archive, declared: Declarations, provider: Provider, at: d
     new = archive.record_readings([_record(reading) for reading in told.readings])
     kinds = sorted({(r.purchase, r.term) for r in told.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
     checks = [checked_price(archive, provider, purchase, term, at.date()) for purchase, term in kinds]
-    _silences(archive, provider, at, told)
-    return _keep(archive, provider, at, [c for c in checks if c is not None], len(new), tuple(map(str, told.failures)))
+    silences = _silences(archive, provider, at, told)
+    return _keep(archive, provider, at, [c for c in checks if c is not None], len(new), silences, tuple(map(str, told.failures)))
 
 
-def _silences(archive: Archive, provider: Provider, at: datetime, told: Told) -> None:
-    """Open a finding about each source that failed and told nothing for days, and end those about sources that tell prices again."""
+def _silences(archive: Archive, provider: Provider, at: datetime, told: Told) -> list[str]:
+    """Open a finding about each source that failed and told nothing for days, and end those about sources that tell prices again; their ids."""
     from plumbline.drift.price_silence import silent_source, subject_of_source
     from plumbline.orchestration.stored import record_of
 
+    concerned = []
     for failure in told.failures:
         stored = archive.price_readings(provider.name, source=failure.source, latest=1)
         last = stored[-1].observed_at if stored else None
@@ -87,22 +88,32 @@ def _silences(archive: Archive, provider: Provider, at: datetime, told: Told) ->
             day = last.date() if last is not None else None
             silent = silent_source(provider.name, failure.source, day, at.date(), str(failure), provider.simulated)
             archive.save_findings([record_of(silent)])
+            concerned.append(silent.finding_id)
     failed = {failure.source for failure in told.failures}
     speaking = {subject_of_source(reading.source) for reading in told.readings if reading.source not in failed}
     for finding in archive.findings_of(provider.name, "missing_data", unsettled=True):
         if finding.detail.get("subject") in speaking:
             archive.set_finding_state(finding.finding_id, "resolved", by=WATCHER, why="over: the source tells prices again")
+            concerned.append(finding.finding_id)
+    return concerned
 
 
 def _keep(
-    archive: Archive, provider: Provider, at: datetime, checks: Sequence[Checked], readings: int, notes: tuple[str, ...]
+    archive: Archive,
+    provider: Provider,
+    at: datetime,
+    checks: Sequence[Checked],
+    readings: int,
+    silences: Sequence[str],
+    notes: tuple[str, ...],
 ) -> PricesSeen:
     from plumbline.drift import Finding
-    from plumbline.drift.price import price_course
+    from plumbline.drift.price import CORE_HOUR, GPU_HOUR, price_course
     from plumbline.orchestration.stored import record_of
 
     standing = [Finding.of(f.detail).with_state(f.state) for f in archive.findings_of(provider.name, "price", unsettled=True)]
-    went = price_course(checks, standing, simulated=provider.simulated)
+    unit = CORE_HOUR if provider.accelerator.kind == "cpu" else GPU_HOUR
+    went = price_course(checks, standing, provider.simulated, unit)
     opened = archive.save_findings([record_of(finding) for finding in (*went.new, *went.seen)])
     for finding in went.continued:
         archive.continue_finding(record_of(finding), at.isoformat(), finding.headline)
@@ -110,26 +121,25 @@ def _keep(
         archive.set_finding_state(finding.finding_id, "resolved", by=WATCHER, why=why)
     _by_rule(archive, provider, checks)
     news = [f for f in (*went.new, *went.continued) if f in went.continued or f.finding_id in opened]
-    fresh = {(f.subject, f.title) for f in news}
+    fresh = {f.subject for f in news}
     concerned = (*went.new, *went.continued, *went.seen, *(finding for finding, _ in went.over))
     return PricesSeen(
         provider.name,
         at,
         readings,
         tuple(checks),
-        tuple(row for c in checks if (row := _row(c, fresh, provider.simulated)) is not None),
-        tuple(dict.fromkeys(f.finding_id for f in concerned)),
+        tuple(row for c in checks if (row := _row(c, fresh)) is not None),
+        tuple(dict.fromkeys((*(f.finding_id for f in concerned), *silences))),
         opened,
         notes,
     )
 
 
-def _row(checked: Checked, fresh: set[tuple[str, str]], simulated: bool) -> dict[str, str] | None:
+def _row(checked: Checked, fresh: set[str]) -> dict[str, str] | None:
     """The check as a change for the event; None if it is no news, or held."""
-    from plumbline.drift.price import finding_of, what
+    from plumbline.drift.price import CHANGED, subject_of, what
 
-    found = finding_of(checked, simulated) if checked.meaning == "changed" else None
-    if found is None or (found.subject, found.title) not in fresh:
+    if checked.meaning != "changed" or subject_of(CHANGED, checked.reading.purchase, checked.reading.term) not in fresh:
         return None
     fact = f"price.{what(checked.reading.purchase, checked.reading.term).replace(' ', '.').replace('-', '_')}"
     return {"fact": fact, "old": f"{checked.accepted:.6g}", "new": f"{checked.price:.6g}"}

@@ -85,11 +85,11 @@ def implausible(reading: Reading, accepted: float | None, on_demand: float | Non
     """Why a price is not to be believed at once; None if nothing speaks against it."""
     price = reading.usd_per_gpu_hour
     if not price > 0:
-        return f"the source says {price:g} USD per GPU-hour, and nothing costs nothing"
+        return f"the source says {price:g} USD, and nothing costs nothing"
     if accepted is not None and abs(price / accepted - 1) > IMPLAUSIBLE_MOVE + _ROUNDING:
-        return f"{price:.4g} is more than {IMPLAUSIBLE_MOVE:.0%} away from the accepted {accepted:.4g} USD per GPU-hour"
+        return f"{price:.4g} is more than {IMPLAUSIBLE_MOVE:.0%} away from the accepted {accepted:.4g} USD"
     if reading.purchase == "reserved" and on_demand is not None and price >= on_demand:
-        return f"reserved {price:.4g} is not below on-demand {on_demand:.4g} USD per GPU-hour"
+        return f"reserved {price:.4g} is not below on-demand {on_demand:.4g} USD"
     return None
 
 
@@ -157,7 +157,7 @@ def _spot(own: list[Reading], others: Sequence[Reading], accepted: float | None)
     second = next((o.source for o in others if o.usd_per_gpu_hour > 0 and not moved(o.usd_per_gpu_hour, price, SPOT_MOVE)), None)
     since = apart[0].observed_at
     if abs(price / accepted - 1) > IMPLAUSIBLE_MOVE + _ROUNDING and second is None:
-        why = f"the median {price:.4g} of three readings is more than {IMPLAUSIBLE_MOVE:.0%} away from the accepted {accepted:.4g} USD per GPU-hour"
+        why = f"the median {price:.4g} of three readings is more than {IMPLAUSIBLE_MOVE:.0%} away from the accepted {accepted:.4g} USD"
         return Checked("held", newest, price, accepted, since, len(apart), None, why)
     return Checked("changed", newest, price, accepted, since, len(apart), second)
 

@@ -31,8 +31,9 @@ def test_a_change_is_told_in_one_line_that_a_person_understands() -> None:
 
 
 def test_prices_that_differ_late_are_told_with_the_decimals_that_they_need() -> None:
-    assert "0.0401 → 0.0410 USD" in found(0.041, 0.041, accepted=0.0401).headline
-    assert "100.00 → 101.00 USD" in found(101.0, 101.0, accepted=100.0).headline
+    assert "0.0401 → 0.041 USD" in found(0.041, 0.041, accepted=0.0401).headline
+    assert "0.00001 → 0.000011 USD" in found(0.000011, 0.000011, accepted=0.00001).headline
+    assert "100.00 → 101.50 USD" in found(101.5, 101.5, accepted=100.0).headline
 
 
 @pytest.mark.parametrize(
@@ -51,8 +52,8 @@ def test_a_hold_says_why_and_becomes_a_warning_when_it_stays() -> None:
     once, twice = found(2.39, 0.69), found(2.39, 0.69, 0.69)
     assert (once.severity, twice.severity, once.subject) == ("info", "warn", "held price on-demand")
     assert once.headline == (
-        "INFO  coreweave-h100 · on-demand price of 0.6900 USD per GPU-hour is held, since 2026-11-02, seen once (csv prices.csv): "
-        "0.69 is more than 60% away from the accepted 2.39 USD per GPU-hour"
+        "INFO  coreweave-h100 · on-demand price of 0.69 USD per GPU-hour is held, since 2026-11-02, seen once (csv prices.csv): "
+        "0.69 is more than 60% away from the accepted 2.39 USD"
     )
     assert "the accepted 2.39 holds; nothing uses this price until somebody accepts it" in once.explanation
 
@@ -103,7 +104,7 @@ def test_a_second_source_ends_a_hold_and_opens_the_change() -> None:
     hold = found(2.39, 0.69)
     went = price_course([check([*days(2.39, 0.69, 0.69), catalog], 2.39)], [hold])
     assert [f.subject for f in went.new] == ["price on-demand"] and "confirmed by gpuhunt" in went.new[0].headline
-    assert went.over == ((hold, "confirmed: gpuhunt says 0.6900 USD per GPU-hour too"),)
+    assert went.over == ((hold, "confirmed: gpuhunt says 0.69 USD per GPU-hour too"),)
 
 
 def test_a_spot_change_is_over_with_the_next_check_and_another_one_is_another_finding() -> None:

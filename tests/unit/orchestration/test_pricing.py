@@ -73,7 +73,7 @@ def test_the_first_price_is_accepted_and_a_change_that_was_seen_twice_opens_one_
     assert place.look(2.99).findings == ()
     found = place.look(2.99)
     assert found.changes == ({"fact": "price.on_demand", "old": "2.39", "new": "2.99"},)
-    assert found.reason == "price.on_demand 2.39 → 2.99 USD per GPU-hour" and len(found.opened) == 1
+    assert found.reason == "price.on_demand 2.39 → 2.99 USD" and len(found.opened) == 1
     again = place.look(2.99)
     assert (again.changes, again.opened, again.findings) == ((), (), found.findings), "it stands, and is no news"
     assert place.states() == [("price on-demand", "open")]
@@ -201,7 +201,8 @@ def test_a_source_that_tells_nothing_for_days_is_a_finding_until_it_speaks_again
 
     def look_without() -> list[tuple[str, str]]:
         place.day += 1
-        snapshot(place.archive, place.declared, place.provider, FIRST + timedelta(days=place.day))
+        seen = snapshot(place.archive, place.declared, place.provider, FIRST + timedelta(days=place.day))
+        assert list(seen.findings) == [f.finding_id for f in place.archive.findings()]
         return place.states()
 
     assert look_without() == [], "a day or two is no news"
@@ -232,7 +233,7 @@ def test_a_simulated_price_change_is_noticed_on_the_second_day_that_it_holds(arc
     assert len(after[1].opened) == 1 and after[1].changes == ({"fact": "price.on_demand", "old": "6.155", "new": "4.875"},)
     finding = archive.finding(after[1].opened[0])
     assert finding.headline.startswith(
-        "WARN  SIMULATED  simulated-h100 · on-demand price 6.16 → 4.88 USD per GPU-hour (−21 %), since 2026-07-01"
+        "WARN  SIMULATED  simulated-h100 · on-demand price 6.155 → 4.875 USD per GPU-hour (−21 %), since 2026-07-01"
     )
     made = accept_finding(archive, world, Finding.of(finding.detail), by="ada", why="a new contract")
     assert made.usd_per_hour == pytest.approx(39.0)

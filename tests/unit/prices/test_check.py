@@ -88,7 +88,7 @@ def test_a_second_source_confirms_a_large_move_but_never_a_price_of_nothing() ->
 
 def test_a_reservation_is_held_unless_it_is_below_on_demand() -> None:
     held = check(days(2.0, 2.39, 2.39, of=RESERVED), 2.0, on_demand=2.39)
-    assert held.meaning == "held" and held.reason == "reserved 2.39 is not below on-demand 2.39 USD per GPU-hour"
+    assert held.meaning == "held" and held.reason == "reserved 2.39 is not below on-demand 2.39 USD"
     assert check(days(2.0, 2.3, 2.3, of=RESERVED), 2.0, on_demand=2.39).meaning == "changed"
     assert check(days(2.0, 2.3, 2.3, of=RESERVED), 2.0).meaning == "changed", (
         "without an on-demand price there is nothing to hold it against"
