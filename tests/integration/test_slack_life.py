@@ -267,6 +267,21 @@ def test_what_could_not_be_told_goes_where_the_rules_say_now(server: FakeSlack, 
     assert deliver([case(RESOLVED)], archive, slack, elsewhere, now=NOON).updated and server.shown() == []
 
 
+def test_a_reminder_of_a_message_that_somebody_deleted_is_a_new_message(server: FakeSlack, slack: Slack, archive: Archive) -> None:
+    reminded(archive, slack, OPEN, 0)
+    server.messages.clear()
+    assert reminded(archive, slack, OPEN, 7).posted and len(server.shown()) == 1
+    assert reminded(archive, slack, OPEN, 13).unchanged and reminded(archive, slack, OPEN, 14).reminded
+
+
+@pytest.mark.parametrize(("error", "tried"), [("not_in_channel", 2), ("some_new_word", 2), ("token_revoked", 1), ("ratelimited", 1)])
+def test_only_what_concerns_all_of_slack_ends_the_round(error: str, tried: int, server: FakeSlack, slack: Slack, archive: Archive) -> None:
+    server.fail_next(Fault(error=error))
+    both = Alerts(routes=(Route(channels=(CHANNEL, OTHER)),))
+    assert deliver([case(OPEN)], archive, slack, both, now=NOON).undelivered
+    assert len(server.calls) == tried
+
+
 def test_one_that_comes_back_after_its_thread_was_deleted_is_told_anew(server: FakeSlack, slack: Slack, archive: Archive) -> None:
     for step in (OPEN, RESOLVED):
         deliver([case(step)], archive, slack, now=NOON)

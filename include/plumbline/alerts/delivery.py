@@ -26,7 +26,7 @@ from slack_sdk.errors import SlackApiError
 
 from plumbline.alerts.context import Context
 from plumbline.alerts.message import render
-from plumbline.alerts.refusal import ABOUT_THE_CHANNEL, ABOUT_THE_MESSAGE, FAILURES, GONE, error_code, reason
+from plumbline.alerts.refusal import ABOUT_THE_MESSAGE, FAILURES, GONE, error_code, everywhere, reason
 from plumbline.alerts.replies import ESCALATED, REMINDER, REOPENED, reply
 from plumbline.alerts.routing import Target, target_of
 from plumbline.alerts.slack import Slack
@@ -164,7 +164,7 @@ class _Run:
                 "finding %s is kept undelivered in %s and retried by the next run: %s", finding.finding_id, channel, reason(error)
             )
             if error_code(error) not in ABOUT_THE_MESSAGE:
-                self.down[channel if error_code(error) in ABOUT_THE_CHANNEL else None] = error
+                self.down[None if everywhere(error) else channel] = error
 
     def _say(self, thread: Thread, case: Case, target: Target, posted_at: datetime) -> None:
         finding, message = case.finding, render(case.finding, self.report, case.context)
@@ -175,24 +175,24 @@ class _Run:
         if error := self.down.get(None) or self.down.get(thread.note.channel):
             # What refused the message before refuses this one too: keep it for the next run instead of waiting for each.
             raise error
-        if not thread.note.ts:
-            thread.open(message)
-            self.done.posted.append(finding.finding_id)
-        if thread.note.message_hash != message.digest or thread.note.state == UNDELIVERED:
-            try:
-                thread.update(message)
-                self.done.updated.append(finding.finding_id)
-            except SlackApiError as error:
-                if error_code(error) not in GONE:
-                    raise
-                self.log.warning("the message of finding %s is gone (%s): posting it anew", finding.finding_id, error_code(error))
-                thread.begin_anew()
+        try:
+            if not thread.note.ts:
                 thread.open(message)
                 self.done.posted.append(finding.finding_id)
-        what = self._due(thread.note, case, target, posted_at)
-        if what is not None:
-            thread.reply(what, reply(what, finding, case.context))
-            {ESCALATED: self.done.escalated, REOPENED: self.done.reopened}.get(what, self.done.reminded).append(finding.finding_id)
+            if thread.note.message_hash != message.digest or thread.note.state == UNDELIVERED:
+                thread.update(message)
+                self.done.updated.append(finding.finding_id)
+            what = self._due(thread.note, case, target, posted_at)
+            if what is not None:
+                thread.reply(what, reply(what, finding, case.context))
+                {ESCALATED: self.done.escalated, REOPENED: self.done.reopened}.get(what, self.done.reminded).append(finding.finding_id)
+        except SlackApiError as error:
+            if error_code(error) not in GONE or not thread.note.ts:
+                raise
+            self.log.warning("the message of finding %s is gone (%s): posting it anew", finding.finding_id, error_code(error))
+            thread.begin_anew()
+            thread.open(message)
+            self.done.posted.append(finding.finding_id)
 
     def _due(self, note: IncidentRecord, case: Case, target: Target, posted_at: datetime) -> str | None:
         """The reply that the thread lacks, if any."""

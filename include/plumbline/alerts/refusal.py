@@ -6,8 +6,15 @@ from http.client import HTTPException
 
 from slack_sdk.errors import SlackApiError, SlackClientError
 
-GONE = ("message_not_found", "thread_not_found", "edit_window_closed", "cant_update_message")
-"""What Slack says of a message that can no longer be changed."""
+GONE = (
+    "message_not_found",
+    "thread_not_found",
+    "cannot_reply_to_message",
+    "cant_update_message",
+    "edit_window_closed",
+    "restricted_action_thread_locked",
+)
+"""What Slack says of a message that can no longer be changed or answered: somebody deleted or locked it, or it is too old."""
 ABOUT_THE_MESSAGE = (
     "invalid_blocks",
     "invalid_blocks_format",
@@ -17,17 +24,25 @@ ABOUT_THE_MESSAGE = (
     "msg_blocks_too_long",
 )
 """Refusals that another message need not meet."""
-ABOUT_THE_CHANNEL = (
-    "channel_not_found",
-    "is_archived",
-    "not_in_channel",
-    "restricted_action",
-    "restricted_action_read_only_channel",
-    "restricted_action_thread_locked",
-    "restricted_action_non_threadable_channel",
-    "restricted_action_thread_only_channel",
+_EVERYWHERE = (
+    "",  # no word from Slack at all
+    "access_denied",
+    "accesslimited",
+    "account_inactive",
+    "ekm_access_denied",
+    "fatal_error",
+    "internal_error",
+    "invalid_auth",
+    "missing_scope",
+    "not_authed",
+    "org_login_required",
+    "ratelimited",
+    "request_timeout",
+    "service_unavailable",
+    "team_access_not_granted",
+    "token_expired",
+    "token_revoked",
 )
-"""Refusals that another channel need not meet."""
 FAILURES = (SlackClientError, OSError, HTTPException)
 """Everything that a call of Slack's client raises when Slack refuses or cannot be reached."""
 
@@ -43,3 +58,8 @@ def error_code(error: Exception) -> str:
 def reason(error: Exception) -> str:
     """The error in one line."""
     return error_code(error) or f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def everywhere(error: Exception) -> bool:
+    """Whether another channel would meet the same failure."""
+    return error_code(error) in _EVERYWHERE

@@ -143,13 +143,17 @@ class Alerts(Declared):
         return self
 
     def unmatched(self, providers: Collection[str], workloads: Collection[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Patterns that no declared name fits, each as the field's path and a sentence: what they were meant for would go elsewhere."""
+        """Names and patterns that nothing declared fits, each as the field's path and a sentence: what they were meant for would go elsewhere.
+
+        A volume's pattern may fit nothing: a finding that lacks its volume says so itself.
+        """
         wanted: list[tuple[tuple[str | int, ...], str | None, str, Collection[str]]] = []
         for i, route in enumerate(self.routes):
             for name, known in (("provider", providers), ("workload", workloads)):
                 wanted.append((("routes", i, "when", name), getattr(route.when, name, None), name, known))
         for i, volume in enumerate(self.volumes):
-            wanted += [(("volumes", i, "provider"), volume.provider, "provider", providers)]
+            if not {"*", "?"} & set(volume.provider):
+                wanted += [(("volumes", i, "provider"), volume.provider, "provider", providers)]
             wanted += [(("volumes", i, "workload"), volume.workload, "workload", workloads)]
         for field, pattern, what, known in wanted:
             if pattern is not None and not any(fnmatchcase(name, pattern) for name in known):

@@ -117,6 +117,11 @@ def test_quiet_hours_go_by_the_clock_of_their_zone(at: str, quiet: bool) -> None
     assert hours.quiet(datetime.fromisoformat(at).replace(tzinfo=timezone.utc)) is quiet
 
 
+def test_a_volume_for_providers_to_come_is_no_mistake(declared: Path) -> None:
+    (declared / "alerts.yaml").write_text(WHOLE.replace('"h*", workload: gpt, time', '"gone-*", workload: gpt, time'))
+    assert load(declared).alerts.volumes[1].provider == "gone-*"
+
+
 def test_quiet_hours_within_a_day() -> None:
     noon = QuietHours(start="12:00", end="13:00", timezone="UTC")
     assert [noon.quiet(datetime(2026, 11, 20, hour, tzinfo=timezone.utc)) for hour in (11, 12, 13)] == [False, True, False]
