@@ -288,10 +288,8 @@ def _dangling(
             if provider not in found["providers"] and ("providers", provider) not in unread:
                 yield missing("workloads", name, ("providers", i), provider, "provider", found["providers"])
     for name, place in found["providers"].items():
-        named: list[tuple[Path_, str]] = [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]
-        if place.watch.probe is not None:
-            named.append((("watch", "probe", "workload"), place.watch.probe.workload))
-        for field, workload_name in named:
+        for i, workload_name in enumerate(place.watch.workloads or ()):
+            field: Path_ = ("watch", "workloads", i)
             workload = found["workloads"].get(workload_name)
             if workload is None and ("workloads", workload_name) not in unread:
                 yield missing("providers", name, field, workload_name, "workload", found["workloads"])

@@ -87,23 +87,7 @@ def only_problem(config: Path) -> str:
         pytest.param(
             HERE, "region: here", "region: here\nwatch: {workloads: []}", "4  watch.workloads", "at least 1 entry", id="nothing to rerun"
         ),
-        pytest.param(
-            HERE,
-            "region: here",
-            "region: here\nwatch: {probe: {workload: gpt, every: 1h}}",
-            "4  watch.probe.every",
-            "expected",
-            id="a probe an hour",
-        ),
         # references
-        pytest.param(
-            HERE,
-            "region: here",
-            "region: here\nwatch: {probe: {workload: gtp}}",
-            "4  watch.probe.workload",
-            'no workload is called "gtp"; expected one of gpt',
-            id="no workload to probe with",
-        ),
         pytest.param(
             HERE,
             "region: here",
