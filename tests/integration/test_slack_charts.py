@@ -119,6 +119,20 @@ def test_what_refuses_one_channel_does_not_hold_up_another(server: FakeSlack, cl
     assert attach(archive.incidents(), draw, archive, client) == ["a", "b"] and len(server.files()) == 3
 
 
+def test_a_message_that_somebody_deleted_holds_up_no_other_chart(server: FakeSlack, client: WebClient, archive: Archive) -> None:
+    told(archive, client, "a", "b")
+    del server.messages[CHANNEL][0]
+    assert attach(archive.incidents(), draw, archive, client) == ["b"]
+
+
+def test_a_token_that_is_revoked_is_asked_once(server: FakeSlack, client: WebClient, archive: Archive) -> None:
+    told(archive, client, "a", "b")
+    told(archive, client, "c", channel="C0000000002")
+    server.revoked = True
+    server.calls.clear()
+    assert attach(archive.incidents(), draw, archive, client) == [] and len(server.calls) == 1
+
+
 def test_without_the_scope_it_says_which_one(
     server: FakeSlack, client: WebClient, archive: Archive, caplog: pytest.LogCaptureFixture
 ) -> None:

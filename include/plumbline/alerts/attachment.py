@@ -8,14 +8,15 @@ the next run tries again. Nothing here raises because of Slack.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from slack_sdk.errors import SlackApiError
 
-from plumbline.alerts.refusal import FAILURES, error_code, reason
+from plumbline.alerts.paging import messages
+from plumbline.alerts.refusal import FAILURES, GONE, error_code, everywhere, reason
 from plumbline.archive import IncidentRecord, IncidentView
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from plumbline.alerts.chart import Picture
 
 CHART = "chart"
-_THREAD_PAGE = 200
 
 
 class Notes(Protocol):
@@ -70,9 +70,12 @@ def attach(
             _note(notes, thread, str(answer["files"][0]["id"]))
             done.append(thread.finding_id)
         except FAILURES as error:
-            refusing.add(thread.channel)
             hint = "; give the bot the scope files:write" if error_code(error) == "missing_scope" else ""
             log.warning("the chart of finding %s is tried again by the next run: %s%s", thread.finding_id, reason(error), hint)
+            if everywhere(error):
+                break
+            if error_code(error) not in GONE:
+                refusing.add(thread.channel)
     return done
 
 
@@ -89,15 +92,9 @@ def _note(notes: Notes, thread: IncidentView, file_id: str) -> None:
 
 def _lost_file(client: WebClient, thread: IncidentView, name: str, log: logging.Logger) -> str:
     """The id of a file of this name in the thread; empty if there is none, or if the bot may not look."""
-    cursor: str | None = None
     try:
-        while True:
-            page = client.conversations_replies(channel=thread.channel, ts=thread.ts, limit=_THREAD_PAGE, cursor=cursor)
-            messages: list[Mapping[str, Any]] = page["messages"]
-            found = next((str(f["id"]) for m in messages for f in m.get("files", ()) if f.get("name") == name), "")
-            cursor = (page.get("response_metadata") or {}).get("next_cursor") or None
-            if found or cursor is None:
-                return found
+        said = messages(client.conversations_replies, channel=thread.channel, ts=thread.ts)
+        return next((str(f["id"]) for m in said for f in m.get("files", ()) if f.get("name") == name), "")
     except SlackApiError as error:
         if error_code(error) != "missing_scope":
             raise

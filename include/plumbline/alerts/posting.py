@@ -15,13 +15,13 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.models.metadata import Metadata
 
 from plumbline.alerts.message import Message
-from plumbline.alerts.refusal import error_code
+from plumbline.alerts.paging import messages
+from plumbline.alerts.refusal import GONE, error_code
 from plumbline.alerts.slack import Slack
 from plumbline.archive import AuditView
 
 EVENT = "plumbline_digest"
 _BEGUN, _SENT, _BY = "digest_begun", "digest_sent", "digest"
-_GONE = ("message_not_found", "edit_window_closed", "cant_update_message")
 _MARGIN_S = 300
 
 Posted = Literal["posted", "updated", "unchanged"]
@@ -60,7 +60,7 @@ def post_digest(month: str, message: Message, kept: Log, slack: Slack, log: logg
             note(_SENT, ts)
             return "updated"
         except SlackApiError as error:
-            if error_code(error) not in _GONE:
+            if error_code(error) not in GONE:
                 raise
             log.warning("the digest of %s is gone (%s): posting it anew", month, error_code(error))
     note(_BEGUN, "")
@@ -76,21 +76,10 @@ def _metadata(month: str) -> dict[str, Any]:
 def _lost(month: str, slack: Slack, begun: datetime, log: logging.Logger) -> str:
     """The id of a digest that was posted but never noted; empty if there is none, or if the bot may not look."""
     begun = begun if begun.tzinfo else begun.replace(tzinfo=timezone.utc)
-    cursor: str | None = None
+    since = f"{begun.timestamp() - _MARGIN_S:.6f}"
     try:
-        while True:
-            page = slack.client.conversations_history(
-                channel=slack.channel,
-                oldest=f"{begun.timestamp() - _MARGIN_S:.6f}",
-                include_all_metadata=True,
-                limit=200,
-                cursor=cursor,
-            )
-            messages: list[dict[str, Any]] = page["messages"]
-            found = next((str(m["ts"]) for m in messages if (m.get("metadata") or {}) == _metadata(month)), "")
-            cursor = (page.get("response_metadata") or {}).get("next_cursor") or None
-            if found or cursor is None:
-                return found
+        said = messages(slack.client.conversations_history, channel=slack.channel, oldest=since, include_all_metadata=True)
+        return next((str(m["ts"]) for m in said if m.get("metadata") == _metadata(month)), "")
     except SlackApiError as error:
         if error_code(error) != "missing_scope":
             raise

@@ -2,7 +2,8 @@
 
 Connection `plumbline_slack`: type Slack API, password = the bot token, extra = `{"channel": "C0123456789"}` (and `base_url` for tests).
 The channel is an id, not a name: messages are updated and looked up by id only, and a name may change hands. The bot needs the scopes
-`chat:write` and, to be sure of never posting twice after a crash, `channels:history` (`groups:history` for a private channel).
+`chat:write`, `files:write` for charts and, to be sure of never posting twice after a crash, `channels:history` (`groups:history` for a
+private channel).
 """
 
 from __future__ import annotations
