@@ -42,10 +42,10 @@ def plan(
         rows = steps.plan(provider, LANES[lane], asked, most=conf.getint("core", "max_map_length"))
     except BudgetReached as reached:
         raise AirflowSkipException(str(reached)) from None
-    if watch.enabled:  # only now: a change that the budget lets nobody measure goes on waiting
-        watched.planned(provider, asked, changes)
     if not rows:
         raise AirflowSkipException(f"nothing of {lane} is asked of {provider} in this run")
+    if watch.enabled:  # only now: a change that nobody measures, because the budget does not carry it, goes on waiting
+        watched.planned(provider, asked, changes)
     return rows
 
 
