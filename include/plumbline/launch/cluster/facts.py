@@ -12,7 +12,7 @@ from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.launch.cluster.api import PATIENCE_S, ClusterApi, Refused
 from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.doctor.room import amounts, nothing_selected, ready, untolerated
-from plumbline.launch.cluster.placement import node_selector, tolerations
+from plumbline.launch.cluster.placement import PRODUCT, node_selector, tolerations
 from plumbline.launch.cluster.pod_facts import of_node
 from plumbline.launch.looking import Look
 from plumbline.results import Scalar
@@ -41,15 +41,19 @@ _INSTALL = {
 
 
 def look(provider: Provider, launcher: KubernetesLauncher, *, patience_s: float = PATIENCE_S) -> Look:
-    """The nodes that are ready and that a pod of the provider could be placed on.
+    """The nodes that are ready and that a pod of the provider could be placed on. Where nodes with the declared labels show another GPU than
+    the declared one, and none shows that, they are looked at all the same: it is the pool whose hardware was exchanged.
 
     Unreachable if the API gives no answer for `patience_s` seconds, BadDeclaration without a usable connection, Refused if nodes may not
     be listed.
     """
     api = ClusterApi(launcher.connection, launcher.namespace, patience_s=patience_s)
-    selector = node_selector(provider)
+    selector, exchanged = node_selector(provider), False
     try:
-        selected = api.nodes(",".join(f"{label}={value}" for label, value in selector.items()))
+        selected = api.nodes(_text(selector))
+        if not selected and launcher.node_selector and launcher.node_selector != selector:
+            selected = [n for n in api.nodes(_text(launcher.node_selector)) if PRODUCT in (n["metadata"].get("labels") or {})]
+            exchanged = bool(selected)
         others = [] if selected else api.nodes()
     except Refused as refusal:
         remedy = "apply k8s/provider again; `plumbline cluster doctor` names the verbs that are missing"
@@ -59,7 +63,12 @@ def look(provider: Provider, launcher: KubernetesLauncher, *, patience_s: float 
     if not usable:
         return Look((), whole, (_none(others, selected, selector, launcher.gpu_resource),))
     nodes = tuple(node_facts(node, launcher.gpu_resource) for node in usable)
-    return Look(nodes, whole, tuple(_missing(provider, usable, nodes)))
+    notes = [f"no node has {PRODUCT}={selector[PRODUCT]} any more: trials of {provider.name} find no place"] if exchanged else []
+    return Look(nodes, whole, (*notes, *_missing(provider, usable, nodes)))
+
+
+def _text(selector: Mapping[str, str]) -> str:
+    return ",".join(f"{label}={value}" for label, value in selector.items())
 
 
 def _version(api: ClusterApi) -> dict[str, Scalar]:

@@ -103,6 +103,16 @@ def test_of_two_pools_it_looks_at_the_one_that_trials_would_run_on(kube: FakeKub
     assert len(mine.nodes) == 3
 
 
+def test_a_pool_whose_gpus_were_exchanged_is_looked_at_and_another_pool_is_not(kube: FakeKubernetes) -> None:
+    other = "NVIDIA-H200"
+    kube.node("node-1", labels={**FULL, "pool": "ours", "nvidia.com/gpu.product": other})
+    kube.node("node-2", labels={**FULL, "pool": "theirs", "nvidia.com/gpu.product": "NVIDIA-L4"})
+    found = seen(place(node_selector={"pool": "ours"}))
+    assert [node["gpu.product"] for node in found.nodes] == [other]
+    assert "no node has nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3 any more" in found.notes[0]
+    assert seen().nodes == (), "without a label of the pool nobody knows which nodes were meant"
+
+
 def test_no_node_now_concludes_nothing_and_says_why(kube: FakeKubernetes) -> None:
     found = seen(place(node_selector={"pool": "h100"}))
     assert found.nodes == () and "nothing is concluded" in found.notes[0] and "pool" in found.notes[0]
