@@ -18,6 +18,7 @@ from slack_sdk.models.metadata import Metadata
 
 from plumbline.alerts.message import TEXT_LIMIT, Message
 from plumbline.alerts.mrkdwn import cut, escaped
+from plumbline.alerts.paging import messages
 from plumbline.alerts.refusal import FAILURES, error_code
 from plumbline.archive import IncidentRecord
 from plumbline.drift import Finding
@@ -31,7 +32,6 @@ _UNSURE = ("internal_error", "fatal_error", "request_timeout", "service_unavaila
 """Answers after which some of the work may have been done all the same."""
 _MARGIN = timedelta(minutes=5)
 """How far Slack's clock and ours may differ when a lost message is looked for."""
-_PAGE = 200
 
 
 @dataclass
@@ -150,17 +150,10 @@ class Thread:
         return None
 
     def _messages(self, what: str, begun: datetime) -> Iterator[dict[str, Any]]:
-        cursor: str | None = None
-        while True:
-            common: dict[str, Any] = {"channel": self.note.channel, "include_all_metadata": True, "limit": _PAGE, "cursor": cursor}
-            if what == OPENED:
-                page = self.client.conversations_history(oldest=f"{(begun - _MARGIN).timestamp():.6f}", **common)
-            else:
-                page = self.client.conversations_replies(ts=self.note.ts, **common)
-            yield from page["messages"]
-            cursor = (page.get("response_metadata") or {}).get("next_cursor") or None
-            if cursor is None:
-                return
+        common: dict[str, Any] = {"channel": self.note.channel, "include_all_metadata": True}
+        if what == OPENED:
+            return messages(self.client.conversations_history, oldest=f"{(begun - _MARGIN).timestamp():.6f}", **common)
+        return messages(self.client.conversations_replies, ts=self.note.ts, **common)
 
 
 def _refused(error: Exception) -> bool:
