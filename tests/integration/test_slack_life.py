@@ -181,6 +181,7 @@ def test_people_are_reminded_every_week_while_nobody_has_dealt_with_it(server: F
     days = (0, 6.9, 7, 7.1, 13.9, 14.1)
     assert [bool(reminded(archive, slack, OPEN, d).reminded) for d in days] == [False, False, True, False, False, True]
     assert not reminded(archive, slack, ACKNOWLEDGED, 40).reminded
+    assert not reminded(archive, slack, finding(severity="info"), 50).reminded
     said = server.thread(server.shown()[0]["ts"])
     assert [("reminder 1" in m["text"], "reminder 2" in m["text"]) for m in said] == [(True, False), (False, True)]
     assert not [call for call in server.calls if call.payload.get("reply_broadcast")]

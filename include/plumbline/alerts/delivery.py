@@ -205,7 +205,13 @@ class _Run:
             return ESCALATED
         told = [datetime.fromisoformat(p["at"]) for what, p in note.said.items() if p["ts"] and what.startswith(_NOTICED)]
         last = max(told, default=posted_at)
-        if finding.state != "open" or self._waits(case, target) or self.now - last < timedelta(seconds=self.alerts.remind_every):
+        # An info asks nothing of anybody.
+        if (
+            finding.state != "open"
+            or finding.severity == "info"
+            or self._waits(case, target)
+            or self.now - last < timedelta(seconds=self.alerts.remind_every)
+        ):
             return None
         return f"{REMINDER} {1 + sum(1 for what, post in note.said.items() if what.startswith(REMINDER) and post['ts'])}"
 

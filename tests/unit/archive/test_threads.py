@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from plumbline.archive import Archive, FindingRecord, IncidentRecord, WrongState
+from plumbline.archive import Archive, FindingRecord, IncidentRecord, WrongState, open_archive
 from plumbline.archive.migrate import downgrade, upgrade
 
 DEARER = FindingRecord("f1", "", None, "lab-2core", "price", "warn", "dearer", {"finding_id": "f1"})
@@ -63,6 +64,16 @@ def test_threads_of_before_were_told_with_the_severity_that_they_have(known: Arc
     told, doubtful = known.incidents("f1")
     assert (told.ts, told.severity, told.said) == ("1.0", "warn", {})
     assert doubtful.severity == "" and known.finding("f1").snoozed_until is None
+
+
+def test_threads_and_snoozes_travel_with_the_archive(known: Archive, tmp_path: Path) -> None:
+    known.save_incident(IncidentRecord("f1", "C1", "1.0", "open", "h", "warn", {"opened": {"at": "x", "ts": "1.0"}}))
+    known.save_incident(IncidentRecord("f1", "C2", "", "posting", ""))
+    known.snooze_finding("f1", TOMORROW, "ada", "the provider knows")
+    known.export(tmp_path / "bundle")
+    with open_archive(f"sqlite:///{tmp_path / 'other.db'}") as other:
+        other.import_(tmp_path / "bundle")
+        assert other.incidents() == known.incidents() and other.finding("f1").snoozed_until == TOMORROW
 
 
 def test_one_process_at_a_time_and_the_next_one_when_it_was_killed(archive: Archive, archive_url: str) -> None:
