@@ -54,13 +54,13 @@ def _listed(provider: Provider, purchase: Purchase, term: Term | None, on: date)
     return next((p for p in provider.prices if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)), None)
 
 
-def checked_price(archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> Checked | None:
-    """What the archive's readings of one price mean on a day; None if there are none, or none of a source that tells prices."""
+def checked_price(archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, at: datetime) -> Checked | None:
+    """What the archive's readings of one price mean at a time; None if there are none, or none of a source that tells prices."""
     readings = _readings(archive, provider.name, purchase, term)
     if not any(r.source in AUTHORITY for r in readings):
         return None
-    on_demand = _on_demand(archive, provider, on) if purchase == "reserved" else None
-    return check(readings, accepted(archive, provider, purchase, term, on), on_demand=on_demand)
+    on_demand = _on_demand(archive, provider, at) if purchase == "reserved" else None
+    return check(readings, accepted(archive, provider, purchase, term, at.date()), on_demand=on_demand, now=at)
 
 
 def accept_price(
@@ -81,7 +81,7 @@ def accept_price(
     from plumbline.drift.price import CHANGED, HELD, subject_of, what
 
     now = datetime.now(timezone.utc)
-    checked = checked_price(archive, provider, purchase, term, now.date())
+    checked = checked_price(archive, provider, purchase, term, now)
     if usd_per_gpu_hour is None:
         if checked is None:
             raise LookupError(
@@ -135,12 +135,12 @@ def keep_accepted(
     return archive.accept_price(provider.name, purchase, term, usd, since, source, by=by, why=why)
 
 
-def _on_demand(archive: Archive, provider: Provider, on: date) -> float | None:
+def _on_demand(archive: Archive, provider: Provider, at: datetime) -> float | None:
     """What an hour costs on demand by the newest reading that is not held, else by what is accepted."""
-    checked = checked_price(archive, provider, "on_demand", None, on)
+    checked = checked_price(archive, provider, "on_demand", None, at)
     if checked is not None and checked.meaning != "held":
         return checked.price
-    return accepted(archive, provider, "on_demand", None, on)
+    return accepted(archive, provider, "on_demand", None, at.date())
 
 
 def _readings(archive: Archive, provider: str, purchase: Purchase, term: Term | None) -> list[Reading]:

@@ -70,7 +70,7 @@ def snapshot(archive: Archive, declared: Declarations, provider: Provider, at: d
         _log.warning("no price was learnt: %s", failure)
     new = archive.record_readings([_record(reading) for reading in told.readings])
     kinds = sorted({(r.purchase, r.term) for r in told.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
-    checks = [checked_price(archive, provider, purchase, term, at.date()) for purchase, term in kinds]
+    checks = [checked_price(archive, provider, purchase, term, at) for purchase, term in kinds]
     silences = _silences(archive, provider, at, told)
     return _keep(archive, provider, at, [c for c in checks if c is not None], len(new), silences, tuple(map(str, told.failures)))
 

@@ -10,7 +10,7 @@ A reading that is held says nothing about the others: a price that was read befo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Literal
@@ -60,11 +60,12 @@ class Checked:
         return None if self.accepted is None else self.price / self.accepted - 1
 
 
-def check(readings: Sequence[Reading], accepted: float | None, *, on_demand: float | None = None) -> Checked:
+def check(readings: Sequence[Reading], accepted: float | None, *, on_demand: float | None = None, now: datetime | None = None) -> Checked:
     """What the readings of one provider, purchase and term, in the order in which they were observed, mean now.
 
     `accepted`: the accepted price in USD per GPU-hour, None if none ever was. `on_demand`: what the same hour costs on demand, to hold
-    reserved prices against. The last `READINGS_NEEDED` readings are enough. ValueError if none is of a source that tells prices.
+    reserved prices against. `now`: when the source was asked last; what was observed three days before and still stands counts as seen again, as
+    in a history to which only changes are written. The last `READINGS_NEEDED` readings are enough. ValueError if none is of a source that tells prices.
     """
     newest = next((r for r in reversed(readings) if r.source in AUTHORITY), None)
     if newest is None:
@@ -78,7 +79,11 @@ def check(readings: Sequence[Reading], accepted: float | None, *, on_demand: flo
         own = [r for r in readings if r.source == lead.source]
         others = [r for r in fresh if r.source != lead.source]
     own = _sightings(own)
-    return _spot(own, others, accepted) if newest.purchase == "spot" else _listed(own, others, accepted, on_demand)
+    told = own[-1]
+    if now is not None and told.amount > 0 and now - told.observed_at >= SETTLED:
+        own.append(replace(told, observed_at=now))
+    found = _spot(own, others, accepted) if newest.purchase == "spot" else _listed(own, others, accepted, on_demand)
+    return replace(found, reading=told)
 
 
 def implausible(reading: Reading, accepted: float | None, on_demand: float | None) -> str | None:

@@ -33,10 +33,10 @@ def tell(history: Path, days_ago: int, price: float, purchase: str = "on-demand"
 
 
 def test_a_change_is_checked_told_and_accepted(history, plumbline, said):
-    tell(history, 3, 0.025)
+    tell(history, 2, 0.025)
     found, code = said("prices", "check", "local-2core")
     assert code == 0 and found[0]["prices"][0]["meaning"] == "seen_once" and found[0]["new_readings"] == 1
-    tell(history, 2, 0.025)
+    tell(history, 1, 0.025)
     result = plumbline("prices", "check", "local-2core")
     assert result.exit_code == 4 and "changed" in result.stdout and "+25 %" in result.stdout
     assert "on-demand price 0.02 → 0.025 USD per core-hour (+25 %)" in plumbline("findings").stdout
@@ -48,7 +48,7 @@ def test_a_change_is_checked_told_and_accepted(history, plumbline, said):
 
 
 def test_a_price_finding_is_accepted_as_any_other(history, plumbline, said):
-    for day in (3, 2):
+    for day in (2, 1):
         tell(history, day, 0.025)
         said("prices", "check", "local-2core")
     (finding,) = said("findings")[0]

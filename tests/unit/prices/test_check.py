@@ -65,6 +65,16 @@ def test_a_catalog_that_is_read_again_in_the_same_version_is_not_a_second_sighti
     assert check([catalog, again, replace(again, observed_at=FIRST + SETTLED)], 2.39).meaning == "changed", "nobody corrected it"
 
 
+def test_what_still_stands_after_three_days_is_a_second_sighting_but_never_of_nothing() -> None:
+    """A history to which only changes are written names each price once."""
+    rows, nothing = days(2.39, 2.99), days(2.39, 0.0)
+    assert check(rows, 2.39, now=rows[-1].observed_at + SETTLED - timedelta(hours=1)).meaning == "seen_once"
+    stands = check(rows, 2.39, now=rows[-1].observed_at + SETTLED)
+    assert (stands.meaning, stands.since, stands.sightings) == ("changed", rows[-1].observed_at, 2)
+    assert stands.reading is rows[-1], "what was read, not that it still stands"
+    assert check(nothing, 2.39, now=nothing[-1].observed_at + SETTLED).sightings == 1
+
+
 @pytest.mark.parametrize(
     ("price", "reason"), [(0.0, "nothing costs nothing"), (0.69, "more than 60% away from the accepted 2.39"), (3.9, "more than 60% away")]
 )
