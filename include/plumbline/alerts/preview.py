@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from plumbline.alerts.message import Message
 
 
+_SHOWN = ("header", "section", "context", "divider")
+
+
 @dataclass(frozen=True)
 class Line:
     """One line of a message in a terminal. `kind`: header, text, context or divider."""
@@ -23,7 +26,10 @@ class Line:
 
 
 def page(message: Message, picture: Picture | None = None) -> str:
-    """An HTML page that needs no network: the message and, below it, the chart in its thread. It follows the reader's light or dark."""
+    """An HTML page that needs no network: the message and, below it, the chart in its thread. It follows the reader's light or dark.
+
+    ValueError for a block that is not known here: a preview that leaves something out is none.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -36,10 +42,10 @@ def page(message: Message, picture: Picture | None = None) -> str:
 
 
 def lines(message: Message) -> list[Line]:
-    """The message line by line, fields below each other."""
+    """The message line by line, fields below each other. ValueError for a block that is not known here."""
     found: list[Line] = []
     for block in message.blocks:
-        kind = block["type"]
+        kind = _known(block)
         if kind == "divider":
             found.append(Line("divider"))
         elif kind == "header":
@@ -56,10 +62,19 @@ def _lines(kind: str, texts: Sequence[str]) -> list[Line]:
     return [Line(kind, tuple(spans(line))) for text in texts for line in text.split("\n")]
 
 
+def _known(block: dict[str, Any]) -> str:
+    kind = str(block["type"])
+    if kind not in _SHOWN or "accessory" in block:
+        raise ValueError(
+            f'a preview cannot show a block "{kind}"{" with an accessory" if kind in _SHOWN else ""}; expected {", ".join(_SHOWN)}'
+        )
+    return kind
+
+
 def _block(block: dict[str, Any]) -> dict[str, Any]:
     """A block with its texts taken apart, for the template."""
     return {
-        "type": block["type"],
+        "type": _known(block),
         "plain": unescaped(block["text"]["text"]) if block["type"] == "header" else "",
         "text": spans(block["text"]["text"]) if block["type"] == "section" and "text" in block else [],
         "fields": [spans(f["text"]) for f in block.get("fields", ())],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,15 @@ def test_a_page_shows_everything_and_runs_nothing() -> None:
     assert "WARN: <b> step_time +4.0 %" in read.text and "bold <script> and plumbline findings" in read.text
     assert ("a", {"href": "https://a.example/?a=1&b=2"}) in read.tags
     assert not {"script", "link", "iframe", "img"} & {tag for tag, _ in read.tags}
+
+
+@pytest.mark.parametrize(
+    "block", [{"type": "actions", "elements": []}, {"type": "section", "text": {"type": "mrkdwn", "text": "x"}, "accessory": {}}]
+)
+def test_what_it_cannot_show_is_said(block: dict[str, Any]) -> None:
+    for shown in (page, lines):
+        with pytest.raises(ValueError, match="a preview cannot show"):
+            shown(Message("x", (block,)))
 
 
 def test_the_chart_stands_in_the_thread() -> None:
