@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from tests.data.result_documents import document
 from tests.fakes.trials import CONFIG, H100, cluster_provider, declared
 
 from plumbline.archive import Archive, open_archive
@@ -17,6 +18,7 @@ from plumbline.drift import Finding
 from plumbline.orchestration.accepted_prices import accept_finding, accept_price, accepted, at_accepted_prices
 from plumbline.orchestration.deciding import decide
 from plumbline.orchestration.pricing import PricesSeen, snapshot, snapshot_prices
+from plumbline.orchestration.reporting import campaign_data
 from plumbline.prices import quote
 
 FIRST = datetime(2026, 11, 1, tzinfo=timezone.utc)
@@ -176,6 +178,16 @@ def test_costs_follow_the_accepted_price_from_its_day_on_until_something_newer_i
     redeclared = priced(place.provider, 8 * 3.0, today + timedelta(days=1))
     assert usd(at_accepted_prices(place.archive, redeclared), today + timedelta(days=2)) == 24.0
     assert at_accepted_prices(place.archive, load().providers["simulated-h100"]) == load().providers["simulated-h100"]
+
+
+def test_a_report_reckons_with_the_accepted_price(archive: Archive) -> None:
+    measured = document()
+    archive.record(measured, uri="file:///nowhere")
+    accept_price(archive, measured.trial.provider, "on_demand", None, by="ada", why="their new list", usd_per_gpu_hour=1.5)
+    told = campaign_data(archive, measured.trial.campaign_id)
+    basis = quote(told.providers[measured.trial.provider.name], datetime.now(timezone.utc).date()).basis
+    assert basis is not None and basis.usd_per_hour == 1.5 * measured.trial.provider.accelerator.count
+    assert basis.source == "given by ada"
 
 
 def test_a_source_that_is_down_is_named_and_leaves_the_others_and_the_findings_alone(
