@@ -210,9 +210,8 @@ def test_several_providers_are_asked_for_by_one_form_that_requires_a_reason(
     file = config / "providers" / "local-1core.yaml"
     file.write_text(file.read_text() + "budget: {usd_per_month: 12.5}\n")
     limited = parse(tmp_path, config)["dags"]
-    shown = "Budget: 12.5 USD a month"
-    assert shown in limited["rerun"]["params"]["providers"]["schema"]["description_md"]
-    assert shown in limited["benchmark_local_1core"]["params"]["repeats"]["description"]
+    assert "\n- local-1core: 12.5 USD a month" in limited["rerun"]["params"]["providers"]["schema"]["description_md"]
+    assert "Budget: 12.5 USD a month" in limited["benchmark_local_1core"]["params"]["repeats"]["description"]
     assert "Budget" not in limited["benchmark_local_2core"]["params"]["repeats"]["description"]
 
 

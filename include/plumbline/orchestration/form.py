@@ -56,7 +56,8 @@ def rerun_form(declared: Declarations) -> dict[str, Param]:
     providers = declared.enabled_providers()
     names = [p.name for p in providers]
     workloads = sorted({w.name for p in providers for w in declared.workloads_for(p)})
-    budgets = "".join(f"\n- {p.name}:{_budget(p)}" for p in providers if p.budget is not None)
+    limited = "".join(f"\n- {p.name}: {p.budget}" for p in providers if p.budget is not None)
+    budgets = f"\n\nBudgets (`plumbline budget` says what is left, trials past it are left out):\n{limited}" if limited else ""
     return {
         "reason": Param(
             None,
