@@ -74,6 +74,8 @@ def stage(home: Path) -> Path:
     workload = yaml.safe_load((shipped / "workloads" / "training" / f"{WORKLOAD}.yaml").read_text())
     repeats = {"per_slot": REPEATS, "slots": ["02:00"]}
     _declare(folder, f"workloads/training/{WORKLOAD}", {**workload, "on_demand_only": False, "repeats": repeats})
+    # Money for the messages to speak of: one instance all month long.
+    _declare(folder, "alerts", {"volumes": [{"provider": PROVIDER, "time_per_month": "730h"}]})
     return folder
 
 

@@ -37,6 +37,7 @@ SLOWER = Finding(
 
 def test_one_watched_provider_with_one_workload_and_nothing_that_drifts(tmp_path: Path) -> None:
     declared = load(stage(tmp_path))
+    assert [v.provider for v in declared.alerts.volumes] == [PROVIDER]
     (provider,) = watched(declared)
     assert (provider.name, provider.simulated, [w.name for w in declared.workloads_for(provider)]) == (PROVIDER, True, [WORKLOAD])
     assert schedule_of(declared, provider) is not None
