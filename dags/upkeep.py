@@ -3,7 +3,7 @@
 What     upkeep: delete pods, Jobs and Services of ours that outlived every deadline of their launch, on each cluster; nothing that is not
          labelled as ours, nothing whose time has not passed. A launch deletes its own objects: what is found here lost its launcher.
          Miss what stopped reporting: a provider that is silent starts no review. Tell people what is due: reminders, what waited for the
-         end of quiet hours, what Slack did not take before.
+         end of quiet hours, what Slack did not take before. Start the benchmarks that a change of their provider waits for (provider_watch).
          upkeep_daily: check the archive and a share of the raw evidence; let raw evidence go that was kept as long as declared and that
          nothing cites, but never from an archive that does not hold; export finished campaigns (include/config/upkeep.yaml).
 When     hourly and daily. The sweep is skipped where no provider is a cluster, the rest where nothing is declared.
@@ -18,11 +18,13 @@ from airflow.sdk import dag
 from plumbline.orchestration.defaults import defaults
 from plumbline.orchestration.schedules import hourly, nightly
 from plumbline.orchestration.upkeep_tasks import clusters, expire, export, silence, sweep, tell, verify
+from plumbline.orchestration.watch_tasks import held, rerun
 
 
 @dag(schedule=hourly(), **defaults(__doc__, "upkeep"))
 def upkeep():
     sweep.expand(provider=clusters())
+    rerun.expand(provider=held())
     silence() >> tell()
 
 

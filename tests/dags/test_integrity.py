@@ -119,8 +119,11 @@ def test_benchmarks_run_monthly_in_the_declared_slots_and_when_their_own_provide
 
 def test_a_provider_that_cannot_be_looked_at_fails_the_run_and_silences_nobody(bundle: dict[str, Any]) -> None:
     tasks = bundle["dags"]["provider_watch"]["tasks"]
-    assert tasks["watch.look"]["upstream"] == ["providers"] and "watch.look" in tasks["watch.rerun"]["upstream"]
+    assert tasks["watch.look"]["upstream"] == ["providers"]
+    before = {up for task in tasks["watch.rerun"]["upstream"] for up in (task, *tasks[task]["upstream"])}
+    assert "watch.look" in before, "nobody starts what nobody looked for"
     assert (tasks["alert"]["rule"], tasks["conclude"]["rule"]) == ("all_done", "none_failed")
+    assert bundle["dags"]["upkeep"]["tasks"]["rerun"]["upstream"] == ["held"], "what is held back must not wait for the next day"
     for end in ("alert", "conclude"):
         assert {"watch.prices", "watch.rerun"} <= set(tasks[end]["upstream"]), "no price waits for a look, nor a look for a price"
 

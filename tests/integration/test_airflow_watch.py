@@ -90,7 +90,8 @@ def test_a_changed_driver_starts_the_benchmark_by_itself_with_the_change_as_its_
     assert "driver.version 550.90.07 → 570.86.15" in shown.reason
     with open_archive() as archive:
         trials = archive.trials(shown.campaign_id)
-    assert {t.reason for t in trials} == {shown.reason}
+        documents = [archive.document(t.trial_id, t.attempt) for t in trials]
+    assert {d.trial.reason for d in documents if d is not None} == {shown.reason}
     assert {t.workload for t in trials} == {WORKLOAD} and len(trials) == 4
     assert world.reruns() == [shown.benchmark.run_id]
 

@@ -97,7 +97,7 @@ def due(archive: Archive, provider: Provider, now: datetime, *, active: int, pau
     if paused:
         return Due(None, f"{held_back}{provider.dag_id} is paused; unpause it, and the next look starts it")
     if active:
-        # Airflow would start another run after it, but forget whatever a second event said meanwhile.
+        # Airflow 3.3.2 makes one more run of all events that come meanwhile, and hands it only the first: what the others say comes a run later.
         return Due(
             None, f"{held_back}{provider.dag_id} has {active} run{'s' * (active > 1)} queued or running; a later look starts the next"
         )

@@ -17,9 +17,10 @@ from plumbline.declarations.places import moved_home
 from plumbline.drift import Finding
 from plumbline.launch.simulated import simulate
 from plumbline.orchestration import watched, watching
+from plumbline.orchestration.alerting import alert
 from plumbline.orchestration.asked import Asked, asked_of, trials_of
 from plumbline.orchestration.rehearsing import trials_in
-from plumbline.orchestration.review import alert, review
+from plumbline.orchestration.review import review
 from plumbline.orchestration.watch_demo import PROVIDER, change_driver, stage
 
 NOW = datetime.now(timezone.utc)
