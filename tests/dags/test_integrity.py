@@ -198,9 +198,7 @@ def test_a_question_of_the_review_waits_in_a_dag_of_its_own(bundle: dict[str, An
     assert decision["answer"]["upstream"] == ["question"] and decision["rerun"]["upstream"] == ["wanted"]
 
 
-def test_several_providers_are_asked_for_by_one_form_that_requires_a_reason(
-    bundle: dict[str, Any], config: Path, tmp_path: Path
-) -> None:
+def test_several_providers_are_asked_for_by_one_form_that_requires_a_reason(bundle: dict[str, Any], config: Path, tmp_path: Path) -> None:
     rerun = bundle["dags"]["rerun"]
     assert (rerun["timetable"], rerun["tasks"]["start"]["upstream"]) == ("NullTimetable", ["choose"])
     form = rerun["params"]
