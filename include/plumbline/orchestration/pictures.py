@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from plumbline.declarations import METRICS
 from plumbline.drift import wording
-from plumbline.drift.price import CHANGED, HELD
+from plumbline.drift.price import CHANGED, CORE_HOUR, GPU_HOUR, HELD
+from plumbline.prices.check import AUTHORITY
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
@@ -85,16 +86,18 @@ def _performance(archive: Archive, finding: Finding) -> History | None:
 
 
 def _price(archive: Archive, finding: Finding) -> History | None:
-    """Days of one price, by the source that the finding goes back to; what was accepted stands first where nothing was read before."""
+    """Days of one price, by the source whose word counts; what was accepted stands first where nothing was read before."""
     from plumbline.alerts.chart import History, Point
 
     assert finding.effect is not None and finding.since is not None  # a price that changed was held against another one, on a day
     _, purchase, *rest = finding.members[0].name.split(".")
-    term, source = (rest[0] if rest else None), finding.attributed_to[0].partition(" ")[0]
-    readings = archive.price_readings(finding.provider, purchase, term, latest=_READINGS)
-    days = {f"{r.observed_at:%Y-%m-%d}": r.usd_per_gpu_hour for r in readings if r.source == source and r.term == term}
+    term = rest[0] if rest else None
+    readings = [r for r in archive.price_readings(finding.provider, purchase, term, latest=_READINGS) if r.term == term]
+    speaking = {r.source for r in readings if f"{r.observed_at:%Y-%m-%d}" >= finding.since}
+    source = next((s for s in AUTHORITY if s in speaking), None)
+    days = {f"{r.observed_at:%Y-%m-%d}": r.usd_per_gpu_hour for r in readings if r.source == source}
     shown = list(days.items())[-DAYS:]
-    since = next((i for i, (day, _) in enumerate(shown) if day >= str(finding.since)), None)
+    since = next((i for i, (day, _) in enumerate(shown) if day >= finding.since), None)
     if since is None:
         return None
     if since == 0:
@@ -104,7 +107,7 @@ def _price(archive: Archive, finding: Finding) -> History | None:
     held = ", held" if finding.subject.startswith(HELD) else ""
     return History(
         title=f"{finding.provider} · {finding.subject.removeprefix(f'{HELD} ').removeprefix(f'{CHANGED} ')}",
-        unit="USD per GPU-hour",
+        unit=f"USD per {CORE_HOUR if CORE_HOUR in finding.title else GPU_HOUR}",
         points=tuple(Point(day, (price,)) for day, price in shown),
         since=since,
         change=f"{wording.percent(finding.effect)}{held}",

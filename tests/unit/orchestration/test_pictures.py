@@ -14,7 +14,7 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.archive import Archive, PriceReadingRecord, open_archive
 from plumbline.drift import Finding
-from plumbline.drift.price import finding_of
+from plumbline.drift.price import CORE_HOUR, GPU_HOUR, finding_of
 from plumbline.orchestration import review
 from plumbline.orchestration.pictures import CAMPAIGNS, DAYS, history_of, picture_of
 from plumbline.prices.check import check
@@ -79,7 +79,7 @@ def test_a_long_series_shows_its_newest_campaigns_and_long_names_as_days(archive
     assert len(history.begin) == len("2028-01-01") and history.points[0].label.startswith("m0")
 
 
-def priced(archive: Archive, prices: Sequence[float], accepted: float, source: str = "csv", **more: Any) -> Finding:
+def priced(archive: Archive, prices: Sequence[float], accepted: float, source: str = "csv", unit: str = GPU_HOUR, **more: Any) -> Finding:
     """The finding of a price that was read daily, the last ones of these values."""
     begin = datetime(2026, 6, 1, 6, tzinfo=timezone.utc)
     readings = [
@@ -95,7 +95,7 @@ def priced(archive: Archive, prices: Sequence[float], accepted: float, source: s
             for r in readings
         ]
     )
-    found = finding_of(check(readings, accepted))
+    found = finding_of(check(readings, accepted), unit=unit)
     assert found is not None
     return found
 
@@ -113,6 +113,11 @@ def test_a_price_that_was_never_read_otherwise_begins_with_what_was_accepted(arc
     history = history_of(archive, priced(archive, [6.88, 6.88], 12.29))
     assert history is not None
     assert [(p.label, round(p.middle, 2)) for p in history.points] == [("accepted", 12.29), ("2026-06-01", 6.88), ("2026-06-02", 6.88)]
+
+
+def test_where_there_is_no_gpu_a_price_is_one_of_a_core(archive: Archive) -> None:
+    history = history_of(archive, priced(archive, [0.1, 0.1, 0.2, 0.2], 0.1, unit=CORE_HOUR))
+    assert history is not None and history.unit == "USD per core-hour"
 
 
 def test_a_held_price_says_so_and_nothing_is_held_against_nothing(archive: Archive) -> None:
