@@ -198,8 +198,9 @@ def test_what_a_killed_command_left_is_gone_and_its_run_does_not_go_on(smoke: Sm
 
 
 def test_nothing_that_runs_by_the_clock_is_left_unpaused_and_no_slot_started_by_itself(smoke: Smoke) -> None:
-    paused = dict.fromkeys((DAG, "scorecard_report", "upkeep", "database_probe"), True)
-    assert {d: s.is_paused for d, s in smoke.client.dags().items()} == paused | {"drift_review": False, "baseline_decision": False}
+    paused = dict.fromkeys((DAG, "provider_watch", "scorecard_report", "upkeep", "upkeep_daily", "database_probe"), True)
+    answering = dict.fromkeys(("drift_review", "baseline_decision", "rerun"), False)
+    assert {d: s.is_paused for d, s in smoke.client.dags().items()} == paused | answering
     assert {r.run_type for r in smoke.client._runs(DAG, {})} == {"manual"}
 
 
