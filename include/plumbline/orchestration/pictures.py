@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import date, timedelta
+from itertools import accumulate
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -95,8 +97,7 @@ def _price(archive: Archive, finding: Finding) -> History | None:
     readings = [r for r in archive.price_readings(finding.provider, purchase, term, latest=_READINGS) if r.term == term]
     speaking = {r.source for r in readings if f"{r.observed_at:%Y-%m-%d}" >= finding.since}
     source = next((s for s in AUTHORITY if s in speaking), None)
-    days = {f"{r.observed_at:%Y-%m-%d}": r.usd_per_gpu_hour for r in readings if r.source == source}
-    shown = list(days.items())[-DAYS:]
+    shown = _daily({r.observed_at.date(): r.usd_per_gpu_hour for r in readings if r.source == source})
     since = next((i for i, (day, _) in enumerate(shown) if day >= finding.since), None)
     if since is None:
         return None
@@ -116,6 +117,16 @@ def _price(archive: Archive, finding: Finding) -> History | None:
         steps=True,
         simulated=finding.simulated,
     )
+
+
+def _daily(read: dict[date, float]) -> list[tuple[str, float]]:
+    """Every day from the first reading to the last, `DAYS` at most: a price holds until another one is read."""
+    if not read:
+        return []
+    first, last = min(read), max(read)
+    days = [first + timedelta(days=i) for i in range((last - first).days + 1)]
+    held = accumulate(days, lambda price, day: read.get(day, price), initial=read[first])
+    return [(f"{day:%Y-%m-%d}", price) for day, price in zip(days, list(held)[1:], strict=True)][-DAYS:]
 
 
 def _level(values: list[float], unit: Scale) -> float | None:

@@ -79,11 +79,11 @@ def test_a_long_series_shows_its_newest_campaigns_and_long_names_as_days(archive
     assert len(history.begin) == len("2028-01-01") and history.points[0].label.startswith("m0")
 
 
-def priced(archive: Archive, prices: Sequence[float], accepted: float, source: str = "csv", unit: str = GPU_HOUR, **more: Any) -> Finding:
-    """The finding of a price that was read daily, the last ones of these values."""
+def read(archive: Archive, prices: Sequence[float], **more: Any) -> list[Reading]:
+    """A price as it was read on so many days, stored."""
     begin = datetime(2026, 6, 1, 6, tzinfo=timezone.utc)
     readings = [
-        Reading(**{"provider": "aws", "purchase": "on_demand", "term": None, "source": source, "source_version": "v1", "currency": "USD",
+        Reading(**{"provider": "aws", "purchase": "on_demand", "term": None, "source": "csv", "source_version": "v1", "currency": "USD",
                    "per": "gpu_hour", "gpus": 8, "observed_at": begin + timedelta(days=day), "amount": price, **more})
         for day, price in enumerate(prices)
     ]  # fmt: skip
@@ -95,7 +95,12 @@ def priced(archive: Archive, prices: Sequence[float], accepted: float, source: s
             for r in readings
         ]
     )
-    found = finding_of(check(readings, accepted), unit=unit)
+    return readings
+
+
+def priced(archive: Archive, prices: Sequence[float], accepted: float, unit: str = GPU_HOUR, **more: Any) -> Finding:
+    """The finding of a price that was read daily."""
+    found = finding_of(check(read(archive, prices, **more), accepted), unit=unit)
     assert found is not None
     return found
 
@@ -113,6 +118,14 @@ def test_a_price_that_was_never_read_otherwise_begins_with_what_was_accepted(arc
     history = history_of(archive, priced(archive, [6.88, 6.88], 12.29))
     assert history is not None
     assert [(p.label, round(p.middle, 2)) for p in history.points] == [("accepted", 12.29), ("2026-06-01", 6.88), ("2026-06-02", 6.88)]
+
+
+def test_a_price_holds_on_the_days_on_which_nobody_read_it(archive: Archive) -> None:
+    found = priced(archive, [12.29] * 3 + [6.88] * 2, 12.29)
+    read(archive, [6.88], observed_at=datetime(2026, 7, 1, tzinfo=timezone.utc))
+    history = history_of(archive, found)
+    assert history is not None and len(history.points) == 31 and history.points[-1].label == "2026-07-01"
+    assert [p.middle for p in history.points] == [12.29] * 3 + [6.88] * 28
 
 
 def test_where_there_is_no_gpu_a_price_is_one_of_a_core(archive: Archive) -> None:
