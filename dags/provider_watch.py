@@ -1,7 +1,7 @@
 """Look at the providers between campaigns: what changed is a finding at once, and what could change the numbers is measured.
 
-What     for each watched provider: read its prices, look at its hardware and software, tell people of what differs. If that could move
-         what is measured, send `provider_changed`, which starts the provider's benchmark with the change as its reason. A changed price
+What     for each watched provider: read its prices, look at its hardware and software, now and then (`watch.probe`) measure its
+         arithmetic and memory for two minutes at most, tell people of what differs. If that could move what is measured, send `provider_changed`, which starts the provider's benchmark with the change as its reason. A changed price
          starts nothing: it moves money, not numbers.
          A change is held back while a benchmark of that provider is under way or is paused, and for `watch.debounce` after a rerun began;
          `upkeep` sends it later. Nothing is forgotten: the next event tells of all that waited.
@@ -9,6 +9,7 @@ When     daily; by hand at any time.
 Triage   `prices` names in its log the sources that said nothing; what the others say counts. Red, it could not write to the archive.
          A red `look` means that the provider could not be looked at: its message says which part of the way is broken, and
          `plumbline cluster doctor PROVIDER` more. The other providers go on, and a change that waits still does.
+         `probe` says in its log why it made none: none is declared or due, or it gave way to what runs there. Red, it failed.
          A skipped `rerun` says in its log what it waits for, or that nothing changed.
          `conclude` is the DAG run's verdict: it fails if a provider could not be looked at.
 """
@@ -19,7 +20,7 @@ from plumbline.orchestration.defaults import defaults
 from plumbline.orchestration.report_tasks import alert
 from plumbline.orchestration.schedules import daily
 from plumbline.orchestration.tasks import conclude
-from plumbline.orchestration.watch_tasks import look, prices, providers, rerun
+from plumbline.orchestration.watch_tasks import look, prices, probe, providers, rerun
 
 
 @dag(schedule=daily(), **defaults(__doc__, "watch"))
@@ -27,7 +28,9 @@ def provider_watch():
     @task_group
     def watch(provider):
         prices(provider=provider)
-        look(provider=provider) >> rerun(provider=provider)
+        looked, probed = look(provider=provider), probe(provider=provider)
+        looked >> probed
+        [looked, probed] >> rerun(provider=provider)
 
     watched = watch.expand(provider=providers())
     watched >> alert.override(trigger_rule="all_done")()

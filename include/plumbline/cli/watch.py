@@ -14,7 +14,9 @@ from plumbline.cli.output import DRIFTED, FAILED, OK, Json, clear_errors, emit, 
 from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
 
 if TYPE_CHECKING:
+    from plumbline.drift.probe import Judged
     from plumbline.orchestration.pricing import PricesSeen
+    from plumbline.orchestration.probes import ProbeSeen
     from plumbline.orchestration.watching import Looked
     from plumbline.prices.check import Checked
 
@@ -26,29 +28,38 @@ class _Seen:
     provider: str
     looked: Looked | None = None
     priced: PricesSeen | None = None
+    probed: ProbeSeen | None = None
     failures: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
         priced = any(check.meaning == "changed" for check in self.priced.checks) if self.priced else False
-        return bool(self.looked and self.looked.changes) or priced
+        return bool(self.looked and self.looked.changes) or bool(self.probed and (self.probed.changes or self.slow)) or priced
+
+    @property
+    def slow(self) -> list[Judged]:
+        """What a probe found slower than usual, also for once."""
+        return [figure for figure in (self.probed.figures if self.probed else ()) if figure.slow]
 
 
 def watch(
     providers: Annotated[
         list[str] | None, typer.Argument(metavar="[PROVIDER]…", help="declared providers, enabled or not; left out, every watched one")
     ] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="also measure their arithmetic and memory from inside: two minutes of one GPU at most")
+    ] = False,
     facts: Annotated[bool, typer.Option("--facts", help="show everything that was seen, not only what changed")] = False,
     as_json: Json = False,
 ) -> None:
     """Look at providers' machines and prices now, keep what changed as findings, and say what waits for a rerun.
 
-    Nothing runs on a GPU, and nothing is started: `provider_watch` starts the rerun of what changed, also of what was seen here first.
+    Nothing runs on a GPU but with --probe, and nothing is started: `provider_watch` starts the rerun of what changed, also of what was seen here first.
     Exit code 4 if something differs from what was accepted, 1 if something could not be looked at; the others are shown all the same.
     """
     chosen = _chosen(providers)
     _adopt_connections(chosen)
-    seen = [_look(place.name) for place in chosen]
+    seen = [_look(place.name, probe) for place in chosen]
 
     def show() -> None:
         for one in seen:
@@ -87,10 +98,11 @@ def _adopt_connections(places: list[Provider]) -> None:
             adopt(wanted)
 
 
-def _look(provider: str) -> _Seen:
+def _look(provider: str, inside: bool) -> _Seen:
     from plumbline.launch.cluster.api import Refused
     from plumbline.launch.failures import TrialFailure
     from plumbline.orchestration.pricing import snapshot_prices
+    from plumbline.orchestration.probes import probe
     from plumbline.orchestration.watching import look
 
     seen = _Seen(provider)
@@ -100,6 +112,11 @@ def _look(provider: str) -> _Seen:
         seen.failures.append(str(error))
     seen.priced = snapshot_prices(provider)
     seen.failures += seen.priced.notes
+    if inside:
+        try:
+            seen.probed = probe(provider)
+        except (TrialFailure, Refused, OSError) as error:
+            seen.failures.append(str(error))
     return seen
 
 
@@ -111,10 +128,13 @@ def _show(seen: _Seen, facts: bool) -> None:
     for row in looked.changes if looked else ():
         told = "news" if looked and any(n["fact"] == row["fact"] for n in looked.news) else "known"
         _line(f"{row['fact']} {row['old']} → {row['new']}  ({told})")
+    _show_probe(seen)
     for check in priced.checks if priced else ():
         if check.meaning != "unchanged":
             _line(_price(check))
-    for finding in dict.fromkeys((*(looked.findings if looked else ()), *(priced.findings if priced else ()))):
+    for finding in dict.fromkeys(
+        (*(looked.findings if looked else ()), *(seen.probed.findings if seen.probed else ()), *(priced.findings if priced else ()))
+    ):
         _line(f"plumbline findings show {finding}")
     if looked is not None and looked.nodes and not seen.changed:
         _line("nothing changed")
@@ -127,6 +147,21 @@ def _show(seen: _Seen, facts: bool) -> None:
         for name, value in looked.facts.items():
             shown.add_row(name, value)
         out.print(shown)
+
+
+def _show_probe(seen: _Seen) -> None:
+    probed = seen.probed
+    if probed is None:
+        return
+    if probed.put_off is not None:
+        _line(probed.put_off, style="yellow")
+    known = {row["fact"] for row in seen.looked.changes} if seen.looked else set()
+    for row in (row for row in probed.changes if row["fact"] not in known):
+        _line(f"{row['fact']} {row['old']} → {row['new']}")
+    for figure in probed.figures:
+        _line(figure.text, style="red" if figure.slow else None)
+    for note in probed.notes:
+        _line(note, style="yellow")
 
 
 def _price(check: Checked) -> str:

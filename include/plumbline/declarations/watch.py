@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.units import Pause
+from plumbline.declarations.units import Duration, Pause
 
 
 class Watch(Declared):
@@ -15,4 +15,7 @@ class Watch(Declared):
     debounce: Pause = Field(3600.0, description="how long after a rerun was started further changes are held back for the next one")
     workloads: tuple[Name, ...] | None = Field(
         None, min_length=1, description="what a change measures again; without it everything that the monthly rerun runs"
+    )
+    probe: Duration | None = Field(
+        None, ge=86400.0, description="how often its arithmetic and memory are measured from inside, such as 7d; without it never"
     )

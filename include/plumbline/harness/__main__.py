@@ -1,4 +1,5 @@
-"""`python -m plumbline.harness run --trial trial.json --out URL` runs a trial; `… probe` shows what it would see of this machine,
+"""`python -m plumbline.harness run --trial trial.json --out URL` runs a trial; `… probe` shows what it would see of this machine
+(with --out it stores a short look at it instead, the exit status 0 or 1),
 `… check --out URL` whether the result store can be used from here (exit status 0 or 1).
 
 Exit status of `run`: 0 a document was stored and the trial is valid, degraded or invalid; 3 a document was stored and the trial
@@ -22,11 +23,12 @@ from pydantic import ValidationError
 from plumbline.declarations import Trial
 from plumbline.declarations.shapes import at, expected
 from plumbline.declarations.yaml_positions import dotted
-from plumbline.harness import environment, probes
+from plumbline.harness import environment, glance, probes
 from plumbline.harness.environment.cpu import usable
 from plumbline.harness.run import StoreAway, UnusableStore, opened, run
 from plumbline.harness.training.place import BadPlace, Place, place_of
 from plumbline.results import Environment, ResultStore, store_check
+from plumbline.results.probe import LIMIT_S
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
 _CHECK_PATIENCE_S = 5.0
@@ -79,10 +81,16 @@ def main(arguments: list[str] | None = None) -> int:
     runs = commands.add_parser("run", help="run a trial and store its result document")
     runs.add_argument("--trial", required=True, help="the trial's specification, a JSON file or its URL")
     runs.add_argument("--out", required=True, help="the result store, such as file:///var/results or s3://bucket/results")
-    commands.add_parser("probe", help="print the environment and the hardware probes of this machine as JSON")
+    probing = commands.add_parser("probe", help="print the environment and the hardware probes of this machine as JSON")
+    probing.add_argument(
+        "--out", help="store the environment, matmul and memory alone, as this file or object, such as s3://bucket/probe.json"
+    )
+    probing.add_argument("--limit", type=float, default=LIMIT_S, help="of --out: seconds after which a probe is left out")
     checks = commands.add_parser("check", help="say as one line of JSON whether the result store can be used from here")
     checks.add_argument("--out", required=True, help="the result store")
     options = parser.parse_args(arguments)
+    if options.command == "probe" and options.out is not None:
+        return _glance(options.out, options.limit)
     if options.command == "probe":
         sys.stdout.write(json.dumps(_probe(), indent=1) + "\n")
         return MEASURED
@@ -136,6 +144,19 @@ def _check(out: str) -> dict[str, object]:
     except (store_check.StoreFault, ValueError, ImportError) as error:
         fault = str(error)
     return {"store": out, "fault": fault, "seconds": seconds, "time": time.time(), "harness": version("plumbline")}
+
+
+def _glance(out: str, limit_s: float) -> int:
+    with tempfile.TemporaryDirectory(prefix="plumbline-probe-") as folder:
+        seen = glance.glance(Path(folder), limit_s)
+    try:
+        glance.written(seen, out)
+    except (OSError, UnusableStore) as error:
+        sys.stderr.write(f"{out}: the probe could not be stored: {error}\n")
+        return STORE_FAILED
+    for name, why in seen.left_out.items():
+        sys.stderr.write(f"{name} left out: {why}\n")
+    return MEASURED
 
 
 def _probe() -> dict[str, object]:

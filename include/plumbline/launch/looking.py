@@ -57,5 +57,9 @@ def _this_machine(machine: str) -> Look:
         return Look((), {}, (f"not looked at: {busy}",))
     unknown = seen.get("gpu.unknown_because")
     notes = (f"nobody could look at the GPUs: {unknown}",) if unknown else ()
-    kept = {k: v for k, v in seen.items() if v is not None and not k.startswith(_OF_A_PROCESS) and k != "gpu.unknown_because"}
-    return Look((kept,), {}, notes)
+    return Look((of_the_machine(seen),), {}, notes)
+
+
+def of_the_machine(seen: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Of what a process saw around it, the facts that are the machine's own and that it was told."""
+    return {k: v for k, v in seen.items() if v is not None and not k.startswith(_OF_A_PROCESS) and k != "gpu.unknown_because"}

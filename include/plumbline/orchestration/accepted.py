@@ -28,7 +28,7 @@ def accepted(archive: Archive, provider: Provider, findings: Sequence[FindingVie
     from plumbline.drift.environment import fact
     from plumbline.drift.watch import Accepted
 
-    looks = archive.snapshots(provider.name, "cluster")
+    looks = archive.snapshots(provider.name)
     facts: dict[str, Sequence[Any]] = {}
     for earlier in looks:
         for name, value in earlier.facts.items():
@@ -61,11 +61,12 @@ def _measured(archive: Archive, provider: str, before: datetime) -> tuple[str, S
 
 
 def _looks_of(finding: FindingView, looks: Sequence[SnapshotView]) -> Sequence[Mapping[str, Any]]:
-    """The facts of the last look before it was accepted; none if nobody looked while it stood."""
+    """The facts of the last look of each kind before it was accepted; none if nobody looked while it stood."""
     since = (
         datetime.fromisoformat(finding.detail["since"]).replace(tzinfo=timezone.utc) if finding.detail.get("since") else finding.opened_at
     )
-    return [s.facts for s in looks if since <= s.taken_at <= finding.updated_at][-1:]
+    last = {s.kind: s.facts for s in looks if since <= s.taken_at <= finding.updated_at}
+    return list(last.values())
 
 
 def _trials_of(archive: Archive, finding: FindingView) -> Sequence[Facts]:
@@ -82,9 +83,14 @@ def _shared(provider: Provider, looked: dict[str, Sequence[Any]], trials: Sequen
     """What the trials say of facts that a look shows in the same words; of everything, where no look was before."""
     names = set().union(*trials) & looked.keys() if looked else set().union(*trials)
     if isinstance(provider.launcher, KubernetesLauncher):
-        names &= {*_OF_NODES, *(_OF_NVIDIA if provider.accelerator.kind == "nvidia" else ())}
+        names &= said_alike(provider)
     found = {name: list(dict.fromkeys(v for facts in trials if (v := facts.get(name)) is not None)) for name in names}
     return {name: own for name, own in found.items() if own}
+
+
+def said_alike(provider: Provider) -> set[str]:
+    """The facts that a cluster's nodes and what runs on them tell in the same words."""
+    return {*_OF_NODES, *(_OF_NVIDIA if provider.accelerator.kind == "nvidia" else ())}
 
 
 def _values(value: Any) -> Sequence[Any]:

@@ -10,7 +10,7 @@ from airflow.sdk import task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline.declarations import load
-from plumbline.orchestration import budget, pricing, watched, watching
+from plumbline.orchestration import budget, pricing, probes, watched, watching
 from plumbline.orchestration.assets import CHANGES, provider_changed
 
 Row = dict[str, Any]
@@ -32,6 +32,8 @@ def providers() -> list[str]:
 def prices(provider: str) -> Row:
     """Ask every source of the provider's prices; one that fails is named in the log."""
     seen = pricing.snapshot_prices(provider)
+    for line in seen.notes:
+        _log.warning("no price was learnt: %s", line)
     _log.info("%s: %d new readings of prices; %s", provider, seen.readings, seen.reason or "no change")
     return {"changes": list(seen.changes), "findings": list(seen.findings), "failed": list(seen.notes)}
 
@@ -45,6 +47,30 @@ def look(provider: str) -> Row:
         _log.warning("%s: %s", provider, line)
     _log.info("%s: %d nodes; %s", provider, looked.nodes, looked.reason or "nothing new")
     return {"news": list(looked.news), "findings": list(looked.findings)}
+
+
+@task(map_index_template=_NAME, retries=0)
+def probe(provider: str) -> Row:
+    """Measure the provider's arithmetic and memory from inside, if that is declared and due and nothing else runs there.
+
+    It ends well without a probe too: a skipped task would keep `rerun` from what the look before it found.
+    """
+    from plumbline.archive import open_archive
+
+    everything = load()
+    with open_archive() as archive:
+        why = probes.not_due(archive, everything, everything.providers[provider], datetime.now(timezone.utc))
+    if why is not None:
+        _log.info("no probe: %s", why)
+        return {"put_off": why}
+    seen = probes.probe(provider)
+    if seen.put_off is not None:
+        _log.warning("no probe: %s", seen.put_off)
+        return {"put_off": seen.put_off}
+    for line in seen.notes:
+        _log.warning("%s: %s", provider, line)
+    _log.info("%s: %s; %s", provider, ", ".join(j.text for j in seen.figures), seen.reason or "nothing new")
+    return {"news": list(seen.news), "findings": list(seen.findings)}
 
 
 @task(map_index_template=_NAME, outlets=[CHANGES])

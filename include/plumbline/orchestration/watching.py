@@ -70,8 +70,19 @@ def look(provider: str, at: datetime | None = None, *, patience_s: float = PATIE
         return held(archive, declared, known, seen, now)
 
 
-def held(archive: Archive, declared: Declarations, provider: Provider, seen: Look, now: datetime) -> Looked:
-    """Hold what was seen of a provider against what it was accepted as, and keep both the findings and the snapshot."""
+def held(
+    archive: Archive,
+    declared: Declarations,
+    provider: Provider,
+    seen: Look,
+    now: datetime,
+    *,
+    probed: Mapping[str, float] | None = None,
+) -> Looked:
+    """Hold what was seen of a provider against what it was accepted as, and keep both the findings and the snapshot.
+
+    `probed`: the figures, if it was a probe that saw it from inside.
+    """
     from plumbline.archive import SnapshotRecord
     from plumbline.drift import Finding, watch
 
@@ -85,7 +96,7 @@ def held(archive: Archive, declared: Declarations, provider: Provider, seen: Loo
         nodes,
         standing,
         now.date(),
-        rerun=_rerun(provider),
+        rerun=rerun_of(provider),
         simulated=provider.simulated,
         settled={f.finding_id for f in findings} - {f.finding_id for f in standing},
         rules=declared.thresholds.drift.environment,
@@ -96,9 +107,12 @@ def held(archive: Archive, declared: Declarations, provider: Provider, seen: Loo
     counts = watch.counted(nodes or [seen.whole])
     if counts:
         # Last of all: what was not finished is done again by the next look, against the same past.
-        figures = {f"{key}={value}": n for key, own in counts.items() if len(own) > 1 for value, n in own.items()}
         facts = watch.gathered(nodes or [seen.whole])
-        archive.save_snapshot(SnapshotRecord(provider.name, "cluster", now, facts, {"nodes": len(nodes), **figures}))
+        if probed is not None:
+            archive.save_snapshot(SnapshotRecord(provider.name, "probe", now, facts, probed))
+        else:
+            figures = {f"{key}={value}": n for key, own in counts.items() if len(own) > 1 for value, n in own.items()}
+            archive.save_snapshot(SnapshotRecord(provider.name, "cluster", now, facts, {"nodes": len(nodes), **figures}))
     first = ("the first look: what changes from now on is found",) if nodes and not before.facts else ()
     words = {key: watch.in_words(own) for key, own in counts.items()}
     return Looked(provider.name, now, len(nodes), words, tuple(changes), tuple(news), tuple(concerned), (*seen.notes, *first))
@@ -128,7 +142,8 @@ def _concerned(shown: Shown, standing: Sequence[Finding]) -> list[str]:
     return sorted({f.finding_id for f in (*known, *opened, *(finding for finding, _ in shown.over))})
 
 
-def _rerun(provider: Provider) -> str:
+def rerun_of(provider: Provider) -> str:
+    """What a change of the provider starts, or why nothing, in words."""
     if not provider.enabled:
         return "nothing is measured again by itself: the provider is disabled"
     if not provider.watch.enabled:

@@ -10,23 +10,23 @@ from pathlib import Path
 
 from plumbline.results import MetricRow, row
 
-_LIMIT_S = 180.0
+LIMIT_S = 180.0
 
 
 class ProbeFailed(RuntimeError):
     """A probe could not measure; the message ends with what it wrote."""
 
 
-def rows(probes: Sequence[str], device: str, threads: int, ranks: int, folder: Path) -> list[MetricRow]:
-    """What `torch_worker` finds on a device. ProbeFailed if the process fails or takes over three minutes."""
+def rows(probes: Sequence[str], device: str, threads: int, ranks: int, folder: Path, limit_s: float = LIMIT_S) -> list[MetricRow]:
+    """What `torch_worker` finds on a device. ProbeFailed if the process fails or takes over `limit_s` seconds."""
     if not probes:
         return []
     command = [sys.executable, "-m", "plumbline.harness.probes.torch_worker", "--device", device, "--threads", str(threads)]
     command += ["--ranks", str(ranks), "--folder", str(folder), "--probes", *probes]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired as error:
-        raise ProbeFailed(f"the {', '.join(probes)} probes took longer than {_LIMIT_S:g}s") from error
+        raise ProbeFailed(f"the {', '.join(probes)} probes took longer than {limit_s:.3g}s") from error
     if done.returncode != 0:
         raise ProbeFailed(f"the {', '.join(probes)} probes ended with {done.returncode}: {done.stderr[-2000:].strip()}")
     found: dict[str, tuple[float, int]] = json.loads(done.stdout)

@@ -1,0 +1,99 @@
+"""A short look from inside, without a trial: what the environment is, and how fast the hardware computes and moves memory now.
+
+Only what could tell a slower machine between two campaigns is measured, on the first GPU alone (or the CPU), and within a limit: on a
+node that is paid for, two minutes of one GPU at most. What did not fit is left out and named.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+
+from plumbline.harness import environment, probes
+from plumbline.harness.environment.cpu import usable
+from plumbline.harness.machine_load import core_times
+from plumbline.harness.run import opened
+from plumbline.results import Environment, MetricRow
+from plumbline.results.probe import LIMIT_S, ProbeDocument
+
+_WANTED: tuple[probes.ProbeName, ...] = ("matmul", "memory", "copy")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def glance(folder: Path, limit_s: float = LIMIT_S, wanted: Sequence[probes.ProbeName] = _WANTED) -> ProbeDocument:
+    """Look once, for `limit_s` seconds at most (the facts alone take a few). `folder` is for scratch."""
+    began = time.monotonic()
+    seen = Environment.of(environment.probe())
+    cuda = bool(seen.facts.get("gpu.count"))
+    if cuda:
+        os.environ[_VISIBLE] = os.environ.get(_VISIBLE, "0").partition(",")[0]
+    before = None if cuda else _used(usable())
+    rows: list[MetricRow] = []
+    left_out: dict[str, str] = {}
+    for name in wanted:
+        if name == "copy" and not cuda:
+            continue
+        left_s = limit_s - (time.monotonic() - began)
+        if left_s <= 0:
+            left_out[name] = f"the limit of {limit_s:g} s was over"
+            continue
+        try:
+            rows += probes.run(usable(), folder, "cuda" if cuda else "cpu", only=(name,), limit_s=left_s)
+        except probes.ProbeFailed as failed:
+            left_out[name] = str(failed)
+    return ProbeDocument(
+        harness_version=version("plumbline"),
+        taken_at=datetime.now(timezone.utc),
+        seconds=round(time.monotonic() - began, 3),
+        environment=seen,
+        metrics=tuple(rows),
+        foreign_cpu=None if before is None else _foreign(before, _used(usable())),
+        left_out=left_out,
+    )
+
+
+@dataclass(frozen=True)
+class _Used:
+    """Of some cores at a moment: `at_s` on the clock, seconds idle since boot, and CPU seconds of this process and those that it waited for."""
+
+    cores: int
+    at_s: float
+    idle_s: float
+    own_s: float
+
+
+def _used(cpus: Sequence[int]) -> _Used | None:
+    """None where the kernel does not tell."""
+    try:
+        idle = core_times(cpus).idle_s
+    except (OSError, ValueError):
+        return None
+    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return _Used(len(cpus), time.monotonic(), idle, sum(each.ru_utime + each.ru_stime for each in own))
+
+
+def _foreign(before: _Used, after: _Used | None) -> float | None:
+    """The share of the cores' time between that was neither idle nor ours; None where it cannot be told."""
+    if after is None or after.cores != before.cores or after.at_s <= before.at_s:
+        return None
+    there = (after.at_s - before.at_s) * before.cores
+    busy = there - (after.idle_s - before.idle_s)
+    return min(max((busy - (after.own_s - before.own_s)) / there, 0.0), 1.0)
+
+
+def written(document: ProbeDocument, out: str) -> None:
+    """Store it whole or not at all: at an fsspec URL of the object, or as a file. OSError if that fails; UnusableStore if the URL is none."""
+    text = document.model_dump_json(indent=1).encode()
+    if "://" in out:
+        home, _, name = out.rpartition("/")
+        opened(home).put(name, text)
+        return
+    draft = Path(f"{out}.part")
+    draft.write_bytes(text)
+    draft.replace(out)
