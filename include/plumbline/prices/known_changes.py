@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from typing import Literal
 from plumbline.declarations.purchases import Purchase, Term
 from plumbline.prices.check import LIST_MOVE, moved
 from plumbline.prices.replay import Replayed, Told
-from plumbline.prices.sources.csv_history import PURCHASES, HistoryError
+from plumbline.prices.sources.csv_history import PURCHASES, HistoryError, rows_of
 
 COLUMNS = ("date", "provider", "region", "instance_type", "purchase", "old_usd_per_gpu_hour", "new_usd_per_gpu_hour")
 Answer = Literal["changed", "held", "on the way", "missed"]
@@ -51,23 +51,17 @@ class Compared:
 
 def known_changes(path: Path) -> Iterator[KnownChange]:
     """The changes of a CSV file, in its order. HistoryError for a file or a row that cannot be read."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file)
-            missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
-            if missing:
-                raise HistoryError(f"{path}:1 has no column {', '.join(missing)}; expected a header with {', '.join(COLUMNS)}")
-            for row in rows:
-                try:
-                    purchase, term = PURCHASES[row["purchase"]]
-                    numbers = float(row["old_usd_per_gpu_hour"]), float(row["new_usd_per_gpu_hour"])
-                    on = date.fromisoformat(row["date"])
-                except (KeyError, TypeError, ValueError) as error:
-                    expected = f"a date such as 2026-01-31, a purchase of {', '.join(PURCHASES)}, and two numbers"
-                    raise HistoryError(f"{path}:{rows.line_num} cannot be read ({error}); expected {expected}") from error
-                yield KnownChange(f"{row['provider']}/{row['region']}/{row['instance_type']}", purchase, term, on, *numbers)
-    except OSError as error:
-        raise HistoryError(f"{path} cannot be read ({error.strerror}); expected a CSV file with {', '.join(COLUMNS)}") from error
+    for line, row in rows_of(path, COLUMNS):
+        try:
+            purchase, term = PURCHASES[row["purchase"] or ""]
+            old, new = (float(row[column] or "") for column in ("old_usd_per_gpu_hour", "new_usd_per_gpu_hour"))
+            on = date.fromisoformat(row["date"] or "")
+            if not (0 <= old < math.inf and 0 <= new < math.inf):
+                raise ValueError(f"{old:g} → {new:g} USD is no change of a price")
+        except (KeyError, ValueError) as error:
+            expected = f"a date such as 2026-01-31, a purchase of {', '.join(PURCHASES)}, and two numbers, at least 0"
+            raise HistoryError(f"{path}:{line} cannot be read ({error}); expected {expected}") from error
+        yield KnownChange(f"{row['provider']}/{row['region']}/{row['instance_type']}", purchase, term, on, old, new)
 
 
 def compare(replayed: Replayed, known: Sequence[KnownChange]) -> Compared:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -34,20 +34,27 @@ def history(path: Path, *, of: str | None = None) -> Iterator[Reading]:
     A date is midnight UTC; a time of day may follow it, as in 2025-10-19T21:01:58Z. Empty or negative prices are errors, 0 is kept.
     Raises HistoryError.
     """
+    for line, row in rows_of(path, COLUMNS):
+        name = f"{row['provider']}/{row['region']}/{row['instance_type']}"
+        if of is None or name == of:
+            yield _reading(name, row, path, line)
+
+
+def rows_of(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str | None]]]:
+    """The rows of a CSV file that has these columns, each with its line. HistoryError for a file that cannot be read."""
+    expected = f"a header with {', '.join(columns)}"
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
-            missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
+            missing = [column for column in columns if column not in (rows.fieldnames or ())]
             if missing:
-                raise HistoryError(f"{path}:1 has no column {', '.join(missing)}; expected a header with {', '.join(COLUMNS)}")
+                raise HistoryError(f"{path}:1 has no column {', '.join(missing)}; expected {expected}")
             for row in rows:
-                name = f"{row['provider']}/{row['region']}/{row['instance_type']}"
-                if of is None or name == of:
-                    yield _reading(name, row, path, rows.line_num)
+                yield rows.line_num, row
     except OSError as error:
-        raise HistoryError(f"{path} cannot be read ({error.strerror}); expected a CSV file with {', '.join(COLUMNS)}") from error
+        raise HistoryError(f"{path} cannot be read ({error.strerror}); expected a CSV file with {', '.join(columns)}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise HistoryError(f"{path} is not a CSV file in UTF-8 ({error}); expected a header with {', '.join(COLUMNS)}") from error
+        raise HistoryError(f"{path} is not a CSV file in UTF-8 ({error}); expected {expected}") from error
 
 
 def _reading(name: str, row: dict[str, str | None], path: Path, line: int) -> Reading:
