@@ -64,8 +64,8 @@ def check(readings: Sequence[Reading], accepted: float | None, *, on_demand: flo
     """What the readings of one provider, purchase and term, in the order in which they were observed, mean now.
 
     `accepted`: the accepted price in USD per GPU-hour, None if none ever was. `on_demand`: what the same hour costs on demand, to hold
-    reserved prices against. `now`: when the source was asked last; what was observed three days before and still stands counts as seen again, as
-    in a history to which only changes are written. The last `READINGS_NEEDED` readings are enough. ValueError if none is of a source that tells prices.
+    reserved prices against. `now`: when the sources were asked last; a row of a history that is three days old and still the newest counts
+    as seen again, as only changes may be written there. Any other source says so itself, or says nothing. The last `READINGS_NEEDED` readings are enough. ValueError if none is of a source that tells prices.
     """
     newest = next((r for r in reversed(readings) if r.source in AUTHORITY), None)
     if newest is None:
@@ -80,7 +80,7 @@ def check(readings: Sequence[Reading], accepted: float | None, *, on_demand: flo
         others = [r for r in fresh if r.source != lead.source]
     own = _sightings(own)
     told = own[-1]
-    if now is not None and told.amount > 0 and now - told.observed_at >= SETTLED:
+    if now is not None and told.source == "csv" and told.amount > 0 and now - told.observed_at >= SETTLED:
         own.append(replace(told, observed_at=now))
     found = _spot(own, others, accepted) if newest.purchase == "spot" else _listed(own, others, accepted, on_demand)
     return replace(found, reading=told)

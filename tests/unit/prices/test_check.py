@@ -73,6 +73,8 @@ def test_what_still_stands_after_three_days_is_a_second_sighting_but_never_of_no
     assert (stands.meaning, stands.since, stands.sightings) == ("changed", rows[-1].observed_at, 2)
     assert stands.reading is rows[-1], "what was read, not that it still stands"
     assert check(nothing, 2.39, now=nothing[-1].observed_at + SETTLED).sightings == 1
+    silent = [replace(row, source="gpuhunt") for row in rows]
+    assert check(silent, 2.39, now=rows[-1].observed_at + SETTLED).meaning == "seen_once", "a catalog that is down says nothing again"
 
 
 @pytest.mark.parametrize(
