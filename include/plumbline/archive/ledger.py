@@ -54,9 +54,9 @@ def accept_price(
     why: str,
     now: datetime,
 ) -> PriceView:
-    """End the price that holds on the day `since` and let this one follow it; the same price again changes nothing."""
+    """End the price that holds on the day `since` and let this one follow it; the same price from no later day changes nothing."""
     before = session.scalars(_standing(provider, purchase, term).with_for_update()).all()
-    if before and before[0].usd_per_hour == usd_per_hour:
+    if before and before[0].usd_per_hour == usd_per_hour and since <= before[0].since:
         return _price_view(before[0])
     for row in before:
         row.until = max(since, row.since)

@@ -67,7 +67,7 @@ class Watched:
     ) -> PriceView:
         """From the day `since` on, readings are held against this price (USD, whole instance); the one before ends there.
 
-        Goes to the audit log under the subject `price/<provider>/<purchase>`; the price that holds already changes nothing.
+        Goes to the audit log under the subject `price/<provider>/<purchase>`; the price that holds already, from no later day, changes nothing.
         ValueError for a price that is not above 0, and without who and why.
         """
         if not (math.isfinite(usd_per_hour) and usd_per_hour > 0):

@@ -9,6 +9,7 @@ import typer
 
 from plumbline.cli.output import FAILED, Json, clear_errors, emit, err, fail, out, table
 from plumbline.declarations import DeclarationError, Provider, load
+from plumbline.drift.price import what
 from plumbline.prices import price_of
 from plumbline.prices.reading import Reading
 from plumbline.prices.sources import ask
@@ -42,7 +43,7 @@ def list_prices(
         told = ask(place, world, at)
         rows += [_row(place, reading) for reading in told.readings]
         failures += [str(failure) for failure in told.failures]
-    silent = [place.name for place in chosen if not place.price_sources]
+    silent = [place.name for place in chosen if not place.price_sources and not place.simulated]
 
     def show() -> None:
         _show(rows)
@@ -83,7 +84,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
         declared, per = row["declared_usd_per_instance_hour"], "GPU-h" if row["per"] == "gpu_hour" else "h"
         shown.add_row(
             row["provider"],
-            f"{row['purchase']} {row['term'] or ''}".strip(),
+            what(row["purchase"], row["term"]),
             f"{row['usd_per_gpu_hour']:.4f}",
             f"{row['usd_per_instance_hour']:.4f}",
             "–" if declared is None else f"{declared:.4f}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Annotated, Any
 
@@ -13,9 +14,9 @@ from plumbline.cli.opening import open_archive
 from plumbline.cli.output import DRIFTED, FAILED, Json, clear_errors, emit, err, fail, out, table
 from plumbline.declarations import DeclarationError, Provider, load
 from plumbline.declarations.purchases import Purchase, Term
-from plumbline.drift.price import what
+from plumbline.drift.price import source_of, what
 from plumbline.drift.wording import percent
-from plumbline.orchestration.accepted_prices import accept_price
+from plumbline.orchestration.accepted_prices import accept_price, how_to_accept
 from plumbline.orchestration.pricing import PricesSeen, snapshot
 from plumbline.prices.check import Checked
 
@@ -36,7 +37,7 @@ def check_prices(
         seen = [snapshot(archive, world, place, at) for place in chosen]
 
     def show() -> None:
-        _show(seen)
+        _show(chosen, seen)
         for note in (note for one in seen for note in one.notes):
             err.print(note, style="red", highlight=False, markup=False, soft_wrap=True)
         silent = [one.provider for one in seen if not one.checks and not one.notes]
@@ -78,8 +79,8 @@ def _declared(providers: dict[str, Provider], name: str) -> Provider:
     return providers[name]
 
 
-def _show(seen: list[PricesSeen]) -> None:
-    rows = [(one.provider, checked) for one in seen for checked in one.checks]
+def _show(places: Sequence[Provider], seen: list[PricesSeen]) -> None:
+    rows = [(place, checked) for place, one in zip(places, seen, strict=True) for checked in one.checks]
     if not rows:
         return
     money = ("accepted", "price", "move")
@@ -93,22 +94,24 @@ def _show(seen: list[PricesSeen]) -> None:
         "source",
         right=money,
     )
-    for provider, checked in rows:
+    for place, checked in rows:
         shown.add_row(
-            provider,
+            place.name,
             what(checked.reading.purchase, checked.reading.term),
             "–" if checked.accepted is None else f"{checked.accepted:.4f}",
             f"{checked.price:.4f}",
             "–" if checked.effect is None else percent(checked.effect),
             checked.meaning.replace("_", " "),
             str(checked.since.date()),
-            f"{checked.reading.source} {checked.reading.source_version}",
+            source_of(checked.reading),
         )
     out.print(shown)
-    for provider, checked in rows:
+    for place, checked in rows:
         if checked.reason is not None:
-            named = f"{provider} {what(checked.reading.purchase, checked.reading.term)}"
-            out.print(f"{named} is held: {checked.reason}; `plumbline prices accept {provider} --why …` if it is right", soft_wrap=True)
+            named = f"{place.name} {what(checked.reading.purchase, checked.reading.term)}"
+            command = how_to_accept(place, checked.reading.purchase, checked.reading.term)
+            remedy = f"`{command}` if it is right" if checked.price > 0 else f"`{command} --price USD` if you know what it is"
+            out.print(f"{named} is held: {checked.reason}; {remedy}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _plain(one: PricesSeen) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def _changed(checked: Checked, simulated: bool, unit: str) -> Finding:
         CHANGED,
         severity,
         title=f"{what(reading.purchase, reading.term)} price {move}",
-        headline=f"since {checked.since.date()}, {proof} ({_source(reading)})",
+        headline=f"since {checked.since.date()}, {proof} ({source_of(reading)})",
         explanation=f"{consequence}{_steps(checked.steps)}",
         simulated=simulated,
     )
@@ -111,7 +111,7 @@ def _held(checked: Checked, simulated: bool, unit: str) -> Finding:
         HELD,
         severity,
         title=f"{what(reading.purchase, reading.term)} price of {_usd(checked.price, checked.accepted)} USD per {unit} is held",
-        headline=f"since {checked.since.date()}, {_seen(checked)} ({_source(reading)}): {checked.reason}",
+        headline=f"since {checked.since.date()}, {_seen(checked)} ({source_of(reading)}): {checked.reason}",
         explanation=f"{accepted}; nothing uses this price until somebody accepts it or a second source says the same{_steps(checked.steps)}",
         simulated=simulated,
     )
@@ -147,8 +147,8 @@ def _hold_over(checked: Checked, unit: str) -> str:
     if checked.meaning == "changed" and checked.confirmed_by:
         return f"confirmed: {checked.confirmed_by} says {price} too"
     if checked.meaning in ("unchanged", "first"):
-        return f"over: {_source(checked.reading)} says {price}, which is what is accepted"
-    return f"over: {_source(checked.reading)} says {price}, which can be"
+        return f"over: {source_of(checked.reading)} says {price}, which is what is accepted"
+    return f"over: {source_of(checked.reading)} says {price}, which can be"
 
 
 def _change_over(checked: Checked, unit: str) -> str | None:
@@ -157,7 +157,7 @@ def _change_over(checked: Checked, unit: str) -> str | None:
     if checked.reading.purchase == "spot" and checked.meaning in ("unchanged", "changed"):
         return f"over: the spot price is held against {_usd(accepted)} USD per {unit} now"
     if checked.meaning == "unchanged" and checked.sightings > 1:
-        return f"over: {_source(checked.reading)} says the accepted {_usd(accepted)} USD per {unit} again, seen twice"
+        return f"over: {source_of(checked.reading)} says the accepted {_usd(accepted)} USD per {unit} again, seen twice"
     return None
 
 
@@ -167,7 +167,8 @@ def _seen(checked: Checked) -> str:
     return {1: "seen once", 2: "seen twice"}.get(checked.sightings, f"seen {checked.sightings} times")
 
 
-def _source(reading: Reading) -> str:
+def source_of(reading: Reading) -> str:
+    """Who told the price, such as `gpuhunt 20261121-1`."""
     named = reading.source_version.startswith(reading.source)
     return reading.source_version if named else f"{reading.source} {reading.source_version}"
 

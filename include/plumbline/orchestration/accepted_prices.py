@@ -5,6 +5,7 @@ That is the newest of what was accepted, by a person or by rule, and what the pr
 
 from __future__ import annotations
 
+import math
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -88,10 +89,16 @@ def accept_price(
                 f"no {what(purchase, term)} price of {provider.name} was ever read; expected one to be given, in USD per GPU-hour"
             )
         usd_per_gpu_hour = checked.price
+    if not (math.isfinite(usd_per_gpu_hour) and usd_per_gpu_hour > 0):
+        named = f"the {what(purchase, term)} price of {provider.name}"
+        raise ValueError(
+            f"{named} cannot be {usd_per_gpu_hour:g}; expected one above 0 in USD per GPU-hour (`{how_to_accept(provider, purchase, term)} "
+            "--price USD`)"
+        )
     since, source = now.date(), f"given by {by}"
     if checked is not None and usd_per_gpu_hour == checked.price:
         since, source = checked.since.date(), f"{checked.reading.source} {checked.reading.source_version}"
-    made = keep_accepted(archive, provider, purchase, term, usd_per_gpu_hour, since, source, by=by, why=why)
+    made = keep_accepted(archive, provider, purchase, term, usd_per_gpu_hour, since, source, on=now.date(), by=by, why=why)
     subjects = {subject_of(kind, purchase, term) for kind in (CHANGED, HELD)}
     for finding in archive.findings_of(provider.name, "price", unsettled=True):
         if finding.detail.get("subject") in subjects:
@@ -115,6 +122,12 @@ def accept_finding(archive: Archive, declared: Declarations, finding: Finding, *
     raise ValueError(f'finding {finding.finding_id} is about "{finding.subject}", which is no price that can be accepted')
 
 
+def how_to_accept(provider: Provider, purchase: Purchase, term: Term | None) -> str:
+    """The command line that accepts one price of a provider."""
+    of = "" if purchase == "on_demand" else f" --purchase {purchase}"
+    return f"plumbline prices accept {provider.name}{of}{f' --term {term}' if term else ''} --why …"
+
+
 def keep_accepted(
     archive: Archive,
     provider: Provider,
@@ -124,13 +137,19 @@ def keep_accepted(
     since: date,
     source: str,
     *,
+    on: date,
     by: str,
     why: str,
 ) -> PriceView:
-    """Let a price follow the one that holds, from `since` on or, if that was earlier, from when the one before began."""
+    """On the day `on`, let a price follow the one that holds, from `since` on or, if that was earlier, from when the one before began.
+
+    The one that was accepted already changes nothing, unless another one was declared since.
+    """
     usd = usd_per_gpu_hour * provider.accelerator.count
     before = archive.accepted_price(provider.name, purchase, term)
-    listed = _listed(provider, purchase, term, since)
+    listed = _listed(provider, purchase, term, on)
+    if before is not None and before.usd_per_hour == usd and (listed is None or listed.since <= before.since):
+        return before
     since = max([since, *([before.since] if before else []), *([listed.since] if listed else [])])
     return archive.accept_price(provider.name, purchase, term, usd, since, source, by=by, why=why)
 

@@ -7,22 +7,20 @@ list price moves when somebody accepts it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.orchestration.accepted_prices import checked_price, keep_accepted
 from plumbline.prices.check import SETTLED, Checked
-from plumbline.prices.reading import Reading
+from plumbline.prices.reading import Reading, SourceKind
 from plumbline.prices.sources import Told, ask
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive, PriceReadingRecord
 
-_log = logging.getLogger(__name__)
 WATCHER = "price_watch"
 
 
@@ -50,7 +48,7 @@ class PricesSeen:
 def snapshot_prices(provider: str, at: datetime | None = None) -> PricesSeen:
     """Ask every source of a declared provider, as of `at` (now), and keep what that means. To look again at the same time changes nothing.
 
-    A source that fails is named in the log and in `notes`, and after three days in a finding; what the others say counts all the same.
+    A source that fails is named in `notes`, and after three days in a finding; what the others say counts all the same.
     LookupError for an unknown provider.
     """
     from plumbline.archive import open_archive
@@ -66,8 +64,6 @@ def snapshot_prices(provider: str, at: datetime | None = None) -> PricesSeen:
 def snapshot(archive: Archive, declared: Declarations, provider: Provider, at: datetime) -> PricesSeen:
     """The same with an archive and declarations at hand."""
     told = ask(provider, declared, at)
-    for failure in told.failures:
-        _log.warning("no price was learnt: %s", failure)
     new = archive.record_readings([_record(reading) for reading in told.readings])
     kinds = sorted({(r.purchase, r.term) for r in told.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
     checks = [checked_price(archive, provider, purchase, term, at) for purchase, term in kinds]
@@ -76,7 +72,8 @@ def snapshot(archive: Archive, declared: Declarations, provider: Provider, at: d
 
 
 def _silences(archive: Archive, provider: Provider, at: datetime, told: Told) -> list[str]:
-    """Open a finding about each source that failed and told nothing for days, and end those about sources that tell prices again; their ids."""
+    """Open a finding about each source that failed and told nothing for days, and end those about sources that tell prices again or are
+    declared no more; their ids."""
     from plumbline.drift.price_silence import silent_source, subject_of_source
     from plumbline.orchestration.stored import record_of
 
@@ -90,10 +87,15 @@ def _silences(archive: Archive, provider: Provider, at: datetime, told: Told) ->
             archive.save_findings([record_of(silent)])
             concerned.append(silent.finding_id)
     failed = {failure.source for failure in told.failures}
-    speaking = {subject_of_source(reading.source) for reading in told.readings if reading.source not in failed}
+    speaking = {reading.source for reading in told.readings}
+    over = {
+        subject_of_source(source): "the source tells prices again" if source in speaking else "the source is not declared any more"
+        for source in get_args(SourceKind)
+        if source not in failed
+    }
     for finding in archive.findings_of(provider.name, "missing_data", unsettled=True):
-        if finding.detail.get("subject") in speaking:
-            archive.set_finding_state(finding.finding_id, "resolved", by=WATCHER, why="over: the source tells prices again")
+        if (why := over.get(finding.detail.get("subject", ""))) is not None:
+            archive.set_finding_state(finding.finding_id, "resolved", by=WATCHER, why=f"over: {why}")
             concerned.append(finding.finding_id)
     return concerned
 
@@ -119,7 +121,7 @@ def _keep(
         archive.continue_finding(record_of(finding), at.isoformat(), finding.headline)
     for finding, why in went.over:
         archive.set_finding_state(finding.finding_id, "resolved", by=WATCHER, why=why)
-    _by_rule(archive, provider, checks)
+    _by_rule(archive, provider, checks, at)
     news = [f for f in (*went.new, *went.continued) if f in went.continued or f.finding_id in opened]
     fresh = {f.subject for f in news}
     concerned = (*went.new, *went.continued, *went.seen, *(finding for finding, _ in went.over))
@@ -145,15 +147,15 @@ def _row(checked: Checked, fresh: set[str]) -> dict[str, str] | None:
     return {"fact": fact, "old": f"{checked.accepted:.6g}", "new": f"{checked.price:.6g}"}
 
 
-def _by_rule(archive: Archive, provider: Provider, checks: Sequence[Checked]) -> None:
+def _by_rule(archive: Archive, provider: Provider, checks: Sequence[Checked], at: datetime) -> None:
     """Accept what needs nobody: the first price there is, and a spot price that is confirmed."""
     for checked in checks:
         reading = checked.reading
         why = {"first": "the first price that was read", "changed": "a confirmed spot price moves by itself"}.get(checked.meaning)
         if why is None or (checked.meaning == "changed" and reading.purchase != "spot"):
             continue
-        source = f"{reading.source} {reading.source_version}"
-        keep_accepted(archive, provider, reading.purchase, reading.term, checked.price, checked.since.date(), source, by=WATCHER, why=why)
+        source, since = f"{reading.source} {reading.source_version}", checked.since.date()
+        keep_accepted(archive, provider, reading.purchase, reading.term, checked.price, since, source, on=at.date(), by=WATCHER, why=why)
 
 
 def _record(reading: Reading) -> PriceReadingRecord:

@@ -57,7 +57,7 @@ def test_the_database_refuses_to_change_what_was_observed(archive: Archive, stat
 def test_an_accepted_price_ends_the_one_before_and_is_in_the_log(archive: Archive) -> None:
     assert archive.accepted_price("lab-2core", "on_demand") is None
     accept(archive, 20.0, date(2026, 11, 1))
-    accept(archive, 20.0, date(2026, 11, 3))
+    accept(archive, 20.0, date(2026, 10, 30))
     accept(archive, 24.0, date(2026, 11, 8))
     assert [(p.usd_per_hour, p.since, p.until) for p in archive.prices("lab-2core")] == [
         (20.0, date(2026, 11, 1), date(2026, 11, 8)),

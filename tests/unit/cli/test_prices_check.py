@@ -61,6 +61,10 @@ def test_a_held_price_says_why_and_a_source_that_is_down_is_named(history, plumb
     tell(history, 1, 0.0)
     result = plumbline("prices", "check", "local-2core")
     assert result.exit_code == 4 and "local-2core on-demand is held: the source says 0 USD, and nothing costs nothing;" in result.stdout
+    assert "`plumbline prices accept local-2core --why … --price USD` if you know what it is" in result.stdout
+    tell(history, 1, 0.9, "reserved-1y")
+    result = plumbline("prices", "check", "local-2core")
+    assert "`plumbline prices accept local-2core --purchase reserved --term 1y --why …` if it is right" in result.stdout, result.stdout
     history.unlink()
     result = plumbline("prices", "check", "local-2core")
     assert result.exit_code == 1 and "cannot be read" in result.stderr
@@ -71,7 +75,7 @@ def test_without_sources_there_is_nothing_to_check_and_what_cannot_be_accepted_i
     for words, expected in (
         (("prices", "check", "nobody"), 'no provider is called "nobody"'),
         (("prices", "accept", "local-2core", "--why", "x"), "no on-demand price of local-2core was ever read"),
-        (("prices", "accept", "local-2core", "--why", "x", "--price", "0"), "expected a price above 0"),
+        (("prices", "accept", "local-2core", "--why", "x", "--price", "0"), "cannot be 0; expected one above 0 in USD per GPU-hour"),
         (("prices", "accept", "local-2core", "--why", "x", "--term", "1y"), "only reservations have one"),
     ):
         result = plumbline(*words)

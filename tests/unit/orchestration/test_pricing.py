@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -115,7 +114,7 @@ def test_a_price_of_nothing_is_held_until_a_person_gives_another_one(place: Plac
     held = place.look(0.0)
     assert place.states() == [("held price on-demand", "open")] and held.changes == () and held.checks[0].meaning == "held"
     (stored,) = place.archive.findings()
-    with pytest.raises(ValueError, match=r"usd_per_hour is 0.0; expected a price above 0"):
+    with pytest.raises(ValueError, match=r"the on-demand price of coreweave-h100 cannot be 0; expected one above 0"):
         accept_finding(place.archive, place.declared, Finding.of(stored.detail), by="ada", why="free?")
     assert place.accepted() == pytest.approx(2.39) and place.states()[0][1] == "open"
     accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="asked them", usd_per_gpu_hour=1.99)
@@ -161,6 +160,20 @@ def test_a_declared_price_is_what_readings_are_held_against_and_a_newer_one_take
     assert place.accepted() == pytest.approx(2.2), "somebody declared it since"
 
 
+def test_what_was_accepted_before_another_price_was_declared_can_be_accepted_again(place: Place) -> None:
+    """The source says the same as ever, so the day on which that was read first is older than the declaration."""
+    place.look(2.39)
+    place.provider = priced(place.provider, 24.0, FIRST + timedelta(days=1))
+    for _ in range(2):
+        place.look(2.39)
+    assert place.accepted() == 3.0 and place.states() == [("price on-demand", "open")]
+    accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="the declaration was wrong")
+    assert place.accepted() == pytest.approx(2.39) and place.look(2.39).checks[0].meaning == "unchanged"
+    before = len(place.archive.audit())
+    accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="once more")
+    assert len(place.archive.audit()) == before, "what is accepted is no decision"
+
+
 def test_costs_follow_the_accepted_price_from_its_day_on_until_something_newer_is_declared(place: Place) -> None:
     place.provider = priced(place.provider, 8 * 2.5, FIRST - timedelta(days=100))
     accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="theirs", usd_per_gpu_hour=2.0)
@@ -190,16 +203,13 @@ def test_a_report_reckons_with_the_accepted_price(archive: Archive) -> None:
     assert basis.source == "given by ada"
 
 
-def test_a_source_that_is_down_is_named_and_leaves_the_others_and_the_findings_alone(
-    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_source_that_is_down_is_named_and_leaves_the_others_and_the_findings_alone(place: Place, tmp_path: Path) -> None:
     for price in (2.39, 2.99, 2.99):
         place.look(price)
     gone = CsvSource(kind="csv", file=str(tmp_path / "nowhere.csv"))
     place.provider = place.provider.model_copy(update={"price_sources": (gone, *place.provider.price_sources)})
-    with caplog.at_level(logging.WARNING):
-        found = place.look(2.99)
-    assert len(found.notes) == 1 and "nowhere.csv cannot be read" in found.notes[0] and "nowhere.csv" in caplog.text
+    found = place.look(2.99)
+    assert len(found.notes) == 1 and "nowhere.csv cannot be read" in found.notes[0]
     assert len(found.checks) == 1 and place.states() == [("price on-demand", "open")]
     place.provider = place.provider.model_copy(update={"price_sources": (gone,)})
     silent = place.look(2.99)
@@ -233,6 +243,15 @@ def test_a_source_that_never_told_a_price_is_one_finding_from_the_first_look_on(
         snapshot(place.archive, place.declared, place.provider, FIRST + timedelta(days=place.day))
     (stored,) = place.archive.findings()
     assert stored.headline == "WARN  coreweave-h100 · csv tells no price and never did" and stored.detail["since"] == "2026-11-02"
+
+
+def test_the_silence_of_a_source_that_is_declared_no_more_is_over(place: Place) -> None:
+    place.file.unlink()
+    snapshot(place.archive, place.declared, place.provider, FIRST)
+    assert place.states() == [("price source csv", "open")]
+    unasked = place.provider.model_copy(update={"price_sources": ()})
+    seen = snapshot(place.archive, place.declared, unasked, FIRST + timedelta(days=1))
+    assert place.states() == [("price source csv", "resolved")] and len(seen.findings) == 1
 
 
 def test_a_simulated_price_change_is_noticed_on_the_second_day_that_it_holds(archive: Archive) -> None:
