@@ -12,7 +12,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift demo-watch server-env test perf-load perf-training perf-drift lint lock clean
+.PHONY: help setup setup-dev run up demo-drift demo-watch server-env test test-full e2e e2e-full perf-load perf-training perf-drift lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -59,7 +59,10 @@ demo-watch: setup ## see a change noticed between campaigns: a simulated provide
 server-env: ## the team server's .env with new secrets (docs/team-server.md); refuses to replace one
 	@$(PYTHON) k8s/airflow/server_env.py $(ARGS)
 
-test: setup-dev ## all tests (starts the servers it needs)
+test: setup-dev ## the tests (start the servers they need; under 15 minutes on 2 cores)
+	@$(BIN)/python -m pytest -m "not full" $(ARGS)
+
+test-full: setup-dev ## these and the ones that take long: more of what the others try once (an hour)
 	@$(BIN)/python -m pytest $(ARGS)
 
 e2e: setup-dev ## the whole path on a real cluster: KUBECONFIG=… make e2e (about 10 minutes; k8s/images/README.md: what it builds with)

@@ -69,6 +69,7 @@ def test_every_length_is_measured_as_it_was(tmp_path: Path) -> None:
     assert [(r["probe"], r["number"]) for r in planned if r["phase"] == "context"] == [(k, i) for k in range(3) for i in range(4)]
 
 
+@pytest.mark.full
 def test_beyond_a_length_that_is_never_answered_nothing_is_asked(tmp_path: Path) -> None:
     result = golden_trial(tmp_path, per_token_s=0.06, timeout="1200ms")
     assert points(result, "error_rate") == {8: 0.0, 24: 1.0}

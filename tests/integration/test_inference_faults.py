@@ -78,6 +78,7 @@ def test_killed_under_load_what_failed_is_what_the_server_never_answered(tmp_pat
     assert at["fault_started"] < at["fault_injected"] < at["server_restarted"] < at["recovered"] < at["fault_ended"]
 
 
+@pytest.mark.full
 def test_a_model_that_is_loaded_again_comes_back(tmp_path: Path) -> None:
     result, fault = faulty(tmp_path, "model_reload", duration="14s")
     unload, load = value(result, "fault", "model_unload_time"), value(result, "fault", "model_load_time")
@@ -90,6 +91,7 @@ def test_a_model_that_is_loaded_again_comes_back(tmp_path: Path) -> None:
     assert value(result, "recovery", "error_rate") == 0
 
 
+@pytest.mark.full
 def test_an_overload_is_in_the_schedule_and_loses_nothing(tmp_path: Path) -> None:
     result, fault = faulty(tmp_path, "overload", duration="6s", lasts="1s", factor=3)
     assert fault["failed"] == 0
@@ -98,6 +100,7 @@ def test_an_overload_is_in_the_schedule_and_loses_nothing(tmp_path: Path) -> Non
     assert fault["requests"] > 6 * 20, "three times the rate for a second"
 
 
+@pytest.mark.full
 def test_answers_read_slowly_are_the_clients_doing_and_end_when_it_reads_on(tmp_path: Path) -> None:
     result, fault = faulty(tmp_path, "slow_client", duration="6s", lasts="2s", factor=0.5)
     assert fault["failed"] == 0

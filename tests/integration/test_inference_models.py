@@ -58,7 +58,7 @@ def answers(triton: Triton, repository: Repository, prompts: list[Prompt], token
     return found
 
 
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
+@pytest.mark.parametrize("precision", ["int8", pytest.param("bf16", marks=pytest.mark.full)])
 def test_a_precision_keeps_the_declared_quality(precision: str, tmp_path: Path) -> None:
     made = declared(precision)
     repository = repositories.write(made, tmp_path / "models", threads=1)
@@ -138,7 +138,14 @@ def test_prompts_that_begin_alike_are_found_in_the_cache(tmp_path: Path) -> None
     assert counted == {"plumbline_prefix_cache_hits": 3 * 32, "plumbline_prefix_cache_misses": 4 * 50 - 3 * 32}
 
 
-@pytest.mark.parametrize(("task", "precision"), [("embedding", "int8"), ("reranking", "fp32"), ("vision", "bf16")])
+@pytest.mark.parametrize(
+    ("task", "precision"),
+    [
+        ("embedding", "int8"),
+        pytest.param("reranking", "fp32", marks=pytest.mark.full),
+        pytest.param("vision", "bf16", marks=pytest.mark.full),
+    ],
+)
 def test_an_encoder_keeps_its_quality(task: str, precision: str, tmp_path: Path) -> None:
     made = declared(precision, model=ENCODER | {"task": task}, requests={"output_tokens": {"constant": 1}}, quality={"agreement": "98%"})
     repository = repositories.write(made, tmp_path / "models", threads=1)

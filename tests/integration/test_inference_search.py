@@ -73,6 +73,7 @@ def test_the_capacity_is_found(tmp_path: Path) -> None:
     assert goodput.value >= 0.9, "the phase's figures are those of a probe that held"
 
 
+@pytest.mark.full
 def test_above_the_upper_end_and_below_the_lower_one_there_is_no_value(tmp_path: Path) -> None:
     (tmp_path / "up").mkdir()
     result, search = searched(tmp_path / "up", ["4/s", "8/s"], goodput="50%")

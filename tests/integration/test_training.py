@@ -160,6 +160,7 @@ def test_a_run_that_is_killed_and_resumed(tmp_path: Path) -> None:
     assert not list((tmp_path / "work").rglob("*.pt")), "checkpoints are deleted with the trial"
 
 
+@pytest.mark.full
 def test_bf16_without_a_fault(tmp_path: Path) -> None:
     measured = run(tmp_path, precision="bf16", loss={"low": 0.1, "high": 0.2})
     rows = {(row.phase, row.metric, row.statistic): row for row in measured.metrics}

@@ -228,6 +228,7 @@ def test_a_node_that_is_asked_to_stop_says_so(tmp_path: Path, node: Callable[...
     assert code == 3 and "failed: node 1 was asked to stop by SIGTERM" in said
 
 
+@pytest.mark.full
 def test_a_rank_killed_on_another_node_is_told_to_node_0(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     other = node(1, parallelism={"nodes": 2}, restarts=0, **ENDLESS)
     once(lambda: stepping(tmp_path / "work"), lambda: other.ranks()[0].kill())
@@ -237,6 +238,7 @@ def test_a_rank_killed_on_another_node_is_told_to_node_0(tmp_path: Path, node: C
     assert other.end()[0] == 3
 
 
+@pytest.mark.full
 def test_a_rank_killed_on_another_node_is_started_again_with_all_others(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     job = {"parallelism": {"nodes": 2}, "steps": {"discard": 3, "measure": 300}, "checkpoint": {"every": 60}}
     other = node(1, **job)
@@ -247,6 +249,7 @@ def test_a_rank_killed_on_another_node_is_started_again_with_all_others(tmp_path
     assert other.end()[0] == 0
 
 
+@pytest.mark.full
 def test_a_node_obeys_several_attempts(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     job = {"parallelism": {"nodes": 2}, "fault": {"inject": "group_kill", "at_step": 10, "times": 2}}
     other = node(1, **job)
@@ -256,6 +259,7 @@ def test_a_node_obeys_several_attempts(tmp_path: Path, node: Callable[..., Node]
     assert other.end()[0] == 0
 
 
+@pytest.mark.full
 def test_each_node_resumes_its_own_shards(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     job = {"parallelism": {"nodes": 2, "strategy": "fsdp"}, "fault": FAULT}
     other = node(1, **job)
@@ -265,6 +269,7 @@ def test_each_node_resumes_its_own_shards(tmp_path: Path, node: Callable[..., No
     assert other.end()[0] == 0
 
 
+@pytest.mark.full
 def test_a_node_ends_with_node_0(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     job = {"parallelism": {"nodes": 2}, **ENDLESS}
     first, other = node(0, **job), node(1, **job)
@@ -294,6 +299,7 @@ def test_a_node_without_a_rendezvous_is_unusable(node: Callable[..., Node], monk
 KILLED_WHILE_SAVING = {"inject": "checkpoint_kill", "at_step": 11}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", ["fsdp", "ddp"])
 def test_a_save_beside_the_training_that_is_cut_off_is_not_resumed_from(tmp_path: Path, strategy: str) -> None:
     measured = run(
@@ -312,6 +318,7 @@ def test_a_save_beside_the_training_that_is_cut_off_is_not_resumed_from(tmp_path
     assert measured.facts["checkpoint.page_cache"] in ("dropped", "kept")
 
 
+@pytest.mark.full
 def test_two_nodes_keep_their_parts_and_go_on_from_them(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     job = {"parallelism": {"strategy": "fsdp", "nodes": 2}, "fault": FAULT}
     other = node(1, **job)

@@ -71,6 +71,7 @@ def check_recovered(measured: Measurement, before: str, lost: int) -> None:
     assert 0 < (value["training_goodput"] or 0.0) < 1
 
 
+@pytest.mark.full
 def test_all_ranks_of_a_node_killed_at_once(tmp_path: Path) -> None:
     measured = run(tmp_path, **TWO_RANKS, fault={"inject": "group_kill", "at_step": 10})
     check_recovered(measured, "fault", lost=10)
@@ -153,6 +154,7 @@ def has_saved(work: Path) -> Callable[[psutil.Process], bool]:
     return lambda worker: any((work / "checkpoints").glob("step-" + "[0-9]" * 8))
 
 
+@pytest.mark.full
 def test_a_rank_killed_by_somebody_else_is_started_again_and_the_trial_says_so(tmp_path: Path) -> None:
     when(has_saved(tmp_path / "work"), lambda worker: worker.kill())
     measured = run(tmp_path, **LONG)
@@ -168,6 +170,7 @@ def test_a_rank_killed_by_somebody_else_is_started_again_and_the_trial_says_so(t
     assert rate.n <= 150 - 3, "the first steps of the second attempt are as cold as those of the first"
 
 
+@pytest.mark.full
 def test_of_two_ranks_one_that_crashes_takes_the_other_with_it_and_both_start_again(tmp_path: Path) -> None:
     when(has_saved(tmp_path / "work"), lambda worker: worker.send_signal(signal.SIGSEGV))
     measured = run(tmp_path, **TWO_RANKS, **LONG)
@@ -176,6 +179,7 @@ def test_of_two_ranks_one_that_crashes_takes_the_other_with_it_and_both_start_ag
     assert "was ended by signal 11" in next(j.reason.detail for j in measured.judgements if j.reason.code == "unplanned_restart")
 
 
+@pytest.mark.full
 def test_what_breaks_off_before_its_first_checkpoint_starts_anew(tmp_path: Path) -> None:
     when(lambda worker: worker.cpu_times().user > 0.3, lambda worker: worker.kill())
     measured = run(tmp_path)
@@ -191,6 +195,7 @@ def test_killed_more_often_than_restarts_allow_the_trial_was_interrupted(tmp_pat
     assert [row["run"] for row in evidence(caught.value.partial, "attempts")] == ["run", "run-2"]
 
 
+@pytest.mark.full
 def test_shards_are_resumed_by_the_ranks_that_wrote_them(tmp_path: Path) -> None:
     sharded = {**TWO_RANKS, "parallelism": {"processes": 2, "strategy": "fsdp"}}
     measured = run(tmp_path, **sharded, fault={"inject": "checkpoint_kill", "at_step": 11})

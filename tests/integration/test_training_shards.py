@@ -131,7 +131,8 @@ def mean(rows: list[list[float]]) -> list[float]:
     ("model", "shapes", "most"),
     [
         (GPT, [(1, 4, 1), (2, 2, 1)], [0.27, 0.52]),  # four parts of one replica; two of two
-        (LLAMA, [(1, 2, 2), (2, 1, 2)], [0.3, 0.6]),  # two parts of each layer, sharded; two of each layer, replicated
+        # two parts of each layer, sharded; two of each layer, replicated
+        pytest.param(LLAMA, [(1, 2, 2), (2, 1, 2)], [0.3, 0.6], marks=pytest.mark.full),
     ],
 )
 def test_ranks_learn_what_one_process_learns_and_hold_a_part_each(
@@ -203,7 +204,7 @@ def saved_and_resumed(peers: Peers, spec: WorkerSpec, shape: tuple[int, int, int
     return said
 
 
-@pytest.mark.parametrize(("shape", "beside"), [((1, 4, 1), True), ((2, 2, 1), False)])
+@pytest.mark.parametrize(("shape", "beside"), [((1, 4, 1), True), pytest.param((2, 2, 1), False, marks=pytest.mark.full)])
 def test_each_of_two_nodes_keeps_its_part_and_the_newest_that_both_have_is_resumed_from(
     tmp_path: Path, shape: tuple[int, int, int], beside: bool
 ) -> None:

@@ -107,8 +107,9 @@ def test_a_trial_that_waits_for_itself_is_not_under_pressure(with_children):
     assert "cpu_pressure" not in with_children["at_middle"]
 
 
-def test_watching_costs_next_to_nothing(alone):
-    assert alone["telemetry"]["watch_overhead"]["mean"] < 0.05
+def test_a_watch_says_what_it_costs(alone):
+    """How little that is depends on the machine and its load: `make perf-training` holds it against a bound, in pairs."""
+    assert 0 < alone["telemetry"]["watch_overhead"]["mean"] < 0.5
 
 
 def limits(**changed: str) -> ValidityLimits:

@@ -95,7 +95,12 @@ def test_one_workload_that_falls_silent_is_missed_though_its_provider_reports(dr
     assert (found.kind, found.severity) == ("missing_data", "warn") and "inference chat-tiny-cpu stopped reporting" in found.headline
 
 
-@pytest.mark.integration  # two minutes of CPU
+def test_a_year_of_quiet_campaigns_raises_nothing(drifted: Drifted) -> None:
+    assert drifted(n=13) == []
+
+
+@pytest.mark.full  # two minutes of CPU
+@pytest.mark.timeout(1800)
 def test_two_hundred_quiet_campaigns_raise_at_most_two_performance_findings(drifted: Drifted) -> None:
     found = drifted(n=201)  # the first one is the baseline at once, the next two join it
     assert len([f for f in found if f.kind == "performance"]) <= 2

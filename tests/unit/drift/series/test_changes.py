@@ -23,6 +23,16 @@ def test_a_step_is_found_where_it_is_with_its_size() -> None:
     assert found.p < 1e-6
 
 
+def test_a_step_shows_once_four_points_stand_behind_it_and_from_then_on() -> None:
+    values = series(40)
+    values[25:] *= 1.1
+
+    shown = {seen: [c.index for c in changes(values[:seen].tolist())] for seen in range(12, 41)}
+
+    assert all(shown[seen] == [] for seen in range(12, 29))
+    assert all(shown[seen] == [25] for seen in range(29, 41))
+
+
 def test_two_steps_there_and_back() -> None:
     values = series(40)
     values[12:25] *= 0.9

@@ -1,35 +1,19 @@
-"""What the newest points of a series show: a change that was not visible before, or a creep away from the oldest accepted baseline."""
+"""A creep away from the oldest accepted baseline: many steps, each of them too small to be seen."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy import stats
 
-from plumbline.drift.series.changes import FLOOR, Change, changes
+from plumbline.drift.series.changes import FLOOR
 from plumbline.drift.series.points import FEWEST, points
 
-_SAME = 5
-"""Points by which a change's place may wander while points are added and still be the same change."""
 _TREND_LEVEL = 0.001
 _NEWEST = 4
-
-
-@dataclass(frozen=True)
-class Movement:
-    """A change that became visible with the newest point: `began` at this index, seen `points` points later; the rest as in `Change`."""
-
-    began: int
-    points: int
-    kind: Literal["step", "ramp"]
-    effect: float
-    p: float
-    before: float
-    after: float
 
 
 @dataclass(frozen=True)
@@ -42,26 +26,6 @@ class Creep:
     slope_low: float
     slope_high: float
     p: float
-
-
-def look(history: Sequence[float | None], *, floor: float = FLOOR) -> Movement | None:
-    """The change that the newest point of `history` made visible: the latest one that `history` without that point does not show.
-
-    A change shows once four points stand behind it and so is told once; a spike, a missing newest point and fewer than 12 points
-    give None.
-    """
-    if not history or not len(points(history[-1:]).at):
-        return None
-    found = changes(history, floor=floor)
-    if not found:
-        return None
-    known = [c.index for c in changes(history[:-1], floor=floor)]
-    new = [c for c in found if all(abs(c.index - k) > _SAME for k in known)]
-    return _movement(new[-1], len(history)) if new else None
-
-
-def _movement(c: Change, length: int) -> Movement:
-    return Movement(c.index, length - c.index, c.kind, c.effect, c.p, c.before, c.after)
 
 
 def creep(values: Sequence[float | None], oldest_accepted: float, *, floor: float = FLOOR) -> Creep | None:

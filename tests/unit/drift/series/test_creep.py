@@ -3,49 +3,11 @@ import math
 import numpy as np
 import pytest
 
-from plumbline.drift.series import creep, look
+from plumbline.drift.series import creep
 
 
 def series(points: int, noise: float = 0.01, seed: int = 3) -> np.ndarray:
     return 100 * np.exp(np.random.default_rng(seed).normal(0, noise, points))
-
-
-def movements(values: list[float]) -> list[tuple[int, object]]:
-    return [(seen, m) for seen in range(1, len(values) + 1) if (m := look(values[:seen])) is not None]
-
-
-def test_a_step_is_told_once_when_four_points_stand_behind_it() -> None:
-    values = series(40)
-    values[25:] *= 1.1
-
-    ((seen, movement),) = movements(values.tolist())
-
-    assert seen == 29
-    assert (movement.began, movement.points, movement.kind) == (25, 4, "step")
-    assert movement.effect == pytest.approx(0.1, abs=0.015)
-
-
-def test_the_way_back_is_told_as_well() -> None:
-    values = series(40)
-    values[14:26] *= 1.1
-
-    assert [m.began for _, m in movements(values.tolist())] == [14, 26]
-
-
-def test_a_spike_is_told_by_nobody() -> None:
-    values = series(40)
-    values[25] *= 2
-
-    assert movements(values.tolist()) == []
-
-
-def test_a_missing_newest_point_shows_nothing_new() -> None:
-    values = series(40)
-    values[25:] *= 1.1
-
-    assert look(values[:29].tolist()) is not None
-    assert look([*values[:29].tolist(), None]) is None
-    assert look([]) is None
 
 
 def test_a_slow_creep_is_seen_against_the_oldest_baseline() -> None:
