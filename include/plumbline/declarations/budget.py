@@ -11,7 +11,9 @@ class Budget(Declared):
     """A hard stop for a calendar month (UTC): no trial is planned that would go past it. What is left out has no limit."""
 
     gpu_hours_per_month: float | None = Field(None, gt=0, description="accelerators × hours that trials hold them, such as 200")
-    usd_per_month: float | None = Field(None, gt=0, description="the same hours at the declared on-demand price, such as 5000")
+    usd_per_month: float | None = Field(
+        None, gt=0, description="the same hours at the accepted, else the declared on-demand price, such as 5000"
+    )
 
     @model_validator(mode="after")
     def _any(self) -> Budget:

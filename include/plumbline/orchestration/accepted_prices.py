@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.purchases import Purchase, Term
@@ -29,23 +29,6 @@ def accepted(archive: Archive, provider: Provider, purchase: Purchase, term: Ter
     if listed is not None and (held is None or listed.since > held.since):
         return float(listed.price) / provider.accelerator.count
     return None if held is None else held.usd_per_hour / provider.accelerator.count
-
-
-def at_accepted_prices(archive: Archive, provider: Provider) -> Provider:
-    """The provider with what was accepted before what is declared in its price list, each until something newer is declared: costs follow.
-
-    A simulated provider keeps its own list: what its declared changes make of the price is what it costs.
-    """
-    if provider.simulated:
-        return provider
-    own: list[Price] = []
-    for held in sorted(archive.prices(provider.name), key=lambda p: p.since, reverse=True):
-        newer = [p.since for p in provider.prices if p.purchase == held.purchase and p.since > held.since]
-        until = min((day for day in (held.until, *newer) if day is not None), default=None)
-        if held.term is None and until != held.since:
-            of: Any = {"purchase": held.purchase, "price": held.usd_per_hour, "since": held.since, "until": until, "source": held.source}
-            own.append(Price.model_construct(None, **of))
-    return provider.model_copy(update={"prices": (*own, *provider.prices)})
 
 
 def _listed(provider: Provider, purchase: Purchase, term: Term | None, on: date) -> Price | None:

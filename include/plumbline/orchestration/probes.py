@@ -185,9 +185,8 @@ def _spent(archive: Archive, provider: Provider, now: datetime, limit_s: float) 
     """Why the provider's budget does not carry a probe; None if it does, or there is none."""
     if provider.budget is None:
         return None
-    from plumbline.prices.budget import use_of
-    from plumbline.reports.spending import balance
+    from plumbline.reports.spending import balance, use_now
 
     left = balance(archive, provider, now)
-    why = left.with_used(use_of(provider, limit_s, now.astimezone(timezone.utc).date())).exceeded
+    why = left.with_used(use_now(archive, provider, limit_s, now)).exceeded
     return None if why is None else f"{provider.name} is not probed: its budget of {left.month} does not carry it ({why})"

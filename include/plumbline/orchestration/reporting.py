@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import load, places
-from plumbline.orchestration.accepted_prices import at_accepted_prices
 from plumbline.orchestration.against_baseline import by_provider, compared
 from plumbline.results import ResultStore
 
@@ -37,6 +36,7 @@ def newest(archive: Archive) -> str:
 def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     """Everything that a report or a scorecard of the campaign says. LookupError if the archive has nothing of it."""
     from plumbline.reports.content import CampaignData, FindingRow, Quality, SeriesDrift
+    from plumbline.reports.priced import at_accepted_prices
 
     declared = load()
     trials = archive.trials(campaign_id)

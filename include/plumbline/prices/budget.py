@@ -35,7 +35,7 @@ class Use:
 def use_of(provider: Provider, held_s: float, on: date) -> Use:
     """What holding the provider's instances for `held_s` seconds (summed over the nodes) from the day `on` takes.
 
-    GPU-hours count every accelerator of an instance, 0 of one that has none; USD is the declared on-demand price of that day.
+    GPU-hours count every accelerator of an instance, 0 of one that has none; USD is the on-demand price of that day in its list.
     """
     if held_s <= 0:
         return Use()

@@ -1,4 +1,5 @@
-"""What a provider was used for in a month, from the archive: the time that every attempt held it, at the price of its day.
+"""What a provider was used for in a month, from the archive: the time that every attempt held it, at the price of its day
+(the accepted one, else the declared one).
 
 Everything that ran counts, also what failed, was rejected or was repeated. An attempt counts in the month in which it began. One that nobody
 saw the time of, although it was launched, counts with the limit that its launcher gives a trial; one that never got a place held nothing.
@@ -15,6 +16,7 @@ from plumbline.declarations import AnyWorkload, Declarations, Provider, Simulate
 from plumbline.launch.plan import declared_slots
 from plumbline.prices.budget import Balance, Use, expected_s, use_of
 from plumbline.reports.numbers import held_s
+from plumbline.reports.priced import at_accepted_prices
 from plumbline.results import BadResult
 
 if TYPE_CHECKING:
@@ -33,17 +35,22 @@ def balance(archive: Archive, provider: Provider, now: datetime, apart: str | No
     if provider.budget is None:
         raise ValueError(f"{provider.name} declares no budget; expected one such as {{usd_per_month: 5000}}")
     month = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    used = Use()
+    used, priced = Use(), at_accepted_prices(archive, provider)
     for attempt in archive.held_since(provider.name, month):
         if apart is None or attempt.run_id != apart:
-            used += use_of(provider, _held_s(archive, attempt, provider), (attempt.started_at or attempt.planned_at).date())
+            used += use_of(priced, _held_s(archive, attempt, provider), (attempt.started_at or attempt.planned_at).date())
     return Balance(provider.name, f"{month:%Y-%m}", provider.budget, used)
 
 
 def expected_use(archive: Archive, provider: Provider, workload: AnyWorkload, now: datetime, apart: str | None = None) -> Use:
     """What one trial of the workload on the provider is expected to use: like the last ones of its series, or all that its launcher allows."""
     held = list(islice(_last_held_s(archive, provider, series_key(workload, provider), apart), _TRIALS))
-    return use_of(provider, expected_s(held, limit_s(provider, workload.nodes)), now.astimezone(timezone.utc).date())
+    return use_now(archive, provider, expected_s(held, limit_s(provider, workload.nodes)), now)
+
+
+def use_now(archive: Archive, provider: Provider, held_s: float, now: datetime) -> Use:
+    """What holding the provider's instances for `held_s` seconds (summed over the nodes) takes at the price that holds now."""
+    return use_of(at_accepted_prices(archive, provider), held_s, now.astimezone(timezone.utc).date())
 
 
 def monthly_use(archive: Archive, declared: Declarations, provider: Provider, now: datetime) -> Use:

@@ -14,11 +14,12 @@ from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Price, Provider, load
 from plumbline.declarations.price_sources import CsvSource
 from plumbline.drift import Finding
-from plumbline.orchestration.accepted_prices import accept_finding, accept_price, accepted, at_accepted_prices
+from plumbline.orchestration.accepted_prices import accept_finding, accept_price, accepted
 from plumbline.orchestration.deciding import decide
 from plumbline.orchestration.pricing import PricesSeen, snapshot, snapshot_prices
 from plumbline.orchestration.reporting import campaign_data
 from plumbline.prices import quote
+from plumbline.reports.priced import at_accepted_prices
 
 FIRST = datetime(2026, 11, 1, tzinfo=timezone.utc)
 

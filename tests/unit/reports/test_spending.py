@@ -58,6 +58,14 @@ def test_every_attempt_of_this_month_counts_by_the_time_that_it_held_the_provide
     assert balance(archive, PLACE, NOW).month == "2026-11"
 
 
+def test_usd_follow_the_accepted_price_from_its_day_on(archive: Archive) -> None:
+    measured(archive, days=10, repeat=1)
+    latest = measured(archive, days=1, repeat=2).trial.workload
+    archive.accept_price(PLACE.name, "on_demand", None, 45.0, (NOW - timedelta(days=5)).date(), "their list", by="ada", why="cheaper")
+    assert used_s(archive) == 40 + 40 / 2
+    assert expected_use(archive, PLACE, latest, NOW).usd == pytest.approx(45.0 * 40 / 3600)
+
+
 def test_the_month_of_the_beginning_counts_not_that_of_the_campaign(archive: Archive) -> None:
     measured(archive, days=20.5 + 0.5 / 24, campaign="2026-10")  # planned at 23:30 on the last of October
     assert used_s(archive) == 40

@@ -1,0 +1,27 @@
+"""A provider with the prices that its costs are reckoned with: what was accepted goes before what is declared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plumbline.declarations import Price, Provider
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+
+
+def at_accepted_prices(archive: Archive, provider: Provider) -> Provider:
+    """The provider with what was accepted before what is declared in its price list, each until something newer is declared: costs follow.
+
+    A simulated provider keeps its own list: what its declared changes make of the price is what it costs.
+    """
+    if provider.simulated:
+        return provider
+    own: list[Price] = []
+    for held in sorted(archive.prices(provider.name), key=lambda p: p.since, reverse=True):
+        newer = [p.since for p in provider.prices if p.purchase == held.purchase and p.since > held.since]
+        until = min((day for day in (held.until, *newer) if day is not None), default=None)
+        if held.term is None and until != held.since:
+            of: Any = {"purchase": held.purchase, "price": held.usd_per_hour, "since": held.since, "until": until, "source": held.source}
+            own.append(Price.model_construct(None, **of))
+    return provider.model_copy(update={"prices": (*own, *provider.prices)})
