@@ -106,8 +106,10 @@ def next_steps(finding: Finding) -> list[tuple[str, str]]:
         steps.append((f"plumbline compare {finding.baseline_campaigns[-1]} {finding.campaigns[0]}", "every metric of both campaigns"))
     if finding.state in ("open", "acknowledged"):
         accept, resolve = (f"plumbline findings {verb} {finding.finding_id} --why …" for verb in ("accept", "resolve"))
-        if moves_baseline:
+        if moves_baseline and finding.campaigns:
             steps.append((accept, "this is the new normal: move the baseline"))
+        elif moves_baseline:
+            steps.append((accept, "this is the new normal: later looks are held against it"))
         elif finding.kind == "price":
             steps += [(accept, "this is the price from now on"), (resolve, "the source was wrong")]
         else:

@@ -61,6 +61,8 @@ def monthly_cost(finding: Finding, alerts: Alerts, provider: Provider | None, on
         return _priced(finding, alerts, provider, on, accepted)
     if finding.kind != "performance":
         return MonthlyCost(None, "")
+    if not finding.campaigns:
+        return MonthlyCost(None, "no workload was measured yet: what it costs, the benchmark shows")
     paces = _paces(finding)
     if not paces:
         return MonthlyCost(None, "what an hour delivers did not move: no cost follows from it directly")

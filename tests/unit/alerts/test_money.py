@@ -94,6 +94,12 @@ def test_what_cannot_be_told_says_what_is_missing(alerts: Alerts, members: tuple
     assert cost.usd is None and said in cost.text
 
 
+def test_what_only_a_probe_saw_has_no_cost_yet(provider: Provider) -> None:
+    probed = replace(FINDING, campaign_id=None, since="2026-11-20", members=(slower(-0.1, name="matmul_tflops"),))
+    cost = monthly_cost(probed, ALL, provider, DAY)
+    assert cost.usd is None and cost.text.startswith("no workload was measured yet")
+
+
 def test_findings_without_a_cost_say_nothing_of_it(provider: Provider) -> None:
     assert monthly_cost(replace(FINDING, kind="reliability"), ALL, provider, DAY).text == ""
     assert "no longer declared" in monthly_cost(replace(FINDING, members=(slower(0.1),)), ALL, None, DAY).text
