@@ -22,7 +22,7 @@ LIMIT = 0.05
 """How much worse a figure has to be, as a share of the usual one, where no threshold is declared for its metric."""
 CONFIRMED = 2
 """Slow probes in a row that are a finding."""
-_USUAL_OF = 5
+USUAL_OF = 5
 """Good probes, the last ones, that make the usual figure."""
 
 
@@ -88,7 +88,7 @@ def judged(history: Sequence[Probed], limits: Mapping[str, float]) -> tuple[Judg
         usual: float | None = None
         value = history[-1].figures[metric]
         for day, value in ((p.day, p.figures[metric]) for p in history if metric in p.figures):
-            last = good[-_USUAL_OF:]
+            last = good[-USUAL_OF:]
             usual = median(last) if last else None
             if usual is not None and _worse(metric, value, usual, last, limits.get(metric, LIMIT)):
                 slow.append(day)

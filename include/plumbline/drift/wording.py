@@ -48,7 +48,8 @@ def parsed(named: str) -> tuple[str, str | None, str]:
 
 def short(metric: str) -> str:
     """A hardware probe's everyday name."""
-    return _SHORT.get(metric, metric.replace("_", " "))
+    product = metric.removeprefix("matmul_tflops_")
+    return f"matmul in {product}" if product != metric else _SHORT.get(metric, metric.replace("_", " "))
 
 
 def repeats_needed(row: MetricComparison) -> str:

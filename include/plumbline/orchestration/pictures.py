@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from plumbline.declarations import METRICS
 from plumbline.drift import wording
 from plumbline.drift.price import CHANGED, CORE_HOUR, GPU_HOUR, HELD
+from plumbline.drift.probe import SUBJECT as PROBED
+from plumbline.drift.probe import USUAL_OF
 from plumbline.prices.check import AUTHORITY
 
 if TYPE_CHECKING:
@@ -50,7 +52,10 @@ def picture_of(archive: Archive, finding: Finding) -> Picture | None:
 
 
 def history_of(archive: Archive, finding: Finding) -> History | None:
-    """What the chart shows, as data: campaigns of the series that leads for a performance finding, days for a price."""
+    """What the chart shows, as data: campaigns of the series that leads for a performance finding, probes for one that
+    no campaign showed, days for a price."""
+    if finding.kind == "performance" and finding.subject == PROBED:
+        return _probed(archive, finding)
     if finding.kind == "performance" and finding.members:
         return _performance(archive, finding)
     if finding.kind == "price" and finding.effect is not None:
@@ -83,6 +88,31 @@ def _performance(archive: Archive, finding: Finding) -> History | None:
         change=_change(finding, name),
         level=level,
         band=_band(finding, level, unit, differences=known.group == "reliability"),
+        simulated=finding.simulated,
+    )
+
+
+def _probed(archive: Archive, finding: Finding) -> History | None:
+    """The probes in which the metric that leads could be measured."""
+    from plumbline.alerts.chart import History, Point
+    from plumbline.reports.figures import scale
+
+    assert finding.since is not None and finding.effect is not None  # what no campaign showed has a day, and what is slower, by how much
+    metric = finding.members[0].name
+    taken = archive.snapshots(finding.provider, "probe", latest=CAMPAIGNS)
+    shown = [(f"{s.taken_at:%Y-%m-%d}", s.figures[metric]) for s in taken if metric in s.figures]
+    since = next((i for i, (day, _) in enumerate(shown) if day >= finding.since), 0)
+    if since == 0:
+        return None
+    unit = scale(METRICS[metric].unit, [value for _, value in shown], metric)
+    return History(
+        title=f"{finding.provider} · probes · {wording.short(metric)}",
+        unit=unit.suffix.strip() or METRICS[metric].unit,
+        points=tuple(Point(day, (value / unit.factor,)) for day, value in shown),
+        since=since,
+        change=wording.percent(finding.effect),
+        level=_level([value for _, value in shown[:since]][-USUAL_OF:], unit),
+        level_name="usual",
         simulated=finding.simulated,
     )
 

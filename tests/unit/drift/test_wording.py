@@ -47,3 +47,8 @@ def test_what_settles_a_doubt() -> None:
 )
 def test_a_name_can_be_taken_apart_again(named: str, parts: tuple[str, str | None, str]) -> None:
     assert wording.parsed(named) == parts
+
+
+def test_a_probe_has_an_everyday_name() -> None:
+    named = [wording.short(metric) for metric in ("matmul_tflops", "matmul_tflops_bf16", "host_to_device_bandwidth")]
+    assert named == ["matmul", "matmul in bf16", "host to device bandwidth"]

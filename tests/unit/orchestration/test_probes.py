@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from plumbline.declarations import Declarations, Provider, load
 from plumbline.drift import Finding
 from plumbline.launch.looking import Look
 from plumbline.orchestration import probes, watched, watching
+from plumbline.orchestration.pictures import history_of
 from plumbline.orchestration.probes import ProbeSeen
 from plumbline.results import Environment, row
 from plumbline.results.probe import ProbeDocument
@@ -100,6 +102,16 @@ def test_as_usual_again_it_resolves_and_what_was_measured_is_measured_again(arch
     assert back.reason == "matmul_tflops 700 TFLOP/s → 800 TFLOP/s"
     assert [f.state for f in archive.findings_of(LAB.name)] == ["resolved"]
     assert (watched.waiting(archive, LAB.name) is not None) == measured, "what no benchmark began after is taken back"
+
+
+def test_its_chart_shows_the_probes(archive: Archive, known: Declarations) -> None:
+    for week, matmul in enumerate((800, 802, None, 799, 700, 701)):
+        probed(archive, known, week, matmul)
+    (found,) = standing(archive)
+    history = history_of(archive, found)
+    assert history is not None and (history.title, history.change, history.begin) == ("lab-2core · probes · matmul", "−12 %", "2026-11-29")
+    assert [p.middle for p in history.points] == [800, 802, 799, 700, 701] and (history.level, history.unit) == (800, "TFLOP/s")
+    assert history_of(archive, replace(found, since="2026-10-01")) is None, "a chart without a before shows no change"
 
 
 def test_accepted_it_is_what_later_probes_are_held_against(archive: Archive, known: Declarations) -> None:
