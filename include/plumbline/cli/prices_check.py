@@ -14,7 +14,7 @@ from plumbline.cli.opening import open_archive
 from plumbline.cli.output import DRIFTED, FAILED, Json, clear_errors, emit, err, fail, out, table
 from plumbline.declarations import DeclarationError, Provider, load
 from plumbline.declarations.purchases import Purchase, Term
-from plumbline.drift.price import source_of, what
+from plumbline.drift.price import source_of, unit_of, what
 from plumbline.drift.wording import percent
 from plumbline.orchestration.accepted_prices import accept_price, how_to_accept
 from plumbline.orchestration.pricing import PricesSeen, snapshot
@@ -56,7 +56,9 @@ def accept(
     why: Why,
     purchase: Annotated[Purchase, typer.Option(help="how it is paid for")] = "on_demand",
     term: Annotated[Term | None, typer.Option(help="how long a reservation binds")] = None,
-    price: Annotated[float | None, typer.Option(help="USD per GPU-hour; left out, the one that was read last")] = None,
+    price: Annotated[
+        float | None, typer.Option(help="USD per GPU-hour (per core-hour, where there is no GPU); left out, the one that was read last")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Accept a price: from now on it is what costs are reckoned with and what readings are held against. It settles the findings about it."""
@@ -67,9 +69,7 @@ def accept(
         with open_archive() as archive:
             made = accept_price(archive, place, purchase, term, by=getpass.getuser(), why=why, usd_per_gpu_hour=price)
     per_gpu = made.usd_per_hour / place.accelerator.count
-    said = (
-        f"{provider} {what(purchase, term)}: {per_gpu:.4f} USD per GPU-hour ({made.usd_per_hour:.4f} USD/h) is accepted, since {made.since}"
-    )
+    said = f"{provider} {what(purchase, term)}: {per_gpu:.4f} USD per {unit_of(place.accelerator.kind)} ({made.usd_per_hour:.4f} USD/h) is accepted, since {made.since}"
     emit(as_json, made, lambda: out.print(said, highlight=False, soft_wrap=True))
 
 

@@ -12,6 +12,7 @@ import typer
 
 from plumbline.cli.output import DRIFTED, FAILED, OK, Json, clear_errors, emit, err, fail, out, table
 from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
+from plumbline.drift.price import what
 
 if TYPE_CHECKING:
     from plumbline.drift.probe import Judged
@@ -33,7 +34,7 @@ class _Seen:
 
     @property
     def changed(self) -> bool:
-        priced = any(check.meaning == "changed" for check in self.priced.checks) if self.priced else False
+        priced = any(check.meaning in ("changed", "held") for check in self.priced.checks) if self.priced else False
         return bool(self.looked and self.looked.changes) or bool(self.probed and (self.probed.changes or self.slow)) or priced
 
     @property
@@ -129,14 +130,15 @@ def _show(seen: _Seen, facts: bool) -> None:
         told = "news" if looked and any(n["fact"] == row["fact"] for n in looked.news) else "known"
         _line(f"{row['fact']} {row['old']} → {row['new']}  ({told})")
     _show_probe(seen)
-    for check in priced.checks if priced else ():
-        if check.meaning != "unchanged":
-            _line(_price(check))
+    if priced is not None:
+        for check in (check for check in priced.checks if check.meaning != "unchanged"):
+            _line(_price(check, priced.unit))
     for finding in dict.fromkeys(
         (*(looked.findings if looked else ()), *(seen.probed.findings if seen.probed else ()), *(priced.findings if priced else ()))
     ):
         _line(f"plumbline findings show {finding}")
-    if looked is not None and looked.nodes and not seen.changed:
+    moving = any(check.meaning == "seen_once" for check in priced.checks) if priced else False
+    if looked is not None and looked.nodes and not (seen.changed or moving):
         _line("nothing changed")
     for note in looked.notes if looked else ():
         _line(note, style="yellow")
@@ -164,11 +166,11 @@ def _show_probe(seen: _Seen) -> None:
         _line(note, style="yellow")
 
 
-def _price(check: Checked) -> str:
-    kind = " ".join(part for part in (check.reading.purchase.replace("_", "-"), check.reading.term) if part)
+def _price(check: Checked, unit: str) -> str:
+    kind = what(check.reading.purchase, check.reading.term)
     before = "" if check.accepted is None else f"{check.accepted:.6g} → "
     why = f": {check.reason}" if check.reason else ""
-    return f"{kind} price {before}{check.price:.6g} USD per GPU-hour  ({check.meaning.replace('_', ' ')}{why})"
+    return f"{kind} price {before}{check.price:.6g} USD per {unit}  ({check.meaning.replace('_', ' ')}{why})"
 
 
 def _line(text: str, style: str | None = None) -> None:

@@ -41,6 +41,11 @@ def what(purchase: Purchase, term: Term | None) -> str:
     return " ".join(filter(None, (purchase.replace("_", "-"), term)))
 
 
+def unit_of(accelerator: str) -> str:
+    """What a price per hour is for, by the kind of accelerator: a GPU, or a core where there is none."""
+    return CORE_HOUR if accelerator == "cpu" else GPU_HOUR
+
+
 def subject_of(kind: str, purchase: Purchase, term: Term | None) -> str:
     """The subject of a finding about a price: `price on-demand`, `held price reserved 1y`."""
     return f"{kind} {what(purchase, term)}"

@@ -62,20 +62,20 @@ def accept_price(
     What stands of findings about this price is accepted with it. LookupError if nothing was read and no price is given; ValueError for a
     price that is not above 0 (one that is read as 0 has to be given), and without who and why.
     """
-    from plumbline.drift.price import CHANGED, HELD, subject_of, what
+    from plumbline.drift.price import CHANGED, HELD, subject_of, unit_of, what
 
-    now = datetime.now(timezone.utc)
+    now, unit = datetime.now(timezone.utc), unit_of(provider.accelerator.kind)
     checked = checked_price(archive, provider, purchase, term, now)
     if usd_per_gpu_hour is None:
         if checked is None:
             raise LookupError(
-                f"no {what(purchase, term)} price of {provider.name} was ever read; expected one to be given, in USD per GPU-hour"
+                f"no {what(purchase, term)} price of {provider.name} was ever read; expected one to be given, in USD per {unit}"
             )
         usd_per_gpu_hour = checked.price
     if not (math.isfinite(usd_per_gpu_hour) and usd_per_gpu_hour > 0):
         named = f"the {what(purchase, term)} price of {provider.name}"
         raise ValueError(
-            f"{named} cannot be {usd_per_gpu_hour:g}; expected one above 0 in USD per GPU-hour (`{how_to_accept(provider, purchase, term)} "
+            f"{named} cannot be {usd_per_gpu_hour:g}; expected one above 0 in USD per {unit} (`{how_to_accept(provider, purchase, term)} "
             "--price USD`)"
         )
     since, source = now.date(), f"given by {by}"

@@ -26,12 +26,13 @@ WATCHER = "price_watch"
 
 @dataclass(frozen=True)
 class PricesSeen:
-    """What one look at a provider's prices showed. `checks`: one for each price that was read. `changes`: rows {fact, old, new} in USD per
+    """What one look at a provider's prices showed. `unit`: what they are for, `GPU-hour` or `core-hour`. `checks`: one for each price that was read. `changes`: rows {fact, old, new} in USD per
     hour of a GPU or core, of what is news. `findings`: ids of those that stand or resolved now, `opened` of those that are new. `notes`: sources that
     failed, one sentence each."""
 
     provider: str
     at: datetime
+    unit: str
     readings: int
     checks: tuple[Checked, ...]
     changes: tuple[dict[str, str], ...]
@@ -110,11 +111,11 @@ def _keep(
     notes: tuple[str, ...],
 ) -> PricesSeen:
     from plumbline.drift import Finding
-    from plumbline.drift.price import CORE_HOUR, GPU_HOUR, price_course
+    from plumbline.drift.price import price_course, unit_of
     from plumbline.orchestration.stored import record_of
 
     standing = [Finding.of(f.detail).with_state(f.state) for f in archive.findings_of(provider.name, "price", unsettled=True)]
-    unit = CORE_HOUR if provider.accelerator.kind == "cpu" else GPU_HOUR
+    unit = unit_of(provider.accelerator.kind)
     went = price_course(checks, standing, provider.simulated, unit)
     opened = archive.save_findings([record_of(finding) for finding in (*went.new, *went.seen)])
     for finding in went.continued:
@@ -128,6 +129,7 @@ def _keep(
     return PricesSeen(
         provider.name,
         at,
+        unit,
         readings,
         tuple(checks),
         tuple(row for c in checks if (row := _row(c, fresh)) is not None),

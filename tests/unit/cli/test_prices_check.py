@@ -41,7 +41,7 @@ def test_a_change_is_checked_told_and_accepted(history, plumbline, said):
     assert result.exit_code == 4 and "changed" in result.stdout and "+25 %" in result.stdout
     assert "on-demand price 0.02 → 0.025 USD per core-hour (+25 %)" in plumbline("findings").stdout
     result = plumbline("prices", "accept", "local-2core", "--why", "power is dearer")
-    assert result.exit_code == 0 and "local-2core on-demand: 0.0250 USD per GPU-hour (0.0500 USD/h) is accepted" in result.stdout
+    assert result.exit_code == 0 and "local-2core on-demand: 0.0250 USD per core-hour (0.0500 USD/h) is accepted" in result.stdout
     found, code = said("prices", "check", "local-2core")
     assert code == 0 and found[0]["prices"][0]["accepted_usd_per_gpu_hour"] == 0.025
     assert said("findings")[0] == []
@@ -75,7 +75,7 @@ def test_without_sources_there_is_nothing_to_check_and_what_cannot_be_accepted_i
     for words, expected in (
         (("prices", "check", "nobody"), 'no provider is called "nobody"'),
         (("prices", "accept", "local-2core", "--why", "x"), "no on-demand price of local-2core was ever read"),
-        (("prices", "accept", "local-2core", "--why", "x", "--price", "0"), "cannot be 0; expected one above 0 in USD per GPU-hour"),
+        (("prices", "accept", "local-2core", "--why", "x", "--price", "0"), "cannot be 0; expected one above 0 in USD per core-hour"),
         (("prices", "accept", "local-2core", "--why", "x", "--term", "1y"), "only reservations have one"),
     ):
         result = plumbline(*words)

@@ -57,6 +57,19 @@ def test_what_changed_is_said_with_its_finding_and_again_as_known(config, plumbl
     )
 
 
+@pytest.mark.parametrize(
+    ("price", "code", "line"),
+    [
+        ("25 USD/h", 0, "on-demand price 2.5 → 3.125 USD per GPU-hour  (seen once)"),
+        ("2 USD/h", 4, "on-demand price 2.5 → 0.25 USD per GPU-hour  (held: 0.25 is more than 60% away from the accepted 2.5 USD)"),
+    ],
+)
+def test_a_price_that_moves_or_is_held_is_not_nothing(config, plumbline, price, code, line):
+    declare(config, {**SIM, "launcher": {"kind": "simulated", "drift": [{"kind": "price_change", "since": "2026-02-01", "price": price}]}})
+    result = plumbline("watch")
+    assert result.exit_code == code and line in result.stdout and "nothing changed" not in result.stdout, result.stdout
+
+
 def test_everything_that_was_seen_is_a_table_when_asked_for(config, plumbline):
     assert "Ubuntu 24.04 LTS" in plumbline("watch", "--facts").stdout
     assert "Ubuntu" not in plumbline("watch").stdout
