@@ -122,6 +122,7 @@ def test_a_provider_that_cannot_be_looked_at_fails_the_run_and_silences_nobody(b
     assert tasks["watch.look"]["upstream"] == ["providers"]
     before = {up for task in tasks["watch.rerun"]["upstream"] for up in (task, *tasks[task]["upstream"])}
     assert "watch.look" in before, "nobody starts what nobody looked for"
+    assert "watch.look" in tasks["watch.probe"]["upstream"] and "watch.probe" in tasks["watch.rerun"]["upstream"], "they share a machine"
     assert (tasks["alert"]["rule"], tasks["conclude"]["rule"]) == ("all_done", "none_failed")
     assert bundle["dags"]["upkeep"]["tasks"]["rerun"]["upstream"] == ["held"], "what is held back must not wait for the next day"
     for end in ("alert", "conclude"):

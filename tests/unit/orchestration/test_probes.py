@@ -18,7 +18,7 @@ from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.drift import Finding
 from plumbline.launch.looking import Look
-from plumbline.orchestration import probes, watched, watching
+from plumbline.orchestration import probes, watch_tasks, watched, watching
 from plumbline.orchestration.pictures import history_of
 from plumbline.orchestration.probes import ProbeSeen
 from plumbline.results import Environment, row
@@ -203,6 +203,13 @@ def test_a_simulated_provider_is_probed_day_by_day(config: Path, archive: Archiv
     assert [len(found) for found in told] == [0, 0, 0, 0, 1, 0]
     (found,) = archive.findings_of("sim", unsettled=True)
     assert found.headline.startswith("WARN  SIMULATED  sim · slower in probes: matmul") and "since 2026-11-10" in found.headline
+
+
+def test_the_daily_task_probes_what_is_due_and_ends_well_without(config: Path, archive: Archive) -> None:
+    first, second = (watch_tasks.probe.function("sim") for _ in range(2))
+    assert first == {"news": [], "findings": []} and len(archive.snapshots("sim", "probe")) == 1
+    assert "was probed on" in second["put_off"] and len(archive.snapshots("sim", "probe")) == 1
+    assert watch_tasks.probe.function("local-2core") == {"put_off": "local-2core declares no watch.probe"}
 
 
 def test_a_budget_that_does_not_carry_it_puts_it_off(config: Path, archive: Archive) -> None:
