@@ -268,6 +268,39 @@ def test_what_could_not_be_told_goes_where_the_rules_say_now(server: FakeSlack, 
     assert deliver([case(RESOLVED)], archive, slack, elsewhere, now=NOON).updated and server.shown() == []
 
 
+def test_a_message_in_a_channel_that_is_gone_is_given_up_once_the_rules_name_another(
+    server: FakeSlack, slack: Slack, archive: Archive
+) -> None:
+    deliver([case(OPEN)], archive, slack, now=NOON)
+    server.archived = {CHANNEL}
+    elsewhere = Alerts(routes=(Route(channels=(OTHER,)),))
+    assert deliver([case(ACKNOWLEDGED)], archive, slack, now=NOON).undelivered, "it may be mended: the rules still name it"
+    assert deliver([case(ACKNOWLEDGED)], archive, slack, elsewhere, now=NOON).posted
+    before = len(server.calls)
+    assert deliver([case(replace(ACKNOWLEDGED, state="resolved"))], archive, slack, elsewhere, now=NOON).updated
+    assert len(server.calls) == before + 1
+    assert {i.channel: i.state for i in archive.incidents(OPEN.finding_id)} == {CHANNEL: "moved", OTHER: "resolved"}
+
+
+def test_a_message_that_stands_is_brought_up_to_date_also_where_the_rules_lead_no_longer(
+    server: FakeSlack, slack: Slack, archive: Archive
+) -> None:
+    deliver([case(OPEN)], archive, slack, now=NOON)
+    server.fail_next(Fault(error="ratelimited"))
+    assert deliver([case(ACKNOWLEDGED)], archive, slack, now=NOON).undelivered
+    deliver([case(ACKNOWLEDGED)], archive, slack, Alerts(routes=(Route(channels=(OTHER,)),)), now=NOON)
+    assert [m["blocks"][0]["text"]["text"].startswith("WARN (ack") for m in (*server.shown(), *server.shown(OTHER))] == [True, True]
+
+
+def test_what_was_over_before_slack_took_it_wakes_nobody(server: FakeSlack, slack: Slack, archive: Archive) -> None:
+    rules = Alerts(routes=(Route(quiet_hours=NIGHT),))
+    server.fail_next(Fault(error="ratelimited"))
+    assert deliver([case(OPEN)], archive, slack, rules, now=NOON - timedelta(hours=2)).undelivered
+    over = replace(OPEN, state="resolved")
+    assert deliver([case(over)], archive, slack, rules, now=NOON).held and not server.shown()
+    assert deliver([case(over)], archive, slack, rules, now=NOON + timedelta(hours=2)).posted
+
+
 def test_a_reminder_of_a_message_that_somebody_deleted_is_a_new_message(server: FakeSlack, slack: Slack, archive: Archive) -> None:
     reminded(archive, slack, OPEN, 0)
     server.messages.clear()

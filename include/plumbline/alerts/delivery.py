@@ -8,7 +8,7 @@ What was posted is noted as an incident (finding, channel, message id, state, di
 
     posting      a first post was begun; whether it arrived is not known. The next run looks for it by the message's metadata
     undelivered  Slack refused it or could not be reached; the next run tries again
-    moved        it could not be delivered there, and the rules name another channel now
+    moved        it could not be delivered there, or the channel takes nothing more, and the rules name another channel now
     otherwise    the finding's state as last shown
 
 Slack being down, slow, full or revoked never raises: a benchmark does not fail because of its messenger.
@@ -26,7 +26,7 @@ from slack_sdk.errors import SlackApiError
 
 from plumbline.alerts.context import Context
 from plumbline.alerts.message import render
-from plumbline.alerts.refusal import ABOUT_THE_MESSAGE, FAILURES, GONE, error_code, everywhere, reason
+from plumbline.alerts.refusal import ABOUT_THE_MESSAGE, FAILURES, GONE, NO_WAY_IN, error_code, everywhere, reason
 from plumbline.alerts.replies import ESCALATED, REMINDER, REOPENED, reply
 from plumbline.alerts.routing import Target, target_of
 from plumbline.alerts.slack import Slack
@@ -128,7 +128,8 @@ class _Run:
         target = target_of(finding, self.alerts, self.slack.channel)
         known = {i.channel: i for i in self.incidents.incidents(finding.finding_id) if i.state != MOVED}
         for channel, incident in list(known.items()):
-            if finding.state not in _OVER and channel not in target.channels and incident.state == UNDELIVERED:
+            never = incident.state == UNDELIVERED and not incident.ts  # what stands there is brought up to date there
+            if never and finding.state not in _OVER and channel not in target.channels:
                 self.log.info("finding %s is told in %s instead of %s", finding.finding_id, ", ".join(target.channels), channel)
                 self.incidents.save_incident(replace(_record(incident), state=MOVED))
                 del known[channel]
@@ -141,7 +142,7 @@ class _Run:
     def _tell_in(self, channel: str, case: Case, incident: IncidentView | None, target: Target) -> None:
         finding = case.finding
         told = incident is not None and (incident.ts or incident.state == POSTING)
-        if not told and finding.state not in _OVER and (waits := self._waits(case, target)):
+        if not told and (waits := self._waits(case, target)):
             self.log.info("finding %s is held: %s", finding.finding_id, waits)
             self.done.held.append(finding.finding_id)
             return
@@ -157,6 +158,12 @@ class _Run:
         try:
             self._say(thread, case, target, posted_at)
         except FAILURES as error:
+            if channel not in target.channels and error_code(error) in NO_WAY_IN:
+                self.log.warning(
+                    "finding %s is given up in %s, where the rules send it no longer: %s", finding.finding_id, channel, reason(error)
+                )
+                self.incidents.save_incident(replace(thread.note, state=MOVED))
+                return
             if not thread.note.message_hash or thread.note.message_hash != render(finding, self.report, case.context).digest:
                 thread.undelivered()
             self.done.undelivered.append(finding.finding_id)

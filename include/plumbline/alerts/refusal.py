@@ -15,6 +15,8 @@ GONE = (
     "restricted_action_thread_locked",
 )
 """What Slack says of a message that can no longer be changed or answered: somebody deleted or locked it, or it is too old."""
+NO_WAY_IN = ("is_archived", "channel_not_found", "not_in_channel")
+"""What Slack says of a channel that takes nothing more until somebody mends that."""
 ABOUT_THE_MESSAGE = (
     "invalid_blocks",
     "invalid_blocks_format",
