@@ -25,6 +25,7 @@ NEXT: dict[FindingState, tuple[FindingState, ...]] = {
 }
 
 
+_GRAVITY = ("info", "warn", "page")
 UNSETTLED: tuple[FindingState, ...] = ("open", "acknowledged")
 
 
@@ -82,7 +83,8 @@ def go_on(session: Session, finding: FindingRecord, seen_in: str, why: str, now:
     """Store what a standing finding looks like by a later campaign, or on the day of a later look at the provider; its state, campaign and
     times of opening stay.
 
-    That it went on is in the audit log once per campaign, however often that is reviewed, or day. One that is settled meanwhile keeps everything.
+    That it went on is in the audit log once per campaign, however often that is reviewed, or day. One that is settled meanwhile keeps everything. A snooze ends
+    when it becomes graver: who asked for it did not know that.
     LookupError for an unknown id.
     """
     row = known(session, finding.finding_id, lock=True)
@@ -92,6 +94,10 @@ def go_on(session: Session, finding: FindingRecord, seen_in: str, why: str, now:
         detail = {"seen_in": seen_in, "severity": finding.severity, "before": row.severity}
         once = f"finding_continued {finding.finding_id} {seen_in}"
         audit.write(session, now, who="drift", what="finding_continued", subject=finding.finding_id, why=why, detail=detail, once=once)
+    if row.snoozed_until is not None and _GRAVITY.index(finding.severity) > _GRAVITY.index(row.severity):
+        before = {"severity": finding.severity, "before": row.severity}
+        audit.write(session, now, who="drift", what="finding_woken", subject=finding.finding_id, why="it became graver", detail=before)
+        row.snoozed_until = None
     row.severity, row.headline, row.detail = finding.severity, finding.headline, {**finding.detail, "state": row.state}
     row.effect, row.ci_low, row.ci_high, row.metric = finding.effect, finding.ci_low, finding.ci_high, finding.metric
     row.series_key, row.updated_at, row.last_seen_at = finding.series_key, now, now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -44,6 +45,20 @@ def test_a_snooze_is_kept_and_logged_once_and_ends_by_another(known: Archive) ->
         ("bob", "finding_woken"),
     ]
     assert known.audit("f1")[1].detail["until"] == TOMORROW.isoformat()
+
+
+def test_a_snooze_ends_when_the_finding_becomes_graver(known: Archive) -> None:
+    known.snooze_finding("f1", TOMORROW, "ada", "the provider knows")
+    known.continue_finding(replace(DEARER, severity="info"), "2026-11-21", "as before")
+    known.continue_finding(DEARER, "2026-11-22", "as before")
+    assert known.finding("f1").snoozed_until is None
+    known.snooze_finding("f1", TOMORROW, "ada", "the provider still knows")
+    known.continue_finding(DEARER, "2026-11-23", "as before")
+    assert known.finding("f1").snoozed_until == TOMORROW
+    known.continue_finding(replace(DEARER, severity="page"), "2026-11-24", "much dearer")
+    assert known.finding("f1").snoozed_until is None
+    woken = [e for e in known.audit("f1") if e.what == "finding_woken"]
+    assert woken[-1].why == "it became graver" and woken[-1].detail == {"severity": "page", "before": "warn"}
 
 
 def test_what_cannot_be_snoozed(known: Archive) -> None:
