@@ -8,13 +8,12 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import DeclarationError, Declarations, load
-from plumbline.orchestration.telling import case_of
+from plumbline.orchestration.telling import SETTLED, case_of
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive, FindingView
 
 LOCK, PATIENCE_S = "alerts", 600.0
-_SETTLED = ("accepted", "resolved")
 
 
 def alert(log: logging.Logger | None = None) -> dict[str, list[str]]:
@@ -53,8 +52,10 @@ def _declared(log: logging.Logger) -> Declarations | None:
 
 
 def _wanted(archive: Archive) -> list[FindingView]:
+    from plumbline.alerts.thread import MOVED
+
     wanted = {f.finding_id: f for state in ("open", "acknowledged") for f in archive.findings(state)}
     for incident in archive.incidents():
-        if incident.state not in (*_SETTLED, "moved") and incident.finding_id not in wanted:
+        if incident.state not in (*SETTLED, MOVED) and incident.finding_id not in wanted:
             wanted[incident.finding_id] = archive.finding(incident.finding_id)
     return list(wanted.values())

@@ -7,12 +7,11 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import Declarations, load
+from plumbline.orchestration.telling import SETTLED, cost_of
 
 if TYPE_CHECKING:
     from plumbline.alerts.digest import Digest, Entry
     from plumbline.archive import Archive, FindingView
-
-_SETTLED = ("accepted", "resolved")
 
 
 def month_before(moment: datetime) -> str:
@@ -26,7 +25,7 @@ def gather(archive: Archive, declared: Declarations, month: str, now: datetime) 
 
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise ValueError(f'"{month}" is no month; expected one such as 2026-11')
-    told = [f for f in archive.findings() if f.state not in _SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
+    told = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
     return Digest(month, now.date(), tuple(_entry(archive, declared, found) for found in told))
 
 
@@ -56,7 +55,6 @@ def _entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry
     from plumbline.alerts.digest import Entry
     from plumbline.drift import Finding
     from plumbline.drift.sample import Series
-    from plumbline.orchestration.telling import cost_of
 
     finding = Finding.of(view.detail).with_state(view.state)
     workloads = {(s.kind, s.workload) for s in (Series.parse(key) for key in finding.series if key)}
@@ -65,5 +63,5 @@ def _entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry
         for team in declared.teams.values()
         if any(p and name in p.workloads for kind, name in workloads for p in [team.training if kind == "training" else team.inference])
     )
-    settled = view.updated_at.date() if view.state in _SETTLED else None
+    settled = view.updated_at.date() if view.state in SETTLED else None
     return Entry(finding, cost_of(archive, declared, finding, view), view.opened_at.date(), settled, teams)

@@ -3,10 +3,14 @@ its address."""
 
 from __future__ import annotations
 
+import os
+import sys
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import Alerts, Declarations
+from plumbline.orchestration import reaching
+from plumbline.orchestration.airflow_client import AirflowError
 from plumbline.orchestration.deciding import questions
 
 if TYPE_CHECKING:
@@ -16,7 +20,8 @@ if TYPE_CHECKING:
     from plumbline.declarations.purchases import Purchase
     from plumbline.drift import Finding
 
-_SETTLED = ("accepted", "resolved")
+SETTLED = ("accepted", "resolved")
+_AIRFLOW_IS = ("AIRFLOW_HOME", "AIRFLOW_CONFIG", "AIRFLOW__API__BASE_URL")
 
 
 def case_of(archive: Archive, declared: Declarations | None, view: FindingView, now: datetime | None = None) -> Case:
@@ -62,7 +67,7 @@ def cost_of(archive: Archive, declared: Declarations, finding: Finding, view: Fi
     from plumbline.orchestration.accepted_prices import accepted
 
     provider, began = declared.providers.get(finding.provider), view.opened_at.date()
-    if finding.kind == "price" and view.state in _SETTLED:
+    if finding.kind == "price" and view.state in SETTLED:
         return MonthlyCost(None, "")  # its effect is a fraction of a price that may hold no more
 
     def price(purchase: Purchase) -> float | None:
@@ -82,7 +87,13 @@ def _trial(archive: Archive, finding: Finding) -> str | None:
 
 
 def _airflow_url() -> str | None:
-    """Where this Airflow says that people open it; None outside of one that says so."""
+    """Where people open Airflow: the one that this process is part of or is told of, else the one that commands reach; None if there is none."""
+    if "airflow.configuration" not in sys.modules and not any(os.environ.get(name) for name in _AIRFLOW_IS):
+        # Airflow, asked without a home, would make one in ~/airflow: a preview leaves nothing behind.
+        try:
+            return reaching.address()
+        except AirflowError:
+            return None
     from airflow.configuration import conf
 
     return conf.get("api", "base_url", fallback=None) or None

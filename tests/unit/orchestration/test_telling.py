@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -78,6 +79,16 @@ def test_without_declarations_or_an_address_there_is_less_to_say(archive: Archiv
     context = case_of(archive, None, archive.finding("f1")).context
     assert (context.owner, context.cost) == (None, "")
     assert "declare how much of local-2core is rented" in case_of(archive, declared(), archive.finding("f1")).context.cost
+
+
+def test_outside_of_airflow_links_lead_to_the_one_that_commands_reach(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "airflow.configuration", raising=False)
+    for name in ("AIRFLOW_HOME", "AIRFLOW_CONFIG", "AIRFLOW__API__BASE_URL", "PLUMBLINE_AIRFLOW_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert case_of(archive, declared(), archive.finding("f1")).context.links == ()
+    monkeypatch.setenv("PLUMBLINE_AIRFLOW_URL", "https://team.example.com")
+    assert case_of(archive, declared(), archive.finding("f1")).context.links[0][0].startswith("https://team.example.com/plumbline/")
+    assert "airflow.configuration" not in sys.modules, "it would make a home for itself"
 
 
 def test_one_that_was_resolved_shortly_before_has_come_back(archive: Archive) -> None:
