@@ -120,7 +120,7 @@ class Alerts(Declared):
         None, description="where people open Airflow, such as https://airflow.example.com; Airflow's own api.base_url if left out"
     )
     remind_every: Duration = Field(
-        7 * 86400.0, ge=3600, description="how often people are reminded of a finding that nobody has dealt with"
+        7 * 86400.0, ge=3600, description="how often people are reminded of a finding that nobody has dealt with, at least 1h"
     )
     reopen_within: Duration = Field(
         60 * 86400.0, description="how long after it was resolved a finding that comes back goes on in its old thread"

@@ -13,12 +13,14 @@ _DAY = 86400.0
 class EvidenceRules(Declared):
     """What the daily upkeep does with raw evidence. Numbers, documents and what a conclusion cites are kept for ever."""
 
-    keep: Duration | None = Field(None, ge=_DAY, description="how long evidence that nothing cites is kept; for ever if left out")
+    keep: Duration | None = Field(
+        None, ge=_DAY, description="how long evidence that nothing cites is kept, at least 1d; for ever if left out"
+    )
     read_every: Duration = Field(
         30 * _DAY,
         ge=_DAY,
         le=366 * _DAY,
-        description="how often each file is read whole and held against its SHA-256, an equal share a day",
+        description="how often each file is read whole and held against its SHA-256, an equal share a day: 1d to 366d",
     )
 
 
@@ -26,7 +28,8 @@ class ExportTarget(Declared):
     """A place for copies of finished campaigns, such as another cloud's bucket."""
 
     to: str = Field(
-        pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+", description="where each campaign gets a folder, such as s3://bucket/exports"
+        pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+",
+        description="where each campaign gets a folder, such as s3://bucket/exports or file:///mnt/exports",
     )
     connection: str | None = Field(
         None,
