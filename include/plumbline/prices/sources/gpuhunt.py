@@ -103,6 +103,7 @@ class GpuhuntPrices:
         except ImportError as error:
             down(f"the package gpuhunt is not installed ({error})", "install it: it stands in requirements.txt")
         folder, pinned = os.environ.get("GPUHUNT_CATALOG_DIR"), self._declared.catalog
+        remedy = _REACH if folder is None else f"put gpuhunt's {cloud}.csv into {folder}, or unset GPUHUNT_CATALOG_DIR to download it"
         heard = _Heard()
         try:
             with _time_limit(self._timeout_s), heard.instead_of_the_log():
@@ -116,11 +117,11 @@ class GpuhuntPrices:
                     catalog, told = gpuhunt.default_catalog(), ""
                 items = catalog.query(provider=cloud)
         except (OSError, UnicodeDecodeError, csv.Error, gpuhunt.GPUHuntError) as error:
-            down(heard.cause(cloud) or _with_cause(error), _REACH)
+            down(heard.cause(cloud) or _with_cause(error), remedy)
         except ValueError as error:
             raise NoPrice("gpuhunt", provider.name, str(error), "name the cloud as gpuhunt does: cloud in price_sources") from error
         if not items:
-            down(heard.cause(cloud) or f"the catalog of {cloud} holds nothing that can be read", _REACH)
+            down(heard.cause(cloud) or f"the catalog of {cloud} holds nothing that can be read", remedy)
         if not told:
             loaded = catalog.catalog.get(cloud)
             told = loaded.version if loaded is not None else f"asked live, gpuhunt {version('gpuhunt')}"

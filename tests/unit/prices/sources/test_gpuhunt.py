@@ -112,7 +112,7 @@ def test_a_cloud_that_gpuhunt_does_not_know_is_told(
 
 
 def test_a_folder_without_the_clouds_file_is_down(read: Read) -> None:
-    with pytest.raises(PriceSourceDown, match=r"azure\.csv.*GPUHUNT_CATALOG_DIR"):
+    with pytest.raises(PriceSourceDown, match=r"azure\.csv.*put gpuhunt's azure\.csv into .*, or unset GPUHUNT_CATALOG_DIR"):
         read(cloud="azure")
 
 
