@@ -46,24 +46,29 @@ def probe(
     limit_s: float,
     patience: Patience | None = None,
 ) -> ProbeDocument | PutOff:
-    """Probe one node of the provider; PutOff if none has room now.
+    """Probe one node of the provider; PutOff if none has room now, or if trials run there: they share nodes, and must not be measured with us.
 
     A TrialFailure as a trial's launch would raise it; Refused if the cluster refuses the pod; OSError if the store does not answer.
     """
     patience = patience or Patience()
+    api = ClusterApi(launcher.connection, launcher.namespace)
+    busy = [pod_state.name_of(pod) for pod in api.pods(_selector(names.PROVIDER, provider.name)) if not pod_state.over(pod)]
+    if busy:
+        return PutOff(
+            f"put off: {', '.join(busy[:3])}{' and others' if len(busy) > 3 else ''} on {provider.name}; what is measured there goes first"
+        )
     trials = typical(declared, provider, launcher, now)
     if not trials:
         raise BadDeclaration(f"no workload can run on {provider.name}, so nobody knows what a pod there looks like; expected one that fits")
     name = f"pl-probe-{secrets.token_hex(4)}"
     path = f"probes/{provider.name}/{name}.json"
     pod = pod_of(trials[0], launcher, name, path, now, limit_s, patience)
-    api = ClusterApi(launcher.connection, launcher.namespace)
     api.create(pod)
     try:
         if (why := _wait(api, name, launcher, limit_s, patience)) is not None:
             return PutOff(f"{provider.name} was not probed: {why}")
     finally:
-        tolerated(f"delete the pod {name}", partial(api.remove, None, _selector(name), wait_s=patience.gone_s), list[str]())
+        tolerated(f"delete the pod {name}", partial(api.remove, None, _selector(names.LAUNCH, name), wait_s=patience.gone_s), list[str]())
     store = stores.of(provider)
     try:
         return read(store.get(path), store.uri(path))
@@ -97,8 +102,8 @@ def _kept(pod: Row) -> dict[str, str]:
     return {key: value for key, value in pod["metadata"]["annotations"].items() if key not in (names.TRIAL, names.EXPIRES)}
 
 
-def _selector(name: str) -> str:
-    return f"{names.MANAGED_BY}={names.MANAGER},{names.LAUNCH}={name}"
+def _selector(label: str, value: str) -> str:
+    return f"{names.MANAGED_BY}={names.MANAGER},{label}={value}"
 
 
 def _wait(api: ClusterApi, name: str, launcher: KubernetesLauncher, limit_s: float, patience: Patience) -> str | None:

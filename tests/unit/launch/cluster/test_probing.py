@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
-from tests.fakes.trials import H100, cluster_provider, declared
+from tests.fakes.trials import H100, a_trial, cluster_provider, declared
 
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.glance import glance, written
-from plumbline.launch.cluster import probing
-from plumbline.launch.cluster.api import Refused
+from plumbline.launch.cluster import manifest, probing
+from plumbline.launch.cluster.api import ClusterApi, Refused
 from plumbline.launch.cluster.probing import Patience
 from plumbline.launch.cluster.sweep import sweep
 from plumbline.launch.failures import HarnessError, ImageError, Interrupted, OutOfMemory, Unreachable
@@ -74,6 +74,19 @@ def test_it_takes_one_gpu_of_a_node_of_eight(kube: FakeKubernetes, tmp_path: Pat
     (made,) = [c for c in kube.called("POST */pods") if not c.query]
     resources = made.body["spec"]["containers"][0]["resources"]
     assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"] == "1"
+
+
+def test_trials_that_run_there_go_first(kube: FakeKubernetes, tmp_path: Path) -> None:
+    provider = at(tmp_path / "store")
+    kube.script("pl-*", Script().started())
+    row = manifest.pod(a_trial(provider=provider), requested_at=datetime.now(timezone.utc))
+    ClusterApi("k8s_a", "plumbline").create(row)
+    seen = probe(provider)
+    assert isinstance(seen, PutOff) and "put off: pl-" in seen.why
+    assert len([c for c in kube.called("POST */pods") if not c.query]) == 1, "the trial's"
+    kube.become("pl-*", Script().succeeded())
+    kube.script("pl-probe-*", Script().started().runs(harness))
+    kube.wait_for(lambda: isinstance(probe(provider), ProbeDocument), "a probe after the trial")
 
 
 def test_a_cluster_without_room_puts_it_off(kube: FakeKubernetes, tmp_path: Path) -> None:
