@@ -6,7 +6,6 @@ node that is paid for, two minutes of one GPU at most. What did not fit is left 
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from collections.abc import Sequence
@@ -23,7 +22,6 @@ from plumbline.results import Environment, MetricRow
 from plumbline.results.probe import LIMIT_S, ProbeDocument
 
 _WANTED: tuple[probes.ProbeName, ...] = ("matmul", "memory", "copy")
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def glance(folder: Path, limit_s: float = LIMIT_S, wanted: Sequence[probes.ProbeName] = _WANTED) -> ProbeDocument:
@@ -31,8 +29,6 @@ def glance(folder: Path, limit_s: float = LIMIT_S, wanted: Sequence[probes.Probe
     began = time.monotonic()
     seen = Environment.of(environment.probe())
     cuda = bool(seen.facts.get("gpu.count"))
-    if cuda:
-        os.environ[_VISIBLE] = os.environ.get(_VISIBLE, "0").partition(",")[0]
     before = None if cuda else _used(usable())
     rows: list[MetricRow] = []
     left_out: dict[str, str] = {}
@@ -44,9 +40,9 @@ def glance(folder: Path, limit_s: float = LIMIT_S, wanted: Sequence[probes.Probe
             left_out[name] = f"the limit of {limit_s:g} s was over"
             continue
         try:
-            rows += probes.run(usable(), folder, "cuda" if cuda else "cpu", only=(name,), limit_s=left_s)
+            rows += probes.run(usable(), folder, "cuda" if cuda else "cpu", only=(name,), limit_s=left_s, gpus=1)
         except probes.ProbeFailed as failed:
-            left_out[name] = str(failed)
+            left_out[name] = _in_short(str(failed))
     return ProbeDocument(
         harness_version=version("plumbline"),
         taken_at=datetime.now(timezone.utc),
@@ -56,6 +52,12 @@ def glance(folder: Path, limit_s: float = LIMIT_S, wanted: Sequence[probes.Probe
         foreign_cpu=None if before is None else _foreign(before, _used(usable())),
         left_out=left_out,
     )
+
+
+def _in_short(why: str) -> str:
+    """What failed and the last line of what it wrote, where that is a traceback."""
+    first, *more = why.strip().splitlines()
+    return f"{first.partition(': ')[0]}: {more[-1]}" if more else first
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ def test_it_measures_the_machine_and_says_what_it_is(tmp_path: Path) -> None:
 def test_what_does_not_fit_into_the_limit_is_left_out_and_named(tmp_path: Path) -> None:
     seen = glance(tmp_path, limit_s=0.0)
     assert seen.metrics == () and seen.left_out == dict.fromkeys(("matmul", "memory"), "the limit of 0 s was over")
+
+
+def test_a_probe_that_fails_is_left_out_with_the_last_thing_that_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libcuda.so: wrong driver')\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    seen = glance(tmp_path, wanted=("matmul",))
+    assert seen.left_out == {"matmul": "the matmul probes ended with 1: ImportError: libcuda.so: wrong driver"}
 
 
 def test_others_on_the_cores_are_noticed_and_we_are_not_others() -> None:

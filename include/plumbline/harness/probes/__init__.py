@@ -35,17 +35,18 @@ def run(
     ranks: int = 1,
     only: Collection[ProbeName] = ALL,
     limit_s: float = computing.LIMIT_S,
+    gpus: int | None = None,
 ) -> list[MetricRow]:
     """The rows of the probes in `only`, where they apply. Of several GPUs the slowest counts: all others wait for it.
 
     `cpus`: the cores that the trial may use. `ranks`: processes of a job on this node's CPU; on GPUs there is one for each.
-    `limit_s`: of those that compute with PyTorch. ProbeFailed if it cannot compute on the device, or not within the limit; OSError if the
-    disk cannot be written.
+    `gpus`: only so many, the first ones. `limit_s`: of those that compute with PyTorch. ProbeFailed if it cannot compute on the device, or
+    not within the limit; OSError if the disk cannot be written.
     """
     needed = [name for name in ("all_reduce", "matmul", "memory", "copy") if name in only]
     if device == "cpu":
         needed = [name for name in needed if name == "matmul" or (name == "all_reduce" and ranks > 1)]
-    found = computing.rows(needed, device, len(cpus), ranks, workdir, limit_s)
+    found = computing.rows(needed, device, len(cpus), ranks, workdir, limit_s, gpus)
     if device == "cpu" and "memory" in only:
         found += memory.rows(cpus)
     if "disk" in only:

@@ -17,12 +17,19 @@ class ProbeFailed(RuntimeError):
     """A probe could not measure; the message ends with what it wrote."""
 
 
-def rows(probes: Sequence[str], device: str, threads: int, ranks: int, folder: Path, limit_s: float = LIMIT_S) -> list[MetricRow]:
-    """What `torch_worker` finds on a device. ProbeFailed if the process fails or takes over `limit_s` seconds."""
+def rows(
+    probes: Sequence[str], device: str, threads: int, ranks: int, folder: Path, limit_s: float = LIMIT_S, gpus: int | None = None
+) -> list[MetricRow]:
+    """What `torch_worker` finds on a device (`gpus`: on the first so many of them).
+
+    ProbeFailed if the process fails or takes over `limit_s` seconds.
+    """
     if not probes:
         return []
     command = [sys.executable, "-m", "plumbline.harness.probes.torch_worker", "--device", device, "--threads", str(threads)]
     command += ["--ranks", str(ranks), "--folder", str(folder), "--probes", *probes]
+    if gpus is not None:
+        command += ["--gpus", str(gpus)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired as error:

@@ -69,13 +69,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--gpus", type=int, help="only so many, the first ones; all without it")
     parser.add_argument("--probes", nargs="+", required=True)
     arguments = parser.parse_args()
     try:
         if arguments.device == "cpu":
             found = on_cpu(arguments.probes, arguments.threads, arguments.ranks, arguments.folder)
         else:
-            gpus = [torch.device("cuda", i) for i in range(torch.cuda.device_count())]
+            gpus = [torch.device("cuda", i) for i in range(torch.cuda.device_count())][: arguments.gpus]
             if not gpus:
                 parser.error("PyTorch sees no GPU; expected at least one for --device cuda")
             found = on_gpus(arguments.probes, gpus, arguments.folder)
