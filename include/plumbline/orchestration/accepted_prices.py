@@ -62,14 +62,15 @@ def accept_price(
     What stands of findings about this price is accepted with it. LookupError if nothing was read and no price is given; ValueError for a
     price that is not above 0 (one that is read as 0 has to be given), and without who and why.
     """
-    from plumbline.drift.price import CHANGED, HELD, subject_of, unit_of, what
+    from plumbline.drift.price import CHANGED, HELD, source_of, subject_of, unit_of, what
 
     now, unit = datetime.now(timezone.utc), unit_of(provider.accelerator.kind)
     checked = checked_price(archive, provider, purchase, term, now)
     if usd_per_gpu_hour is None:
         if checked is None:
             raise LookupError(
-                f"no {what(purchase, term)} price of {provider.name} was ever read; expected one to be given, in USD per {unit}"
+                f"no {what(purchase, term)} price of {provider.name} was ever read; expected one to be given, in USD per {unit} "
+                f"(`{how_to_accept(provider, purchase, term)} --price USD`)"
             )
         usd_per_gpu_hour = checked.price
     if not (math.isfinite(usd_per_gpu_hour) and usd_per_gpu_hour > 0):
@@ -80,7 +81,7 @@ def accept_price(
         )
     since, source = now.date(), f"given by {by}"
     if checked is not None and usd_per_gpu_hour == checked.price:
-        since, source = checked.since.date(), f"{checked.reading.source} {checked.reading.source_version}"
+        since, source = checked.since.date(), source_of(checked.reading)
     made = keep_accepted(archive, provider, purchase, term, usd_per_gpu_hour, since, source, on=now.date(), by=by, why=why)
     subjects = {subject_of(kind, purchase, term) for kind in (CHANGED, HELD)}
     for finding in archive.findings_of(provider.name, "price", unsettled=True):

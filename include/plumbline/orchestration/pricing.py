@@ -151,12 +151,14 @@ def _row(checked: Checked, fresh: set[str]) -> dict[str, str] | None:
 
 def _by_rule(archive: Archive, provider: Provider, checks: Sequence[Checked], at: datetime) -> None:
     """Accept what needs nobody: the first price there is, and a spot price that is confirmed."""
+    from plumbline.drift.price import source_of
+
     for checked in checks:
         reading = checked.reading
         why = {"first": "the first price that was read", "changed": "a confirmed spot price moves by itself"}.get(checked.meaning)
         if why is None or (checked.meaning == "changed" and reading.purchase != "spot"):
             continue
-        source, since = f"{reading.source} {reading.source_version}", checked.since.date()
+        source, since = source_of(reading), checked.since.date()
         keep_accepted(archive, provider, reading.purchase, reading.term, checked.price, since, source, on=at.date(), by=WATCHER, why=why)
 
 
