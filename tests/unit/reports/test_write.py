@@ -236,7 +236,7 @@ def test_markdown_says_the_same(sample: CampaignData, tmp_path: Path) -> None:
 def test_the_store_may_be_anywhere(sample: CampaignData, tmp_path: Path) -> None:
     assert isinstance(sample.store, ResultStore)
     page = write(replace(sample, store=ResultStore("memory://nothing-here")), tmp_path)
-    assert "cannot be read" in body(page.read_text())
+    assert "/steps.parquet is missing" in body(page.read_text())
 
 
 def test_images_are_charted_by_samples_since_they_have_no_tokens(sample: CampaignData, tmp_path: Path) -> None:
