@@ -26,7 +26,7 @@ from plumbline.orchestration.asking import ACCEPT, KEEP, RERUN
 from plumbline.orchestration.deciding import NOBODY
 from plumbline.orchestration.review import review
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]
 
 BENCHMARK, REVIEW, DECISION = "benchmark_sim", "drift_review", "baseline_decision"
 SLOWER = {"kind": "step", "since": "2024-04-01", "worse": "20%"}
@@ -187,7 +187,6 @@ def test_while_one_question_waits_the_same_finding_is_not_asked_about_again(worl
     assert world.run_of(DECISION, f"{slower.finding_id}_2024-05") is None
 
 
-@pytest.mark.full
 def test_a_rerun_measures_again_and_its_review_asks_again_and_accepting_takes_the_newest_campaign(
     world: World, slower: FindingView
 ) -> None:
@@ -213,7 +212,6 @@ def test_a_rerun_measures_again_and_its_review_asks_again_and_accepting_takes_th
     assert last_word(slower) == ("admin", "finding_accepted", "the new kernel stays")
 
 
-@pytest.mark.full
 def test_no_answer_keeps_the_baseline_and_the_next_campaign_asks_again(world: World, slower: FindingView) -> None:
     """The slowness is over, which is drift too against the baseline that was accepted."""
     _, accepted = state_of(slower)

@@ -158,6 +158,7 @@ def server(folder: Path, settings: Path, resolved: dict[str, Any]) -> Iterator[S
         postgres.stop()
 
 
+@pytest.mark.full
 def test_init_can_be_run_again(server: Server) -> None:
     again = server.graph.run("init")
     assert again.returncode == 0, again.stdout
@@ -165,6 +166,7 @@ def test_init_can_be_run_again(server: Server) -> None:
     assert "Pool" in again.stdout or "pool" in again.stdout
 
 
+@pytest.mark.full
 def test_a_deferred_task_is_resumed_and_the_run_ends_well(server: Server) -> None:
     with server.client() as client:
         deadline = time.monotonic() + 300
@@ -185,6 +187,7 @@ def test_a_deferred_task_is_resumed_and_the_run_ends_well(server: Server) -> Non
         assert "Trigger fired event" in client.task_log(run.dag_id, run.run_id, waited), "the API server reads the logs of both"
 
 
+@pytest.mark.full
 def test_only_the_logged_in_are_answered(server: Server) -> None:
     for path in ("/api/v2/dags", "/api/v2/connections", "/api/v2/config", "/plumbline/"):
         assert httpx.get(server.address + path).status_code == 401, path
@@ -195,6 +198,7 @@ def test_only_the_logged_in_are_answered(server: Server) -> None:
     assert httpx.get(f"{server.address}/plumbline/", headers={"Authorization": token}).status_code == 200
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("role", "own", "other"), [("airflow", "airflow", "plumbline"), ("plumbline", "plumbline", "airflow")])
 def test_neither_role_reaches_the_other_database(server: Server, role: str, own: str, other: str) -> None:
     name = {"airflow": "PLUMBLINE_AIRFLOW_DB_PASSWORD", "plumbline": "PLUMBLINE_ARCHIVE_DB_PASSWORD"}[role]
@@ -207,6 +211,7 @@ def test_neither_role_reaches_the_other_database(server: Server, role: str, own:
         psycopg.connect(dbname=own, **{**at, "password": "wrong"})
 
 
+@pytest.mark.full
 def test_the_archive_comes_back_from_a_backup(server: Server) -> None:
     url = server.graph.environment("scheduler")["PLUMBLINE_ARCHIVE_URL"]
     with open_archive(url) as archive:
@@ -220,6 +225,7 @@ def test_the_archive_comes_back_from_a_backup(server: Server) -> None:
         assert archive.record(document(trial(repeat=2)), uri="file:///store") == "inserted", "still the role's own"
 
 
+@pytest.mark.full
 def test_a_health_check_can_fail(server: Server) -> None:
     for name in LASTING:
         assert server.graph.healthy(name), name
@@ -230,6 +236,7 @@ def test_a_health_check_can_fail(server: Server) -> None:
     assert subprocess.run(command, check=False, env=elsewhere, capture_output=True).returncode != 0
 
 
+@pytest.mark.full
 def test_no_secret_is_in_a_log(server: Server) -> None:
     secrets = {k: v for k, v in server.settings.items() if k.endswith(("PASSWORD", "SECRET", "KEY"))}
     assert len(secrets) > 6
@@ -239,6 +246,7 @@ def test_no_secret_is_in_a_log(server: Server) -> None:
         assert [name for name, value in secrets.items() if value in text] == []
 
 
+@pytest.mark.full
 def test_stopping_leaves_nothing(server: Server) -> None:
     """The last one here: it stops the services."""
     assert len(server.graph.processes()) >= len(LASTING)
