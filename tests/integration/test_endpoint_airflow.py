@@ -20,7 +20,7 @@ from plumbline.orchestration.campaign_plan import planned_trials
 from plumbline.orchestration.connections import airflow_environment, prepare
 from plumbline.results import ResultStore
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-planted-51f0a3d9"
