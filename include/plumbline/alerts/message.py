@@ -48,7 +48,7 @@ def render(finding: Finding, report: str | None = None, context: Context | None 
     if context.cost:
         blocks.append(SectionBlock(text=markdown(context.cost, SECTION_LIMIT, label="Money")))
     if len(finding.members) > 1:
-        blocks.append(SectionBlock(text=markdown(_members(finding), SECTION_LIMIT, label="What moved together")))
+        blocks.append(SectionBlock(text=markdown(_members(finding), SECTION_LIMIT, label=_together(finding))))
     commands = "\n".join(f"`{escaped(command)}`  {escaped(why)}" for command, why in next_steps(finding))
     blocks.append(SectionBlock(text=MarkdownTextObject(text=cut(f"*What to do*\n{commands}" + _report_line(report), SECTION_LIMIT))))
     if context.links:
@@ -81,15 +81,21 @@ def _facts(finding: Finding, context: Context) -> list[tuple[str, str]]:
     facts = [
         ("Provider", finding.provider),
         ("Workload", finding.concerns or "all that run there"),
-        ("Since campaign", finding.campaign_id) if finding.campaign_id is not None else ("Since", finding.began),
+        (f"{'Last in' if finding.kind == 'missing_data' else 'Since'} campaign", finding.campaign_id)
+        if finding.campaign_id is not None
+        else ("Since", finding.began),
     ]
-    if finding.campaigns:  # what no campaign showed is held against what the provider was before
+    if finding.campaigns and finding.kind != "missing_data":  # what no campaign showed is held against what the provider was before
         facts.append(("Compared with", ", ".join(finding.baseline_campaigns) or "no accepted baseline"))
     if finding.attributed_to:
         facts.append(("Attributed to", ", ".join(finding.attributed_to)))
     if context.came_back:
         facts.append(("Came back", context.came_back))
     return [*facts, ("State", _state(finding, context))]
+
+
+def _together(finding: Finding) -> str:
+    return "What is missing" if finding.kind == "missing_data" else "What moved together"
 
 
 def _members(finding: Finding) -> str:
@@ -141,7 +147,9 @@ def _plain(finding: Finding, report: str | None, context: Context) -> str:
     if context.cost:
         lines.append(context.cost)
     if len(finding.members) > 1:
-        lines.append("moved together: " + "; ".join(m.text for m in finding.members[:_MOST_MEMBERS]))
+        lines.append(
+            f"{_together(finding).removeprefix('What ').removeprefix('is ')}: " + "; ".join(m.text for m in finding.members[:_MOST_MEMBERS])
+        )
     lines += [f"{command}   ({why})" for command, why in next_steps(finding)]
     if report is not None:
         lines.append(f"report: {report}")

@@ -57,7 +57,6 @@ def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], seve
     series = [Series.parse(key) for key in keys]
     names = [f"{s.kind} {s.workload}" for s in series]
     named = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
-    plural = "s" if severity == "warn" and len(keys) == 1 else ""
     who = named if severity == "warn" else "the whole provider"
     return Finding(
         finding_id=finding_id(provider, newest, "missing_data", SUBJECT),
@@ -69,10 +68,10 @@ def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], seve
         f"nothing in campaign {campaign_id}, last in {newest}",
         explanation=f"expected: {named}; is the provider there, its DAG unpaused, Airflow up? absent is not zero: nothing is concluded about it",
         provider=provider,
-        workload_kind=series[0].kind,
-        workload=series[0].workload,
+        workload_kind=series[0].kind if severity == "warn" else "",
+        workload=series[0].workload if severity == "warn" else "",
         subject=SUBJECT,
-        title=f"{who} report{plural} nothing" if severity == "warn" else "stopped reporting",
+        title="stopped reporting" + (f", and {len(keys) - 1} more" if severity == "warn" and len(keys) > 1 else ""),
         simulated=simulated,
         members=tuple(Member(name, f"{name}: last in {newest}", series_key=key) for name, key in zip(names, keys, strict=True)),
         series=tuple(keys),

@@ -134,3 +134,13 @@ def test_nobody_is_told_to_accept_what_no_baseline_can_take_in(kind: str) -> Non
     assert "findings accept" not in said
     assert "plumbline findings resolve a1b2c3d4e5f6" in said
     assert "findings accept" in render(FINDING).text
+
+
+def test_what_is_missing_was_compared_with_nothing_and_did_not_move() -> None:
+    silent = replace(FINDING, kind="missing_data", members=(FINDING.members[0], FINDING.members[0]))
+    moved = json.dumps(render(replace(silent, kind="performance")).blocks)
+    shown = json.dumps(render(silent).blocks)
+    assert "What is missing" in shown and "\n      missing: " in render(silent).text
+    assert "Last in campaign" in shown and "Since campaign" in moved
+    for part in ("Compared with", "What moved together"):
+        assert part not in shown and part in moved

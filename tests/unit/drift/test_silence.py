@@ -29,12 +29,16 @@ def test_all_that_reported_last_together_is_one_page() -> None:
     (found,) = silence("2026-11", {TRAINING: "2026-10", SERVING: "2026-10"})
     assert (found.severity, found.kind, found.campaign_id, len(found.members)) == ("page", "missing_data", "2026-10", 2)
     assert "the whole provider stopped reporting: nothing in campaign 2026-11, last in 2026-10" in found.headline
+    assert (found.concerns, found.title) == ("", "stopped reporting")
 
 
 def test_one_of_two_that_reports_nothing_is_a_warning_that_names_it() -> None:
     (found,) = silence("2026-11", {TRAINING: "2026-10", SERVING: "2026-11"})
     assert (found.severity, found.series) == ("warn", (TRAINING,))
     assert "training gpt stopped reporting" in found.headline
+    assert (found.concerns, found.title) == ("training gpt", "stopped reporting")
+    (several,) = silence("2026-11", {TRAINING: "2026-10", SERVING: "2026-10", TRAINING.replace("gpt", "vision"): "2026-11"})
+    assert several.title == "stopped reporting, and 1 more"
 
 
 def test_who_reports_and_who_never_did_is_not_missed() -> None:
