@@ -66,7 +66,7 @@ def render_digest(digest: Digest) -> Message:
     blocks: list[Block] = [
         HeaderBlock(text=PlainTextObject(text=cut(_title(digest), HEADER_LIMIT))),
         _section(_total(waiting)),
-        DividerBlock(),
+        *([DividerBlock()] if lines else []),
         *(_section(line) for line in lines),
     ]
     by_provider = _sums(waiting, lambda e: (e.finding.provider,))
@@ -88,7 +88,7 @@ def _title(digest: Digest) -> str:
 
 def _total(waiting: Sequence[Entry]) -> str:
     if not waiting:
-        return "Nothing is open: every provider does what its baseline promises."
+        return "Nothing is open: nothing waits for anybody."
     known = [e.cost.usd for e in waiting if e.cost.usd is not None]
     unknown = len(waiting) - len(known)
     if not known:
@@ -148,7 +148,7 @@ def _changes(digest: Digest) -> list[str]:
 def _footer(digest: Digest) -> str:
     simulated = len(digest.waiting(simulated=True))
     apart = f" · {_findings(simulated)} of simulated providers not counted" if simulated else ""
-    return f"digest of {digest.month}, as of {digest.on:%Y-%m-%d} · amounts at the declared volumes and the prices that held when each began{apart}"
+    return f"digest of {digest.month}, as of {digest.on:%Y-%m-%d} · amounts at the declared volumes and the accepted prices, else those declared when each began{apart}"
 
 
 def _findings(count: int) -> str:
