@@ -99,7 +99,10 @@ def _tell(made: list[tuple[str, Message, Picture | None]], save: Path | None, as
 def _write(made: list[tuple[str, Message, Picture | None]], folder: Path) -> None:
     from plumbline.alerts.preview import page
 
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"--save {folder}: {error.strerror}; expected a folder, or a place to make one")
     for name, message, picture in made:
         content = {"text": message.text, "blocks": list(message.blocks)}
         (folder / f"{name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -109,7 +109,7 @@ def _instant(text: str, now: datetime) -> datetime:
     except ValueError:
         try:
             return now + timedelta(seconds=parse(text, SECONDS, "a time from now", "14d"))
-        except ValueError:
+        except (ValueError, OverflowError):  # a calendar ends with the year 9999
             raise ValueError(
                 f'"{text}" is no time; expected a day such as 2026-12-01, an instant, a time from now such as 14d, or now'
             ) from None

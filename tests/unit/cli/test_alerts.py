@@ -44,6 +44,12 @@ def test_a_finding_as_lines_as_blocks_and_as_a_page_with_its_chart(drifted, plum
     assert re.search(r"PAGE: lab-2core training step_time \+\d+ %", shown) and "in its thread: Chart of lab-2core" in shown
 
 
+def test_a_place_that_is_no_folder_is_said(plumbline, tmp_path):
+    (tmp_path / "taken").write_text("")
+    result = plumbline("alerts", "preview", "--example", "--save", str(tmp_path / "taken"))
+    assert result.exit_code == 2 and "taken" in result.stderr and "expected a folder" in result.stderr
+
+
 def test_what_is_asked_for_is_said(plumbline):
     for words in ((), ("--all", "--example"), ("a1b2", "--all")):
         result = plumbline("alerts", "preview", *words)

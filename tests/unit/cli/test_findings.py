@@ -118,7 +118,8 @@ def test_a_snooze_is_shown_logged_and_ended(plumbline, said):
 
 
 @pytest.mark.parametrize(
-    ("until", "expected"), [("soon", '"soon" is no time; expected a day'), ("2020-01-01", "is past"), ("2999-13-01", "is no time")]
+    ("until", "expected"),
+    [("soon", '"soon" is no time; expected a day'), ("2020-01-01", "is past"), ("2999-13-01", "is no time"), ("999999999d", "is no time")],
 )
 def test_a_snooze_until_no_time_is_refused(plumbline, until, expected):
     result = plumbline("findings", "snooze", "f1", "--until", until, "--why", "x")
