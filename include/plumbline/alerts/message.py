@@ -48,7 +48,7 @@ def render(finding: Finding, report: str | None = None, context: Context | None 
     if context.cost:
         blocks.append(SectionBlock(text=markdown(context.cost, SECTION_LIMIT, label="Money")))
     if len(finding.members) > 1:
-        blocks.append(SectionBlock(text=markdown(_members(finding), SECTION_LIMIT, label=_together(finding))))
+        blocks.append(SectionBlock(text=markdown(_members(finding), SECTION_LIMIT, label=f"What {_together(finding)}")))
     commands = "\n".join(f"`{escaped(command)}`  {escaped(why)}" for command, why in next_steps(finding))
     blocks.append(SectionBlock(text=MarkdownTextObject(text=cut(f"*What to do*\n{commands}" + _report_line(report), SECTION_LIMIT))))
     if context.links:
@@ -95,7 +95,7 @@ def _facts(finding: Finding, context: Context) -> list[tuple[str, str]]:
 
 
 def _together(finding: Finding) -> str:
-    return "What is missing" if finding.kind == "missing_data" else "What moved together"
+    return "is missing" if finding.kind == "missing_data" else "moved together"
 
 
 def _members(finding: Finding) -> str:
@@ -147,9 +147,7 @@ def _plain(finding: Finding, report: str | None, context: Context) -> str:
     if context.cost:
         lines.append(context.cost)
     if len(finding.members) > 1:
-        lines.append(
-            f"{_together(finding).removeprefix('What ').removeprefix('is ')}: " + "; ".join(m.text for m in finding.members[:_MOST_MEMBERS])
-        )
+        lines.append(f"{_together(finding)}: " + "; ".join(m.text for m in finding.members[:_MOST_MEMBERS]))
     lines += [f"{command}   ({why})" for command, why in next_steps(finding)]
     if report is not None:
         lines.append(f"report: {report}")

@@ -140,7 +140,7 @@ def test_what_is_missing_was_compared_with_nothing_and_did_not_move() -> None:
     silent = replace(FINDING, kind="missing_data", members=(FINDING.members[0], FINDING.members[0]))
     moved = json.dumps(render(replace(silent, kind="performance")).blocks)
     shown = json.dumps(render(silent).blocks)
-    assert "What is missing" in shown and "\n      missing: " in render(silent).text
+    assert "What is missing" in shown and "is missing: " in render(silent).text
     assert "Last in campaign" in shown and "Since campaign" in moved
     for part in ("Compared with", "What moved together"):
         assert part not in shown and part in moved
