@@ -186,6 +186,7 @@ def _findings(keys: list[list[str]], providers: int) -> Iterator[Row]:
             "opened_at": opened,
             "updated_at": opened,
             "last_seen_at": opened,
+            "snoozed_until": None,
         }
 
 
