@@ -59,10 +59,10 @@ demo-watch: setup ## see a change noticed between campaigns: a simulated provide
 server-env: ## the team server's .env with new secrets (docs/team-server.md); refuses to replace one
 	@$(PYTHON) k8s/airflow/server_env.py $(ARGS)
 
-test: setup-dev ## the tests (start the servers they need; under 15 minutes on 2 cores)
+test: setup-dev ## the tests (start the servers they need; half an hour on 2 cores)
 	@$(BIN)/python -m pytest -m "not full" $(ARGS)
 
-test-full: setup-dev ## these and the ones that take long: more of what the others try once (an hour)
+test-full: setup-dev ## these and the ones that take long: more of what the others try once (over an hour)
 	@$(BIN)/python -m pytest $(ARGS)
 
 e2e: setup-dev ## the whole path on a real cluster: KUBECONFIG=… make e2e (about 10 minutes; k8s/images/README.md: what it builds with)

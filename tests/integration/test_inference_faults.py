@@ -39,6 +39,7 @@ def moments(result: Measurement) -> dict[str, float]:
     return {event.name: event.monotonic_s or 0.0 for event in result.events}
 
 
+@pytest.mark.full
 def test_a_fault_after_the_last_request_is_no_fault(tmp_path: Path) -> None:
     arrivals = {"on_off": {"on": {"rate": "20/s", "duration": "1s"}, "off": {"rate": "0.001/s", "duration": "60s"}}}
     with pytest.raises(TrialFailed, match=r"had ended before 4s, when server_kill was to come") as failed:
@@ -110,6 +111,7 @@ def test_answers_read_slowly_are_the_clients_doing_and_end_when_it_reads_on(tmp_
     assert goodput < 1, "half of the answers of two seconds waited for the client"
 
 
+@pytest.mark.full
 def test_a_server_that_does_not_come_back_fails_the_trial(tmp_path: Path) -> None:
     """Its model is damaged while it runs; the kill then cannot be recovered from."""
     fault = {"name": "fault", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "20s", "inject": "server_kill", "at": "1s"}

@@ -90,6 +90,7 @@ def test_above_the_upper_end_and_below_the_lower_one_there_is_no_value(tmp_path:
     )
 
 
+@pytest.mark.full
 def test_a_client_that_was_the_limit_is_not_called_the_servers(tmp_path: Path) -> None:
     late = {"dispatch_delay_degraded": 1e-9, "dispatch_delay_invalid": 1e-9}  # as if every delay were too long
     result, search = searched(tmp_path, ["200/s", "400/s"], late)

@@ -79,6 +79,7 @@ def test_twice_is_twice(make: Any, kube: FakeKubernetes) -> None:  # noqa: F811
     check_replaced(world, kube, 2)
 
 
+@pytest.mark.full
 def test_a_trial_that_declares_nothing_of_it_may_ask_for_what_it_likes(make: Any, kube: FakeKubernetes) -> None:  # noqa: F811
     kube.script("*", Script().started().runs(asking(1)))
     world = make(timeout="3s", schedule_timeout="1s", retries=0)

@@ -115,6 +115,7 @@ def test_the_next_pod_goes_on_and_writes_the_one_document(tmp_path: Path) -> Non
     assert list(pods.volume.iterdir()) == []
 
 
+@pytest.mark.full
 def test_deleted_more_often_than_restarts_it_fails_as_declared(tmp_path: Path) -> None:
     pods = Pods(tmp_path, fault={"inject": "pod_delete", "at_step": 10, "times": 2}, restarts=1)
     assert [pods.deleted(), pods.deleted(late=True)] == [1, 2]
@@ -129,6 +130,7 @@ def test_deleted_more_often_than_restarts_it_fails_as_declared(tmp_path: Path) -
     assert list(pods.volume.iterdir()) == []
 
 
+@pytest.mark.full
 def test_the_kubelets_sigterm_leaves_no_document_and_a_late_launcher_is_told(tmp_path: Path) -> None:
     pods = Pods(tmp_path, fault={"inject": "pod_delete", "at_step": 10})
     for name, expires in (("trial-old", 1.0), ("trial-new", time.time() + 3600)):
