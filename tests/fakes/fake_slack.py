@@ -14,10 +14,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.fakes.http_fake import HttpFake
 from tests.fakes.slack_blocks import Refused, checked
 from tests.fakes.slack_files import Files, SharedFile
 
@@ -52,7 +53,7 @@ class Call:
 
 
 @dataclass
-class FakeSlack:
+class FakeSlack(HttpFake):
     """`channels` exist; the bot is in all of them but those of `not_in`; those in `archived` can be read only."""
 
     token: str = "xoxb-fake"
@@ -92,24 +93,12 @@ class FakeSlack:
             def log_message(self, *args: object) -> None:
                 """Quiet: `calls` is the log."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        self._thread.start()
+        self._listen(Handler)
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def _origin(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
 
     @property
     def url(self) -> str:
-        return f"{self._origin}/api/"
+        return f"{self.origin}/api/"
 
     def fail_next(self, *faults: Fault) -> None:
         """The next calls, one after the other, go wrong like this."""
@@ -235,7 +224,7 @@ class FakeSlack:
     def _upload_url(self, payload: dict[str, Any]) -> dict[str, Any]:
         self._may(self.may_write_files, "files:write")
         ticket = self._files.ticket(payload)
-        return {"upload_url": f"{self._origin}/upload/v1/{ticket}", "file_id": ticket}
+        return {"upload_url": f"{self.origin}/upload/v1/{ticket}", "file_id": ticket}
 
     def _complete_upload(self, payload: dict[str, Any]) -> dict[str, Any]:
         self._may(self.may_write_files, "files:write")

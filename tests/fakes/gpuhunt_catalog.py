@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import csv
 import io
-import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+
+from tests.fakes.http_fake import HttpFake
 
 _FIELDS = "instance_name location price cpu memory gpu_count gpu_name gpu_memory spot disk_size gpu_vendor flags cpu_arch provider_data"
 OFFLINE = ("aws", "azure", "verda", "gcp", "lambdalabs", "nebius", "oci", "runpod", "cloudrift")
@@ -43,7 +44,7 @@ def write_catalog(folder: Path, **clouds: list[Offer]) -> Path:
     return folder
 
 
-class CatalogServer:
+class CatalogServer(HttpFake):
     """Answers `/<cloud>/version` and `/<cloud>/<version>/catalog.zip`; clouds without offers have an empty file."""
 
     def __init__(self, clouds: dict[str, list[Offer]], version: str) -> None:
@@ -74,17 +75,9 @@ class CatalogServer:
             def log_message(self, *args: object) -> None:
                 """Quiet: `asked` is the log."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        self._thread.start()
+        self._listen(Handler)
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return self.origin

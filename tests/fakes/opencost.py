@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.fakes.http_fake import HttpFake
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Pod:
 
 
 @dataclass
-class FakeOpencost:
+class FakeOpencost(HttpFake):
     pods: list[Pod]
     names_labels: bool = False
     answer: tuple[int, str] | None = None
@@ -51,20 +52,12 @@ class FakeOpencost:
             def log_message(self, *args: object) -> None:
                 """Quiet: `asked` is the log."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        self._thread.start()
+        self._listen(Handler)
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return self.origin
 
     def _allocation(self, path: str, words: dict[str, str]) -> tuple[int, str]:
         if path != "/allocation":

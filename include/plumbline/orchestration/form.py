@@ -21,22 +21,10 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
             title="Why",
             description="Required by hand; it stays with every result, such as “driver upgrade on 12 November”.",
         ),
-        "workloads": Param(
-            [],
-            type="array",
-            items={"type": "string", "enum": names},
-            examples=names,
-            title="Workloads",
-            description="Nothing chosen: everything that the monthly rerun runs.",
-        ),
-        "kinds": Param(_KINDS, type="array", items={"type": "string", "enum": _KINDS}, examples=_KINDS, title="Kinds"),
-        "repeats": Param(
-            None,
-            type=["null", "integer"],
-            minimum=1,
-            maximum=50,
-            title="Repeats in each slot",
-            description=f"Empty: as declared. Slots run one after the other, now.{_budget(provider)}",
+        **_measured(
+            names,
+            "Nothing chosen: everything that the monthly rerun runs.",
+            f"Empty: as declared. Slots run one after the other, now.{_budget(provider)}",
         ),
         "campaign": campaign_field("Empty: a campaign of its own, named by the time."),
     }
@@ -76,24 +64,28 @@ def rerun_form(declared: Declarations) -> dict[str, Param]:
             title="Providers",
             description_md=f"Required; each runs in its own DAG, which must not be paused.{budgets}",
         ),
+        **_measured(
+            workloads,
+            "Nothing chosen: everything that the monthly rerun runs. A provider measures those of them that it can run.",
+            "Empty: as declared. What a provider's budget does not carry is left out, and a finding says so.",
+        ),
+        "campaign": campaign_field("Empty: a campaign of its own over all these providers, named by the time."),
+    }
+
+
+def _measured(workloads: list[str], chosen: str, repeats: str) -> dict[str, Param]:
+    """What is measured and how often, with what to say of the choice and of the number."""
+    return {
         "workloads": Param(
             [],
             type="array",
             items={"type": "string", "enum": workloads},
             examples=workloads,
             title="Workloads",
-            description="Nothing chosen: everything that the monthly rerun runs. A provider measures those of them that it can run.",
+            description=chosen,
         ),
         "kinds": Param(_KINDS, type="array", items={"type": "string", "enum": _KINDS}, examples=_KINDS, title="Kinds"),
-        "repeats": Param(
-            None,
-            type=["null", "integer"],
-            minimum=1,
-            maximum=50,
-            title="Repeats in each slot",
-            description="Empty: as declared. What a provider's budget does not carry is left out, and a finding says so.",
-        ),
-        "campaign": campaign_field("Empty: a campaign of its own over all these providers, named by the time."),
+        "repeats": Param(None, type=["null", "integer"], minimum=1, maximum=50, title="Repeats in each slot", description=repeats),
     }
 
 
