@@ -112,8 +112,10 @@ def main() -> int:
         print(f"A/A: {2 * options.repeats} trials of {options.workload} on {options.provider}", flush=True)
         documents = run(declared, options.workload, options.provider, (FIRST, SECOND), options.repeats)
         with open_archive() as archive:
-            pairs = [compare_named(archive, declared, a.trial.trial_id, b.trial.trial_id)[0] for a, b in combinations(documents, 2)]
-            (both,) = compare_named(archive, declared, FIRST, SECOND)
+            pairs = [
+                compare_named(archive, declared, a.trial.trial_id, b.trial.trial_id).comparisons[0] for a, b in combinations(documents, 2)
+            ]
+            (both,) = compare_named(archive, declared, FIRST, SECOND).comparisons
         print(f"B: {options.repeats} trials on {len(cores) // 2} of {len(cores)} cores", flush=True)
         with kept_to(set(cores[: len(cores) // 2])):
             run(declared, options.workload, options.provider, (HALF,), options.repeats)

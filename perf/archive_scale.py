@@ -96,8 +96,10 @@ def main() -> int:
     given.add_argument("sizes", nargs="*", type=int, default=[10_000, 1_000_000], help="trials in the small and in the large archive")
     given.add_argument("--only", choices=("sqlite", "postgresql"))
     given.add_argument("--seed", type=int, default=1)
-    given.add_argument("--folder", help="where the archives lie while they are measured")
+    given.add_argument("--folder", type=Path, help="where the archives lie while they are measured")
     asked = given.parse_args()
+    if asked.folder is not None:
+        asked.folder.mkdir(parents=True, exist_ok=True)
     worst = 0.0
     for kind in (asked.only,) if asked.only else ("sqlite", "postgresql"):
         with tempfile.TemporaryDirectory(prefix="scale-", dir=asked.folder) as name, ExitStack() as stack:

@@ -43,7 +43,9 @@ def no_change(declared: Declarations, workload: str, count: int, until: float) -
             why = "; ".join(reason.detail for reason in document.validity.reasons)
             print(f"  {trial.repeat}: {document.validity.status} in {time.monotonic() - began:.0f} s  {why}", flush=True)
         with open_archive() as archive:
-            pairs = [compare_named(archive, declared, a.trial.trial_id, b.trial.trial_id)[0] for a, b in combinations(documents, 2)]
+            pairs = [
+                compare_named(archive, declared, a.trial.trial_id, b.trial.trial_id).comparisons[0] for a, b in combinations(documents, 2)
+            ]
     verdicts = Counter(pair.verdict or "not comparable" for pair in pairs)
     alarms = [row for pair in pairs for row in judged(pair) if row.verdict not in CALM]
     statuses = ", ".join(f"{n} {status}" for status, n in Counter(d.validity.status for d in documents).items())
