@@ -12,7 +12,7 @@ from airflow.sdk import Param, TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from plumbline.declarations import load
-from plumbline.orchestration import asking, deciding, review
+from plumbline.orchestration import alerting, asking, deciding
 from plumbline.orchestration.asking import ACCEPT, KEEP, RERUN
 from plumbline.orchestration.deciding import DECISION
 
@@ -100,7 +100,7 @@ def answer(given: Any, *, params: Any = None) -> Row:
     why = "no answer in time" if user is None else (given["params_input"] or {}).get("why") or f"{chosen} (no reason given)"
     with open_archive() as archive:
         decided = deciding.decide(archive, load(), params["finding"], _ANSWERS[chosen], by, why)
-    review.alert()  # what stands in Slack says so at once, not after the next campaign
+    alerting.alert()  # what stands in Slack says so at once, not after the next campaign
     return asdict(decided)
 
 

@@ -93,7 +93,7 @@ def rehearse(
     findings after each campaign, as the drift review does. PlanError if no workload fits.
     """
     from plumbline.archive import open_archive
-    from plumbline.orchestration.review import alert
+    from plumbline.orchestration.alerting import alert
 
     places = declared.enabled_providers()
     fits = {place.name: {w.name for w in declared.workloads_for(place)} for place in places}

@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from plumbline.orchestration import digesting, reporting, review
+from plumbline.orchestration import alerting, digesting, reporting, review
 from plumbline.orchestration.assets import RESULTS
 
 Row = dict[str, Any]
@@ -34,7 +34,7 @@ def compare(what: Row) -> list[Row]:
 @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
 def alert() -> Row:
     """Tell people what is open: into the log always, into Slack where a connection exists."""
-    return dict(review.alert())
+    return dict(alerting.alert())
 
 
 @task

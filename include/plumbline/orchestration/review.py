@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.declarations import AnyWorkload, Declarations, load
 from plumbline.orchestration.against_baseline import by_provider, compared, workloads_of
-from plumbline.orchestration.alerting import alert as alert
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive

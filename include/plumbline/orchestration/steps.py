@@ -137,7 +137,7 @@ def _within_budget(declared: Declarations, provider: Provider, lane: Lane, asked
     if provider.budget is None or not trials:
         return trials
     from plumbline.archive import open_archive
-    from plumbline.orchestration import budget, review
+    from plumbline.orchestration import alerting, budget
 
     every = [trial for kind in KINDS for trial in trials_of(asked, declared, provider, kind, now)]
     with open_archive() as archive:
@@ -146,7 +146,7 @@ def _within_budget(declared: Declarations, provider: Provider, lane: Lane, asked
         tells = lane == next(own for own in lanes_of(declared, provider) if own.of(every))
         found = budget.keep(archive, cut, now) if tells else None
     if found is not None:
-        review.alert()
+        alerting.alert()
     _log.log(logging.WARNING if cut.left_out else logging.INFO, "budget: %s", cut)
     kept = {trial.trial_id for trial in cut.kept}
     if not any(trial.trial_id in kept for trial in trials):

@@ -12,7 +12,7 @@ from tests.data.result_documents import PLANNED, document, training_metrics, tri
 from tests.fakes.trials import CONFIG
 
 from plumbline.archive import open_archive
-from plumbline.orchestration import reporting, review
+from plumbline.orchestration import alerting, reporting, review
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_alerts_tell_every_open_finding() -> None:
     measured("2026-02", 0.2)
     review.review("2026-01")
     (one,) = review.review("2026-02")
-    told = review.alert()
+    told = alerting.alert()
     assert told["log_only"] == [one.findings[0].finding_id]
 
 
