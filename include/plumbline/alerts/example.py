@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from plumbline.alerts.chart import History, Point
 from plumbline.alerts.context import Context
 from plumbline.alerts.links import links
 from plumbline.drift import Finding, Member
+from plumbline.drift.history import History, Point
 
 _SERIES = "training/gpt-1b@2/h1/torch/example-eks-p5/us-east-1/p5.48xlarge"
 _MONTHS = ("2026-03", "2026-04", "2026-05", "2026-06", "2026-07", "2026-08", "2026-09", "2026-10", "2026-11")

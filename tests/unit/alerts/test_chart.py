@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
-from plumbline.alerts.chart import ALT_LIMIT, HIGH_PX, WIDE_PX, History, Point, alt_text, draw, picture
+from plumbline.alerts.chart import ALT_LIMIT, HIGH_PX, WIDE_PX, alt_text, draw, picture
+from plumbline.drift.history import History, Point
 
 CHANGE, BASELINE = (196, 72, 14), (0, 121, 92)
 SLOWER = History(

@@ -16,9 +16,10 @@ from plumbline.archive import Archive, PriceReadingRecord, open_archive
 from plumbline.drift import Finding
 from plumbline.drift.price import CORE_HOUR, GPU_HOUR, finding_of
 from plumbline.orchestration import review
-from plumbline.orchestration.pictures import CAMPAIGNS, DAYS, history_of, picture_of
+from plumbline.orchestration.pictures import picture_of
 from plumbline.prices.check import check
 from plumbline.prices.reading import Reading
+from plumbline.reports.finding_history import CAMPAIGNS, DAYS, history_of
 
 
 @pytest.fixture(autouse=True)

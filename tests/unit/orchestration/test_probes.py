@@ -19,8 +19,8 @@ from plumbline.declarations import Declarations, Provider, load
 from plumbline.drift import Finding
 from plumbline.launch.looking import Look
 from plumbline.orchestration import probes, watch_tasks, watched, watching
-from plumbline.orchestration.pictures import history_of
 from plumbline.orchestration.probes import ProbeSeen
+from plumbline.reports.finding_history import history_of
 from plumbline.results import Environment, row
 from plumbline.results.probe import ProbeDocument
 
