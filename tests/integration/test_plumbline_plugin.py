@@ -94,7 +94,7 @@ def test_a_viewer_sees_every_page_by_token_and_by_cookie(answer: dict[str, Any])
     for who in ("viewer", "cookie"):
         assert set(answer[who].values()) == {200}, answer[who]
     assert "1 of 1 usable" in answer["page"]
-    assert 'href="/plumbline/static/report.css"' in answer["page"]
+    assert 'href="/plumbline/static/report.css?v=' in answer["page"]
 
 
 def test_it_stands_in_the_navigation_and_costs_nothing_until_it_is_asked(answer: dict[str, Any]) -> None:

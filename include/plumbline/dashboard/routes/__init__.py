@@ -1,0 +1,1 @@
+"""Which address shows what: one file for each page, with a function `router` that `app` includes."""

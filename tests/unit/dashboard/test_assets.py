@@ -1,0 +1,54 @@
+"""Style sheets and scripts: read once, kept by who has them, and nothing else below the address."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import plotly
+import pytest
+from fastapi.testclient import TestClient
+
+from plumbline.dashboard.app import create_app
+from plumbline.dashboard.assets import PLOTLY, Assets
+
+INSTALLED = Path(plotly.__file__).parent / "package_data" / PLOTLY
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    folder = tmp_path_factory.mktemp("home")
+    return TestClient(create_app(archive_url=f"sqlite:///{folder / 'archive.db'}", reports=folder))
+
+
+def test_plotly_is_the_installed_one_packed_for_who_takes_that(client: TestClient) -> None:
+    plain = client.get(f"/static/{PLOTLY}", headers={"accept-encoding": "identity"})
+    assert plain.content == INSTALLED.read_bytes() and "content-encoding" not in plain.headers
+    with client.stream("GET", f"/static/{PLOTLY}", headers={"accept-encoding": "gzip"}) as packed:
+        raw = b"".join(packed.iter_raw())
+        assert packed.headers["content-encoding"] == "gzip" and len(raw) < len(plain.content) / 2
+        assert gzip.decompress(raw) == plain.content and packed.headers["etag"] != plain.headers["etag"]
+
+
+def test_what_one_has_is_not_sent_again_and_what_changed_is(client: TestClient) -> None:
+    tag = client.get("/static/charts.js").headers["etag"]
+    assert client.get("/static/charts.js", headers={"if-none-match": tag}).status_code == 304
+    assert client.get("/static/charts.js", headers={"if-none-match": '"older"'}).status_code == 200
+
+
+def test_an_address_with_its_version_may_be_kept_and_one_without_may_not(client: TestClient) -> None:
+    named = Assets().versioned("charts.js")
+    assert "immutable" in client.get(f"/static/{named}").headers["cache-control"]
+    for path in ("/static/charts.js", "/static/charts.js?v=0"):
+        assert client.get(path).headers["cache-control"] == "private, max-age=300"
+
+
+@pytest.mark.parametrize("name", ["nothing.js", "..%2Fapp.py", "widgetbundle.js"])
+def test_nothing_else_is_served(client: TestClient, name: str) -> None:
+    assert client.get(f"/static/{name}").status_code == 404
+
+
+def test_people_get_a_page_of_what_is_not_there_and_programs_a_word(client: TestClient) -> None:
+    for_people = client.get("/reports/2099-01", headers={"accept": "text/html"})
+    assert for_people.status_code == 404 and "<h1>Not found</h1>" in for_people.text
+    assert client.get("/reports/2099-01", headers={"accept": "application/json"}).json()["detail"].startswith("no report of campaign")
