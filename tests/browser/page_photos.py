@@ -1,0 +1,95 @@
+"""Pictures of every page for the documentation: `python tests/browser/page_photos.py FOLDER [HOME CONFIG]`.
+
+FOLDER gets PAGE-{wide,phone}-{light,dark}.png of each page, the route list taken from the app. Without HOME and CONFIG a fleet is simulated
+first (tests/browser/fleet.py). Pictures are cut at a few screens' length and have 256 colours: they stay small enough for a repository.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from PIL import Image
+from playwright.sync_api import BrowserContext
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "include")]
+
+from tests.browser.airflow_pages import examples, filled, routes  # noqa: E402
+from tests.browser.chromium import browser  # noqa: E402
+from tests.browser.fleet import rehearsed  # noqa: E402
+
+from plumbline.dashboard.app import create_app  # noqa: E402
+from plumbline.declarations.places import moved_home  # noqa: E402
+
+SHAPES = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+SCHEMES = ("light", "dark")
+LONGEST = 2600
+
+
+@contextmanager
+def served(home: Path, config: Path) -> Iterator[str]:
+    """The dashboard without Airflow around it, on a free port of loopback."""
+    with moved_home(home, config):
+        server = uvicorn.Server(uvicorn.Config(create_app(), host="127.0.0.1", port=0, log_level="warning"))
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        while not server.started:
+            if not thread.is_alive():
+                raise RuntimeError("the server of the pages ended at once; its reason stands above")
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        server.should_exit = True
+        thread.join(20)
+
+
+def name_of(path: str) -> str:
+    """A route's name as a file: /decisions/{team}/{kind} is decisions-team-kind."""
+    return re.sub(r"[^a-z]+", "-", path).strip("-") or "overview"
+
+
+def photograph(context: BrowserContext, url: str, target: Path, width: int) -> None:
+    """One page from its top, once its charts are drawn."""
+    page = context.new_page()
+    page.goto(url, wait_until="load")
+    page.wait_for_function("document.querySelectorAll('.chart').length === document.querySelectorAll('.chart.js-plotly-plot').length")
+    page.wait_for_timeout(300)
+    high = min(page.evaluate("document.documentElement.scrollHeight"), LONGEST)
+    taken = page.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": width, "height": high})
+    page.close()
+    Image.open(io.BytesIO(taken)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
+
+
+def main(folder: Path, home: Path, config: Path) -> None:
+    """Every page in every shape and scheme."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = examples(home, config)
+    paths = [route.path for route in routes(home, config) if "GET" in (route.methods or ())]
+    with served(home, config) as address, browser() as started:
+        for (shape, window), scheme in ((s, c) for s in SHAPES.items() for c in SCHEMES):
+            context = started.new_context(viewport=window, color_scheme=scheme)  # type: ignore[arg-type]
+            for path in paths:
+                url = address + filled(path, known)
+                if path.startswith(("/api/v1", "/reports/")) or "text/html" not in context.request.get(url).headers.get("content-type", ""):
+                    continue
+                target = folder / f"{name_of(path)}-{shape}-{scheme}.png"
+                photograph(context, url, target, window["width"])
+                sys.stdout.write(f"{target}\n")
+            context.close()
+
+
+if __name__ == "__main__":
+    given = [Path(argument) for argument in sys.argv[1:]]
+    if len(given) == 3:
+        main(*given)
+    else:
+        with tempfile.TemporaryDirectory(prefix="fleet-") as scratch:
+            main(given[0], *rehearsed(Path(scratch)))
