@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.contract import Contract
+from plumbline.declarations.economics import Economics
 from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, Launcher
 from plumbline.declarations.models import Encoder
@@ -32,6 +33,7 @@ from plumbline.declarations.yaml_positions import Path_, Unreadable, dotted, rea
 
 AnyWorkload = TrainingWorkload | InferenceWorkload
 Model = TypeVar("Model", bound=BaseModel)
+Naming = TypeVar("Naming", Alerts, Economics)
 
 _FOLDERS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("providers", Provider),
@@ -74,6 +76,7 @@ class Declarations:
     contracts: dict[str, Contract] = dataclasses.field(default_factory=dict)
     alerts: Alerts = dataclasses.field(default_factory=Alerts)
     upkeep: Upkeep = dataclasses.field(default_factory=Upkeep)
+    economics: Economics = dataclasses.field(default_factory=Economics)
 
     def enabled_providers(self) -> tuple[Provider, ...]:
         """Providers that take part, in the order of their names."""
@@ -178,7 +181,10 @@ def load(config: Path | None = None) -> Declarations:
     problems += wrong
     unread = {(folder.split("/")[0], path.stem) for folder, _ in _FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
     problems += _dangling(found, origin, unread)
-    alerts, wrong = _alerts(root, found, {name for group, name in unread if group in ("providers", "workloads")})
+    unread_names = {name for group, name in unread if group in ("providers", "workloads")}
+    alerts, wrong = _naming(root / "alerts.yaml", Alerts, found, unread_names)
+    problems += wrong
+    economics, wrong = _naming(root / "economics.yaml", Economics, found, unread_names)
     problems += wrong
     upkeep: Upkeep | None = Upkeep()
     if (file := root / "upkeep.yaml").exists():
@@ -186,18 +192,18 @@ def load(config: Path | None = None) -> Declarations:
         problems += wrong
     if problems or thresholds is None or upkeep is None:
         raise DeclarationError(problems)
-    return Declarations(found["providers"], found["workloads"], found["teams"], thresholds, found["contracts"], alerts, upkeep)
+    return Declarations(found["providers"], found["workloads"], found["teams"], thresholds, found["contracts"], alerts, upkeep, economics)
 
 
-def _alerts(root: Path, found: dict[str, dict[str, Any]], unread: set[str]) -> tuple[Alerts, list[Problem]]:
-    path = root / "alerts.yaml"
+def _naming(path: Path, model: type[Naming], found: dict[str, dict[str, Any]], unread: set[str]) -> tuple[Naming, list[Problem]]:
+    """A file that may be left out and that names providers and workloads, with what it names in vain."""
     if not path.exists():
-        return Alerts(), []
-    alerts, lines, wrong = _one(path, Alerts, root / "traces")
-    if alerts is None:
-        return Alerts(), wrong
+        return model(), []
+    declared, lines, wrong = _one(path, model, path.parent / "traces")
+    if declared is None:
+        return model(), wrong
     names = ({*found["providers"], *unread}, {*found["workloads"], *unread})
-    return alerts, [Problem(shown(path), lines.get(field, 1), dotted(field), said) for field, said in alerts.unmatched(*names)]
+    return declared, [Problem(shown(path), lines.get(field, 1), dotted(field), said) for field, said in declared.unmatched(*names)]
 
 
 def enabled_providers() -> tuple[Provider, ...]:
