@@ -19,6 +19,7 @@ from plumbline.archive.engine import make_engine, reading, writing
 from plumbline.archive.keeping import Keeping
 from plumbline.archive.measurements import Measurements
 from plumbline.archive.migrate import upgrade
+from plumbline.archive.paging import Paging
 from plumbline.archive.record import utc_now
 from plumbline.archive.watched import Watched
 from plumbline.declarations import places
@@ -38,7 +39,7 @@ def open_archive(url: str | None = None) -> Archive:
     return Archive(engine)
 
 
-class Archive(Measurements, Conclusions, Watched, Keeping):
+class Archive(Measurements, Conclusions, Watched, Paging, Keeping):
     """Everything that was ever measured and concluded. Safe to use from several processes at once; close it, or use `with`."""
 
     def __init__(self, engine: Engine) -> None:

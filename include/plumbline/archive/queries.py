@@ -49,7 +49,7 @@ def trials(
         if value is not None:
             query = query.where(column == value)
     query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
-    return [_trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
+    return [trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
 
 
 def held_since(session: Session, provider: str, since: datetime) -> list[TrialView]:
@@ -59,10 +59,11 @@ def held_since(session: Session, provider: str, since: datetime) -> list[TrialVi
     query = select(Trial, Series, ~STANDING).join(Series, Series.series_key == Trial.series_key)
     query = query.where(Series.provider == provider, Series.source != "imported", began >= since, ~corrects)
     query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
-    return [_trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
+    return [trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
 
 
-def _trial_view(trial: Trial, series: Series, corrected: bool) -> TrialView:
+def trial_view(trial: Trial, series: Series, corrected: bool) -> TrialView:
+    """A row with its series as plain data."""
     values: dict[str, Any] = {name: getattr(trial, name) for name in _FROM_TRIAL}
     values |= {name: getattr(series, name) for name in _FROM_SERIES}
     return TrialView(

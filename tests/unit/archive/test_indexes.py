@@ -48,11 +48,18 @@ QUESTIONS: dict[str, Callable[[Archive], Any]] = {
     "the accepted price": lambda a: a.accepted_price("lab-2core", "on_demand"),
     "the last snapshot": lambda a: a.latest_snapshot("lab-2core", "cluster"),
     "a provider's snapshots": lambda a: a.snapshots("lab-2core", "probe", latest=3),
+    "a page of a campaign's trials": lambda a: a.trials_page("2025-11", after="0", limit=5),
+    "a page of a series' trials": lambda a: a.trials_page("2025-11", SERIES),
+    "a page of a campaign's series": lambda a: a.campaign_series("2025-11", [("step_time", "median")], limit=5),
+    "a page of findings": lambda a: a.findings_page(limit=5),
+    "a page of a provider's findings": lambda a: a.findings_page("open", "price", "warn", "lab-2core", limit=5),
+    "what a campaign's page shows of findings": lambda a: a.findings_shown_by("2025-11", 5),
+    "a page of decisions": lambda a: a.decisions_page("platform", "training", limit=5),
     "recording a trial": lambda a: a.record(document(trial(repeat=2)), uri="file:///store"),
     "bootstrapping": lambda a: a.bootstrap_baseline(SERIES, RULES),
     "joining the baseline": joining,
 }
-LIMITED = ("the last campaigns", "open findings", "the latest findings")
+LIMITED = ("the last campaigns", "open findings", "the latest findings", "a page of findings")
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
