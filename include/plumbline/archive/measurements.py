@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Engine
 
-from plumbline.archive import corrections, outside, quarantine, queries, samples
+from plumbline.archive import corrections, outside, quarantine, queries, samples, standing
 from plumbline.archive.engine import reading, writing
 from plumbline.archive.outside import OutsideImport
 from plumbline.archive.record import Recorded, record, utc_now
 from plumbline.archive.records import QuarantineRecord, QuarantineView
+from plumbline.archive.standing import AttemptView, NewestView
 from plumbline.archive.views import Action, CampaignView, MetricPoint, ObservationView, SampleView, SeriesView, TrialView
 from plumbline.results import MetricRow, Reason, ResultDocument
 from plumbline.results.outside import OutsideResult
@@ -179,3 +180,20 @@ class Measurements:
         """One number over all campaigns of a series, oldest first, usable trials only."""
         with reading(self.engine) as session:
             return queries.metric_history(session, series_key, metric, statistic, phase)
+
+    # what stands now
+
+    def newest_usable(self, workloads: Collection[str] | None = None) -> list[NewestView]:
+        """Every series that is not imported and has a usable trial, with its newest campaign that does; of these workloads if named."""
+        with reading(self.engine) as session:
+            return standing.newest_usable(session, workloads)
+
+    def attempts_of(self, parts: Sequence[NewestView]) -> list[AttemptView]:
+        """All attempts of these series in these campaigns that no correction replaced, by trial and attempt."""
+        with reading(self.engine) as session:
+            return standing.attempts(session, parts)
+
+    def contents(self, trial_pks: Sequence[int]) -> Mapping[int, str]:
+        """Result documents as JSON, by the row numbers that `attempts_of` gives: many at once, and unread."""
+        with reading(self.engine) as session:
+            return dict(standing.contents(session, trial_pks))

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
 from plumbline.declarations import TrainingWorkload, Trial
 from plumbline.reports.content import CampaignData, Quality
 from plumbline.results import Event, ResultDocument
 from plumbline.scorecards import Number, TrialNumbers
+from plumbline.scorecards.inputs import USABLE
 
 
 def numbers_of(document: ResultDocument, quality: Quality | None = None) -> TrialNumbers:
     """One attempt as plain numbers. An attempt that the quality checks rejected counts as invalid, with their reasons."""
     trial = document.trial
-    reasons = tuple(f"{reason.code}: {reason.detail}" for reason in document.validity.reasons)
-    status: str = document.validity.status
-    if quality is not None and quality.action != "accept":
-        reasons += quality.reasons
-        if quality.action == "reject" and status in ("valid", "degraded"):
-            status = "invalid"
-        elif status == "valid" and quality.reasons:
-            status = "degraded"
-    return TrialNumbers(
+    numbers = TrialNumbers(
         trial_id=trial.trial_id,
         provider=trial.provider.name,
         kind=trial.workload.kind,
         workload=trial.workload.name,
         version=trial.workload.version,
-        status=status,
+        status=document.validity.status,
         slot=trial.slot,
         repeat=trial.repeat,
         started=_started(document),
@@ -36,10 +30,23 @@ def numbers_of(document: ResultDocument, quality: Quality | None = None) -> Tria
         ),
         attempt=trial.attempt,
         failure_class=document.validity.failure_class,
-        reasons=reasons,
+        reasons=tuple(f"{reason.code}: {reason.detail}" for reason in document.validity.reasons),
         held_s=held_s(document),
         nodes=trial.workload.nodes,
     )
+    return numbers if quality is None else at_quality(numbers, quality)
+
+
+def at_quality(numbers: TrialNumbers, quality: Quality) -> TrialNumbers:
+    """The attempt after the quality checks: a rejected one is invalid, one with a note degraded, each with their reasons."""
+    if quality.action == "accept":
+        return numbers
+    status = numbers.status
+    if quality.action == "reject" and status in USABLE:
+        status = "invalid"
+    elif status == "valid" and quality.reasons:
+        status = "degraded"
+    return replace(numbers, status=status, reasons=(*numbers.reasons, *quality.reasons))
 
 
 def missing(trial: Trial) -> TrialNumbers:

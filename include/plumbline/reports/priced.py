@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plumbline.declarations import Price, Provider
+from plumbline.declarations.simulation import PriceChange, SimulatedLauncher
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -25,3 +26,15 @@ def at_accepted_prices(archive: Archive, provider: Provider) -> Provider:
             of: Any = {"purchase": held.purchase, "price": held.usd_per_hour, "since": held.since, "until": until, "source": held.source}
             own.append(Price.model_construct(None, **of))
     return provider.model_copy(update={"prices": (*own, *provider.prices)})
+
+
+def at_factor(provider: Provider, factor: float) -> Provider:
+    """The provider with every price of its list multiplied by `factor`, above 0; of a simulated one, what its declared changes make of it too."""
+    if factor <= 0:
+        raise ValueError(f"{provider.name}'s prices cannot be multiplied by {factor:g}; expected a factor above 0")
+    prices = tuple(price.model_copy(update={"price": price.price * factor}) for price in provider.prices)
+    launcher = provider.launcher
+    if isinstance(launcher, SimulatedLauncher):
+        drift = tuple(e.model_copy(update={"price": e.price * factor}) if isinstance(e, PriceChange) else e for e in launcher.drift)
+        launcher = launcher.model_copy(update={"drift": drift})
+    return provider.model_copy(update={"prices": prices, "launcher": launcher})
