@@ -15,6 +15,7 @@ from plumbline.reports import CampaignData, Conclusions, conclude
 from plumbline.reports.criteria import Verdict, acceptance_rows
 from plumbline.reports.raw import raw_rows
 from plumbline.reports.tables import CardTable, Cell, card_tables, rank_rows
+from plumbline.reports.tables_write import Form
 
 Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")]
 
@@ -50,11 +51,22 @@ def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
     emit(as_json, {"campaign": name, "scorecards": concluded.cards, "decisions": concluded.decisions}, show)
 
 
-def report(campaign: Campaign = None, as_json: Json = False) -> None:
+def report(
+    campaign: Campaign = None,
+    tables: Annotated[Form | None, typer.Option(help="every table as well, for spreadsheets or for programs")] = None,
+    as_json: Json = False,
+) -> None:
     """Write a campaign's report again, as HTML and Markdown, and say where it is."""
     with clear_errors(LookupError):
-        path = write_report(campaign)
-    emit(as_json, {"report": path}, lambda: out.print(str(path), soft_wrap=True, highlight=False))
+        path = write_report(campaign, tables)
+    folder = None if tables is None else path.parent / "tables"
+
+    def show() -> None:
+        for place in (path, folder):
+            if place is not None:
+                out.print(str(place), soft_wrap=True, highlight=False)
+
+    emit(as_json, {"report": path, "tables": folder}, show)
 
 
 def show_scorecards(concluded: Conclusions) -> None:

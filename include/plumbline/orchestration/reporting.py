@@ -14,15 +14,19 @@ from plumbline.results import ResultStore
 if TYPE_CHECKING:
     from plumbline.archive import Archive
     from plumbline.reports.content import CampaignData
+    from plumbline.reports.tables_write import Form
 
 
-def report(campaign_id: str | None = None) -> Path:
-    """Write the campaign's report (the newest campaign's if none is named); returns the HTML file. LookupError if there is none."""
+def report(campaign_id: str | None = None, form: Form | None = None) -> Path:
+    """Write the campaign's report (the newest campaign's if none is named); returns the HTML file. LookupError if there is none.
+
+    `form`: write every table as well, into `tables/` beside the report.
+    """
     from plumbline.archive import open_archive
     from plumbline.reports.write import write
 
     with open_archive() as archive:
-        return write(campaign_data(archive, campaign_id or newest(archive)), places().reports)
+        return write(campaign_data(archive, campaign_id or newest(archive)), places().reports, form)
 
 
 def newest(archive: Archive) -> str:

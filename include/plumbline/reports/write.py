@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -23,14 +23,21 @@ from plumbline.reports.tables import card_tables, cost_rows, fact_rows, launch_r
 from plumbline.reports.templating import templates
 from plumbline.results.surroundings import surroundings
 
+if TYPE_CHECKING:
+    from plumbline.reports.tables_write import Form
 
-def write(campaign: CampaignData, into: Path) -> Path:
-    """Write `<into>/<campaign>/report.html` and `report.md`; returns the HTML file's path. Both appear whole or not at all."""
+
+def write(campaign: CampaignData, into: Path, form: Form | None = None) -> Path:
+    """Write `<into>/<campaign>/report.html` and `report.md`; returns the HTML file's path. Each file appears whole or not at all.
+
+    `form`: write every table as well, into `tables/` beside the report.
+    """
     folder = into / campaign.campaign_id
     folder.mkdir(parents=True, exist_ok=True)
-    context = _context(campaign, conclude(campaign))
+    found = conclude(campaign)
+    context = _context(campaign, found)
     environment = templates()
-    replace_text(folder / "report.md", environment.get_template("report.md.j2").render(**context))
+    _replace(folder / "report.md", environment.get_template("report.md.j2").render(**context))
     from plotly.offline import get_plotlyjs
 
     page = environment.get_template("report.html.j2").render(
@@ -40,14 +47,19 @@ def write(campaign: CampaignData, into: Path) -> Path:
         plotly=Markup(get_plotlyjs()),
     )
     target = folder / "report.html"
-    replace_text(target, page)
+    _replace(target, page)
+    if form is not None:
+        from plumbline.reports.tables_export import tables
+        from plumbline.reports.tables_write import write_tables
+
+        write_tables(tables(campaign, found), folder / "tables", form)
     return target
 
 
 def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
     names = sorted({c.provider for c in found.cards})
     evidence = read_evidence(campaign) if campaign.store is not None else Evidence()
-    tables = card_tables(found.cards)
+    cards = card_tables(found.cards)
     facts: dict[str, list[dict[str, Any]]] = {}
     for document in campaign.documents:
         environment = surroundings(document)
@@ -58,7 +70,7 @@ def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
         "written": campaign.written_at.strftime("%d %B %Y, %H:%M UTC").lstrip("0"),
         "sentences": sentences(campaign, found.cards, found.decisions),
         "providers": names,
-        "tables": {kind: [(t, acceptance_rows(t.cards)) for t in tables if t.kind == kind] for kind in ("training", "inference")},
+        "tables": {kind: [(t, acceptance_rows(t.cards)) for t in cards if t.kind == kind] for kind in ("training", "inference")},
         "costs": cost_rows(found.cards, names, found.quotes),
         "quotes": found.quotes,
         "decisions": [(d, rank_rows(d)) for d in found.decisions],
@@ -71,8 +83,7 @@ def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
     }
 
 
-def replace_text(target: Path, text: str) -> None:
-    """The file's new content, whole: whoever reads meanwhile sees the old one."""
+def _replace(target: Path, text: str) -> None:
     draft = target.with_name(f"{target.name}.{os.getpid()}.part")
     draft.write_text(text, encoding="utf-8")
     draft.replace(target)

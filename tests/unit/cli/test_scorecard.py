@@ -39,6 +39,17 @@ def test_a_report_is_written_where_it_says(campaigns, said):
     assert code == 0 and Path(found["report"]).read_text().startswith("<!doctype html>")
 
 
+def test_a_report_s_tables_are_written_if_asked_for(campaigns, plumbline, said):
+    campaigns(first=[0.1, 0.1])
+    found, _ = said("report", "first")
+    assert found["tables"] is None and not (Path(found["report"]).parent / "tables").exists()
+    found, code = said("report", "first", "--tables", "csv")
+    folder = Path(found["tables"])
+    assert code == 0 and folder == Path(found["report"]).parent / "tables"
+    assert (folder / "trials.csv").read_text().count("\n") == 3
+    assert plumbline("report", "first", "--tables", "xlsx").exit_code == 2
+
+
 def test_a_suspicion_is_counted_as_a_lack_of_data():
     from plumbline.cli.campaign import _counted
 

@@ -1,0 +1,145 @@
+"""Exported tables: the same numbers as in the report, in columns that stay, in files that spreadsheets can open without being run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from io import BytesIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from tests.browser.sample import campaign
+
+from plumbline.declarations import METRICS
+from plumbline.reports import CampaignData, conclude
+from plumbline.reports.export_columns import COLUMNS, MEANINGS, described
+from plumbline.reports.tables_export import frame, tables
+from plumbline.reports.tables_write import FORMS, defused, encoded, write_tables
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> CampaignData:
+    return campaign(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture(scope="module")
+def made(sample: CampaignData) -> dict[str, pd.DataFrame]:
+    return tables(sample)
+
+
+def test_every_declared_table_is_made_with_its_columns(made: dict[str, pd.DataFrame]) -> None:
+    assert set(made) == set(COLUMNS) == set(MEANINGS)
+    for name, table in made.items():
+        assert list(table.columns) == [c.name for c in COLUMNS[name]], name
+
+
+def test_each_number_says_its_unit() -> None:
+    for name, columns in COLUMNS.items():
+        named = {c.name for c in columns}
+        for column in columns:
+            if column.holds == "number":
+                assert (column.unit is None) != (column.unit_in is None), f"{name}.{column.name}"
+            assert column.unit_in is None or column.unit_in in named, f"{name}.{column.name}"
+
+
+def test_the_numbers_are_those_of_the_scorecards(sample: CampaignData, made: dict[str, pd.DataFrame]) -> None:
+    cards = {(c.provider, c.kind): c for c in conclude(sample).cards}
+    rows = made["scorecards"]
+    leading = rows[rows["leading"] & (rows["metric"] == "step_time")]
+    assert len(leading) == 2
+    for row in leading.itertuples():
+        card = cards[row.provider, "training"].row("step_time")
+        assert card is not None
+        assert (row.value, row.low, row.high, row.n) == (card.value, card.low, card.high, card.n)
+        assert row.unit == METRICS["step_time"].unit
+        assert tuple(row.trials.split()) == card.trials
+
+
+def test_what_is_not_known_is_missing_and_no_zero(sample: CampaignData) -> None:
+    free = sample.providers["local-1core"].model_copy(update={"prices": ()})
+    made = tables(replace(sample, providers={**sample.providers, "local-1core": free}))
+    values = made["decision_values"]
+    cost = values[(values["provider"] == "local-1core") & (values["metric"] == "cost_per_1m_trained_tokens")]
+    assert cost["value"].isna().all() and len(cost) == 1
+    ranked = made["decisions"]
+    out = ranked[(ranked["provider"] == "local-1core") & (ranked["kind"] == "training")]
+    assert out["place"].isna().all() and out["score"].isna().all()
+    assert "was not measured" in out["why_not"].iloc[0]
+
+
+def test_a_missing_trial_and_a_failed_attempt_have_their_rows(made: dict[str, pd.DataFrame]) -> None:
+    trials = made["trials"]
+    assert (trials["status"] == "missing").sum() == 1
+    failed = trials[trials["status"] == "failed"]
+    assert list(failed["failure_class"]) == ["launch_timeout"]
+    assert list(failed["attempt"]) == [2]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_file_reads_back_as_it_was(made: dict[str, pd.DataFrame], tmp_path: Path, form: str) -> None:
+    paths = write_tables(made, tmp_path, form)  # type: ignore[arg-type]
+    assert {p.name for p in paths} == {f"{name}.{form}" for name in COLUMNS}
+    for path in paths:
+        table = made[path.stem]
+        if form == "parquet":
+            again = pd.read_parquet(path)
+        else:
+            again = pd.read_csv(
+                path, float_precision="round_trip", dtype={c.name: "string" for c in COLUMNS[path.stem] if c.holds == "text"}
+            )
+        assert list(again.columns) == list(table.columns)
+        assert len(again) == len(table)
+        for column in COLUMNS[path.stem]:
+            if column.holds in ("number", "count"):
+                assert [float(v) for v in again[column.name].dropna()] == [float(v) for v in table[column.name].dropna()], column.name
+
+
+def test_parquet_keeps_its_types_without_a_row(tmp_path: Path) -> None:
+    empty = frame("prices", [])
+    again = pd.read_parquet(BytesIO(encoded(empty, "parquet")))
+    full = frame(
+        "prices",
+        [
+            {
+                "provider": "a",
+                "purchase": "spot",
+                "price": 1.0,
+                "unit": "USD/h",
+                "since": date(2026, 1, 1),
+                "until": None,
+                "source": "declared",
+            }
+        ],
+    )
+    assert list(again.dtypes) == list(pd.read_parquet(BytesIO(encoded(full, "parquet"))).dtypes)
+
+
+@pytest.mark.parametrize("text", ['=HYPERLINK("http://x","y")', "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1"])
+def test_a_text_that_begins_a_formula_is_defused_in_csv_alone(sample: CampaignData, text: str) -> None:
+    table = tables(replace(sample, findings=(replace(sample.findings[0], headline=text),)))["findings"]
+    again = pd.read_csv(BytesIO(encoded(table, "csv")), dtype="string")
+    assert again["headline"].iloc[0] == f"'{text}"
+    assert pd.read_parquet(BytesIO(encoded(table, "parquet")))["headline"].iloc[0] == text
+
+
+def test_other_text_and_negative_numbers_stay_what_they_are() -> None:
+    table = pd.DataFrame(
+        {"why": pd.array(["2 = 1 + 1", "–5", None], dtype="string"), "value": pd.array([-1.5, None, 3.0], dtype="Float64")}
+    )
+    assert defused(table).equals(table)
+
+
+def test_writing_twice_replaces_the_files_and_leaves_no_draft(made: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    write_tables(made, tmp_path, "csv")
+    first = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
+    write_tables(made, tmp_path, "csv")
+    assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == first
+    assert set(first) == {"README.md", *(f"{name}.csv" for name in COLUMNS)}
+
+
+def test_the_readme_and_the_documentation_name_every_column(made: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    write_tables(made, tmp_path, "csv")
+    assert described(COLUMNS) in (tmp_path / "README.md").read_text()
+    documented = (Path(__file__).parents[3] / "docs" / "export-tables.md").read_text()
+    assert documented.endswith(described(COLUMNS)), "python -m plumbline.reports.export_columns prints what docs/export-tables.md shows"
