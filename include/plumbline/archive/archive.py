@@ -16,6 +16,7 @@ from plumbline.archive.bundle.manifest import Exported, Imported
 from plumbline.archive.bundle.take_in import take_in
 from plumbline.archive.conclusions import Conclusions
 from plumbline.archive.engine import make_engine, reading, writing
+from plumbline.archive.glance import Glance
 from plumbline.archive.keeping import Keeping
 from plumbline.archive.measurements import Measurements
 from plumbline.archive.migrate import upgrade
@@ -39,7 +40,7 @@ def open_archive(url: str | None = None) -> Archive:
     return Archive(engine)
 
 
-class Archive(Measurements, Conclusions, Watched, Paging, Keeping):
+class Archive(Measurements, Conclusions, Watched, Paging, Glance, Keeping):
     """Everything that was ever measured and concluded. Safe to use from several processes at once; close it, or use `with`."""
 
     def __init__(self, engine: Engine) -> None:
