@@ -83,13 +83,17 @@ TEAMS = {
 
 def declare(folder: Path) -> Path:
     """The installation's declarations with these providers, workloads and teams in the place of its own; the folder."""
-    config = Path(shutil.copytree(ROOT / "include" / "config", folder))
-    for path in (*config.glob("providers/*.yaml"), *config.glob("teams/*.yaml"), *config.glob("workloads/*/*.yaml")):
-        if path.stem not in WORKLOADS:
-            path.unlink()
+    config, own = folder, ROOT / "include" / "config"
+    for kind in ("providers", "teams"):
+        (config / kind).mkdir(parents=True)
+    for path in (own / "thresholds.yaml", *own.glob("workloads/*/*.yaml")):
+        if path.stem in ("thresholds", *WORKLOADS):
+            target = config / path.relative_to(own)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
     for name, text in PROVIDERS.items():
-        own, drift = text.split("drift:", 1)
-        fields = dict(line.split(": ", 1) for line in own.strip().splitlines())
+        fixed, drift = text.split("drift:", 1)
+        fields = dict(line.split(": ", 1) for line in fixed.strip().splitlines())
         (config / "providers" / f"{name}.yaml").write_text(SHAPE.format(name=name, drift=drift.rstrip(), **fields).lstrip())
     for name, (description, weights) in TEAMS.items():
         (config / "teams" / f"{name}.yaml").write_text(TEAM.format(name=name, description=description, weights=weights).lstrip())

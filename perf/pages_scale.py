@@ -1,0 +1,169 @@
+"""Does each page stay as quick when the archive has grown a hundredfold? The server's time, as ratios, on SQLite or PostgreSQL.
+
+python perf/pages_scale.py [SMALL LARGE] [--only sqlite|postgresql] [--seed N] [--folder SCRATCH] [--keep]
+
+Both archives are generated (perf/archive_generator.py: what grows is the number of providers, every one of them declared with a price, and
+a team decides among all of them). Then each address of the app, taken from its own routes, is asked of both in turn, within one process and
+without a network. 1,000,000 trials need about 6 GB below SCRATCH; with --keep the archives stay there and are used again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "include"), str(ROOT / "perf")]
+
+from archive_generator import CAMPAIGNS, TRIALS_OF_A_PROVIDER, campaign_of, place, workloads  # noqa: E402
+from archive_scale import database, generated, in_turn  # noqa: E402
+
+ROUNDS = 9
+MOST = 2.0
+TEAM = """
+name: platform
+training:
+  workloads: [workload-00]
+  weights: {tokens_per_second: 0.5, cost_per_1m_trained_tokens: 0.5}
+  gates: [step_time <= 10s in steady]
+"""
+PROVIDER = """
+name: {name}
+cloud: local
+region: here
+instance_type: host-2core
+accelerator: {{kind: cpu, count: 2}}
+launcher: {{kind: local, cpus: [0, 1]}}
+prices:
+  - {{purchase: on_demand, price: {price} USD/h, since: 2024-01-01, source: generated}}
+"""
+
+
+def declare(folder: Path, providers: int) -> Path:
+    """Declarations that name every provider of a generated archive, and one team."""
+    config = folder / "config"
+    for kind in ("providers", "teams", "workloads/training"):
+        (config / kind).mkdir(parents=True)
+    shutil.copy(ROOT / "include" / "config" / "thresholds.yaml", config)
+    for number in range(providers):
+        name = place(number).name
+        (config / "providers" / f"{name}.yaml").write_text(PROVIDER.format(name=name, price=1 + number % 7 / 10).lstrip())
+    for workload in workloads():
+        text = yaml.safe_dump(workload.model_dump(mode="json", exclude_defaults=True) | {"kind": workload.kind})
+        (config / "workloads" / "training" / f"{workload.name}.yaml").write_text(text)
+    (config / "teams" / "platform.yaml").write_text(TEAM.lstrip())
+    return config
+
+
+class Asked:
+    """The app over one of the archives."""
+
+    def __init__(self, url: str, home: Path, config: Path) -> None:
+        self.places = {"PLUMBLINE_HOME": str(home), "PLUMBLINE_CONFIG": str(config), "PLUMBLINE_ARCHIVE_URL": url}
+        with self._here():
+            from fastapi.testclient import TestClient
+
+            from plumbline.dashboard.app import create_app
+
+            self.app = create_app()
+            self.client = TestClient(self.app)
+            self.known = self._examples()
+
+    @contextmanager
+    def _here(self) -> Iterator[None]:
+        before = {name: os.environ.get(name) for name in self.places}
+        os.environ.update(self.places)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+
+    def get(self, path: str) -> Any:
+        """One request; RuntimeError for anything but a page that is there."""
+        with self._here():
+            answer = self.client.get(path)
+        if answer.status_code != 200:
+            raise RuntimeError(f"{path} answered {answer.status_code}: {answer.text[:400]}")
+        return answer
+
+    def paths(self) -> list[str]:
+        """Every address that the app serves, by its own routes, with something of the archive in its parameters."""
+        from fastapi.routing import APIRoute
+
+        asked = (r for r in self.app.routes if isinstance(r, APIRoute) and "GET" in (r.methods or ()))
+        return [_filled(r.path, self.known) for r in asked if not r.path.startswith(("/static", "/reports")) and "evidence" not in r.path]
+
+    def _examples(self) -> dict[str, str]:
+        from plumbline.archive import open_archive
+
+        campaign, _ = campaign_of(CAMPAIGNS)
+        with open_archive() as archive:
+            finding = archive.findings(latest=1)[0].finding_id
+        trial = f"{campaign}.provider-0000.training.workload-00.0200.r1"
+        return {
+            "campaign_id": campaign,
+            "trial_id": trial,
+            "finding_id": finding,
+            "provider": "provider-0000",
+            "workload": "workload-00",
+            "team": "platform",
+            "kind": "training",
+        }
+
+
+def _filled(path: str, known: Mapping[str, str]) -> str:
+    return re.sub(r"\{([^}:]+)(?::[^}]*)?\}", lambda m: known[m[1]], path)
+
+
+def main() -> int:
+    given = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    given.add_argument("sizes", nargs="*", type=int, default=[10_000, 1_000_000], help="trials in the small and in the large archive")
+    given.add_argument("--only", choices=("sqlite", "postgresql"), default="sqlite")
+    given.add_argument("--seed", type=int, default=1)
+    given.add_argument("--folder", type=Path, help="where the archives lie while they are measured")
+    given.add_argument("--keep", action="store_true", help="leave the archives (SQLite) in --folder, and use those that are there")
+    asked = given.parse_args()
+    if asked.keep and (asked.folder is None or asked.only != "sqlite"):
+        given.error("--keep needs --folder and SQLite")
+    with ExitStack() as stack:
+        scratch = asked.folder if asked.keep else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pages-", dir=asked.folder)))
+        apps, sizes = [], []
+        for size in asked.sizes:
+            folder = scratch / str(size)
+            there = folder.is_dir()
+            folder.mkdir(parents=True, exist_ok=True)
+            url = stack.enter_context(database(asked.only, folder))
+            held = int((folder / "held").read_text()) if there else generated(url, size, asked.seed, folder)[0]
+            (folder / "held").write_text(str(held))
+            shutil.rmtree(folder / "config", ignore_errors=True)
+            apps.append(Asked(url, folder, declare(folder, held // TRIALS_OF_A_PROVIDER)))
+            sizes.append(held)
+        return compared(apps, sizes)
+
+
+def compared(apps: list[Asked], sizes: list[int]) -> int:
+    """Ask every address of both; 1 if one of them grew by more than it may."""
+    small, large = apps
+    worst = 0.0
+    print(f"{'address':55s} {sizes[0]:>9,} trials {sizes[1]:>11,} trials   ratio")
+    for path in small.paths():
+        few, many = in_turn(lambda p=path: small.get(p), lambda p=path: large.get(p), ROUNDS)  # type: ignore[misc]
+        worst = max(worst, many / few)
+        print(f"{path:55s} {few * 1000:13.1f} ms {many * 1000:15.1f} ms   ×{many / few:.2f}", flush=True)
+    print(f"the worst ratio is ×{worst:.2f}; at most ×{MOST:g} is asked for")
+    return 0 if worst <= MOST else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
