@@ -48,6 +48,14 @@ def _rate(value: object) -> Rate:
     return Rate(float(match[1]), match[2])
 
 
+def check_worth(currency: str, rate: Rate | None, rate_on: date | None, field: str = "price") -> None:
+    """ValueError unless the `field`'s currency has its worth in USD beside it, with the day of that rate; USD itself needs none."""
+    if currency == "USD" and (rate is not None or rate_on is not None):
+        raise ValueError(f"rate is not needed: the {field} is in USD; expected no rate and no rate_on")
+    if currency != "USD" and (rate is None or rate_on is None or rate.currency != currency):
+        raise ValueError(f"{field} is in {currency}; expected rate, such as 1.08 USD/{currency}, and rate_on, the day of that rate")
+
+
 Priced = Annotated[Money, BeforeValidator(_money), WithJsonSchema({"type": "string", "examples": ["2.29 USD/GPU-hour"]})]
 Worth = Annotated[Rate, BeforeValidator(_rate), WithJsonSchema({"type": "string", "examples": ["1.08 USD/EUR"]})]
 
@@ -74,11 +82,7 @@ class ContractPrice(Declared):
             raise ValueError(f"until {self.until} is not after since {self.since}; expected a later date")
         if self.term is not None and self.purchase != "reserved":
             raise ValueError(f"term {self.term} does not fit purchase {self.purchase}; expected purchase: reserved, or no term")
-        currency = self.price.currency
-        if currency == "USD" and (self.rate is not None or self.rate_on is not None):
-            raise ValueError("rate is not needed: the price is in USD; expected no rate and no rate_on")
-        if currency != "USD" and (self.rate is None or self.rate_on is None or self.rate.currency != currency):
-            raise ValueError(f"price is in {currency}; expected rate, such as 1.08 USD/{currency}, and rate_on, the day of that rate")
+        check_worth(self.price.currency, self.rate, self.rate_on)
         return self
 
 

@@ -13,6 +13,7 @@ from plumbline.declarations.budget import Budget
 from plumbline.declarations.launchers import KubernetesLauncher, Launcher, LocalLauncher
 from plumbline.declarations.price_sources import DeclaredSource
 from plumbline.declarations.purchases import Purchase as Purchase
+from plumbline.declarations.rates import DeclaredRate, Invoice, Overhead, check_invoices, check_rates
 from plumbline.declarations.simulation import PriceChange, SimulatedLauncher
 from plumbline.declarations.units import Duration, HourlyPrice, Share
 from plumbline.declarations.watch import Watch
@@ -63,7 +64,13 @@ class Provider(Declared):
     launcher: Launcher
     prices: tuple[Price, ...] = ()
     price_sources: tuple[DeclaredSource, ...] = ()
+    rates: tuple[DeclaredRate, ...] = ()
+    overhead: tuple[Overhead, ...] = ()
+    invoices: tuple[Invoice, ...] = ()
     sla: ServiceLevel = ServiceLevel()
+    manual_steps: tuple[Annotated[str, Field(min_length=3)], ...] | None = Field(
+        None, description="what a person must do before a trial can run there, a sentence each; [] says that nothing is"
+    )
     watch: Watch = Watch()
     budget: Budget | None = None
     slots: tuple[Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")], ...] | None = Field(
@@ -81,6 +88,12 @@ class Provider(Declared):
                 f"accelerator.count is {self.accelerator.count} but launcher.cpus lists {len(self.launcher.cpus)}; expected one core per count"
             )
         self._budget_counts()
+        if self.accelerator.kind == "cpu" and any(rate.item == "cpu" for rate in self.rates):
+            raise ValueError(
+                "rates of cpu, but accelerator.kind is cpu: the instance's own price is the CPU's; expected it in prices alone"
+            )
+        check_rates(self.rates)
+        check_invoices(self.invoices)
         by_purchase: dict[str, list[Price]] = {}
         for price in self.prices:
             by_purchase.setdefault(price.purchase, []).append(price)
@@ -102,9 +115,10 @@ class Provider(Declared):
             raise ValueError("budget.usd_per_month, but no on_demand price is declared; expected one in prices, or gpu_hours_per_month")
 
     def of_trial(self) -> Provider:
-        """The provider as its trials carry it: without when and how much it is used and who tells its price, which change nothing that is
-        measured, and which a harness of an earlier version would refuse as unknown."""
-        return self.model_copy(update={"watch": Watch(), "budget": None, "price_sources": ()})
+        """The provider as its trials carry it: without when and how much it is used, who tells its price, what else is paid and
+        what people do for it, which change nothing that is measured, and which a harness of an earlier version would refuse as unknown."""
+        paid = {"price_sources": (), "rates": (), "overhead": (), "invoices": ()}
+        return self.model_copy(update={"watch": Watch(), "budget": None, "manual_steps": None, **paid})
 
     @property
     def pool(self) -> str:

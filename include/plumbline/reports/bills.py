@@ -1,0 +1,164 @@
+"""What the trials of a campaign cost, from their result documents: one bill a trial, and one a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from plumbline.declarations import Provider
+from plumbline.declarations.phases import PHASES
+from plumbline.declarations.purchases import Purchase
+from plumbline.prices.bill import Bill, together
+from plumbline.prices.money import Money
+from plumbline.prices.trial_bill import TrialUse, trial_bill
+from plumbline.reports.numbers import held_s
+from plumbline.results import Event, ResultDocument
+from plumbline.scorecards.inputs import USABLE
+
+Attempt = tuple[str, int]
+"""Trial id and attempt."""
+
+_NOT_MEASURED = ("warmup", "cooldown")
+
+
+def use_of(document: ResultDocument, *, kept_s: float | None = None) -> TrialUse:
+    """What one attempt used. `kept_s`: how long raw evidence is kept, None for ever. Its share of what a campaign costs once is left open."""
+    trial, usable = document.trial, document.validity.status in USABLE
+    nodes, measured = trial.workload.nodes, measured_s(document)
+    evidence = sum(each.bytes for each in document.evidence)
+    return TrialUse(
+        trial_id=trial.trial_id,
+        provider=trial.provider.name,
+        day=_began(document),
+        usable=usable,
+        ended=document.validity.failure_class or document.validity.status,
+        held_s=_billed_s(document),
+        measured_s=None if measured is None else measured * nodes,
+        evidence_bytes=evidence,
+        checkpoint_bytes=document.value("checkpoint_size", "value") or 0.0,
+        egress_bytes=evidence if trial.provider.launcher.kind == "kubernetes" else 0,
+        kept_s=kept_s,
+    )
+
+
+def measured_s(document: ResultDocument) -> float | None:
+    """Seconds in which the workload's phases ran, from the cold start on; warm-up and cool-down are left out. None if no phase was seen.
+
+    A simulated trial tells no phases: its whole measurement counts.
+    """
+    at = {e.name: e.monotonic_s for e in document.timeline if e.clock == "harness" and e.monotonic_s is not None}
+    spans = [(at.get(f"{name}_started", at.get(f"{name}_begun")), at.get(f"{name}_ended")) for name in PHASES if name not in _NOT_MEASURED]
+    spans += [(at.get("server_started"), at.get("first_inference_ended"))]
+    known = [(start, end) for start, end in spans if start is not None and end is not None and end > start]
+    if not known and document.simulated:
+        start, end = at.get("measurement_started"), at.get("measurement_finished")
+        known = [(start, end)] if start is not None and end is not None and end > start else []
+    return _covered(known) if known else None
+
+
+def campaign_bills(
+    documents: Iterable[ResultDocument],
+    providers: Mapping[str, Provider],
+    on: date | None = None,
+    purchase: Purchase = "on_demand",
+    *,
+    kept_s: float | None = None,
+    rejected: Collection[Attempt] = (),
+) -> dict[str, Bill]:
+    """The bill of each trial of a campaign, all its attempts in it, by trial id.
+
+    `providers` as they are priced, which has to name each document's. `on`: the day whose prices count; None: of each attempt the day
+    that it began. `rejected`: attempts that the quality checks rejected; they were paid for nothing, like those that failed.
+    """
+    uses = _uses(documents, kept_s, rejected)
+    return {
+        trial_id: together(trial_bill(use, providers[use.provider], on or use.day, purchase) for use in own)
+        for trial_id, own in uses.items()
+    }
+
+
+@dataclass(frozen=True)
+class ProviderCost:
+    """What a campaign cost at one provider. `finished`: trials with a usable attempt; `lost`: attempts that came to nothing."""
+
+    provider: str
+    simulated: bool
+    bill: Bill
+    trials: int
+    finished: int
+    lost: int
+
+    @property
+    def per_finished_run(self) -> Money | None:
+        """Everything on the bill over the finished runs; None if none finished or nothing could be priced."""
+        total = self.bill.total
+        return total / self.finished if total is not None and self.finished else None
+
+    @property
+    def why_not(self) -> str:
+        """Why there is no cost per finished run; empty if there is one."""
+        if self.per_finished_run is not None:
+            return ""
+        return "no run finished" if not self.finished else "; ".join(dict.fromkeys(each.reason for each in self.bill.unknown))
+
+
+def provider_costs(
+    documents: Sequence[ResultDocument],
+    providers: Mapping[str, Provider],
+    on: date | None = None,
+    purchase: Purchase = "on_demand",
+    *,
+    kept_s: float | None = None,
+    rejected: Collection[Attempt] = (),
+) -> tuple[ProviderCost, ...]:
+    """A campaign's cost by provider, in the order of their names; arguments as those of `campaign_bills`."""
+    bills = campaign_bills(documents, providers, on, purchase, kept_s=kept_s, rejected=rejected)
+    uses = _uses(documents, kept_s, rejected)
+    simulated = {d.trial.provider.name: d.simulated for d in documents}
+    found = []
+    for name in sorted(simulated):
+        own = {trial_id: attempts for trial_id, attempts in uses.items() if attempts[0].provider == name}
+        finished = sum(any(use.usable for use in attempts) for attempts in own.values())
+        lost = sum(not use.usable for attempts in own.values() for use in attempts)
+        found.append(ProviderCost(name, simulated[name], together(bills[t] for t in own).condensed(), len(own), finished, lost))
+    return tuple(found)
+
+
+def _uses(documents: Iterable[ResultDocument], kept_s: float | None, rejected: Collection[Attempt]) -> dict[str, list[TrialUse]]:
+    """Every attempt by trial, each trial with its share of what its provider's campaign costs once; its last attempt carries it."""
+    uses: dict[str, list[TrialUse]] = {}
+    for document in sorted(documents, key=lambda d: (d.trial.trial_id, d.trial.attempt)):
+        use = use_of(document, kept_s=kept_s)
+        if (document.trial.trial_id, document.trial.attempt) in rejected:
+            use = replace(use, usable=False, ended="rejected by the quality checks")
+        uses.setdefault(use.trial_id, []).append(replace(use, share=0.0))
+    trials: dict[str, int] = {}
+    for own in uses.values():
+        trials[own[0].provider] = trials.get(own[0].provider, 0) + 1
+    for own in uses.values():
+        own[-1] = replace(own[-1], share=1 / trials[own[-1].provider])
+    return uses
+
+
+def _billed_s(document: ResultDocument) -> float | None:
+    """As `held_s`; 0 for a launch that was seen to its end and never had a place."""
+    held = held_s(document)
+    if held is None and document.launch is not None and document.validity.status == "failed":
+        return 0.0
+    return held
+
+
+def _began(document: ResultDocument) -> date:
+    """The day of the first event; of an attempt without any, the day for which it was planned."""
+    events: tuple[Event, ...] = (*(document.launch.events if document.launch else ()), *document.timeline)
+    return min((e.utc for e in events), default=document.trial.planned_at).date()
+
+
+def _covered(spans: list[tuple[float, float]]) -> float:
+    """Seconds that the spans cover; what two of them share counts once."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
