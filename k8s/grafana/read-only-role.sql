@@ -1,0 +1,17 @@
+-- Run once, as a superuser, in any database of the archive's server:
+--   GRAFANA_DB_PASSWORD=… psql --file k8s/grafana/read-only-role.sql postgres
+-- A role that sees the archive's tables and changes nothing: Grafana checks no query that somebody types into it.
+-- The archive's database and its owner are both called plumbline, as k8s/airflow/postgres-roles.sql makes them.
+\set ON_ERROR_STOP on
+\getenv grafana_password GRAFANA_DB_PASSWORD
+
+CREATE ROLE plumbline_reader LOGIN PASSWORD :'grafana_password';
+ALTER ROLE plumbline_reader SET default_transaction_read_only = on;
+ALTER ROLE plumbline_reader SET statement_timeout = '30s';
+GRANT CONNECT ON DATABASE plumbline TO plumbline_reader;
+
+\connect plumbline
+GRANT USAGE ON SCHEMA public TO plumbline_reader;
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO plumbline_reader;
+-- Tables of later versions too: the archive's owner makes them.
+ALTER DEFAULT PRIVILEGES FOR ROLE plumbline IN SCHEMA public GRANT SELECT ON TABLES TO plumbline_reader;
