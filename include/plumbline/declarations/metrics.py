@@ -89,6 +89,15 @@ METRICS: dict[str, Metric] = {
         ),
         _m("request_throughput", "1/s", _HIGH, "value", "throughput", "requests that finished without error, a second", 0.05, 0.10),
         _m("output_token_throughput", "tokens/s", _HIGH, "value", "throughput", "tokens received by the client, a second", 0.05, 0.10),
+        # What requests have in them is the workload's; how many finish is told by the request throughput, which alarms.
+        _m(
+            "input_token_throughput",
+            "tokens/s",
+            "informative",
+            "value",
+            "throughput",
+            "tokens in the prompts of finished requests, a second",
+        ),
         _m(
             "output_token_throughput_per_user",
             "tokens/s",
@@ -459,8 +468,24 @@ METRICS: dict[str, Metric] = {
         ),
         # money and energy
         _m("cost_per_run", "USD", _LOW, "value", "cost", "declared price for the time that one trial held the provider"),
+        _m(
+            "cost_per_finished_run",
+            "USD",
+            _LOW,
+            "value",
+            "cost",
+            "declared price for the time that one finished run held the provider, and its share of the time of attempts that came to nothing",
+        ),
         _m("cost_per_epoch", "USD", _LOW, "value", "cost", "declared price for one pass over the declared data"),
         _m("cost_per_1k_requests", "USD", _LOW, "value", "cost", "declared price for a thousand requests at the measured throughput"),
+        _m(
+            "cost_per_1m_input_tokens",
+            "USD",
+            _LOW,
+            "value",
+            "cost",
+            "declared price for the time in which a million input tokens are read at the measured throughput, their answers included",
+        ),
         _m(
             "cost_per_1m_output_tokens",
             "USD",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plumbline.prices.book import Basis, Quote
 
@@ -47,6 +47,7 @@ COSTS: tuple[Outcome, ...] = (
     Outcome("cost_per_1m_trained_samples", "training", "samples_per_second", "median", 1e6, "trained samples", without="tokens_per_second"),
     Outcome("cost_per_epoch", "training", "tokens_per_second", "median", None, "trained tokens (one pass over the data)"),
     Outcome("cost_per_1k_requests", "inference", "request_throughput", "value", 1e3, "requests"),
+    Outcome("cost_per_1m_input_tokens", "inference", "input_token_throughput", "value", 1e6, "input tokens"),
     Outcome("cost_per_1m_output_tokens", "inference", "output_token_throughput", "value", 1e6, "output tokens"),
     Outcome("cost_per_good_request", "inference", "goodput", "value", 1.0, "requests within the SLO"),
 )
@@ -91,6 +92,21 @@ def cost_per_run(quote: Quote, held_s: float | None) -> Cost:
         return Cost("cost_per_run", None, quote.basis, reason="the time that the trial held the provider was not recorded")
     price = quote.basis.usd_per_hour
     return Cost("cost_per_run", price * held_s / HOUR_S, quote.basis, f"{price:.10g} USD/h × {held_s:.4g} s")
+
+
+def cost_per_finished_run(quote: Quote, held_s: float | None, lost_s: float | None) -> Cost:
+    """Price × the time that one finished run held its nodes and its share of what attempts held that came to nothing.
+
+    `lost_s`: the seconds of all those attempts over the number of finished runs; None if they are not known.
+    """
+    own = cost_per_run(quote, held_s)
+    if own.value is None or quote.basis is None or held_s is None:
+        return replace(own, metric="cost_per_finished_run")
+    if lost_s is None:
+        return Cost("cost_per_finished_run", None, quote.basis, reason="the time that failed attempts held the provider was not recorded")
+    price = quote.basis.usd_per_hour
+    formula = f"{price:.10g} USD/h × ({held_s:.4g} s + {lost_s:.4g} s of attempts that came to nothing)"
+    return Cost("cost_per_finished_run", price * (held_s + lost_s) / HOUR_S, quote.basis, formula)
 
 
 def cost_of_outcome(outcome: Outcome, quote: Quote, amount: float, per_second: float | None, nodes: int = 1) -> Cost:

@@ -66,6 +66,7 @@ _MAY_BE_ZERO = frozenset(
         "delivery_time",
         "goodput",
         "image_pull_time",
+        "input_token_throughput",
         "inter_token_latency",
         "memory_growth_per_sequence",
         "output_token_throughput",

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from plumbline.prices import Basis, Cost, Quote, costs_of
-from plumbline.prices.cost import cost_per_run
+from plumbline.prices.cost import cost_per_finished_run, cost_per_run
 
 
 def at(usd_per_hour: float) -> Quote:
@@ -36,7 +36,9 @@ def test_training_by_hand() -> None:
 
 def test_inference_by_hand() -> None:
     # 98.32 USD/h = 0.0273111 USD/s. 20 requests/s: 1,000 take 50 s = 1.37 USD. 5,000 tokens/s: 1e6 take 200 s = 5.46 USD.
-    found = costs("inference", at(98.32), {"request_throughput": 20, "output_token_throughput": 5000, "goodput": 16})
+    rates = {"request_throughput": 20, "output_token_throughput": 5000, "input_token_throughput": 20_000, "goodput": 16}
+    found = costs("inference", at(98.32), rates)
+    assert found["cost_per_1m_input_tokens"].value == pytest.approx(1.3656, abs=0.00005)
     assert found["cost_per_1k_requests"].value == pytest.approx(1.3656, abs=0.00005)
     assert found["cost_per_1m_output_tokens"].value == pytest.approx(5.4622, abs=0.00005)
     assert found["cost_per_good_request"].value == pytest.approx(0.00170694, abs=0.00000001)
@@ -80,3 +82,17 @@ def test_what_has_no_tokens_costs_by_its_samples() -> None:
     text = costs("training", at(3.6), {"samples_per_second": 10.0, "tokens_per_second": 1000.0})
     assert "cost_per_1m_trained_samples" not in text and text["cost_per_1m_trained_tokens"].value == pytest.approx(1.0)
     assert "cost_per_1m_trained_samples" not in costs("training", at(3.6), {})
+
+
+def test_a_finished_run_carries_its_share_of_what_came_to_nothing() -> None:
+    # 3.60 USD/h: 200 s of its own and 50 s of others are 0.25 USD.
+    found = cost_per_finished_run(at(3.6), 200.0, 50.0)
+    assert found.value == pytest.approx(0.25) and found.formula == "3.6 USD/h × (200 s + 50 s of attempts that came to nothing)"
+    assert cost_per_finished_run(at(3.6), 200.0, 0.0).value == pytest.approx(0.2)
+
+
+def test_a_finished_run_has_no_cost_where_a_time_is_unknown() -> None:
+    assert cost_per_finished_run(at(3.6), 200.0, None).reason == "the time that failed attempts held the provider was not recorded"
+    assert cost_per_finished_run(at(3.6), None, 0.0).reason == "the time that the trial held the provider was not recorded"
+    unpriced = cost_per_finished_run(Quote(None, "no price is declared for x"), 200.0, 0.0)
+    assert (unpriced.metric, unpriced.value, unpriced.reason) == ("cost_per_finished_run", None, "no price is declared for x")

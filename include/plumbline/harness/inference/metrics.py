@@ -115,9 +115,11 @@ def _per_user(log: RequestLog) -> list[MetricRow]:
 def _rates(log: RequestLog, slo: Slo) -> list[MetricRow]:
     phase, n, finished, elapsed_s = log.load.name, log.n, log.finished, log.elapsed_s
     tokens, met = int(log.arrived.sum()), int(good(log, slo).sum())
+    asked = int(log.load.input_tokens[log.ok].sum())
     rows = [
         row("request_throughput", finished / elapsed_s, finished, phase=phase),
         row("output_token_throughput", tokens / elapsed_s, tokens, phase=phase),
+        row("input_token_throughput", asked / elapsed_s, asked, phase=phase),
         row("goodput", met / elapsed_s, n, phase=phase),
     ]
     for name, count in (("goodput_ratio", met), ("error_rate", n - finished)):

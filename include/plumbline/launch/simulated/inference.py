@@ -34,10 +34,12 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True)
 class Server:
-    """The server in this trial, seconds: of a prefill, between two tokens, of a start, of loading the model; `capacity` requests/s."""
+    """The server in this trial, seconds: of a prefill, between two tokens, of a start, of loading the model; `capacity` requests/s; tokens of a
+    prompt (`inputs`, as it is sent) and of an answer."""
 
     prefill_s: float
     token_s: float
+    inputs: float
     outputs: int
     capacity: float
     load_s: float
@@ -62,14 +64,17 @@ class Stretch:
 def server_of(workload: InferenceWorkload, has: Hardware, draw: Draw, inputs: float | None = None) -> Server:
     """The server with this trial's slowness; with prompts of `inputs` tokens instead of the declared ones."""
     slow, model, asked = draw.slowness("inference"), workload.model, workload.requests
-    prompt = (inputs or mean_tokens(asked.input_tokens)) + workload.added_tokens
+    sent = inputs or mean_tokens(asked.input_tokens)
+    prompt = sent + workload.added_tokens
     outputs = max(1, round(mean_tokens(asked.output_tokens)))
     weights = float(model.parameters) * _BYTES[model.precision]
     prefill = (_REQUEST_OVERHEAD_S + 2.0 * model.parameters * prompt / (has.matmul * _COMPUTE_SHARE)) * slow
     token = ((_STEP_OVERHEAD_S if has.gpu else _CPU_STEP_OVERHEAD_S) + weights / (has.memory * _MEMORY_SHARE)) * slow
     busy = prefill + (outputs - 1) * token / min(_BATCHED, workload.server.sequences)
     load = (0.5 + weights / has.disk) * draw.slowness("start_up")
-    return Server(prefill, token, outputs, 1.0 / busy, load, load + (_READY_S if has.gpu else _CPU_READY_S) * draw.slowness("start_up"))
+    return Server(
+        prefill, token, sent, outputs, 1.0 / busy, load, load + (_READY_S if has.gpu else _CPU_READY_S) * draw.slowness("start_up")
+    )
 
 
 def mean_tokens(lengths: Tokens | Portion) -> float:
@@ -164,6 +169,7 @@ def _load(stretch: Stretch, workload: InferenceWorkload, server: Server, draw: D
     throughput = min(served / stretch.seconds, server.capacity) if stretch.closed is None else served / stretch.seconds
     yield draw.row("request_throughput", throughput, served, phase=phase, moved=False, scatter=False)
     yield draw.row("output_token_throughput", throughput * server.outputs, total, phase=phase, moved=False, scatter=False)
+    yield row("input_token_throughput", throughput * server.inputs, round(served * server.inputs), phase=phase)
     yield draw.row("goodput", throughput * n / max(served, 1) * good, n, phase=phase, moved=False, scatter=False)
     yield _share("goodput_ratio", good, n, phase, draw)
     yield _share("error_rate", lost / n, n, phase, draw)

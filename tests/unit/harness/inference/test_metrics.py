@@ -69,6 +69,7 @@ def test_the_numbers_of_a_regular_phase() -> None:
         ("achieved_rate_ratio", "value", 1.0, 100),
         ("request_throughput", "value", 10.0, 100),
         ("output_token_throughput", "value", 50.0, 500),
+        ("input_token_throughput", "value", 80.0, 800),
         ("goodput", "value", 10.0, 100),
         ("goodput_ratio", "value", 1.0, 100),
         ("error_rate", "value", 0.0, 100),
