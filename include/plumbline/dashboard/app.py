@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from starlette.exceptions import HTTPException
 
+from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.page import is_api, make_pages
 from plumbline.dashboard.reading import NoArchive, Reader
 from plumbline.dashboard.routes import budgets, campaigns, findings, overview, static, trials, written
@@ -28,6 +29,7 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
     reader = Reader(archive_url or places().archive_url)
     folder = reports or places().reports
     pages = make_pages()
+    declared = Declared()
 
     @app.exception_handler(NoArchive)
     def _empty(request: Request, error: Exception) -> Response:
@@ -53,7 +55,7 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
 
     app.include_router(overview.router(pages, reader, folder))
     app.include_router(campaigns.router(pages, reader, folder))
-    app.include_router(trials.router(pages, reader))
+    app.include_router(trials.router(pages, reader, declared))
     app.include_router(findings.router(pages, reader))
     app.include_router(budgets.router(pages, reader))
     app.include_router(written.router(folder))

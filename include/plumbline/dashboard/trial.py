@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from plumbline.archive import TrialView
+from plumbline.dashboard.gantt import gantt
 from plumbline.dashboard.sketch import Sketch, sketches
 from plumbline.declarations import METRICS
 from plumbline.declarations.phases import PHASES
+from plumbline.reports.chart import Chart
 from plumbline.reports.content import Quality
 from plumbline.reports.criteria import Verdict, trial_verdicts
 from plumbline.reports.figures import scale, words
@@ -94,6 +96,7 @@ class TrialPage:
     signals: tuple[SignalLine, ...] = ()
     sketches: tuple[Sketch, ...] = ()
     expired: Mapping[str, tuple[datetime, str]] = field(default_factory=dict)
+    timeline: Chart | None = None
 
 
 def trial_page(
@@ -108,7 +111,19 @@ def trial_page(
     quality = Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons))
     criteria = trial_verdicts(document, quality)
     signals = tuple(_signal(item) for item in document.telemetry)
-    return TrialPage(document, view, attempts, phases, tuple(_moments(events)), pods, criteria, signals, sketches(document), expired or {})
+    return TrialPage(
+        document,
+        view,
+        attempts,
+        phases,
+        tuple(_moments(events)),
+        pods,
+        criteria,
+        signals,
+        sketches(document),
+        expired or {},
+        gantt(document),
+    )
 
 
 def numbers_of(result: OutsideResult) -> tuple[tuple[str, str], ...]:

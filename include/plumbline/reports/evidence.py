@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,17 +56,20 @@ class Evidence:
 
 
 def read_evidence(campaign: CampaignData) -> Evidence:
-    """Steps and requests of every usable trial of the campaign."""
+    """Steps and requests of every usable trial of the campaign; nothing without a store."""
+    return Evidence() if campaign.store is None else evidence_of(campaign.store, campaign.usable)
+
+
+def evidence_of(store: ResultStore, documents: Iterable[ResultDocument]) -> Evidence:
+    """Steps and requests of these trials, usable or not."""
     runs: list[Run] = []
     latencies: list[Latencies] = []
     problems: list[str] = []
-    if campaign.store is None:
-        return Evidence()
-    for document in campaign.usable:
+    for document in documents:
         try:
-            if (table := _table(campaign.store, document, "steps", STEP_COLUMNS)) is not None:
+            if (table := _table(store, document, "steps", STEP_COLUMNS)) is not None:
                 runs.append(_run(document, table))
-            if (table := _table(campaign.store, document, "requests", REQUEST_COLUMNS)) is not None:
+            if (table := _table(store, document, "requests", REQUEST_COLUMNS)) is not None:
                 latencies.append(_latencies(document, table))
         except UnreadableEvidence as error:
             problems.append(str(error))

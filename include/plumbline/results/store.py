@@ -16,7 +16,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,6 +90,18 @@ class ResultStore:
     def get(self, path: str) -> bytes:
         """The bytes of one object; FileNotFoundError if there is none."""
         return self._retried(lambda: bytes(self._fs.cat_file(f"{self._root}/{path}")))
+
+    def pieces(self, path: str, size: int = 2**20) -> Iterator[bytes]:
+        """The bytes of one object, at most `size` at a time; FileNotFoundError if there is none.
+
+        Not tried again: who has begun to read cannot begin anew. Other failures are raised as OSError.
+        """
+        try:
+            with self._fs.open(f"{self._root}/{path}", "rb") as file:
+                while piece := file.read(size):
+                    yield bytes(piece)
+        except Exception as error:  # each client has its own exceptions for a lost connection
+            raise (store_errors.lasting(error, self.url) or store_errors.as_os_error(error)) from error
 
     def exists(self, path: str) -> bool:
         """Whether the object is there."""

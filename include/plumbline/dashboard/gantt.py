@@ -1,0 +1,169 @@
+"""From request to release as bars: who was at what, on one time axis that begins with the first thing that anybody saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from plumbline.reports.chart import Chart, axis
+from plumbline.reports.figures import scale, words
+from plumbline.results import Event, ResultDocument
+
+WAITS, STARTS, PROBES, WARMS_UP, MEASURES, CLOSES = "waits", "starts", "probes", "warms up", "measures", "closes"
+_LOOK = {
+    WAITS: ("$faint", "/"),
+    STARTS: ("$p5", "\\"),
+    PROBES: ("$p4", "."),
+    WARMS_UP: ("$p3", "x"),
+    MEASURES: ("$p0", ""),
+    CLOSES: ("$p7", "-"),
+}
+"""Colour and pattern of what somebody was at: told apart without colours too."""
+
+_SPANS: dict[tuple[str, str], tuple[str, str]] = {
+    ("queued", "requested"): (WAITS, "waits for a free place"),
+    ("requested", "created"): (WAITS, "is created"),
+    ("requested", "deleted"): (WAITS, "launch"),
+    ("created", "finished"): (MEASURES, "runs"),
+    ("requested", "admitted"): (WAITS, "waits in the queue"),
+    ("requested", "scheduled"): (WAITS, "waits for a node"),
+    ("created", "scheduled"): (WAITS, "waits for a node"),
+    ("admitted", "scheduled"): (WAITS, "waits for a node"),
+    ("scheduled", "image_pulling"): (STARTS, "node prepares"),
+    ("image_pulling", "image_pulled"): (STARTS, "image is pulled"),
+    ("image_pulled", "started"): (STARTS, "container starts"),
+    ("scheduled", "started"): (STARTS, "container starts"),
+    ("started", "ready"): (STARTS, "comes up"),
+    ("requested", "process_started"): (STARTS, "process starts"),
+    ("process_started", "harness_ready"): (STARTS, "harness starts"),
+    ("requested", "harness_ready"): (STARTS, "place and harness start"),
+    ("finished", "deleted"): (CLOSES, "is taken away"),
+    ("finished", "released"): (CLOSES, "is given back"),
+    ("harness_started", "environment_probed"): (PROBES, "probes the environment"),
+    ("environment_probed", "measurement_started"): (STARTS, "prepares"),
+    ("measurement_started", "server_started"): (STARTS, "prepares"),
+    ("measurement_started", "training_launched"): (STARTS, "prepares"),
+    ("measurement_started", "measurement_finished"): (MEASURES, "measures"),
+    ("server_started", "server_ready"): (STARTS, "server loads"),
+    ("server_ready", "first_inference_ended"): (WARMS_UP, "first inference"),
+    ("training_launched", "first_step_done"): (STARTS, "cold start, first step"),
+    ("first_step_done", "steady_begun"): (WARMS_UP, "warm-up"),
+    ("warmup_started", "warmup_ended"): (WARMS_UP, "warm-up"),
+    ("steady_begun", "steady_ended"): (MEASURES, "steady"),
+    ("server_stopping", "server_stopped"): (CLOSES, "server stops"),
+    ("steady_ended", "measurement_finished"): (CLOSES, "closes"),
+    ("server_stopped", "measurement_finished"): (CLOSES, "closes"),
+    ("measurement_finished", "evidence_stored"): (CLOSES, "stores evidence"),
+    ("fault_started", "fault_injected"): (MEASURES, "load before the fault"),
+    ("fault_injected", "server_restarted"): (MEASURES, "fault until restart"),
+    ("server_restarted", "recovered"): (MEASURES, "recovers"),
+    ("recovered", "fault_ended"): (MEASURES, "load after recovery"),
+}
+_RUNNING = ("started", "ready", "harness_ready", "process_started", "requested", "probe_begun")
+"""Events after which a place simply runs until it is finished."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that took from `begin` to `end`, in seconds since the first event of all."""
+
+    lane: str
+    doing: str
+    name: str
+    begin: float
+    end: float
+
+
+def spans(document: ResultDocument) -> tuple[Span, ...]:
+    """Every stretch between two events of one lane: the launcher's, each pod's, the harness's. Empty where nobody saw two moments.
+
+    Wall clocks, so that lanes compare: a cluster cuts its times to whole seconds, and lanes may be off by that.
+    """
+    launch = document.launch
+    lanes: list[tuple[str, Sequence[Event]]] = []
+    if launch is not None:
+        own = [e for e in launch.events if e.clock == "launcher" or not launch.pods]
+        lanes.append(("launcher", own))
+        lanes += [(f"pod {pod.rank}", pod.events) for pod in launch.pods]
+    lanes.append(("harness", document.timeline))
+    moments = [e.utc for _, events in lanes for e in events]
+    if not moments:
+        return ()
+    zero = min(moments)
+    return tuple(span for lane, events in lanes for span in _lane(lane, events, zero))
+
+
+def _lane(lane: str, events: Iterable[Event], zero: datetime) -> Iterable[Span]:
+    # What followed from the request may seem to come before it, on a clock that is cut to whole seconds.
+    ordered = sorted(events, key=lambda e: (e.name not in ("queued", "requested"), e.utc))
+    for before, after in pairwise(ordered):
+        doing, name = _named(before.name, after.name)
+        begin, end = ((e.utc - zero).total_seconds() for e in (before, after))
+        if end > begin:
+            yield Span(lane, doing, name, begin, end)
+
+
+def _named(before: str, after: str) -> tuple[str, str]:
+    if (before, after) in _SPANS:
+        return _SPANS[before, after]
+    phase = before.removesuffix("_started").removesuffix("_begun")
+    if after == f"{phase}_ended":
+        return MEASURES, words(phase)
+    if after in ("finished", "released") and before in _RUNNING:
+        return MEASURES, "runs"
+    return STARTS, f"{words(before)} → {words(after)}"
+
+
+def gantt(document: ResultDocument) -> Chart | None:
+    """The spans as a picture; None where there are none."""
+    found = spans(document)
+    if not found:
+        return None
+    end = max(s.end for s in found)
+    shown = scale("s", [end])
+    lanes = list(dict.fromkeys(s.lane for s in found))
+    data: list[dict[str, Any]] = []
+    for doing, (paint, pattern) in _LOOK.items():
+        own = [s for s in found if s.doing == doing]
+        if own:
+            data.append(
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "y": [s.lane for s in own],
+                    "base": [s.begin / shown.factor for s in own],
+                    "x": [(s.end - s.begin) / shown.factor for s in own],
+                    # A name stands in its bar only where there is room for it; all names stand in the table and on hover.
+                    "text": [s.name if s.end - s.begin > 0.012 * len(s.name) * end else "" for s in own],
+                    "customdata": [[s.name, scale("s", [s.end - s.begin]).text(s.end - s.begin)] for s in own],
+                    "textposition": "inside",
+                    "insidetextanchor": "middle",
+                    "name": doing,
+                    "marker": {
+                        "color": paint,
+                        "line": {"color": "$paper", "width": 1},
+                        "pattern": {"shape": pattern, "size": 7, "solidity": 0.12, "fillmode": "overlay", "fgcolor": "$paper"},
+                    },
+                    "hovertemplate": "%{y}: %{customdata[0]}, %{customdata[1]}<extra></extra>",
+                }
+            )
+    return Chart(
+        name="from-request-to-release",
+        section="trial",
+        title="From request to release",
+        caption="Who was at what, by the wall clock. The table below names every moment.",
+        data=data,
+        layout={
+            "barmode": "overlay",
+            "bargap": 0.35,
+            "xaxis": axis(f"after the first event ({shown.suffix})", range=[0, end / shown.factor * 1.01]),
+            "yaxis": axis("", type="category", categoryorder="array", categoryarray=lanes[::-1], ticklabelstandoff=8),
+            "legend": {"traceorder": "normal"},
+            "uniformtext": {"minsize": 9, "mode": "hide"},
+        },
+        height=130 + 58 * len(lanes),
+        wide=True,
+    )

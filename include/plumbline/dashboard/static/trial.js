@@ -1,0 +1,44 @@
+"use strict";
+// The page of a trial: charts of its raw evidence are fetched when somebody scrolls near them; commands get a button that copies them.
+(() => {
+  const section = document.querySelector("[data-charts]");
+  const element = (name, text, attributes = {}) => {
+    const made = document.createElement(name);
+    made.textContent = text;
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  };
+  const figure = (into, chart) => {
+    const id = "raw-" + chart.name.replace(/[^a-z0-9]+/gi, "-");
+    const box = element("figure", "", chart.wide ? { class: "wide" } : {});
+    const place = element("div", "", { class: "chart", id, "data-height": chart.height, role: "img", "aria-label": chart.title });
+    const spec = element("script", "", { type: "application/json", "data-for": id });
+    box.append(element("h3", chart.title), place, spec, element("figcaption", chart.caption));
+    into.append(box);
+    return window.plumblineChart(id, { data: chart.data, layout: chart.layout });
+  };
+  const load = async () => {
+    const said = section.querySelector("[data-said]");
+    section.setAttribute("aria-busy", "true");
+    said.textContent = "Reading the files in the result store …";
+    try {
+      const answer = await fetch(section.dataset.charts, { headers: { Accept: "application/json" } });
+      if (!answer.ok) throw new Error("the server answered " + answer.status);
+      const found = await answer.json();
+      for (const chart of found.charts) await figure(section.querySelector("[data-into]"), chart);
+      said.textContent = found.said.join(" ");
+      said.hidden = !found.said.length;
+    } catch (error) {
+      said.textContent = "The charts could not be read: " + error.message + ". The files can be downloaded below.";
+    }
+    section.setAttribute("aria-busy", "false");
+  };
+  if (section) {
+    const near = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      near.disconnect();
+      load();
+    }, { rootMargin: "400px" });
+    near.observe(section);
+  }
+})();

@@ -1,0 +1,76 @@
+"""What one trial cost, as rows of text: each line with its quantity, unit price, basis, source and date."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from plumbline.archive import Archive
+from plumbline.declarations import Declarations, Provider
+from plumbline.prices import COSTS
+from plumbline.prices.trial_bill import trial_bill
+from plumbline.reports.bills import use_of
+from plumbline.reports.figures import scale, words
+from plumbline.reports.numbers import numbers_of
+from plumbline.reports.priced import at_accepted_prices
+from plumbline.results import ResultDocument
+from plumbline.scorecards import priced
+
+
+@dataclass(frozen=True)
+class CostLine:
+    item: str
+    quantity: str
+    unit_price: str
+    cost: str
+    basis: str
+    source: str
+
+
+@dataclass(frozen=True)
+class TrialCost:
+    """`unknown`: (item, reason) of what was used and has no price. `outcomes`: what came of it, each (name, cost or an en dash).
+    `reason`: why there is no bill at all; empty if there is one."""
+
+    lines: tuple[CostLine, ...] = ()
+    total: str = ""
+    at_least: bool = False
+    day: str = ""
+    unknown: tuple[tuple[str, str], ...] = ()
+    outcomes: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+
+
+def trial_cost(archive: Archive, declared: Declarations, document: ResultDocument) -> TrialCost:
+    """The bill of one attempt by the prices of the day on which it began: what was accepted goes before what is declared."""
+    name = document.trial.provider.name
+    if name not in declared.providers:
+        return TrialCost(reason=f"{name} is no longer declared: its prices are not known.")
+    provider, use = at_accepted_prices(archive, declared.providers[name]), use_of(document)
+    bill = trial_bill(use, provider, use.day)
+    lines = tuple(
+        CostLine(
+            " · ".join(filter(None, (words(line.item), line.what))),
+            str(line.quantity),
+            str(line.unit_price),
+            str(line.cost),
+            line.basis,
+            line.source + (f", since {line.since}" if line.since else ""),
+        )
+        for line in bill.lines
+    )
+    return TrialCost(
+        lines=lines,
+        total=str(bill.total) if bill.total is not None else "",
+        at_least=not bill.complete,
+        day=str(use.day),
+        unknown=tuple((words(each.item), each.reason) for each in bill.unknown),
+        outcomes=_outcomes(document, provider, use.day),
+    )
+
+
+def _outcomes(document: ResultDocument, provider: Provider, day: date) -> tuple[tuple[str, str], ...]:
+    (trial,) = priced([numbers_of(document)], {provider.name: provider}, day)
+    known = {outcome.metric for outcome in COSTS}
+    found = [m for m in trial.metrics if m.metric in known and m.value is not None]
+    return tuple((words(m.metric), scale("USD", [m.value], m.metric).text(m.value)) for m in found)

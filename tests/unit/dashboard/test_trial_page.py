@@ -1,0 +1,178 @@
+"""The page of a trial: its timeline as bars, what it cost, charts of its raw evidence, and that evidence to download."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.browser.sample import BEGAN, campaign
+from tests.data.result_documents import document, failed, trial
+
+from plumbline.archive import open_archive
+from plumbline.dashboard import download, raw
+from plumbline.dashboard.app import create_app
+from plumbline.dashboard.gantt import gantt, spans
+from plumbline.results import Event, LaunchRecord, PodRecord, ResultDocument
+
+TRAINING = "2026-11.local-1core.training.gpt-tiny-cpu.0200.r1"
+INFERENCE = "2026-11.local-1core.inference.chat-tiny-cpu.0200.r1"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    data = campaign(tmp_path / "results", repeats=1)
+    assert data.store is not None
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for one in data.documents:
+            archive.record(one, uri=data.store.uri(data.store.folder(one.trial)))
+    return tmp_path
+
+
+@pytest.fixture
+def client(home: Path) -> Iterator[TestClient]:
+    with TestClient(create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")) as opened:
+        yield opened
+
+
+def file_of(home: Path, trial_id: str, name: str) -> Path:
+    return home / "results" / "2026-11" / trial_id / "attempt-1" / "evidence" / name
+
+
+def at(name: str, seconds: float, clock: str = "harness") -> Event:
+    return Event(name=name, utc=BEGAN + timedelta(seconds=seconds), clock=clock)  # type: ignore[arg-type]
+
+
+def on_a_cluster() -> ResultDocument:
+    """Requested at 0, on a node at 5, image from 6 to 26, measured from 40 to 100, gone at 103."""
+    harness = (at("harness_started", 30), at("measurement_started", 40), at("steady_started", 50), at("steady_ended", 100))
+    pod = PodRecord(
+        name="p0",
+        rank=0,
+        events=tuple(
+            at(name, second, "cluster")
+            for name, second in (
+                ("requested", 0),
+                ("scheduled", 5),
+                ("image_pulling", 6),
+                ("image_pulled", 26),
+                ("started", 28),
+                ("finished", 101),
+            )
+        ),
+    )
+    record = LaunchRecord(launcher="kubernetes", events=(at("requested", 0, "launcher"), at("deleted", 103, "launcher")), pods=(pod,))
+    return document(trial(), timeline=harness).with_launch(record)
+
+
+def test_every_stretch_between_two_events_of_a_lane_is_a_bar() -> None:
+    found = {(s.lane, s.name): (s.begin, s.end, s.doing) for s in spans(on_a_cluster())}
+    assert found["launcher", "launch"] == (0, 103, "waits")
+    assert found["pod 0", "waits for a node"] == (0, 5, "waits")
+    assert found["pod 0", "image is pulled"] == (6, 26, "starts")
+    assert found["pod 0", "runs"] == (28, 101, "measures")
+    assert found["harness", "steady"] == (50, 100, "measures")
+    assert found["harness", "measurement started → steady started"] == (40, 50, "starts"), "what has no name is said by its events"
+
+
+def test_the_picture_holds_every_bar_on_one_axis() -> None:
+    chart = gantt(on_a_cluster())
+    assert chart is not None
+    assert chart.layout["yaxis"]["categoryarray"] == ["harness", "pod 0", "launcher"], "drawn from below"
+    bars = {
+        (lane, told[0]): (base, wide)
+        for d in chart.data
+        for lane, told, base, wide in zip(d["y"], d["customdata"], d["base"], d["x"], strict=True)
+    }
+    assert bars["pod 0", "image is pulled"] == (6, 20)
+    assert len({(d["marker"]["color"], d["marker"]["pattern"]["shape"]) for d in chart.data}) == len(chart.data)
+
+
+def test_a_trial_that_nobody_saw_has_no_picture() -> None:
+    assert gantt(document(trial(), timeline=())) is None
+
+
+def test_the_page_has_the_timeline_the_bill_and_links_to_its_files(client: TestClient) -> None:
+    text = client.get(f"/trials/{INFERENCE}").text
+    assert 'data-for="from-request-to-release"' in text
+    assert f'href="/trials/{INFERENCE}/evidence/0?attempt=1"' in text
+    bill = text[text.index('id="cost"') :].split("</section>")[0]
+    # 33 s of the declared 0.02 USD/h.
+    assert "0.000183 USD" in bill and "0.02 USD/instance-hour" in bill and "example figure" in bill
+    assert "<b>egress</b>" not in bill, "nothing left this machine"
+
+
+def test_a_provider_that_is_gone_has_no_price(tmp_path: Path) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(document(), uri="file:///store")
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        assert "lab-2core is no longer declared" in client.get(f"/trials/{trial().trial_id}").text
+
+
+def test_charts_are_drawn_from_the_stored_files(client: TestClient) -> None:
+    inference = client.get(f"/trials/{INFERENCE}/charts").json()
+    assert [c["title"] for c in inference["charts"]] == ["Time to first token", "Request scheduled latency"]
+    assert inference["charts"][0]["data"][0]["y"][-1] == 1.0 and inference["said"] == []
+    training = client.get(f"/trials/{TRAINING}/charts").json()
+    assert len(training["charts"][0]["data"][0]["x"]) == 130
+    assert client.get("/trials/nothing/charts").status_code == 404
+
+
+def test_what_cannot_be_drawn_is_said(home: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    file_of(home, INFERENCE, "requests.parquet").write_bytes(b"no parquet")
+    assert "cannot be read" in client.get(f"/trials/{INFERENCE}/charts").json()["said"][0]
+    file_of(home, INFERENCE, "requests.parquet").unlink()
+    assert "is missing" in client.get(f"/trials/{INFERENCE}/charts").json()["said"][0]
+    monkeypatch.setattr(raw, "MOST_BYTES", 10)
+    assert "more than a page can draw" in client.get(f"/trials/{TRAINING}/charts").json()["said"][0]
+
+
+def test_a_file_comes_with_its_checksum_and_as_a_file(home: Path, client: TestClient) -> None:
+    found = client.get(f"/trials/{INFERENCE}/evidence/0")
+    stored = file_of(home, INFERENCE, "requests.parquet").read_bytes()
+    assert found.status_code == 200 and found.content == stored
+    sha = hashlib.sha256(stored)
+    assert found.headers["x-checksum-sha256"] == sha.hexdigest()
+    assert found.headers["repr-digest"] == f"sha-256=:{base64.b64encode(sha.digest()).decode()}:"
+    assert found.headers["content-length"] == str(len(stored))
+    assert found.headers["content-disposition"] == f"attachment; filename*=UTF-8''{INFERENCE}.attempt-1.requests.parquet"
+    assert found.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_file_that_was_changed_is_not_handed_out(home: Path, client: TestClient) -> None:
+    file = file_of(home, INFERENCE, "requests.parquet")
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    same_size = client.get(f"/trials/{INFERENCE}/evidence/0")
+    file.write_bytes(b"x" * 10_000)
+    longer = client.get(f"/trials/{INFERENCE}/evidence/0")
+    for found in (same_size, longer):
+        assert found.status_code == 502 and "that the archive lists" in found.text
+
+
+def test_a_file_that_is_not_there_is_told_by_why(home: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    file_of(home, INFERENCE, "requests.parquet").unlink()
+    missing = client.get(f"/trials/{INFERENCE}/evidence/0")
+    assert missing.status_code == 404 and "is missing" in missing.text
+    for number in ("1", "-1", "..%2F..%2Farchive.db", "requests.parquet"):
+        assert client.get(f"/trials/{TRAINING}/evidence/{number}").status_code in (404, 422)
+    monkeypatch.setattr(download, "MOST_BYTES", 10)
+    assert client.get(f"/trials/{TRAINING}/evidence/0").status_code == 413
+
+
+def test_a_file_that_expired_is_gone(home: Path) -> None:
+    url = f"sqlite:///{home / 'archive.db'}"
+    with open_archive(url) as archive:
+        found = archive.document(INFERENCE)
+        assert found is not None
+        later = {"campaign_id": "2026-12", "trial_id": INFERENCE.replace("2026-11", "2026-12"), "planned_at": BEGAN + timedelta(days=30)}
+        archive.record(failed(found.trial.model_copy(update=later)), uri="file:///store")  # the newest campaign's files never expire
+        archive.expire_evidence(1.0, "older than a second", (home / "results").as_uri())
+    with TestClient(create_app(archive_url=url, reports=home)) as client:
+        gone = client.get(f"/trials/{INFERENCE}/evidence/0")
+        page = client.get(f"/trials/{INFERENCE}").text
+    assert gone.status_code == 410 and "older than a second" in gone.text
+    assert "/evidence/0" not in page
