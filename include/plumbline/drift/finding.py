@@ -43,7 +43,7 @@ class Finding:
 
     `finding_id` is stable: the same drift of the same campaign has the same id however often it is found. `headline` is one line,
     severity first, `title` what happened in a few words; `explanation` says what it is attributed to. `attributed_to` names the facts, most plausible first, empty when nothing
-    recorded explains it. Effects are fractions of the baseline.
+    recorded explains it. Effects are fractions of the baseline. `instead_of`: of a team's first choice that changed, who it was before.
     """
 
     finding_id: str
@@ -71,6 +71,7 @@ class Finding:
     seen_in: tuple[str, ...] = ()
     state: State = "open"
     since: str | None = None
+    instead_of: str | None = None
 
     def __post_init__(self) -> None:
         if (self.campaign_id is None) == (self.since is None):

@@ -89,7 +89,7 @@ def _changed(checked: Checked, simulated: bool, unit: str) -> Finding:
     assert accepted is not None and effect is not None  # only a price that was held against another one has changed
     spot = reading.purchase == "spot"
     severity: Severity = "warn" if effect > 0 or (not spot and effect <= -LARGE_FALL) else "info"
-    move = f"{_usd(accepted, checked.price)} → {_usd(checked.price, accepted)} USD per {unit} ({wording.percent(effect)})"
+    move = f"{usd(accepted, checked.price)} → {usd(checked.price, accepted)} USD per {unit} ({wording.percent(effect)})"
     proof = "median of three readings" if spot else _seen(checked)
     consequence = (
         "spot prices are held against the new level from now on"
@@ -110,12 +110,12 @@ def _changed(checked: Checked, simulated: bool, unit: str) -> Finding:
 def _held(checked: Checked, simulated: bool, unit: str) -> Finding:
     reading = checked.reading
     severity: Severity = "warn" if checked.sightings > 1 else "info"
-    accepted = f"the accepted {_usd(checked.accepted)} holds" if checked.accepted is not None else "no price is accepted yet"
+    accepted = f"the accepted {usd(checked.accepted)} holds" if checked.accepted is not None else "no price is accepted yet"
     return _finding(
         checked,
         HELD,
         severity,
-        title=f"{what(reading.purchase, reading.term)} price of {_usd(checked.price, checked.accepted)} USD per {unit} is held",
+        title=f"{what(reading.purchase, reading.term)} price of {usd(checked.price, checked.accepted)} USD per {unit} is held",
         headline=f"since {checked.since.date()}, {_seen(checked)} ({source_of(reading)}): {checked.reason}",
         explanation=f"{accepted}; nothing uses this price until somebody accepts it or a second source says the same{_steps(checked.steps)}",
         simulated=simulated,
@@ -148,7 +148,7 @@ def _finding(checked: Checked, kind: str, severity: Severity, *, title: str, hea
 
 
 def _hold_over(checked: Checked, unit: str) -> str:
-    price = f"{_usd(checked.price, checked.accepted)} USD per {unit}"
+    price = f"{usd(checked.price, checked.accepted)} USD per {unit}"
     if checked.meaning == "changed" and checked.confirmed_by:
         return f"confirmed: {checked.confirmed_by} says {price} too"
     if checked.meaning in ("unchanged", "first"):
@@ -160,9 +160,9 @@ def _change_over(checked: Checked, unit: str) -> str | None:
     """Why a change that stands is over; None if it goes on."""
     accepted = checked.accepted
     if checked.reading.purchase == "spot" and checked.meaning in ("unchanged", "changed"):
-        return f"over: the spot price is held against {_usd(accepted)} USD per {unit} now"
+        return f"over: the spot price is held against {usd(accepted)} USD per {unit} now"
     if checked.meaning == "unchanged" and checked.sightings > 1:
-        return f"over: {source_of(checked.reading)} says the accepted {_usd(accepted)} USD per {unit} again, seen twice"
+        return f"over: {source_of(checked.reading)} says the accepted {usd(accepted)} USD per {unit} again, seen twice"
     return None
 
 
@@ -181,10 +181,10 @@ def source_of(reading: Reading) -> str:
 def _steps(steps: Sequence[Reading]) -> str:
     if not steps:
         return ""
-    return "; before that " + ", ".join(f"{_usd(s.usd_per_gpu_hour)} was read on {s.observed_at.date()}" for s in steps[-3:])
+    return "; before that " + ", ".join(f"{usd(s.usd_per_gpu_hour)} was read on {s.observed_at.date()}" for s in steps[-3:])
 
 
-def _usd(price: float | None, beside: float | None = None) -> str:
+def usd(price: float | None, beside: float | None = None) -> str:
     """To a hundredth of a cent, cents at least, and with as many decimals as tell two prices apart."""
     if price is None:
         return "none"
