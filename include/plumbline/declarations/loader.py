@@ -21,9 +21,10 @@ from plumbline.declarations.models import Encoder
 from plumbline.declarations.places import REPOSITORY, places
 from plumbline.declarations.price_sources import ContractSource
 from plumbline.declarations.provider import Provider
+from plumbline.declarations.references import References
 from plumbline.declarations.shapes import at, expected, pointed
 from plumbline.declarations.simulation import SimulatedLauncher
-from plumbline.declarations.team import Team
+from plumbline.declarations.team import Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.traces import fill_in
 from plumbline.declarations.training import TrainingWorkload
@@ -77,6 +78,7 @@ class Declarations:
     alerts: Alerts = dataclasses.field(default_factory=Alerts)
     upkeep: Upkeep = dataclasses.field(default_factory=Upkeep)
     economics: Economics = dataclasses.field(default_factory=Economics)
+    references: References = dataclasses.field(default_factory=References)
 
     def enabled_providers(self) -> tuple[Provider, ...]:
         """Providers that take part, in the order of their names."""
@@ -186,13 +188,23 @@ def load(config: Path | None = None) -> Declarations:
     problems += wrong
     economics, wrong = _naming(root / "economics.yaml", Economics, found, unread_names)
     problems += wrong
-    upkeep: Upkeep | None = Upkeep()
-    if (file := root / "upkeep.yaml").exists():
-        upkeep, _, wrong = _one(file, Upkeep, root / "traces")
-        problems += wrong
-    if problems or thresholds is None or upkeep is None:
+    upkeep, wrong = _alone(root / "upkeep.yaml", Upkeep)
+    problems += wrong
+    references, wrong = _alone(root / "references.yaml", References)
+    problems += wrong
+    if problems or thresholds is None:
         raise DeclarationError(problems)
-    return Declarations(found["providers"], found["workloads"], found["teams"], thresholds, found["contracts"], alerts, upkeep, economics)
+    return Declarations(
+        found["providers"], found["workloads"], found["teams"], thresholds, found["contracts"], alerts, upkeep, economics, references
+    )
+
+
+def _alone(path: Path, model: type[Model]) -> tuple[Model, list[Problem]]:
+    """A file that may be left out and names nothing that other files declare."""
+    if not path.exists():
+        return model(), []
+    declared, _, wrong = _one(path, model, path.parent / "traces")
+    return declared if declared is not None else model(), wrong
 
 
 def _naming(path: Path, model: type[Naming], found: dict[str, dict[str, Any]], unread: set[str]) -> tuple[Naming, list[Problem]]:
@@ -314,8 +326,11 @@ def _dangling(
                 yield missing("providers", name, ("price_sources", i, "contract"), source.contract, "contract", found["contracts"])
     for name, team in found["teams"].items():
         for kind in ("training", "inference"):
-            preference = getattr(team, kind)
             known = {n: w for n, w in found["workloads"].items() if w.kind == kind}
-            for i, workload_name in enumerate(preference.workloads if preference else ()):
-                if workload_name not in known and ("workloads", workload_name) not in unread:
-                    yield missing("teams", name, (kind, "workloads", i), workload_name, f"{kind} workload", known)
+            main = getattr(team, kind)
+            choices: list[tuple[Path_, Preference]] = [((kind,), main)] if main else []
+            choices += [(("also", kind, i), further) for i, further in enumerate(getattr(team.also, kind))]
+            for where, preference in choices:
+                for i, workload_name in enumerate(preference.workloads):
+                    if workload_name not in known and ("workloads", workload_name) not in unread:
+                        yield missing("teams", name, (*where, "workloads", i), workload_name, f"{kind} workload", known)

@@ -72,7 +72,7 @@ def digest(data: Any) -> str:
 
 
 _CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
-_OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only"}
+_OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only", "primary"}
 
 
 def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:

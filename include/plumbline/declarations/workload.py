@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.criteria import Criterion, contradiction
 from plumbline.declarations.metrics import metric
+from plumbline.declarations.primary import Primary
 from plumbline.declarations.units import Percent
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Slot = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description='a time of day in UTC, such as "02:00"')]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -72,6 +76,9 @@ class Workload(Declared):
     on_demand_only: bool = Field(False, description="planned only when named, never by the monthly rerun")
     repeats: Repeats
     acceptance: tuple[Criterion, ...] = ()
+    primary: Primary | None = Field(
+        None, description="the number that is asked first, such as p95 time_to_first_token in steady; one that fits the task if left out"
+    )
     drift: LimitsByMetric = Field(default_factory=dict, description="thresholds by metric that differ from thresholds.yaml")
 
     @field_validator("acceptance")
@@ -81,6 +88,11 @@ class Workload(Declared):
         if problem:
             raise ValueError(problem)
         return value
+
+    def of_trial(self) -> Self:
+        """The workload as its trials carry it: without which number is shown first, which changes nothing that is measured, and which a
+        harness of an earlier version would refuse as unknown."""
+        return self.model_copy(update={"primary": None})
 
     @property
     def nodes(self) -> int:

@@ -72,7 +72,7 @@ def plan(declarations: Declarations, request: Request, planned_at: datetime) -> 
                         reason=request.reason.strip(),
                         planned_at=planned_at,
                         provider=provider.of_trial(),
-                        workload=workload,
+                        workload=workload.of_trial(),
                         validity=declarations.thresholds.validity,
                         slot=slot,
                         repeat=repeat,

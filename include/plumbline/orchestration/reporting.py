@@ -77,6 +77,8 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
             (t.trial_id, t.attempt): Quality(t.quality_action, tuple(f"{r.code}: {r.detail}" for r in t.quality_reasons)) for t in trials
         },
         store=ResultStore(places().results_url),
+        workloads=declared.workloads,
+        references=declared.references,
     )
 
 

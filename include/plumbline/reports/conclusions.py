@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from plumbline.prices import Quote, quote
 from plumbline.reports.content import CampaignData
 from plumbline.reports.numbers import campaign_numbers, epoch_tokens
-from plumbline.scorecards import Decision, Scorecard, TrialNumbers, decide, priced, scorecards
+from plumbline.scorecards import Decision, Scorecard, TrialNumbers, decide, priced, primary_of, scorecards
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ def conclude(campaign: CampaignData) -> Conclusions:
     cards = scorecards(
         trials,
         acceptance={t.workload.name: t.workload.acceptance for t in specs},
-        promised_launches={p.name: p.sla.launch_success for p in campaign.providers.values()},
+        providers=campaign.providers,
+        primaries={t.workload.name: primary_of(campaign.workloads.get(t.workload.name, t.workload)) for t in specs},
     )
     # A decision about real money rests on measured numbers alone; where all is simulated it is a rehearsal's.
     measured = tuple(t for t in trials if not _simulated(campaign, t.provider)) or trials

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from plumbline.declarations import Provider, Team, Trial
+from plumbline.declarations import AnyWorkload, Provider, Team, Trial
 from plumbline.declarations.provider import Purchase
+from plumbline.declarations.references import References
 from plumbline.results import ResultDocument, ResultStore
 from plumbline.scorecards.inputs import USABLE
 
@@ -57,6 +58,8 @@ class CampaignData:
     `documents`: every collected attempt. `planned`: what was asked; a planned trial without a document is reported as missing.
     `quality`: by (trial id, attempt); a rejected attempt is kept, shown and never scored. `store`: where the raw evidence behind the
     distribution charts lies; without it those charts are left out and the report says so. `written_at`: also the day whose prices count.
+    `workloads`: as they are declared now, by name, for which number is asked first; criteria are those of the trials. `references`: what
+    others publish.
     """
 
     campaign_id: str
@@ -71,6 +74,8 @@ class CampaignData:
     quality: Mapping[tuple[str, int], Quality] = field(default_factory=dict)
     store: ResultStore | None = None
     purchase: Purchase = "on_demand"
+    workloads: Mapping[str, AnyWorkload] = field(default_factory=dict)
+    references: References = field(default_factory=References)
 
     @property
     def usable(self) -> tuple[ResultDocument, ...]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 
-from plumbline.declarations import TrainingWorkload, Trial
+from plumbline.declarations import EndpointLauncher, TrainingWorkload, Trial
+from plumbline.declarations.differences import flat
+from plumbline.declarations.trial import specification
+from plumbline.launch.timeline import outside_metrics
 from plumbline.reports.content import CampaignData, Quality
 from plumbline.results import Event, ResultDocument
-from plumbline.scorecards import Number, TrialNumbers
+from plumbline.scorecards import Conditions, Number, TrialNumbers
 from plumbline.scorecards.inputs import USABLE
 
 
@@ -26,15 +29,28 @@ def numbers_of(document: ResultDocument, quality: Quality | None = None) -> Tria
         repeat=trial.repeat,
         started=_started(document),
         metrics=tuple(
-            Number(m.phase, m.metric, m.statistic, m.value, m.unit, m.direction, m.n, m.ci_low, m.ci_high) for m in document.metrics
+            Number(m.phase, m.metric, m.statistic, m.value, m.unit, m.direction, m.n, m.ci_low, m.ci_high)
+            for m in (*document.metrics, *(outside_metrics(document.launch) if document.launch is not None else ()))
         ),
         attempt=trial.attempt,
         failure_class=document.validity.failure_class,
         reasons=tuple(f"{reason.code}: {reason.detail}" for reason in document.validity.reasons),
-        held_s=held_s(document),
+        held_s=billed_s(document),
         nodes=trial.workload.nodes,
+        conditions=conditions_of(document),
     )
     return numbers if quality is None else at_quality(numbers, quality)
+
+
+def conditions_of(document: ResultDocument) -> Conditions:
+    """Under what the trial was measured: what decides what its numbers may be put beside."""
+    trial, launcher = document.trial, document.trial.provider.launcher
+    spec = specification(trial.workload)
+    if isinstance(launcher, EndpointLauncher):
+        # How long answers are is up to the endpoint as well.
+        spec["requests"]["exact_output"] = launcher.exact_output
+    _, _, protocol, engine, *_ = trial.series_key.split("/")
+    return Conditions("simulated" if document.simulated else "measured", protocol, engine, tuple(flat(spec)))
 
 
 def at_quality(numbers: TrialNumbers, quality: Quality) -> TrialNumbers:
@@ -94,6 +110,12 @@ def held_s(document: ResultDocument) -> float | None:
         if span is not None:
             return span
     return None
+
+
+def billed_s(document: ResultDocument) -> float | None:
+    """As `held_s`; 0 of an attempt that was launched, seen to its end and never had a place."""
+    held = held_s(document)
+    return 0.0 if held is None and document.launch is not None and document.validity.status == "failed" else held
 
 
 def _on_node(events: tuple[Event, ...], gone: tuple[Event, ...]) -> tuple[Event, ...]:

@@ -35,6 +35,19 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Conditions:
+    """Under what a trial was measured, as far as it decides what its numbers may be put beside.
+
+    `protocol` and `engine` are those of the series key; `asked` is the specification as (field, value), every default written out.
+    """
+
+    source: Literal["measured", "simulated"]
+    protocol: str
+    engine: str
+    asked: tuple[tuple[str, str | int | float | bool | None], ...] = ()
+
+
+@dataclass(frozen=True)
 class TrialNumbers:
     """One attempt of one trial. A planned trial without any result has the status "missing" and no metrics."""
 
@@ -55,6 +68,7 @@ class TrialNumbers:
         default=None, metadata={"unit": "s", "meaning": "request to release, idle time included, summed over nodes"}
     )
     nodes: int = 1
+    conditions: Conditions | None = field(default=None, metadata={"meaning": "None of a trial whose document is not at hand"})
 
     @property
     def usable(self) -> bool:

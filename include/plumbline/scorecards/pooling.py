@@ -42,6 +42,33 @@ def _coverage(n: int, k: int) -> float:
     return max(0.0, 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2.0**n)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Several measurements of one metric as a median with its interval (as of `Pooled`), or None with the reason in words.
+
+    `values`, in the catalogue's unit, and `trials` belong together: one entry for each measurement. `reason` is empty where there is a value.
+    """
+
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    coverage: float | None
+    n: int
+    values: tuple[float, ...]
+    trials: tuple[str, ...]
+    reason: str = ""
+
+
+def measured(metric: str, found: Sequence[tuple[str, float]], reason: str) -> Measured:
+    """The measurements (trial id, value) of a metric pooled; `reason` says why there is none, and is dropped where there is one."""
+    if not found:
+        return Measured(metric, None, None, None, None, 0, (), (), reason)
+    values = tuple(value for _, value in found)
+    pooled = pool(values)
+    return Measured(metric, pooled.value, pooled.low, pooled.high, pooled.coverage, pooled.n, values, tuple(trial for trial, _ in found))
+
+
 def at_most(successes: int, n: int, p: float) -> float:
     """Probability of at most that many successes in `n` tries that each succeed with probability `p`."""
     if successes >= n or p <= 0:

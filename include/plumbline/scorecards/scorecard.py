@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from itertools import groupby
 
-from plumbline.declarations import METRICS, Criterion
-from plumbline.declarations.confidence import Share, needed_to_prove, wilson
+from plumbline.declarations import METRICS, Criterion, Provider
 from plumbline.declarations.phases import PHASES
+from plumbline.declarations.primary import Primary
 from plumbline.scorecards.acceptance import Judged, judge
-from plumbline.scorecards.inputs import Kind, TrialNumbers, home_phase
-from plumbline.scorecards.pooling import at_most, pool
+from plumbline.scorecards.capacity import Capacity, capacity
+from plumbline.scorecards.friction import Friction, friction
+from plumbline.scorecards.inputs import PHASE_ORDER, Conditions, Kind, TrialNumbers, home_phase
+from plumbline.scorecards.launches import LaunchSuccess
+from plumbline.scorecards.pooling import pool
 
 STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
 GROUPS = ("latency", "throughput", "cost", "reliability", "start_up", "recovery", "hardware", "quality", "client")
-
-NOT_STARTED = frozenset({"insufficient_capacity", "launch_timeout", "unreachable", "wrong_hardware"})
-"""Failure classes in which the provider did not deliver what was asked before the harness could start."""
-OURS = frozenset({"bad_declaration", "image_error", "quota_exceeded"})
-"""Failure classes that are no launch of the provider's: what was asked for was wrong, or more than was agreed."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +48,13 @@ class Row:
 
 
 @dataclass(frozen=True)
-class LaunchSuccess:
-    """Attempts whose harness started over attempts that were launched, against what the contract promises.
-
-    `verdict`: met (the interval lies at or above the promise), missed (wholly below it, and so
-    few successes would be chance less than one time in forty), unproven (too few launches to tell), or
-    none_declared. `launches_needed`: flawless launches after which the promise would be proven.
-    """
-
-    share: Share
-    promised: float | None
-    verdict: str
-    launches_needed: int | None
-
-
-@dataclass(frozen=True)
 class Scorecard:
-    """`counts` has every status, also at 0; `planned` counts trials, `attempts` also their retries."""
+    """What one provider measured for one workload.
+
+    `counts` has every status, also at 0; `planned` counts trials, `attempts` also their retries. `asked_first` says which number is the
+    primary one; `primary` is None if no usable repeat measured it. `capacity` is of all launches of the kind, whatever the workload.
+    `conditions`: under what its usable trials were measured, each once; `first` and `last`: the days on which they began.
+    """
 
     provider: str
     kind: Kind
@@ -75,9 +64,25 @@ class Scorecard:
     counts: dict[str, int]
     planned: int
     attempts: int
-    launch: LaunchSuccess
     acceptance: tuple[Judged, ...]
     reasons: tuple[str, ...]
+    primary: Row | None
+    asked_first: Primary | None
+    friction: Friction
+    capacity: Capacity
+    conditions: tuple[Conditions, ...]
+    first: date | None
+    last: date | None
+
+    @property
+    def launch(self) -> LaunchSuccess:
+        """Launch success against the promise."""
+        return self.friction.launch
+
+    @property
+    def simulated(self) -> bool:
+        """Whether there was no machine behind it."""
+        return any(c.source == "simulated" for c in self.conditions)
 
     @property
     def usable(self) -> int:
@@ -98,10 +103,18 @@ class Scorecard:
         )
 
 
-def scorecard(trials: Sequence[TrialNumbers], *, acceptance: Sequence[Criterion] = (), promised_launches: float | None = None) -> Scorecard:
+def scorecard(
+    trials: Sequence[TrialNumbers],
+    *,
+    acceptance: Sequence[Criterion] = (),
+    place: Provider | None = None,
+    primary: Primary | None = None,
+    launches: Sequence[TrialNumbers] | None = None,
+) -> Scorecard:
     """The card of trials that all share one provider, kind, workload and version; ValueError if they do not.
 
-    `trials`: every attempt of every planned trial of the campaign. `promised_launches`: the contract's share of launches that succeed.
+    `trials`: every attempt of every planned trial of the campaign. `place`: the provider as declared, for what its contract promises.
+    `primary`: the number that is asked first. `launches`: attempts of the provider's other workloads too, from which its capacity shows.
     """
     identities = {(t.provider, t.kind, t.workload, t.version) for t in trials}
     if len(identities) != 1:
@@ -110,19 +123,36 @@ def scorecard(trials: Sequence[TrialNumbers], *, acceptance: Sequence[Criterion]
         )
     provider, kind, workload, version = identities.pop()
     final = last_attempts(trials)
+    rows = _rows(final)
+    usable = [t for t in final if t.usable]
+    days = [t.started for t in usable if t.started is not None]
     return Scorecard(
         provider=provider,
         kind=kind,
         workload=workload,
         version=version,
-        rows=_rows(final),
+        rows=rows,
         counts={status: sum(t.status == status for t in final) for status in STATUSES},
         planned=len(final),
         attempts=sum(t.status != "missing" for t in trials),
-        launch=launch_success(trials, promised_launches),
         acceptance=tuple(judge(criterion, final) for criterion in acceptance),
         reasons=tuple(dict.fromkeys(reason for t in final for reason in t.reasons)),
+        primary=_first(rows, primary),
+        asked_first=primary,
+        friction=friction(trials, place),
+        capacity=capacity(trials if launches is None else launches, place),
+        conditions=tuple(dict.fromkeys(t.conditions for t in usable if t.conditions is not None)),
+        first=min(days, default=None),
+        last=max(days, default=None),
     )
+
+
+def _first(rows: Sequence[Row], primary: Primary | None) -> Row | None:
+    if primary is None:
+        return None
+    wanted = [r for r in rows if (r.metric, r.statistic) == (primary.metric, primary.statistic) and r.value is not None]
+    home = [r for r in wanted if r.phase == primary.phase] if primary.phase else sorted(wanted, key=lambda r: PHASE_ORDER.index(r.phase))
+    return home[0] if home else None
 
 
 def last_attempts(trials: Iterable[TrialNumbers]) -> tuple[TrialNumbers, ...]:
@@ -164,41 +194,31 @@ def _rows(trials: Sequence[TrialNumbers]) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=lambda r: (GROUPS.index(r.group), names.index(r.metric), PHASES.index(r.phase), r.statistic)))
 
 
-def launch_success(trials: Sequence[TrialNumbers], promised: float | None) -> LaunchSuccess:
-    """Launch success over all attempts. Missing trials were not seen to launch or to fail; what failed by our fault is nobody's launch."""
-    launched = [t for t in trials if t.status != "missing" and t.failure_class not in OURS]
-    share = wilson(sum(t.failure_class not in NOT_STARTED for t in launched), len(launched))
-    if promised is None:
-        return LaunchSuccess(share, None, "none_declared", None)
-    needed = needed_to_prove(promised) if 0 < promised < 1 else None
-    if share.low is None or share.high is None:
-        verdict = "unproven"
-    elif share.high < promised and at_most(share.successes, share.n, promised) < 0.025:
-        # Wilson alone would call one failure among eleven a miss of 99 %, which happens to a provider that keeps its word one time in ten.
-        verdict = "missed"
-    else:
-        verdict = "met" if share.low >= promised else "unproven"
-    return LaunchSuccess(share, promised, verdict, needed)
-
-
 def scorecards(
     trials: Iterable[TrialNumbers],
     *,
     acceptance: dict[str, Sequence[Criterion]] | None = None,
-    promised_launches: dict[str, float | None] | None = None,
+    providers: Mapping[str, Provider] | None = None,
+    primaries: Mapping[str, Primary] | None = None,
 ) -> tuple[Scorecard, ...]:
-    """The cards of a campaign, one per kind, workload, version and provider. `acceptance` by workload, `promised_launches` by provider."""
+    """The cards of a campaign, one per kind, workload, version and provider. `acceptance` and `primaries` by workload, `providers` by name."""
 
     def identity(t: TrialNumbers) -> tuple[str, str, int, str]:
         return (t.kind, t.workload, t.version, t.provider)
 
+    ordered = sorted(trials, key=identity)
+    launches: dict[tuple[str, str], list[TrialNumbers]] = {}
+    for trial in ordered:
+        launches.setdefault((trial.kind, trial.provider), []).append(trial)
     cards = []
-    for (_, workload, _, provider), group in groupby(sorted(trials, key=identity), key=identity):
+    for (kind, workload, _, provider), group in groupby(ordered, key=identity):
         cards.append(
             scorecard(
                 list(group),
                 acceptance=(acceptance or {}).get(workload, ()),
-                promised_launches=(promised_launches or {}).get(provider),
+                place=(providers or {}).get(provider),
+                primary=(primaries or {}).get(workload),
+                launches=launches[kind, provider],
             )
         )
     return tuple(cards)

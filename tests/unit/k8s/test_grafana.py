@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.grafana_macros import used_variables
 
 from plumbline.archive.models import Base
-from plumbline.scorecards.friction import NOT_STARTED, OURS
+from plumbline.scorecards.launches import NOT_STARTED, OURS
 
 FILE = Path(__file__).resolve().parents[3] / "k8s" / "grafana" / "plumbline.json"
 

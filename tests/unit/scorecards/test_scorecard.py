@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
+from tests.unit.scorecards.places import place
 
 from plumbline.declarations import METRICS
 from plumbline.scorecards import Number, TrialNumbers, last_attempts, leaders, scorecard, scorecards
@@ -108,20 +109,24 @@ def test_launch_success_counts_attempts_and_what_the_promise_needs() -> None:
     refused = trial(10, status="failed", failure="insufficient_capacity")
     ours = trial(11, status="failed", failure="bad_declaration")
     crashed = trial(12, status="failed", failure="server_error")
-    launch = scorecard([*started, refused, ours, crashed, trial(13, status="missing")], promised_launches=0.99).launch
+    launch = scorecard([*started, refused, ours, crashed, trial(13, status="missing")], place=place(sla={"launch_success": "99%"})).launch
     assert (launch.share.successes, launch.share.n) == (10, 11)
     assert launch.verdict == "unproven"
     assert launch.launches_needed == 381
     assert (
-        scorecard([*started, refused, trial(11, status="failed", failure="launch_timeout")], promised_launches=0.99).launch.verdict
+        scorecard(
+            [*started, refused, trial(11, status="failed", failure="launch_timeout")], place=place(sla={"launch_success": "99%"})
+        ).launch.verdict
         == "missed"
     )
     many = [trial(i, status="failed", failure="insufficient_capacity") for i in range(20)]
-    assert scorecard(many, promised_launches=0.95).launch.verdict == "missed"
+    assert scorecard(many, place=place(sla={"launch_success": "95%"})).launch.verdict == "missed"
     for failure in ("quota_exceeded", "image_error", "bad_declaration"):
         wrong = [trial(i, status="failed", failure=failure) for i in range(20)]
-        assert scorecard(wrong, promised_launches=0.95).launch.share.n == 0, "what we asked wrongly is not held against a contract"
-    assert scorecard([trial(i) for i in range(400)], promised_launches=0.99).launch.verdict == "met"
+        assert scorecard(wrong, place=place(sla={"launch_success": "95%"})).launch.share.n == 0, (
+            "what we asked wrongly is not held against a contract"
+        )
+    assert scorecard([trial(i) for i in range(400)], place=place(sla={"launch_success": "99%"})).launch.verdict == "met"
     assert scorecard([trial(1)]).launch.verdict == "none_declared"
 
 

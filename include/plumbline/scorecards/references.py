@@ -1,0 +1,192 @@
+"""How a scorecard's numbers stand to what others publish of the same accelerator, and to what the hardware can do at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from plumbline.declarations import METRICS, AnyWorkload, Provider, TrainingWorkload
+from plumbline.declarations.references import AcceleratorSheet, Published, References
+from plumbline.scorecards.scorecard import Row, Scorecard
+
+SAME = 0.02
+"""Relative difference up to which two shapes count as the same: publishers round the number of parameters."""
+NEAR = 0.25
+"""Relative difference in parameters up to which a published shape is named at all, with what differs."""
+
+
+@dataclass(frozen=True)
+class ReferenceShare:
+    """One number of the card against one reference; `published`, `measured` in the metric's unit.
+
+    `share`, `low`, `high`: fractions of the reference (1 is as good as it, above 1 better), None where `differs` says in what the published
+    shape is another one: then there is nothing to share. `kind` physical: a limit that no program passes.
+    """
+
+    what: str
+    published: float
+    share: float | None
+    low: float | None
+    high: float | None
+    source: str
+    on: date | None
+    kind: Literal["published", "physical"]
+    metric: str
+    by: str
+    measured: float
+    n: int
+    trials: tuple[str, ...]
+    differs: tuple[str, ...] = ()
+    simulated: bool = False
+
+
+def shares(card: Scorecard, references: References, provider: Provider, workload: AnyWorkload) -> tuple[ReferenceShare, ...]:
+    """The card's shares of published figures, then of physical limits. Pure; empty where nothing is known of the accelerator.
+
+    A published figure counts if accelerator, count, parameters, sequence length, batch, precision and load are the same. If none does, the
+    nearest ones are named, without a share. `provider` and `workload`: as they were when the card was measured.
+    """
+    sheet = references.sheet_of(provider.accelerator.product)
+    return (*_published(card, references, sheet, workload), *_physical(card, sheet, workload))
+
+
+def _published(card: Scorecard, references: References, sheet: AcceleratorSheet | None, workload: AnyWorkload) -> list[ReferenceShare]:
+    if sheet is None:
+        return []
+    found: list[tuple[Published, Row, tuple[str, ...]]] = []
+    for entry in references.published:
+        row = card.row(entry.metric)
+        if entry.accelerator == sheet.name and entry.kind in (card.kind, "hardware") and row is not None and row.value:
+            differs = _differs(entry, workload)
+            if differs is not None:
+                found.append((entry, row, differs))
+    exact = [(e, r, d) for e, r, d in found if not d]
+    of_shape = [(e, r, d) for e, r, d in found if e.shape is not None]
+    if not any(e.shape is not None for e, _, _ in exact) and of_shape:
+        fewest = min(len(d) for _, _, d in of_shape)
+        exact += [(e, r, d) for e, r, d in of_shape if len(d) == fewest]
+    return [_share(card, entry, row, differs) for entry, row, differs in exact]
+
+
+def _share(card: Scorecard, entry: Published, row: Row, differs: tuple[str, ...]) -> ReferenceShare:
+    each = tuple(None if differs else _ratio(row, value, entry.amount) for value in (row.value, row.low, row.high))
+    low, high = (each[1], each[2]) if row.direction == "higher_is_better" else (each[2], each[1])
+    what = f"{METRICS[row.metric].name} of {entry.shape.model}" if entry.shape else METRICS[row.metric].name
+    return ReferenceShare(
+        what, entry.amount, each[0], low, high, entry.source, entry.on, "published", row.metric, entry.by,
+        row.value or 0.0, row.n, row.trials, differs, card.simulated,
+    )  # fmt: skip
+
+
+def _ratio(row: Row, value: float | None, reference: float) -> float | None:
+    """More than 1 is better than the reference, whichever side is the better one."""
+    if not value:
+        return None
+    return value / reference if row.direction == "higher_is_better" else reference / value
+
+
+def _differs(entry: Published, workload: AnyWorkload) -> tuple[str, ...] | None:
+    """In what a published figure is of something else than the workload, in words; None if it is too far away to be named."""
+    if entry.shape is None:
+        return () if entry.count in (1, _devices(workload)) else None
+    shape, here = entry.shape, _parameters(workload)
+    if here is None or abs(here / shape.parameters - 1) > NEAR:
+        return None
+    said = []
+    if abs(here / shape.parameters - 1) > SAME:
+        said.append(f"{shape.parameters / 1e9:.2f} billion parameters, here {here / 1e9:.2f}")
+    if shape.precision != (precision := _precision(workload)):
+        said.append(f"{shape.precision}, here {precision}")
+    if entry.count != _devices(workload):
+        said.append(f"{entry.count} accelerators together, here {_devices(workload)}")
+    said += _differs_in_work(entry, workload)
+    return tuple(said)
+
+
+def _differs_in_work(entry: Published, workload: AnyWorkload) -> Iterator[str]:
+    shape = entry.shape
+    assert shape is not None
+    if isinstance(workload, TrainingWorkload):
+        if workload.task.kind != "language_model":
+            yield f"pretraining, here {workload.task.kind}"
+        if shape.sequence is not None and shape.sequence != workload.batch.sequence:
+            yield f"sequences of {shape.sequence} tokens, here {workload.batch.sequence}"
+        step = workload.samples_per_step * workload.parallelism.replicas
+        if shape.batch is not None and shape.batch != step:
+            yield f"{shape.batch} sequences a step, here {step}"
+    elif shape.load is not None:
+        yield f"{shape.load}, here the load that the workload declares"
+
+
+def _devices(workload: AnyWorkload) -> int:
+    return workload.parallelism.world if isinstance(workload, TrainingWorkload) else workload.needs.count
+
+
+def _precision(workload: AnyWorkload) -> str:
+    return workload.precision if isinstance(workload, TrainingWorkload) else workload.model.precision
+
+
+def _parameters(workload: AnyWorkload) -> int | None:
+    found = getattr(workload.model, "parameters", None)
+    return found if isinstance(found, int) else None
+
+
+_OWN_LIMITS = {
+    "model_flops_utilization": ("arithmetic of the model", "model_flops"),
+    "prefill_flops_utilization": ("arithmetic of the prompts", "prefill_flops"),
+    "model_bandwidth_utilization": ("reading of weights and keys while decoding", "memory_bandwidth"),
+}
+"""Metrics that are a share of a limit that the trial itself probed, and what the share is of."""
+_OF_PRECISION = {"matmul_tflops": "bf16", **{f"matmul_tflops_{p}": p for p in ("fp32", "tf32", "bf16", "fp16", "fp8")}}
+
+
+def _physical(card: Scorecard, sheet: AcceleratorSheet | None, workload: AnyWorkload) -> Iterator[ReferenceShare]:
+    for name, (what, of) in _OWN_LIMITS.items():
+        row = card.row(name)
+        if row is not None and row.value:
+            limit = _probed(card, of, row.value)
+            if limit is not None:
+                source = f"the machine's own probe of {'memory' if of == 'memory_bandwidth' else 'matrix products'}"
+                yield _limit(card, row, what, limit, row.value, (row.low, row.high), source, None, "this machine")
+    if sheet is None:
+        return
+    row = card.row("model_flops_utilization_of_published_peak")
+    peak = sheet.flops(_precision(workload))
+    if row is not None and row.value and peak is not None:
+        what = "arithmetic of the model"
+        limit = peak * _devices(workload)
+        yield _limit(card, row, what, limit, row.value, (row.low, row.high), sheet.source, sheet.on, sheet.manufacturer)
+    for name in (*_OF_PRECISION, "memory_bandwidth"):
+        row = card.row(name)
+        rate = sheet.bytes_per_second if name == "memory_bandwidth" else sheet.flops(_OF_PRECISION[name])
+        if row is not None and row.value and rate is not None:
+            what = "copying in memory" if name == "memory_bandwidth" else f"matrix products in {_OF_PRECISION[name]}"
+            bounds = (row.low / rate if row.low else None, row.high / rate if row.high else None)
+            yield _limit(card, row, what, rate, row.value / rate, bounds, sheet.source, sheet.on, sheet.manufacturer)
+
+
+def _probed(card: Scorecard, of: str, share: float) -> float | None:
+    """The limit that the trial probed: memory bandwidth as it stands on the card, of arithmetic what the share is a share of."""
+    row = card.row(of)
+    if row is None or not row.value:
+        return None
+    return row.value if of == "memory_bandwidth" else row.value / share
+
+
+def _limit(
+    card: Scorecard,
+    row: Row,
+    what: str,
+    limit: float,
+    share: float,
+    bounds: tuple[float | None, float | None],
+    source: str,
+    on: date | None,
+    by: str,
+) -> ReferenceShare:
+    metric = {"ratio": "memory_bandwidth" if row.metric == "model_bandwidth_utilization" else "model_flops"}.get(row.unit, row.metric)
+    return ReferenceShare(
+        what, limit, share, bounds[0], bounds[1], source, on, "physical", metric, by, share * limit, row.n, row.trials, (), card.simulated
+    )
