@@ -1,0 +1,200 @@
+"""One provider and one workload with everything that a cost of it can rest on: measured trials, prices, rates and declared economics.
+
+Whatever is not declared or was not measured is None, never 0, and is written down in `unknown` with what to declare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import Literal
+
+from plumbline.declarations import AnyWorkload, Provider
+from plumbline.declarations.economics import Bytes, Economics, Utilisation
+from plumbline.declarations.purchases import Purchase
+from plumbline.prices import Outcome, quote
+from plumbline.prices.scenarios import Range
+from plumbline.scorecards import TrialNumbers
+from plumbline.scorecards.pooling import pool
+
+RATES = {
+    "requests": ("request_throughput", "value"),
+    "output_tokens": ("output_token_throughput", "value"),
+    "trained_tokens": ("tokens_per_second", "median"),
+    "trained_samples": ("samples_per_second", "median"),
+}
+"""Of what a volume or a run is declared in, the metric that tells how many come a second."""
+_BYTES = {"GB": 1e9, "GiB": 2.0**30}
+_EXAMPLES = {
+    "price": "price: {low: 0.8x, expected: 1x, high: 1.1x}",
+    "utilisation": "utilisation: {low: 40%, expected: 60%, high: 80%}",
+    "failure_rate": "failure_rate: {low: 0%, expected: 2%, high: 5%}",
+    "egress": "egress: {low: 100GB, expected: 200GB, high: 400GB}",
+    "storage": "storage: {low: 100GB, expected: 200GB, high: 400GB}",
+    "engineering": "engineering: 15000 USD/month",
+    "run": "run: {time: 500h}",
+}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that the cost depends on and nobody said. `remedy`: what to declare or to measure."""
+
+    what: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Priced:
+    """USD an hour of all instances that one trial takes, and what that rests on."""
+
+    hourly: Range
+    basis: str
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """Outcomes a second of instances that are fully used, what that rests on, and the trials behind it."""
+
+    rate: Range
+    basis: str
+    trials: tuple[str, ...]
+
+
+@dataclass
+class Case:
+    """What is asked fills `unknown` (what is not known) and `sources` (who declared what), each once."""
+
+    provider: Provider
+    workload: AnyWorkload
+    trials: Sequence[TrialNumbers]
+    economics: Economics
+    on: date
+    unknown: list[Missing] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def usable(self) -> list[TrialNumbers]:
+        """The trials of this provider and workload whose numbers count."""
+        place = (self.provider.name, self.workload.name)
+        return [t for t in self.trials if t.usable and (t.provider, t.workload) == place]
+
+    def measured(self, metric: str, statistic: str, phase: str = "steady") -> Range | None:
+        """The median over usable repeats and its interval; of one repeat the interval that its own observations give. None: not measured."""
+        numbers = [n for t in self.usable if (n := t.number(metric, statistic, phase)) is not None and n.value is not None]
+        values = [n.value for n in numbers if n.value is not None]
+        if not values:
+            return None
+        found = pool(values)
+        low, high = (found.low, found.high) if len(values) > 1 else (numbers[0].ci_low, numbers[0].ci_high)
+        return Range(found.value if low is None else low, found.value, found.value if high is None else high)
+
+    def measured_in(self, metric: str, statistic: str, phase: str = "steady") -> tuple[str, ...]:
+        """The ids of the trials behind `measured`."""
+        return tuple(t.trial_id for t in self.usable if t.value(metric, statistic, phase) is not None)
+
+    def delivered(self, outcome: Outcome) -> Delivered | str:
+        """The highest rate that still met the SLO where a search found it, else the steady rate; or why neither is known.
+
+        A steady phase sends what its workload declares: what an instance could do beyond that, only the search shows.
+        """
+        steady = self.measured(outcome.rate, outcome.statistic)
+        if steady is None or steady.low <= 0:
+            where = f"{self.workload.name} on {self.provider.name}"
+            return f"{outcome.rate} of {where} was not measured in any usable trial, or was 0"
+        asked = self.measured("request_throughput", "value") if outcome.kind == "inference" else None
+        highest = self.measured("highest_sustained_rate", "value", "sweep")
+        if asked is None or asked.expected <= 0 or highest is None or highest.expected <= asked.expected:
+            return Delivered(steady, f"as in the steady phase, {steady.expected:.4g}/s", self.measured_in(outcome.rate, outcome.statistic))
+        each = steady.expected / asked.expected
+        basis = f"at {highest.expected:.4g} requests a second, the most that met the SLO (steady phase: {asked.expected:.4g})"
+        return Delivered(highest.times(each), basis, self.measured_in("highest_sustained_rate", "value", "sweep"))
+
+    def price(self, purchase: Purchase) -> Priced | str:
+        """The declared range of that purchase, else the price in the book and the declared multiples of it; or why there is none."""
+        nodes, used, has = self.workload.nodes, self.workload.needs.count, self.provider.accelerator.count
+        several = f"{nodes} × " if nodes > 1 else ""
+        whole = f"; the whole instance, of whose {has} accelerators (or cores) the workload needs {used}" if used < has else ""
+        declared = self.economics.price_per_hour(self.provider.name, self.workload.name, purchase)
+        if declared is not None:
+            span = Range(declared.value.low, declared.value.expected, declared.value.high)
+            self.sources["price"] = declared.source
+            return Priced(span.times(nodes), f"{several}{purchase}, {span.expected:.10g} USD/h, declared: {declared.source}{whole}")
+        quoted = quote(self.provider, self.on, purchase)
+        if quoted.basis is None:
+            return str(quoted.reason)
+        factor = self.range("price", "the price is taken as it holds") or Range.fixed(1.0)
+        return Priced(factor.times(quoted.basis.usd_per_hour * nodes), f"{several}{quoted.basis}{whole}")
+
+    def range(self, figure: Literal["price", "utilisation", "failure_rate"], taken: str) -> Range | None:
+        """A declared range; None if nobody declared it, and then `taken` says how the cost is reckoned without it."""
+        found = self.economics.said(figure, self.provider.name, self.workload.name)
+        if found is None:
+            self.undeclared(figure, taken)
+            return None
+        self.sources[figure] = found.source
+        value: Utilisation = found.value  # all three have the same fields
+        return Range(value.low, value.expected, value.high)
+
+    def volume(self, outcome: Outcome) -> float | None:
+        """The declared monthly volume in outcomes, by the measured rates where it is declared in something else."""
+        found = self.economics.said("volume", self.provider.name, self.workload.name)
+        if found is None:
+            asked = "requests: 50000000" if self.workload.kind == "inference" else "trained_tokens: 100000000000"
+            self.undeclared("volume", "nothing that is paid by the month falls on an outcome", f"volume: {{{asked}}}")
+            return None
+        what, amount = found.value.said
+        declared_in, mine = self.measured(*RATES[what]), self.measured(outcome.rate, outcome.statistic)
+        if declared_in is None or mine is None or declared_in.expected <= 0:
+            reason = f"the volume is declared in {what.replace('_', ' ')}, and {RATES[what][0]} of {self.workload.name} was not measured"
+            self.unknown.append(Missing("volume", reason, f"declare it in what is measured, such as {outcome.what}"))
+            return None
+        self.sources["volume"] = found.source
+        return float(amount * mine.expected / declared_in.expected)
+
+    def monthly_data(self, item: Literal["egress", "storage"]) -> Range | None:
+        """What egress or storage costs a month, USD: the declared amount at the provider's rate of the day."""
+        found = self.economics.said(item, self.provider.name, self.workload.name)
+        if found is None:
+            self.undeclared(item, "the cost is without it")
+            return None
+        rate = next((r for r in self.provider.rates if r.item == item and r.holds(self.on)), None)
+        if rate is None:
+            price = "0.09 USD/GB" if item == "egress" else "0.08 USD/GB-month"
+            reason = f"no {item} rate of {self.provider.name} holds on {self.on.isoformat()}: the cost is without it"
+            self.unknown.append(Missing(item, reason, f"declare it in the provider's rates, such as {{item: {item}, price: {price}, …}}"))
+            return None
+        self.sources[item] = f"{found.source}; {rate.price.amount:.10g} {rate.price.currency}/{rate.price.per}: {rate.source}"
+        amount: Bytes = found.value
+        unit = _BYTES[rate.price.per.removesuffix("-month")]
+        return Range(amount.low, amount.expected, amount.high).times(rate.price.amount * rate.usd_per_unit / unit)
+
+    def engineering(self) -> float | None:
+        """What people cost a month, USD: as the economics say, else the provider's declared overhead by the month."""
+        found = self.economics.said("engineering", self.provider.name, self.workload.name)
+        if found is not None:
+            self.sources["engineering"] = found.source
+            return float(found.value)
+        by_month = [o for o in self.provider.overhead if o.per == "month" and o.holds(self.on)]
+        if not by_month:
+            self.undeclared("engineering", "the cost is without people's time")
+            return None
+        self.sources["engineering"] = "; ".join(o.source for o in by_month)
+        return float(sum(o.time / 3600.0 * o.price.amount * o.usd_per_unit for o in by_month))
+
+    def always_on(self) -> int:
+        """How many times the instances are paid all month long; 0 where nobody says that any is."""
+        found = self.economics.said("always_on", self.provider.name, self.workload.name)
+        return 0 if found is None else int(found.value)
+
+    def undeclared(self, figure: str, taken: str, example: str = "") -> None:
+        """Note that nobody declared a figure of the economics."""
+        words, shown = figure.replace("_", " "), example or _EXAMPLES[figure]
+        remedy = f"declare it for {self.provider.name} in economics.yaml, such as {shown}"
+        self.unknown.append(Missing(figure, f"{words} is not known: {taken}", remedy))
