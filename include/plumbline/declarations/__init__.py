@@ -14,7 +14,7 @@ from plumbline.declarations.metrics import METRICS, Metric, metric
 from plumbline.declarations.places import Places, places
 from plumbline.declarations.provider import Price, Provider
 from plumbline.declarations.simulation import SimulatedLauncher
-from plumbline.declarations.team import Preference, Team
+from plumbline.declarations.team import Preference, Team, with_weights
 from plumbline.declarations.thresholds import DriftRules, Thresholds, ValidityLimits
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.declarations.trial import HARNESS_PROTOCOL, Origin, Trial, criteria_hash, digest, series_key, spec_hash, trial_id
@@ -59,4 +59,5 @@ __all__ = [
     "series_key",
     "spec_hash",
     "trial_id",
+    "with_weights",
 ]

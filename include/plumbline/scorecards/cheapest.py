@@ -1,0 +1,136 @@
+"""The cheapest setup that meets the requirement: who keeps every promise, at what cost of an outcome, and what the others miss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from plumbline.declarations import Criterion, Preference
+from plumbline.scorecards.acceptance import Judged, judge
+from plumbline.scorecards.decide import decide
+from plumbline.scorecards.inputs import Kind, TrialNumbers
+from plumbline.scorecards.pooling import pool
+from plumbline.scorecards.scorecard import last_attempts
+
+COST_METRICS: dict[Kind, tuple[str, ...]] = {
+    "inference": ("cost_per_good_request", "cost_per_1m_output_tokens", "cost_per_1k_requests"),
+    "training": ("cost_per_1m_trained_tokens", "cost_per_1m_trained_samples"),
+}
+"""What an outcome costs, what fits best first: a request within the SLO where the workload has one, trained tokens where there are any."""
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What one workload needs: a team's gates (judged on the median) and the workload's own acceptance criteria (on every repeat)."""
+
+    kind: Kind
+    workload: str
+    gates: tuple[Criterion, ...] = ()
+    acceptance: tuple[Criterion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One provider. `cost` in USD per outcome, the median over usable repeats in an interval whose true confidence is `coverage`.
+
+    `missed`: requirements that it does not meet, each with its value, limit and margin; empty: it meets all. `why_not`: the same and
+    what else keeps it out, in words. `probability_cheapest`: among those that meet the requirement; None: see the answer's note.
+    """
+
+    provider: str
+    meets: bool
+    cost: float | None
+    low: float | None
+    high: float | None
+    coverage: float | None
+    n: int
+    probability_cheapest: float | None
+    missed: tuple[Judged, ...]
+    why_not: tuple[str, ...]
+    trials: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cheapest:
+    """The answer: `setups` that meet the requirement first, cheapest first; then the others by name. `metric` is what they cost per."""
+
+    kind: Kind
+    workload: str
+    metric: str
+    requirements: tuple[str, ...]
+    setups: tuple[Setup, ...]
+    note: str
+
+    @property
+    def answer(self) -> Setup | None:
+        """The cheapest that meets the requirement; None if nobody does."""
+        return self.setups[0] if self.setups and self.setups[0].meets else None
+
+
+def fitting_cost(kind: Kind, workload: str, trials: Sequence[TrialNumbers]) -> str:
+    """The cost metric that fits what was measured: the first of `COST_METRICS` that any usable trial of the workload has a value of."""
+    own = [t for t in trials if t.usable and t.kind == kind and t.workload == workload]
+    seen = {m.metric for t in own for m in t.metrics if m.value is not None}
+    return next((name for name in COST_METRICS[kind] if name in seen), COST_METRICS[kind][0])
+
+
+def cheapest(requirements: Requirements, cost_metric: str, trials: Sequence[TrialNumbers]) -> Cheapest:
+    """Who meets the requirement, ranked by one cost metric. `trials`: priced trials; others than of the workload are left out."""
+    own = [t for t in last_attempts(trials) if t.kind == requirements.kind and t.workload == requirements.workload]
+    by_provider = {p: [t for t in own if t.provider == p] for p in sorted({t.provider for t in own})}
+    found = [_setup(name, requirements, cost_metric, of) for name, of in by_provider.items()]
+    able = [s for s in found if s.meets]
+    chances, note = _chances(requirements, cost_metric, [t for s in able for t in by_provider[s.provider]])
+    ranked = sorted(
+        (Setup(**{**vars(s), "probability_cheapest": chances.get(s.provider)}) for s in able), key=lambda s: (s.cost or 0.0, s.provider)
+    )
+    texts = tuple(dict.fromkeys(c.text for c in (*requirements.gates, *requirements.acceptance)))
+    return Cheapest(
+        requirements.kind, requirements.workload, cost_metric, texts, (*ranked, *(s for s in found if not s.meets)), _note(found, note)
+    )
+
+
+def _setup(provider: str, requirements: Requirements, cost_metric: str, trials: Sequence[TrialNumbers]) -> Setup:
+    gates = [(judge(c, trials), True) for c in requirements.gates]
+    known = {c.text for c in requirements.acceptance}
+    judged = [(j, gate) for j, gate in gates if j.text not in known] + [(judge(c, trials), False) for c in requirements.acceptance]
+    # A gate is judged on the median, like everywhere; a promise about every run is broken by one of them.
+    missed = tuple(j for j, gate in judged if j.outcome not in (("pass", "mixed") if gate else ("pass",)))
+    costs = [(t.trial_id, v) for t in trials if t.usable and (v := t.value(cost_metric, "value", "steady")) is not None]
+    pooled = pool([v for _, v in costs]) if costs else None
+    why_not = [f"{j.text}: {j.explanation}" for j in missed] + ([] if pooled else [f"{cost_metric} is not known"])
+    return Setup(
+        provider=provider,
+        meets=not why_not,
+        cost=pooled.value if pooled else None,
+        low=pooled.low if pooled else None,
+        high=pooled.high if pooled else None,
+        coverage=pooled.coverage if pooled else None,
+        n=len(costs),
+        probability_cheapest=None,
+        missed=missed,
+        why_not=tuple(why_not),
+        trials=tuple(trial_id for trial_id, _ in costs) or tuple(t.trial_id for t in trials if t.usable),
+    )
+
+
+def _chances(requirements: Requirements, cost_metric: str, trials: Sequence[TrialNumbers]) -> tuple[dict[str, float | None], str]:
+    """Probability of each to be the cheapest: a decision by cost alone, in which the gates may close by chance."""
+    if not trials:
+        return {}, ""
+    alone = Preference.model_construct(
+        workloads=(requirements.workload,), groups={}, weights={cost_metric: 1.0}, values={}, gates=requirements.gates
+    )
+    found = decide("", requirements.kind, alone, trials)
+    return {r.provider: r.probability_first for r in found.ranking}, found.note
+
+
+def _note(found: Sequence[Setup], note: str) -> str:
+    if not found:
+        return "No provider ran this workload."
+    able = [s for s in found if s.meets]
+    if not able:
+        return "No provider meets the requirement; what each one misses stands beside it."
+    if len(able) == 1:
+        return f"Only {able[0].provider} meets the requirement."
+    return note
