@@ -36,6 +36,14 @@ def test_the_store_holds_what_was_asked_and_seen_and_the_document(store: ResultS
     assert [row.metric for row in outside_metrics(record) if row.value] == ["provisioning_lead_time"]
 
 
+def test_a_place_is_held_until_the_measurement_is_over(store: ResultStore) -> None:
+    planned = asked(place())
+    record = launcher_for(planned.provider).launch(planned, store)
+    (document,) = collect(store, planned.campaign_id, planned.trial_id)
+    assert record.events[-1].name == "finished" and document.timeline[-1].name == "measurement_finished"
+    assert record.events[-1].utc > document.timeline[-1].utc
+
+
 def test_another_launch_is_another_attempt_with_luck_of_its_own(store: ResultStore) -> None:
     planned = asked(place())
     for _ in range(2):
