@@ -12,7 +12,7 @@ from plumbline.declarations.purchases import Purchase
 from plumbline.prices.bill import Bill, together
 from plumbline.prices.money import Money
 from plumbline.prices.trial_bill import TrialUse, trial_bill
-from plumbline.reports.numbers import held_s
+from plumbline.reports.numbers import billed_s
 from plumbline.results import Event, ResultDocument
 from plumbline.scorecards.inputs import USABLE
 
@@ -33,7 +33,7 @@ def use_of(document: ResultDocument, *, kept_s: float | None = None) -> TrialUse
         day=_began(document),
         usable=usable,
         ended=document.validity.failure_class or document.validity.status,
-        held_s=_billed_s(document),
+        held_s=billed_s(document),
         measured_s=None if measured is None else measured * nodes,
         evidence_bytes=evidence,
         checkpoint_bytes=document.value("checkpoint_size", "value") or 0.0,
@@ -139,14 +139,6 @@ def _uses(documents: Iterable[ResultDocument], kept_s: float | None, rejected: C
     for own in uses.values():
         own[-1] = replace(own[-1], share=1 / trials[own[-1].provider])
     return uses
-
-
-def _billed_s(document: ResultDocument) -> float | None:
-    """As `held_s`; 0 for a launch that was seen to its end and never had a place."""
-    held = held_s(document)
-    if held is None and document.launch is not None and document.validity.status == "failed":
-        return 0.0
-    return held
 
 
 def _began(document: ResultDocument) -> date:

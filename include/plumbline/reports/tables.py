@@ -171,7 +171,7 @@ def cost_rows(cards: Sequence[Scorecard], providers: Sequence[str], quotes: Mapp
     for table in card_tables(cards):
         by_provider = {c.provider: c for c in table.cards}
         own = [o for o in COSTS if o.kind == table.kind and (o.without is None or any(c.row(o.metric) for c in table.cards))]
-        for metric in ("cost_per_run", *(o.metric for o in own)):
+        for metric in ("cost_per_run", "cost_per_finished_run", *(o.metric for o in own)):
             values = {p: (r.value if (c := by_provider.get(p)) and (r := c.row(metric)) else None) for p in providers}
             shown = scale("USD", values.values(), metric)
             rows.append(
@@ -194,7 +194,7 @@ def _why_no_cost(card: Scorecard | None, quote: Quote | None, metric: str) -> st
         return "no usable trial"
     if quote is None or quote.basis is None:
         return (quote.reason if quote else None) or "no price is declared"
-    if metric == "cost_per_run":
+    if metric in ("cost_per_run", "cost_per_finished_run"):
         return "the time that the trial held the provider was not recorded"
     outcome = next(o for o in COSTS if o.metric == metric)
     return f"{words(outcome.rate)} was not measured, or was zero"

@@ -9,6 +9,7 @@ from typing import Literal
 
 from plumbline.declarations import METRICS, Provider
 from plumbline.prices import costs_of, quote
+from plumbline.prices.cost import cost_per_finished_run
 
 Kind = Literal["training", "inference"]
 USABLE = ("valid", "degraded")
@@ -107,20 +108,41 @@ def priced(
     one pass over the data, by workload. A cost without a price is a number without a value.
     """
     result = []
+    trials = tuple(trials)
+    lost = _lost_s(trials)
     for trial in trials:
         provider = providers.get(trial.provider)
         if provider is None or not trial.usable:
             result.append(trial)
             continue
+        quoted = quote(provider, on, purchase)
         found = costs_of(
             trial.kind,
-            quote(provider, on, purchase),
+            quoted,
             lambda metric, statistic, trial=trial: trial.value(metric, statistic, "steady"),  # type: ignore[misc]
             held_s=trial.held_s,
             epoch_tokens=(epoch_tokens or {}).get(trial.workload),
             nodes=trial.nodes,
         )
+        found += (cost_per_finished_run(quoted, trial.held_s, lost[trial.provider, trial.workload]),)
         costs = tuple(Number("steady", c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in found)
         names = {c.metric for c in costs}
         result.append(replace(trial, metrics=tuple(m for m in trial.metrics if m.metric not in names) + costs))
     return tuple(result)
+
+
+def _lost_s(trials: Iterable[TrialNumbers]) -> dict[tuple[str, str], float | None]:
+    """By provider and workload, the seconds that attempts without usable numbers held the provider, over the number of usable ones.
+
+    None where one of them was launched and nobody saw how long it held anything. A trial that is missing never held anything.
+    """
+    usable: dict[tuple[str, str], int] = {}
+    lost: dict[tuple[str, str], float | None] = {}
+    for trial in trials:
+        place = trial.provider, trial.workload
+        if trial.usable:
+            usable[place] = usable.get(place, 0) + 1
+        elif trial.status != "missing":
+            so_far = lost.get(place, 0.0)
+            lost[place] = None if so_far is None or trial.held_s is None else so_far + trial.held_s
+    return {place: None if (held := lost.get(place, 0.0)) is None else held / n for place, n in usable.items()}
