@@ -13,6 +13,7 @@ from plumbline.cli import (
     check,
     cluster,
     comparing,
+    cost,
     demo,
     demo_watch,
     drift_detect,
@@ -53,6 +54,7 @@ app.command()(scorecard.campaigns)
 app.command()(scorecard.scorecard)
 app.command()(scorecard.report)
 app.command()(comparing.compare)
+app.add_typer(cost.cost, name="cost")
 app.add_typer(findings.findings, name="findings")
 app.add_typer(alerts.alerts, name="alerts")
 archive.archive.command("import-mlperf")(archive_mlperf.import_mlperf)

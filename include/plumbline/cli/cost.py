@@ -1,12 +1,156 @@
-"""`plumbline cost`: what trials, campaigns and plans cost, line by line."""
+"""`plumbline cost`: what trials and campaigns cost, line by line."""
 
 from __future__ import annotations
 
+from datetime import date
+from typing import Annotated, Any
+
 import typer
 
+from plumbline.cli.cost_show import incomplete, line_row, lines_table
+from plumbline.cli.opening import open_archive
+from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
+from plumbline.declarations import DeclarationError, TrainingWorkload, load
+from plumbline.declarations.purchases import Purchase
+from plumbline.prices import ITEMS, Bill, Cost, Money, costs_of, quote
+from plumbline.results import BadResult, ResultDocument
+
 cost = typer.Typer(help="What trials, campaigns and plans cost, line by line.", no_args_is_help=True)
+
+How = Annotated[str, typer.Option("--purchase", help="how the instances are paid for: on_demand, spot or reserved")]
+On = Annotated[str | None, typer.Option("--on", help="the day whose prices count, such as 2026-11-21; left out, the day of each trial")]
 
 
 @cost.callback()
 def group() -> None:
     """What trials, campaigns and plans cost, line by line."""
+
+
+@cost.command()
+def trial(
+    trial_id: Annotated[str, typer.Argument(help="a trial of the archive")],
+    purchase: How = "on_demand",
+    on: On = None,
+    as_json: Json = False,
+) -> None:
+    """What one trial cost: all its attempts, line by line, and what its outcomes cost at the rate that it measured."""
+    from plumbline.reports.paid import paid
+
+    way, day = _purchase(purchase), _day(on)
+    with clear_errors(DeclarationError, LookupError, BadResult), open_archive() as archive:
+        document = archive.document(trial_id)
+        if document is None:
+            raise LookupError(f'the archive has no trial "{trial_id}"; `plumbline scorecard CAMPAIGN` names those of a campaign')
+        found = paid(archive, load(), document.trial.campaign_id)
+    bill = found.bills(day, way)[trial_id].condensed()
+    outcomes = _outcomes(document, found.providers[document.trial.provider.name], day, way)
+
+    def show() -> None:
+        marked = "  [yellow]SIMULATED: nobody paid this[/]" if document.simulated else ""
+        out.print(lines_table(f"{trial_id}{marked}", bill))
+        incomplete(bill)
+        out.print(_outcome_table(outcomes))
+
+    emit(as_json, {"trial_id": trial_id, "simulated": document.simulated, **as_data(bill), "outcomes": outcomes}, show)
+
+
+@cost.command()
+def campaign(
+    campaign_id: Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")] = None,
+    purchase: How = "on_demand",
+    on: On = None,
+    as_json: Json = False,
+) -> None:
+    """What a campaign cost at each provider, by item, with what came to nothing, and what a finished run cost with all of it."""
+    from plumbline.orchestration.reporting import newest
+    from plumbline.reports.paid import paid
+
+    way, day = _purchase(purchase), _day(on)
+    with clear_errors(DeclarationError, LookupError, BadResult), open_archive() as archive:
+        name = campaign_id or newest(archive)
+        found = paid(archive, load(), name).by_provider(day, way)
+    items = [item for item in ITEMS if any(p.bill.of(item) is not None for p in found)]
+
+    def show() -> None:
+        headings = [item.replace("_", " ") for item in items]
+        counts = ("trials", "finished", "lost")
+        numbers = (*counts, *headings, "total", "per finished run")
+        shown = table(f"Campaign {name}, USD", "provider", *numbers, right=numbers)
+        for p in found:
+            marked = f"{p.provider} [yellow]SIMULATED[/]" if p.simulated else p.provider
+            shown.add_row(
+                marked,
+                *(str(n) for n in (p.trials, p.finished, p.lost)),
+                *(_amount(p.bill.of(item)) for item in items),
+                f"{'' if p.bill.complete else '≥ '}{_amount(p.bill.total)}" if p.bill.total else "–",
+                _amount(p.per_finished_run),
+            )
+        out.print(shown)
+        for p in found:
+            incomplete(p.bill, f"{p.provider}: ")
+            if p.why_not:
+                out.print(f"  {p.provider}: no cost per finished run: {p.why_not}", highlight=False, markup=False, soft_wrap=True)
+
+    rows = [
+        {
+            "provider": p.provider,
+            "simulated": p.simulated,
+            "trials": p.trials,
+            "finished": p.finished,
+            "lost": p.lost,
+            "per_finished_run": p.per_finished_run,
+            "why_not": p.why_not,
+            **as_data(p.bill),
+        }
+        for p in found
+    ]
+    emit(as_json, {"campaign": name, "providers": rows}, show)
+
+
+def as_data(bill: Bill) -> dict[str, Any]:
+    """A bill for `--json`."""
+    return {
+        "lines": [line_row(line) for line in bill.lines],
+        "by_item": bill.by_item(),
+        "total": bill.total,
+        "complete": bill.complete,
+        "unknown": bill.unknown,
+    }
+
+
+def _outcomes(document: ResultDocument, provider: Any, on: date | None, purchase: Purchase) -> tuple[Cost, ...]:
+    """What outcomes cost at the measured rates; see docs/cost.md for what is in them."""
+    from plumbline.reports.bills import use_of
+
+    use, workload = use_of(document), document.trial.workload
+    if not use.usable:
+        return ()
+    tokens = workload.data.tokens if isinstance(workload, TrainingWorkload) and workload.data.source != "images" else None
+    quoted = quote(provider, on or use.day, purchase)
+    return costs_of(workload.kind, quoted, document.value, held_s=use.held_s, epoch_tokens=tokens, nodes=workload.nodes)
+
+
+def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:
+    shown = table("Outcomes, at the instance's price alone", "outcome", "cost", "from", right=("cost",))
+    for each in outcomes:
+        value = "–" if each.value is None else str(Money(each.value))
+        shown.add_row(each.metric.replace("_", " "), value, each.formula or each.reason or "")
+    return shown if outcomes else "it finished no run: there are no outcomes"
+
+
+def _amount(money: Money | None) -> str:
+    return "–" if money is None else str(money).removesuffix(f" {money.currency}")
+
+
+def _purchase(given: str) -> Purchase:
+    ways: dict[str, Purchase] = {"on_demand": "on_demand", "spot": "spot", "reserved": "reserved"}
+    if given not in ways:
+        fail(f'--purchase "{given}" is not known; expected one of {", ".join(ways)}')
+    return ways[given]
+
+
+def _day(given: str | None) -> date | None:
+    try:
+        return None if given is None else date.fromisoformat(given)
+    except ValueError:
+        fail(f'--on "{given}" is not a day; expected one such as 2026-11-21')

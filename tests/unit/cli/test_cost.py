@@ -1,0 +1,71 @@
+"""`plumbline cost trial` and `cost campaign`."""
+
+from __future__ import annotations
+
+import pytest
+from tests.data.result_documents import document, failed, provider, trial
+
+from plumbline.archive import open_archive
+
+PRICE = {"purchase": "on_demand", "price": "3.60 USD/h", "since": "2025-01-01", "source": "price page of January"}
+
+
+@pytest.fixture
+def recorded(home) -> str:
+    """A campaign of two finished trials and a failed one; the first one's id."""
+    where = provider(prices=[PRICE])
+    with open_archive() as archive:
+        for repeat in (1, 2):
+            asked = trial("inference", repeat=repeat, where=where)
+            archive.record(document(asked), uri=f"file:///{asked.trial_id}")
+        archive.record(failed(trial("inference", repeat=3, where=where)), uri="file:///3")
+    return trial("inference", where=where).trial_id
+
+
+def test_each_line_of_a_trial_is_shown_with_its_source(recorded, plumbline):
+    said = plumbline("cost", "trial", recorded)
+    assert said.exit_code == 0
+    for words in ("3.6", "price page of January", "2025-01-01", "list", "at least", "cost per good request"):
+        assert words in said.stdout
+    assert "egress" not in said.stdout  # nothing left this machine
+    assert "observability not known: no observability rate is declared for lab-2core" in said.stdout
+
+
+def test_a_trial_as_json_says_what_is_unknown(recorded, said):
+    found, code = said("cost", "trial", recorded)
+    assert code == 0 and found["simulated"] is False and found["complete"] is False
+    # 40 s at 3.60 USD/h.
+    assert found["by_item"]["cpu"]["amount"] == pytest.approx(0.04, abs=1e-8)
+    line = found["lines"][0]
+    assert (line["basis"], line["unit_price"]["per"], line["since"]) == ("list", "instance-hour", "2025-01-01")
+    assert {each["item"] for each in found["unknown"]} >= {"storage", "engineering"}
+    per_token = next(each for each in found["outcomes"] if each["metric"] == "cost_per_1m_output_tokens")
+    assert per_token["value"] == pytest.approx(3.6 / 3600 * 1e6 / 46)
+
+
+def test_another_way_to_pay_and_another_day_are_other_prices(recorded, said):
+    found, _ = said("cost", "trial", recorded, "--purchase", "spot")
+    assert found["total"] is None and "no spot price is declared" in found["unknown"][0]["reason"]
+    found, _ = said("cost", "trial", recorded, "--on", "2024-12-31")
+    assert found["total"] is None and "holds on 2024-12-31" in found["unknown"][0]["reason"]
+
+
+def test_a_campaign_says_what_came_to_nothing_and_what_a_finished_run_cost(recorded, plumbline, said):
+    found, code = said("cost", "campaign", "2025-11")
+    (place,) = found["providers"]
+    assert code == 0 and (place["trials"], place["finished"], place["lost"]) == (3, 2, 1)
+    assert place["per_finished_run"]["amount"] == pytest.approx(0.04, abs=1e-8)
+    assert any(each["item"] == "failed_launches" for each in place["unknown"])  # nobody saw its launch
+    shown = plumbline("cost", "campaign").stdout
+    assert "per finished run" in shown and "≥" in shown
+
+
+def test_what_was_not_run_has_no_bill(recorded, plumbline):
+    for words, said in (
+        (("trial", "nothing"), 'the archive has no trial "nothing"'),
+        (("campaign", "2020-01"), 'no trial of campaign "2020-01"'),
+        (("trial", recorded, "--purchase", "gift"), '--purchase "gift" is not known; expected one of on_demand, spot, reserved'),
+        (("trial", recorded, "--on", "tomorrow"), '--on "tomorrow" is not a day; expected one such as 2026-11-21'),
+    ):
+        result = plumbline("cost", *words)
+        assert result.exit_code == 2 and said in result.stderr
