@@ -60,13 +60,15 @@ class Preference(Declared):
     @field_validator("weights")
     @classmethod
     def _known_metrics(cls, value: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+        if "groups" not in info.data:  # what is wrong there is said there
+            return value
         for name in value:
             if name in _GROUPS and name not in METRICS:
                 raise ValueError(
                     f'"{name}" is a group without its metrics; expected them in groups, such as groups: {{{name}: [{_GROUPS[name]}]}}'
                 )
             _weighable(name)
-        idle = [group for group, names in (info.data.get("groups") or {}).items() if any(n not in value for n in names)]
+        idle = [group for group, names in info.data["groups"].items() if any(n not in value for n in names)]
         if idle:
             raise ValueError(f'"{idle[0]}" stands in groups and has no weight; expected such as {idle[0]}: 0.4')
         total = sum(value.values())

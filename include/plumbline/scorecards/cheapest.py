@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plumbline.declarations import Criterion, Preference
-from plumbline.scorecards.acceptance import Judged, judge
-from plumbline.scorecards.decide import decide
+from plumbline.scorecards.acceptance import Outcome, judge, margin
+from plumbline.scorecards.decide import decide, gate_of
 from plumbline.scorecards.inputs import Kind, TrialNumbers
 from plumbline.scorecards.pooling import pool
 from plumbline.scorecards.scorecard import last_attempts
@@ -30,6 +30,23 @@ class Requirements:
 
 
 @dataclass(frozen=True)
+class Missed:
+    """One requirement that is not met. `value` (the median) and `limit` in `unit`; `margin` as a fraction of the limit, negative: outside.
+
+    `outcome`: fail, mixed (some repeats break what every one must keep) or insufficient (not measured, or too little to say).
+    """
+
+    text: str
+    metric: str
+    unit: str
+    limit: float
+    value: float | None
+    margin: float | None
+    outcome: Outcome
+    explanation: str
+
+
+@dataclass(frozen=True)
 class Setup:
     """One provider. `cost` in USD per outcome, the median over usable repeats in an interval whose true confidence is `coverage`.
 
@@ -45,7 +62,7 @@ class Setup:
     coverage: float | None
     n: int
     probability_cheapest: float | None
-    missed: tuple[Judged, ...]
+    missed: tuple[Missed, ...]
     why_not: tuple[str, ...]
     trials: tuple[str, ...]
 
@@ -91,11 +108,7 @@ def cheapest(requirements: Requirements, cost_metric: str, trials: Sequence[Tria
 
 
 def _setup(provider: str, requirements: Requirements, cost_metric: str, trials: Sequence[TrialNumbers]) -> Setup:
-    gates = [(judge(c, trials), True) for c in requirements.gates]
-    known = {c.text for c in requirements.acceptance}
-    judged = [(j, gate) for j, gate in gates if j.text not in known] + [(judge(c, trials), False) for c in requirements.acceptance]
-    # A gate is judged on the median, like everywhere; a promise about every run is broken by one of them.
-    missed = tuple(j for j, gate in judged if j.outcome not in (("pass", "mixed") if gate else ("pass",)))
+    missed = _missed(requirements, trials)
     costs = [(t.trial_id, v) for t in trials if t.usable and (v := t.value(cost_metric, "value", "steady")) is not None]
     pooled = pool([v for _, v in costs]) if costs else None
     why_not = [f"{j.text}: {j.explanation}" for j in missed] + ([] if pooled else [f"{cost_metric} is not known"])
@@ -112,6 +125,26 @@ def _setup(provider: str, requirements: Requirements, cost_metric: str, trials: 
         why_not=tuple(why_not),
         trials=tuple(trial_id for trial_id, _ in costs) or tuple(t.trial_id for t in trials if t.usable),
     )
+
+
+def _missed(requirements: Requirements, trials: Sequence[TrialNumbers]) -> tuple[Missed, ...]:
+    """A gate is judged on the median, as in every decision; a promise about every run is broken by one of them."""
+    found = []
+    for criterion in requirements.gates:
+        gate = gate_of(criterion, requirements.workload, trials)
+        if not gate.passed:
+            outcome: Outcome = "insufficient" if gate.value is None else "fail"
+            why = "no usable trial measured it" if gate.value is None else "the median does not meet it"
+            inside = None if gate.value is None else margin(criterion, gate.value)
+            found.append(Missed(criterion.text, criterion.metric, gate.unit, gate.limit, gate.value, inside, outcome, why))
+    for judged in (judge(criterion, trials) for criterion in requirements.acceptance):
+        if judged.outcome != "pass" and judged.text not in {m.text for m in found}:
+            found.append(
+                Missed(
+                    judged.text, judged.metric, judged.unit, judged.limit, judged.value, judged.margin, judged.outcome, judged.explanation
+                )
+            )
+    return tuple(found)
 
 
 def _chances(requirements: Requirements, cost_metric: str, trials: Sequence[TrialNumbers]) -> tuple[dict[str, float | None], str]:

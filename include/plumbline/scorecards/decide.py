@@ -76,7 +76,7 @@ def _columns(preference: Preference, trials: Sequence[TrialNumbers]) -> tuple[Co
 
 def _candidate(provider: str, preference: Preference, columns: Sequence[Column], trials: Sequence[TrialNumbers]) -> Ranked:
     values = tuple(_middle(trials, c.workload, c.metric, c.statistic, c.phase) for c in columns)
-    gates = tuple(_gate(gate, w, trials) for w in preference.workloads for gate in preference.gates)
+    gates = tuple(gate_of(gate, w, trials) for w in preference.workloads for gate in preference.gates)
     why_not = [f"{c.metric} on {c.workload} was not measured" for c, value in zip(columns, values, strict=True) if value is None] + [
         f'gate "{g.text}" on {g.workload} ' + ("was not measured" if g.value is None else "is not met") for g in gates if not g.passed
     ]
@@ -92,7 +92,8 @@ def _middle(trials: Sequence[TrialNumbers], workload: str, metric: str, statisti
     return median(values) if values else None
 
 
-def _gate(gate: Criterion, workload: str, trials: Sequence[TrialNumbers]) -> Gate:
+def gate_of(gate: Criterion, workload: str, trials: Sequence[TrialNumbers]) -> Gate:
+    """One provider's gate on one workload, judged on the median over its usable repeats."""
     value = _middle(trials, workload, gate.metric, gate.statistic, gate.phase)
     return Gate(workload, gate.text, METRICS[gate.metric].unit, value, gate.limit, value is not None and gate.met_by(value))
 

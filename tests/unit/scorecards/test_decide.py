@@ -8,98 +8,106 @@ from datetime import date
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from plumbline.declarations import METRICS, Preference, Price, Provider
-from plumbline.scorecards import Number, TrialNumbers, decide, priced
-
-METRIC_NAMES = ("time_to_first_token", "output_token_throughput", "error_rate", "cost_per_1k_requests")
-
-
-def number(metric: str, value: float) -> Number:
-    known = METRICS[metric]
-    return Number("steady", metric, known.statistic, value, known.unit, known.direction, 90)
-
-
-def repeats(provider: str, *numbers: dict[str, float], workload: str = "chat") -> list[TrialNumbers]:
-    return [
-        TrialNumbers(
-            f"{provider}.{workload}.r{i}",
-            provider,
-            "inference",
-            workload,
-            1,
-            "valid",
-            "02:00",
-            i,
-            None,
-            tuple(number(m, v) for m, v in found.items()),
-        )
-        for i, found in enumerate(numbers, start=1)
-    ]
-
-
-def preference(weights: dict[str, float], *gates: str, workloads: tuple[str, ...] = ("chat",)) -> Preference:
-    return Preference.model_validate({"workloads": workloads, "weights": weights, "gates": gates})
-
-
-positive = st.floats(min_value=1e-3, max_value=1e3)
-share = st.floats(min_value=0.0, max_value=0.5)
-numbers = st.fixed_dictionaries(
-    {"time_to_first_token": positive, "output_token_throughput": positive, "error_rate": share, "cost_per_1k_requests": positive}
+from tests.data.decision_trials import (
+    METRIC_NAMES,
+    field,
+    numbers,
+    positive,
+    preference,
+    raw_weights,
+    repeats,
+    trials_of,
+    value_functions,
+    weighted,
 )
-field = st.lists(st.lists(numbers, min_size=2, max_size=3), min_size=2, max_size=4)
-raw_weights = st.lists(st.floats(min_value=0.01, max_value=1.0), min_size=4, max_size=4)
+
+from plumbline.declarations import Price, Provider
+from plumbline.prices import Bill, Line
+from plumbline.prices.bill import Item
+from plumbline.prices.money import Quantity, UnitPrice
+from plumbline.scorecards import Decision, decide, priced
 
 
-def weighted(raw: list[float]) -> dict[str, float]:
-    return {name: w / sum(raw) for name, w in zip(METRIC_NAMES, raw, strict=True)}
-
-
-def trials_of(measured: list[list[dict[str, float]]]) -> list[TrialNumbers]:
-    return [t for i, found in enumerate(measured) for t in repeats(f"p{i}", *found)]
-
-
-@settings(max_examples=60, deadline=None)
-@given(field, raw_weights, st.sampled_from(METRIC_NAMES), st.floats(min_value=0.05, max_value=0.9))
+@settings(max_examples=80, deadline=None)
+@given(field, raw_weights, value_functions, st.sampled_from(METRIC_NAMES), st.floats(min_value=0.05, max_value=0.9))
 def test_more_weight_on_a_metric_never_lowers_the_provider_that_is_best_on_it(
-    measured: list[list[dict[str, float]]], raw: list[float], metric: str, shift: float
+    measured: list[list[dict[str, float]]], raw: list[float], values: dict[str, object], metric: str, shift: float
 ) -> None:
     trials = trials_of(measured)
     weights = weighted(raw)
-    before = decide("t", "inference", preference(weights), trials, draws=1)
+    before = decide("t", "inference", preference(weights, values=values), trials, draws=0)
     j = next(i for i, c in enumerate(before.columns) if c.metric == metric)
-    best = [r.provider for r in before.ranking if r.ratios is not None and r.ratios[j] == 1.0]
+    most = max(r.ratios[j] for r in before.ranking if r.ratios is not None)
+    best = [r.provider for r in before.ranking if r.ratios is not None and r.ratios[j] == most]
     heavier = {m: (1 - shift) * w + (shift if m == metric else 0.0) for m, w in weights.items()}
-    after = decide("t", "inference", preference(heavier), trials, draws=1)
+    after = decide("t", "inference", preference(heavier, values=values), trials, draws=0)
     for provider in best:
         behind = {r.provider for r in before.ranking if (r.score or 0) < _score(before, provider) * (1 - 1e-9)}
         assert all((_score(after, other)) <= _score(after, provider) * (1 + 1e-9) for other in behind)
 
 
-def _score(decision: object, provider: str) -> float:
-    return next(r.score for r in decision.ranking if r.provider == provider)  # type: ignore[attr-defined,no-any-return]
+def _score(decision: Decision, provider: str) -> float:
+    return next(r.score or 0.0 for r in decision.ranking if r.provider == provider)
 
 
 @settings(max_examples=60, deadline=None)
-@given(field, raw_weights, st.floats(min_value=0.01, max_value=100))
-def test_scaling_all_prices_never_changes_the_ranking(measured: list[list[dict[str, float]]], raw: list[float], factor: float) -> None:
+@given(field, raw_weights, value_functions, st.floats(min_value=0.01, max_value=100))
+def test_scaling_all_prices_never_changes_the_ranking(
+    measured: list[list[dict[str, float]]], raw: list[float], values: dict[str, object], factor: float
+) -> None:
     scaled = [[{**found, "cost_per_1k_requests": found["cost_per_1k_requests"] * factor} for found in group] for group in measured]
-    before = decide("t", "inference", preference(weighted(raw)), trials_of(measured), draws=1)
-    after = decide("t", "inference", preference(weighted(raw)), trials_of(scaled), draws=1)
+    wanted = preference(weighted(raw), values=values)
+    before = decide("t", "inference", wanted, trials_of(measured), draws=40)
+    after = decide("t", "inference", wanted, trials_of(scaled), draws=40)
     for r in before.ranking:
-        assert r.score == pytest.approx(_score(after, r.provider), rel=1e-9)
+        assert r.score == pytest.approx(_score(after, r.provider), rel=1e-6)
+        again = next(a.probability_first for a in after.ranking if a.provider == r.provider)
+        assert r.probability_first == pytest.approx(again, abs=1e-3)
 
 
 @settings(max_examples=40, deadline=None)
-@given(field, raw_weights, st.lists(numbers, min_size=2, max_size=2))
+@given(
+    st.lists(st.tuples(positive, positive, st.floats(min_value=0.0, max_value=100.0)), min_size=2, max_size=4),
+    st.sampled_from([0.2, 0.5, 3.0, 40.0]),
+)
+def test_scaling_every_line_of_every_bill_never_changes_the_ranking(offers: list[tuple[float, float, float]], factor: float) -> None:
+    """Bills of several lines: a GPU by the hour, storage, and egress that only some have."""
+
+    def bill(hourly: float, egress: float, by: float) -> float:
+        def line(item: Item, quantity: Quantity, price: float) -> Line:
+            return Line(item, quantity, UnitPrice(round(price * by, 9), "USD", quantity.unit), "list", "a test", None)
+
+        lines = (line("gpu", Quantity(3.5, "h"), hourly), line("storage", Quantity(200.0, "GB-month"), 0.08))
+        total = Bill((*lines, line("egress", Quantity(egress, "GB"), 0.09))).total
+        assert total is not None
+        return total.amount
+
+    def scores(by: float) -> dict[str, float]:
+        trials = [
+            t
+            for i, (hourly, latency, egress) in enumerate(offers)
+            for t in repeats(f"p{i}", {"time_to_first_token": latency, "cost_per_1k_requests": bill(hourly, egress, by)})
+        ]
+        wanted = preference(
+            {"time_to_first_token": 0.4, "cost_per_1k_requests": 0.6}, values={"cost_per_1k_requests": {"worst": "50x best"}}
+        )
+        return {r.provider: r.score or 0.0 for r in decide("t", "inference", wanted, trials, draws=0).ranking}
+
+    before, after = scores(1.0), scores(factor)
+    # Unit prices have nine decimals here: who is equal up to that may change places.
+    assert all(after[p] > after[q] for p in before for q in before if before[p] > before[q] * 1.01)
+
+
+@settings(max_examples=40, deadline=None)
+@given(field, raw_weights, value_functions, st.lists(numbers, min_size=2, max_size=2))
 def test_dropping_an_ineligible_provider_never_changes_the_others(
-    measured: list[list[dict[str, float]]], raw: list[float], outsider: list[dict[str, float]]
+    measured: list[list[dict[str, float]]], raw: list[float], values: dict[str, object], outsider: list[dict[str, float]]
 ) -> None:
     hopeless = [{**found, "error_rate": 0.9} for found in outsider]
-    gate = "error_rate <= 60% in steady"
+    wanted = preference(weighted(raw), "error_rate <= 60% in steady", values=values)
     trials = trials_of(measured)
-    with_it = decide("t", "inference", preference(weighted(raw), gate), [*trials, *repeats("hopeless", *hopeless)], draws=50)
-    without = decide("t", "inference", preference(weighted(raw), gate), trials, draws=50)
+    with_it = decide("t", "inference", wanted, [*trials, *repeats("hopeless", *hopeless)], draws=50)
+    without = decide("t", "inference", wanted, trials, draws=50)
     kept = [r for r in with_it.ranking if r.provider != "hopeless"]
     assert [(r.provider, r.score, r.probability_first) for r in kept] == [
         (r.provider, r.score, r.probability_first) for r in without.ranking
@@ -160,6 +168,30 @@ def test_the_probabilities_are_seeded_and_sum_to_one() -> None:
     one, two = (decide("t", "inference", preference({"time_to_first_token": 1.0}), trials) for _ in range(2))
     assert one == two
     assert sum(r.probability_first or 0 for r in one.ranking) == pytest.approx(1.0)
+
+
+def test_linear_values_worked_by_hand() -> None:
+    decision = decide(
+        "t",
+        "inference",
+        preference(
+            {"time_to_first_token": 0.5, "cost_per_1k_requests": 0.5},
+            values={"time_to_first_token": {"worst": "2s", "best": "200ms"}, "cost_per_1k_requests": {"worst": "3x best"}},
+        ),
+        [
+            *repeats("quick", {"time_to_first_token": 0.1, "cost_per_1k_requests": 4.0}),
+            *repeats("cheap", {"time_to_first_token": 1.1, "cost_per_1k_requests": 2.0}),
+            *repeats("late", {"time_to_first_token": 2.5, "cost_per_1k_requests": 2.0}),
+        ],
+    )
+    # quick: below 200 ms is 1; 4 of 2 USD is twice the best, halfway to three times. cheap: 1.1 s is halfway between 200 ms and 2 s.
+    assert {r.provider: tuple(round(v, 6) for v in r.ratios or ()) for r in decision.ranking} == {
+        "quick": (1.0, 0.5),
+        "cheap": (0.5, 1.0),
+        "late": (0.001, 1.0),
+    }
+    assert decision.ranking[0].score == pytest.approx(0.5**0.5)
+    assert [c.valued for c in decision.columns] == ["linear: 0 at 2s, 1 at 200ms", "linear: 0 at 3x best, 1 at 1x best"]
 
 
 def test_fewer_than_two_eligible_is_said() -> None:

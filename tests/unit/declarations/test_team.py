@@ -1,0 +1,142 @@
+"""Teams: weights by metric and by group, value functions, further choices; each mistake is told with what was expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from plumbline.declarations import DeclarationError, Preference, Team, load, with_weights
+from plumbline.declarations.value_functions import Linear
+
+
+def made(**given: object) -> Preference:
+    return Preference.model_validate({"workloads": ("chat",), **given})
+
+
+def refused(**given: object) -> str:
+    with pytest.raises(ValidationError) as raised:
+        made(**given)
+    errors = raised.value.errors()
+    assert len(errors) == 1, errors
+    return str(errors[0]["msg"])
+
+
+def test_a_group_is_spread_evenly_over_its_metrics_and_reads_back_the_same() -> None:
+    found = made(groups={"latency": ("time_to_first_token", "inter_token_latency")}, weights={"latency": 0.6, "cost_per_good_request": 0.4})
+    assert found.weights == {"time_to_first_token": 0.3, "inter_token_latency": 0.3, "cost_per_good_request": 0.4}
+    assert Preference.model_validate_json(found.model_dump_json()) == found
+
+
+@pytest.mark.parametrize(
+    ("groups", "weights", "said"),
+    [
+        ({"latency": ("time_to_ready",)}, {"latency": 1.0}, '"time_to_ready" is of the group start_up, not of latency'),
+        ({"latency": ("time_to_first",)}, {"latency": 1.0}, 'unknown metric "time_to_first"'),
+        ({"latency": ()}, {"latency": 1.0}, '"latency" lists no metric'),
+        ({"latency": ("queue_time",)}, {"latency": 0.5, "queue_time": 0.5}, '"queue_time" is weighed twice'),
+        ({"latency": ("queue_time",)}, {"error_rate": 1.0}, '"latency" stands in groups and has no weight'),
+        ({}, {"latency": 1.0}, '"latency" is a group without its metrics'),
+        ({}, {"error_rate": 0.5}, "weights sum to 0.5; expected 1"),
+        ({}, {"final_loss": 1.0}, '"final_loss" is neither better high nor low'),
+    ],
+)
+def test_groups_and_weights_that_do_not_fit(groups: dict[str, object], weights: dict[str, object], said: str) -> None:
+    assert said in refused(groups=groups, weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("metric", "function", "said"),
+    [
+        ("cost_per_1k_requests", {"worst": "3USD", "best": "1USD"}, "expected ratio, or multiples of the best such as {worst: 3x best}"),
+        ("cost_per_1k_requests", {"worst": "3USD"}, "is money, and limits in money would let a price change"),
+        ("cost_per_1k_requests", {"worst": "0.5x best"}, "is better when lower, and worst 0.5x best is no worse"),
+        ("cost_per_1k_requests", {"worst": "3x best", "best": "0.5x best"}, "0.5x best would never be reached"),
+        ("time_to_first_token", {"worst": "2s"}, "one end as a multiple of the best and one as a number"),
+        ("time_to_first_token", {"worst": "200ms", "best": "2s"}, "is better when lower, and worst 200ms is no worse than best 2s"),
+        ("time_to_first_token", {"worst": "2", "best": "1s"}, 'time_to_first_token: "2" has no unit; expected a duration such as 900ms'),
+        ("output_token_throughput", {"worst": "9tokens/s", "best": "5tokens/s"}, "is better when higher"),
+        ("error_rate", {"worst": "3x best"}, "may be 0, of which every multiple is 0"),
+        ("error_rate", "steep", "'steep' is no value function; expected ratio, or such as {worst: 2s, best: 200ms}"),
+    ],
+)
+def test_value_functions_that_do_not_fit(metric: str, function: object, said: str) -> None:
+    assert said in refused(weights={metric: 1.0}, values={metric: function})
+
+
+@pytest.mark.parametrize(
+    ("metric", "function", "ends"),
+    [
+        ("cost_per_1k_requests", {"worst": "3x best"}, (3.0, 1.0)),
+        ("cost_per_1k_requests", {"worst": "3x best", "best": "1.5x best"}, (3.0, 1.5)),
+        ("time_to_first_token", {"worst": "2s", "best": "200ms"}, (2.0, 0.2)),
+        ("output_token_throughput", {"worst": "0.2x best"}, (0.2, 1.0)),
+        ("error_rate", {"worst": "5%", "best": "0%"}, (0.05, 0.0)),
+    ],
+)
+def test_value_functions_that_fit(metric: str, function: object, ends: tuple[float, float]) -> None:
+    from plumbline.declarations import METRICS
+
+    assert made(weights={metric: 1.0}, values={metric: function}).values[metric].ends(METRICS[metric]) == pytest.approx(ends)
+    assert made(weights={metric: 1.0}, values={metric: "ratio"}).values == {}
+
+
+def test_a_value_function_of_what_nobody_weighs() -> None:
+    said = refused(weights={"error_rate": 1.0}, values={"queue_time": {"worst": "2s", "best": "1s"}})
+    assert '"queue_time" has a value function and no weight; expected one of error_rate' in said
+
+
+def test_weights_moved_by_hand_leave_the_others_in_proportion() -> None:
+    before = made(
+        groups={"latency": ("time_to_first_token", "inter_token_latency")},
+        weights={"latency": 0.6, "error_rate": 0.4},
+        values={"error_rate": {"worst": "5%", "best": "0%"}},
+    )
+    assert with_weights(before, {"error_rate": 0.7}).weights == pytest.approx(
+        {"time_to_first_token": 0.15, "inter_token_latency": 0.15, "error_rate": 0.7}
+    )
+    gone = with_weights(before, {"error_rate": 0.0})
+    assert (gone.weights, gone.values) == ({"time_to_first_token": 0.5, "inter_token_latency": 0.5}, {})
+    assert with_weights(before, {"error_rate": 1.0}).weights == {"error_rate": 1.0}
+    assert with_weights(before, {"error_rate": 0.4}).values == {"error_rate": Linear(worst="5%", best="0%")}
+    assert Preference.model_validate_json(gone.model_dump_json()) == gone
+    for wrong, said in (
+        ({"queue_time": 0.5}, '"queue_time" is not weighed here'),
+        ({"error_rate": 1.5}, "error_rate=1.5 is no weight; expected 0 to 1"),
+        ({"error_rate": 0.8, "time_to_first_token": 0.4}, "the weights sum to 1.2; expected at most 1"),
+        ({"error_rate": 0.2, "time_to_first_token": 0.2, "inter_token_latency": 0.2}, "expected 1, since no other metric is left"),
+    ):
+        with pytest.raises(ValueError, match=said.replace("(", r"\(")):
+            with_weights(before, wrong)
+
+
+def test_further_choices_of_a_team_are_about_workloads_of_their_own() -> None:
+    one = {"workloads": ("chat",), "weights": {"error_rate": 1.0}}
+    other = {**one, "workloads": ("chat-8b",)}
+    team = Team.model_validate({"name": "a", "inference": one, "also": {"inference": (other,)}})
+    assert [p.workloads for p in team.preferences("inference")] == [("chat",), ("chat-8b",)]
+    assert team.preferences("training") == ()
+    with pytest.raises(ValidationError, match='"chat" stands in two inference choices; expected each workload in one'):
+        Team.model_validate({"name": "a", "inference": one, "also": {"inference": (one,)}})
+    with pytest.raises(ValidationError, match="neither training nor inference"):
+        Team.model_validate({"name": "a", "also": {"inference": (one,)}})
+
+
+def test_a_further_choice_that_names_no_workload_is_told_with_its_line(config: Path) -> None:
+    path = config / "teams/platform.yaml"
+    path.write_text(path.read_text() + "also:\n  training:\n    - workloads: [nobody]\n      weights: {step_time: 1.0}\n")
+    with pytest.raises(DeclarationError) as raised:
+        load(config)
+    assert [str(p) for p in raised.value.problems] == [
+        'config/teams/platform.yaml:7  also.training[0].workloads[0]: no training workload is called "nobody"; expected one of gpt'
+    ]
+
+
+def test_a_value_function_in_a_file_is_told_with_its_line(config: Path) -> None:
+    path = config / "teams/platform.yaml"
+    path.write_text(path.read_text() + "  values:\n    step_time: {worst: 1s, best: 2s}\n")
+    with pytest.raises(DeclarationError) as raised:
+        load(config)
+    assert len(raised.value.problems) == 1
+    assert "platform.yaml:6  training.values.step_time: is better when lower" in str(raised.value)
