@@ -50,6 +50,11 @@ class Missing:
         return f"{self.reason}; {self.remedy}"
 
 
+def grouped(value: float) -> str:
+    """Four digits, thousands separated, never as a power of ten."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+
+
 @dataclass(frozen=True)
 class Priced:
     """USD an hour of all instances that one trial takes, and what that rests on."""
@@ -111,9 +116,11 @@ class Case:
         asked = self.measured("request_throughput", "value") if outcome.kind == "inference" else None
         highest = self.measured("highest_sustained_rate", "value", "sweep")
         if asked is None or asked.expected <= 0 or highest is None or highest.expected <= asked.expected:
-            return Delivered(steady, f"as in the steady phase, {steady.expected:.4g}/s", self.measured_in(outcome.rate, outcome.statistic))
+            return Delivered(
+                steady, f"as in the steady phase, {grouped(steady.expected)}/s", self.measured_in(outcome.rate, outcome.statistic)
+            )
         each = steady.expected / asked.expected
-        basis = f"at {highest.expected:.4g} requests a second, the most that met the SLO (steady phase: {asked.expected:.4g})"
+        basis = f"at {grouped(highest.expected)} requests a second, the most that met the SLO (steady phase: {grouped(asked.expected)})"
         return Delivered(highest.times(each), basis, self.measured_in("highest_sustained_rate", "value", "sweep"))
 
     def price(self, purchase: Purchase) -> Priced | str:

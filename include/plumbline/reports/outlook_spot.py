@@ -9,7 +9,7 @@ from datetime import date
 from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload
 from plumbline.declarations.economics import Economics, SpotRate
 from plumbline.prices.spot import Run, SpotCost, spot_cost
-from plumbline.reports.outlook_case import RATES, Case, Missing
+from plumbline.reports.outlook_case import RATES, Case, Missing, grouped
 from plumbline.scorecards import TrialNumbers
 
 
@@ -109,7 +109,7 @@ def _work(case: Case, workload: TrainingWorkload, work_s: float | None) -> tuple
     if rate is None or rate.expected <= 0:
         return f"how long a run of {amount:,} {what.replace('_', ' ')} takes is not known: {RATES[what][0]} was not measured in any usable trial"
     seconds = amount / rate.expected
-    return seconds, f"{amount:,} {what.replace('_', ' ')} at {rate.expected:,.6g}/s: {seconds / 3600:,.4g} h of work ({source})"
+    return seconds, f"{amount:,} {what.replace('_', ' ')} at {grouped(rate.expected)}/s: {seconds / 3600:,.4g} h of work ({source})"
 
 
 def _run(case: Case, workload: TrainingWorkload, work_s: float) -> tuple[Run, str] | str:
