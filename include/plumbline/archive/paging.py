@@ -96,6 +96,11 @@ class Paging:
             shown = tuple(trial_view(trial, series, corrected) for trial, series, corrected in rows[:limit])
             return Slice(shown, str(rows[limit - 1][0].id) if len(rows) > limit else None)
 
+    def provider_names(self) -> tuple[str, ...]:
+        """Every provider that there is a series of, by name."""
+        with reading(self.engine) as session:
+            return tuple(session.scalars(select(Series.provider).distinct().order_by(Series.provider)))
+
     def findings_page(
         self,
         state: FindingState | None = None,

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.page import is_api, make_pages
 from plumbline.dashboard.reading import NoArchive, Reader
-from plumbline.dashboard.routes import budgets, campaigns, findings, overview, static, trials, written
+from plumbline.dashboard.routes import budgets, campaigns, findings, overview, prices, static, trials, written
 from plumbline.declarations import DeclarationError, places
 
 
@@ -56,7 +56,8 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
     app.include_router(overview.router(pages, reader, folder))
     app.include_router(campaigns.router(pages, reader, folder))
     app.include_router(trials.router(pages, reader, declared))
-    app.include_router(findings.router(pages, reader))
+    app.include_router(findings.router(pages, reader, declared))
+    app.include_router(prices.router(pages, reader, declared))
     app.include_router(budgets.router(pages, reader))
     app.include_router(written.router(folder))
     app.include_router(static.router(pages.assets))

@@ -19,6 +19,7 @@ from plumbline.reports.figures import chance, percent, sentence, size, words
 NAV = (
     ("Overview", "/"),
     ("Findings", "/findings"),
+    ("Prices", "/prices"),
     ("Budgets", "/budgets"),
 )
 # A page loads its own style sheets and scripts and nothing else, and no script stands in it. Plotly places its letters and layers by style

@@ -67,7 +67,7 @@ def test_a_finding_with_all_that_is_known_beside_it(archive: Archive) -> None:
     context = case_of(archive, world, archive.finding("f1")).context
     assert context.owner == "U0123456789" and context.cost.startswith("costs 146 USD a month")
     assert {words: url for url, words in context.links} == {
-        "the finding on the page": "https://airflow.example.com/plumbline/findings?state=open#f1",
+        "the finding on the page": "https://airflow.example.com/plumbline/findings/f1",
         "decide in Airflow": "https://airflow.example.com/required_actions?response_received=false",
         "the campaign": "https://airflow.example.com/plumbline/campaigns/2025-11",
         "a trial with its evidence": f"https://airflow.example.com/plumbline/trials/{trial().trial_id}",
