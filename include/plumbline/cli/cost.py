@@ -1,4 +1,4 @@
-"""`plumbline cost`: what trials and campaigns cost, line by line."""
+"""`plumbline cost`: what trials and campaigns cost, line by line; what plans would has a file of its own."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from plumbline.cli.cost_show import incomplete, line_row, lines_table
+from plumbline.cli.cost_planned import plan
+from plumbline.cli.cost_show import as_data, incomplete, lines_table
 from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
 from plumbline.declarations import DeclarationError, TrainingWorkload, load
 from plumbline.declarations.purchases import Purchase
-from plumbline.prices import ITEMS, Bill, Cost, Money, costs_of, quote
+from plumbline.prices import ITEMS, Cost, Money, costs_of, quote
 from plumbline.results import BadResult, ResultDocument
 
 cost = typer.Typer(help="What trials, campaigns and plans cost, line by line.", no_args_is_help=True)
@@ -24,6 +25,9 @@ On = Annotated[str | None, typer.Option("--on", help="the day whose prices count
 @cost.callback()
 def group() -> None:
     """What trials, campaigns and plans cost, line by line."""
+
+
+cost.command()(plan)
 
 
 @cost.command()
@@ -105,17 +109,6 @@ def campaign(
         for p in found
     ]
     emit(as_json, {"campaign": name, "providers": rows}, show)
-
-
-def as_data(bill: Bill) -> dict[str, Any]:
-    """A bill for `--json`."""
-    return {
-        "lines": [line_row(line) for line in bill.lines],
-        "by_item": bill.by_item(),
-        "total": bill.total,
-        "complete": bill.complete,
-        "unknown": bill.unknown,
-    }
 
 
 def _outcomes(document: ResultDocument, provider: Any, on: date | None, purchase: Purchase) -> tuple[Cost, ...]:

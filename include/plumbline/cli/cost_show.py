@@ -38,7 +38,7 @@ def incomplete(bill: Bill, of: str = "") -> None:
         )
 
 
-def line_row(line: Line) -> dict[str, Any]:
+def _line_row(line: Line) -> dict[str, Any]:
     """A line for `--json`."""
     return {
         "item": line.item,
@@ -49,4 +49,15 @@ def line_row(line: Line) -> dict[str, Any]:
         "basis": line.basis,
         "source": line.source,
         "since": line.since,
+    }
+
+
+def as_data(bill: Bill) -> dict[str, Any]:
+    """A bill for `--json`."""
+    return {
+        "lines": [_line_row(line) for line in bill.lines],
+        "by_item": bill.by_item(),
+        "total": bill.total,
+        "complete": bill.complete,
+        "unknown": bill.unknown,
     }

@@ -218,6 +218,14 @@ def _naming(path: Path, model: type[Naming], found: dict[str, dict[str, Any]], u
     return declared, [Problem(shown(path), lines.get(field, 1), dotted(field), said) for field, said in declared.unmatched(*names)]
 
 
+def load_file(path: Path, model: type[Model]) -> Model:
+    """One file that a person names, as `model`. DeclarationError with all its problems."""
+    declared, _, problems = _one(path, model, path.parent) if path.is_file() else (None, {}, [Problem(str(path), 1, "", "is not a file")])
+    if declared is None:
+        raise DeclarationError(problems)
+    return declared
+
+
 def enabled_providers() -> tuple[Provider, ...]:
     """The providers that take part; what a DAG file loops over."""
     return load().enabled_providers()

@@ -10,18 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
-from typing import Literal
+from typing import get_args
 
+from plumbline.declarations.cost_plan import CostBasis as CostBasis
+from plumbline.declarations.cost_plan import CostItem
 from plumbline.prices.money import MixedUnits, Money, Quantity, UnitPrice, exact
 
-Item = Literal["gpu", "cpu", "idle", "failed_launches", "storage", "egress", "observability", "engineering", "hosted"]
-"""`gpu`: the instance while it measured (`cpu` of one without accelerators); `idle`: while it was held and did not; `failed_launches`: what
-attempts held that finished no run; `hosted`: what somebody else's service bills by the request or token."""
-ITEMS: tuple[Item, ...] = ("gpu", "cpu", "idle", "failed_launches", "storage", "egress", "observability", "engineering", "hosted")
-
-CostBasis = Literal["list", "spot", "reserved", "invoiced", "declared"]
-"""`list`, `spot`, `reserved`: the price of an instance bought that way; `invoiced`: what a month's invoice came to for an hour; `declared`: a
-rate or an overhead that the provider's declaration, or a plan, states."""
+Item = CostItem
+ITEMS: tuple[Item, ...] = get_args(CostItem)
+"""The items in the order in which bills show them."""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class UnitPrice:
         return Money(float(exact(self.amount) * exact(quantity.value)), self.currency)
 
     def __str__(self) -> str:
-        return f"{f'{Decimal(repr(float(self.amount))):f}'.removesuffix('.0')} {self.currency}/{self.per}"
+        return f"{Decimal(f'{self.amount:.10g}'):f} {self.currency}/{self.per}"
 
 
 def total(amounts: Iterable[Money]) -> Money | None:

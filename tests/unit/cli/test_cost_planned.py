@@ -1,0 +1,57 @@
+"""`plumbline cost plan`."""
+
+from __future__ import annotations
+
+import json
+
+from typer.testing import CliRunner
+
+from plumbline.cli.cost import cost
+from plumbline.declarations.places import REPOSITORY
+
+EXAMPLES = REPOSITORY / "include" / "config" / "plans"
+
+
+def run(*words: str):
+    return CliRunner().invoke(cost, ["plan", *words])
+
+
+def test_the_examples_are_shown_line_by_line(home):
+    shown = run(str(EXAMPLES / "example-chat-50m-requests.yaml")).stdout
+    for words in (
+        "50,000,000 request",
+        "0.0005 USD/request",
+        "25,000.00 USD",
+        "6,800.00 USD",
+        "15,000.00 USD",
+        "21,800.00 USD",
+        "−3,200.00 USD",
+    ):
+        assert words in shown
+    assert "49,160.00 USD" in run(str(EXAMPLES / "example-training-500h.yaml")).stdout
+
+
+def test_a_plan_may_be_typed(home):
+    result = run("--line", "gpu: 500 instance-hours at 98.32 USD/instance-hour", "--json")
+    (option,) = json.loads(result.stdout)["options"]
+    assert result.exit_code == 0 and option["total"] == {"amount": 49160.0, "currency": "USD"} and option["complete"]
+
+
+def test_what_does_not_fit_is_refused_with_both_named(home, tmp_path):
+    for words, said in (
+        (("--line", "egress: 30 GB-months at 0.09 USD/GB"), "0.09 USD/GB does not price 30 GB-month"),
+        (("--line", "gpu: 1 h at 1 USD/h", "--line", "egress: 1 GB at 1 EUR/GB"), "cannot add 1.00 EUR (egress) to 1.00 USD (gpu)"),
+        (("--line", "gpu: 5 at 3 USD/h"), '"5" is not a number with its unit'),
+        (("--line", "gpu"), '"gpu" is not a line'),
+        ((), "expected either a plan's file or at least one --line"),
+        ((str(tmp_path / "nothing.yaml"),), "is not a file"),
+    ):
+        result = run(*words)
+        assert result.exit_code == 2 and said in result.stderr
+
+
+def test_a_provider_that_nobody_declares_is_named(home, tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text("name: p\noptions:\n  - name: a\n    lines:\n      - {item: gpu, quantity: 1 instance-hour, provider: nobody}\n")
+    result = run(str(path))
+    assert result.exit_code == 2 and 'no provider is called "nobody"' in result.stderr

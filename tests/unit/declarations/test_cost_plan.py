@@ -1,0 +1,90 @@
+"""Plans as people write them down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from plumbline.declarations import DeclarationError
+from plumbline.declarations.cost_plan import CostPlan, PlanLine
+from plumbline.declarations.loader import load_file
+
+LINE = {"item": "gpu", "quantity": "500 instance-hours", "price": "98.32 USD/instance-hour", "source": "list price"}
+
+
+def line(**changed: Any) -> PlanLine:
+    given = {name: value for name, value in (LINE | changed).items() if value is not None}
+    return PlanLine.model_validate_json(json.dumps(given))
+
+
+@pytest.mark.parametrize(
+    ("quantity", "value"),
+    [
+        ("500 instance-hours", (500, "instance-hour")),
+        ("50,000,000 requests", (5e7, "request")),
+        ("1.5 h", (1.5, "hour")),
+        ("3 GB", (3, "GB")),
+    ],
+)
+def test_quantities_are_read_with_their_unit(quantity: str, value: tuple[float, str]) -> None:
+    assert line(quantity=quantity).quantity == value
+
+
+@pytest.mark.parametrize(
+    ("price", "value"),
+    [
+        ("98.32 USD/h", (98.32, "USD", "hour")),
+        ("0.60 USD/1M tokens", (6e-7, "USD", "token")),
+        ("1 EUR/1k requests", (1e-3, "EUR", "request")),
+    ],
+)
+def test_prices_are_read_with_their_currency_and_unit(price: str, value: tuple[float, str, str]) -> None:
+    assert line(price=price).price == value
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"quantity": 500}, '"500" is not a number with its unit; expected a quantity such as 500 instance-hours'),
+        ({"quantity": "5,00 h"}, "is not a number with its unit"),
+        ({"quantity": "-5 h"}, "is not a number with its unit"),
+        ({"price": "98.32"}, '"98.32" is not a price with its currency and unit; expected a price such as 98.32 USD/instance-hour'),
+        ({"price": "98.32 dollars/h"}, "is not a price with its currency and unit"),
+        ({"item": "people"}, "Input should be 'gpu'"),
+        ({"price": None, "source": None}, "neither of price and provider; expected a price with its source, or the name of a provider"),
+        ({"provider": "p"}, "both of price and provider"),
+        ({"source": None}, "price has no source; expected who says so"),
+        ({"on": "2026-01-01"}, "purchase and on choose among a provider's prices, and price is given"),
+        ({"price": None, "provider": "p"}, "provider brings source, since and basis with its price; expected none of them here"),
+    ],
+)
+def test_what_is_no_line_is_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        line(**changed)
+    assert message in str(error.value)
+
+
+def test_a_line_may_be_typed() -> None:
+    typed = PlanLine.written("egress (model weights): 30 GB at 0.09 USD/GB")
+    assert (typed.item, typed.what, typed.quantity, typed.price) == ("egress", "model weights", (30, "GB"), (0.09, "USD", "GB"))
+    with pytest.raises(ValueError, match='"gpu 500" is not a line; expected one such as "gpu: 500 instance-hours at'):
+        PlanLine.written("gpu 500")
+
+
+def test_two_options_have_two_names() -> None:
+    option = {"name": "a", "lines": [LINE]}
+    with pytest.raises(ValidationError, match='"a" names two options'):
+        CostPlan.model_validate_json(json.dumps({"name": "p", "options": [option, option]}))
+
+
+def test_a_file_s_problems_are_named_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("name: p\noptions:\n  - name: a\n    lines:\n      - {item: gpu, quantity: 500, price: 3 USD/h, source: me too}\n")
+    with pytest.raises(DeclarationError, match=r'plan\.yaml:5  options\[0\]\.lines\[0\]\.quantity: "500" is not a number with its unit'):
+        load_file(path, CostPlan)
+    with pytest.raises(DeclarationError, match=r"nothing\.yaml:1  is not a file"):
+        load_file(tmp_path / "nothing.yaml", CostPlan)
