@@ -15,9 +15,6 @@ from plumbline.prices.scenarios import Range
 from plumbline.reports.outlook_case import Case, Missing
 from plumbline.scorecards import TrialNumbers
 
-_REQUESTS = ("cost_per_good_request", "cost_per_1k_requests")
-"""What one's own rate is counted in: requests within the SLO where they were measured, else all that were answered."""
-
 
 @dataclass(frozen=True)
 class BreakEven:
@@ -80,9 +77,8 @@ def hosted_outlook(
     priced = case.price(purchase)
     if isinstance(priced, str):
         return HostedOutlook(*told, reason=priced)
-    outcomes = [o for o in COSTS if o.metric in _REQUESTS]
-    outcomes.sort(key=lambda o: _REQUESTS.index(o.metric))
-    outcome = next((o for o in outcomes if case.measured(o.rate, o.statistic) is not None), outcomes[-1])
+    # Who hosts bills every request, in time or not: one's own are counted the same way.
+    outcome = next(o for o in COSTS if o.metric == "cost_per_1k_requests")
     delivered = case.delivered(outcome)
     if isinstance(delivered, str):
         return HostedOutlook(*told, reason=delivered)

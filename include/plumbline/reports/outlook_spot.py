@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -74,6 +75,9 @@ def spot_outlook(
     assert not isinstance(on_demand, str) and not isinstance(spot, str)
     per_hour = rate.interruptions * 3600.0 * workload.nodes
     expected = (on_demand.hourly.expected, spot.hourly.expected)
+    cost = spot_cost(run[0], *expected, per_hour)
+    if not math.isfinite(cost.expected.held_s):
+        return without(f"at {grouped(per_hour)} interruptions an hour a run practically never ends; {cost.why}")
     return SpotOutlook(
         provider.name,
         workload.name,
@@ -84,7 +88,7 @@ def spot_outlook(
         spot_per_hour=expected[1],
         per_hour=per_hour,
         rate=rate,
-        cost=spot_cost(run[0], *expected, per_hour),
+        cost=cost,
         prices=(on_demand.basis, spot.basis),
         unknown=tuple(m for m in case.unknown if m.what != "price"),  # the middle of the range is what counts here
         trials=case.measured_in("restart_penalty", "value", "recovery"),
