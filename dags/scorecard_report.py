@@ -4,6 +4,8 @@ When     the second of every month, for that month's campaign; or on demand for 
          the newest one if left empty). `plumbline run` starts it for the campaign that it has measured.
 Triage   `report` fails if the archive has nothing of the campaign that was asked for, and is skipped in a month without one: look at
          the benchmark runs. It only reads; clear it at any time, the report is replaced whole.
+         `decide` makes every team's decisions again and opens a finding where a first choice changed (docs/decide.md); the same archive
+         and prices change nothing: clear it at will.
          `digest` fails if Slack refuses it, after trying for half a day; nothing waits for it. Clear it at any time: it is posted once a
          month, and brought up to date where it stands. It is skipped by hand.
 """
@@ -12,7 +14,7 @@ from airflow.sdk import dag
 
 from plumbline.orchestration.defaults import defaults
 from plumbline.orchestration.form import campaign_field
-from plumbline.orchestration.report_tasks import digest, report
+from plumbline.orchestration.report_tasks import decide, digest, report
 from plumbline.orchestration.schedules import monthly_report
 
 
@@ -23,7 +25,7 @@ from plumbline.orchestration.schedules import monthly_report
 )
 def scorecard_report():
     report()
-    digest()
+    decide() >> digest()
 
 
 scorecard_report()

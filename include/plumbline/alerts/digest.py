@@ -17,6 +17,7 @@ from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Me
 from plumbline.alerts.money import MonthlyCost, amount
 from plumbline.alerts.mrkdwn import cut, escaped
 from plumbline.drift import Finding
+from plumbline.drift.winner import is_winner
 
 _GRAVITY = {"page": 0, "warn": 1, "info": 2}
 _MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 10, 12, 5
@@ -69,8 +70,8 @@ def render_digest(digest: Digest) -> Message:
         *([DividerBlock()] if lines else []),
         *(_section(line) for line in lines),
     ]
-    by_provider = _sums(waiting, lambda e: (e.finding.provider,))
-    by_team = _sums(waiting, lambda e: e.teams)
+    by_provider = _sums(_with_cost(waiting), lambda e: (e.finding.provider,))
+    by_team = _sums(_with_cost(waiting), lambda e: e.teams)
     sums = [f"*{name}*\n" + "\n".join(said) for name, said in (("By provider", by_provider), ("By team", by_team)) if said]
     if sums:
         blocks += [DividerBlock(), SectionBlock(fields=[MarkdownTextObject(text=cut(s, SECTION_LIMIT)) for s in sums])]
@@ -89,6 +90,9 @@ def _title(digest: Digest) -> str:
 def _total(waiting: Sequence[Entry]) -> str:
     if not waiting:
         return "Nothing is open: nothing waits for anybody."
+    waiting = _with_cost(waiting)
+    if not waiting:
+        return "What is open is about teams' first choices, which cost nothing by themselves."
     known = [e.cost.usd for e in waiting if e.cost.usd is not None]
     unknown = len(waiting) - len(known)
     if not known:
@@ -100,6 +104,11 @@ def _total(waiting: Sequence[Entry]) -> str:
     return f"What is open costs *{amount(more)} USD a month* at the declared volumes{saved}.{rest}"
 
 
+def _with_cost(entries: Sequence[Entry]) -> list[Entry]:
+    """Without those about a team's first choice: what changed in price or pace has a finding, and a cost, of its own."""
+    return [entry for entry in entries if not is_winner(entry.finding)]
+
+
 def _line(place: int, entry: Entry, on: date) -> str:
     finding = entry.finding
     what = (
@@ -108,7 +117,8 @@ def _line(place: int, entry: Entry, on: date) -> str:
     days = (on - entry.opened).days
     since = f"since {finding.began}, open {days} day{'' if days == 1 else 's'}"
     state = " (acknowledged)" if finding.state == "acknowledged" else ""
-    return f"{place}. *{_money(entry.cost)}*  {cut(escaped(what), 300)}{state}, {since}  `plumbline findings show {finding.finding_id}`"
+    money = "a choice" if is_winner(finding) else _money(entry.cost)
+    return f"{place}. *{money}*  {cut(escaped(what), 300)}{state}, {since}  `plumbline findings show {finding.finding_id}`"
 
 
 def _money(cost: MonthlyCost) -> str:

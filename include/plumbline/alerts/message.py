@@ -15,6 +15,7 @@ from plumbline.alerts.context import Context
 from plumbline.alerts.mrkdwn import cut, escaped, markdown
 from plumbline.declarations import digest
 from plumbline.drift import Finding
+from plumbline.drift.winner import choice_of, is_winner
 
 HEADER_LIMIT, FIELD_LIMIT, SECTION_LIMIT, TEXT_LIMIT = 150, 400, 1800, 4000
 """Characters in a header, a field, a section's text and the notification text. Slack takes more in a single field or section, but some
@@ -68,6 +69,8 @@ def _status(finding: Finding) -> str:
     if finding.state == "acknowledged":
         return f"{finding.severity.upper()} (acknowledged)"
     if finding.state == "accepted":
+        if is_winner(finding):
+            return "ACCEPTED AS FIRST CHOICE"
         return "ACCEPTED AS THE PRICE" if finding.kind == "price" else "ACCEPTED AS NEW BASELINE"
     return "RESOLVED" if finding.state == "resolved" else finding.severity.upper()
 
@@ -95,6 +98,8 @@ def _facts(finding: Finding, context: Context) -> list[tuple[str, str]]:
 
 
 def _together(finding: Finding) -> str:
+    if is_winner(finding):
+        return "can be chosen, best first"
     return "is missing" if finding.kind == "missing_data" else "moved together"
 
 
@@ -107,6 +112,8 @@ def _members(finding: Finding) -> str:
 def next_steps(finding: Finding) -> list[tuple[str, str]]:
     """Commands with what each is for, the first one first."""
     steps = [(f"plumbline findings show {finding.finding_id}", "everything that was measured")]
+    if is_winner(finding):
+        return _steps_of_a_choice(finding)
     moves_baseline = finding.kind in ("performance", "environment")
     if moves_baseline and finding.baseline_campaigns and finding.campaigns:
         steps.append((f"plumbline compare {finding.baseline_campaigns[-1]} {finding.campaigns[0]}", "every metric of both campaigns"))
@@ -122,6 +129,16 @@ def next_steps(finding: Finding) -> list[tuple[str, str]]:
             steps.append((resolve, "mended, or not what it seemed"))
     if finding.state == "open":
         steps.append((f"plumbline findings acknowledge {finding.finding_id} --why …", "somebody is on it"))
+    return steps
+
+
+def _steps_of_a_choice(finding: Finding) -> list[tuple[str, str]]:
+    team, kind, workloads = choice_of(finding.subject)
+    one = f" --workload {workloads[0]}" if len(workloads) == 1 else ""
+    steps = [(f"plumbline decide --team {team} --kind {kind}{one}", "the ranking, and what would change it")]
+    if finding.state in ("open", "acknowledged"):
+        steps.append((f"plumbline findings accept {finding.finding_id} --why …", "the team goes along"))
+        steps.append((f"plumbline findings resolve {finding.finding_id} --why …", "the team stays where it is"))
     return steps
 
 

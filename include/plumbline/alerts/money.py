@@ -17,6 +17,7 @@ from plumbline.declarations.purchases import Purchase
 from plumbline.drift import Finding, Member
 from plumbline.drift.price import HELD, what
 from plumbline.drift.sample import Series
+from plumbline.drift.winner import is_winner
 from plumbline.prices import quote
 
 HOUR_S = 3600.0
@@ -57,6 +58,8 @@ def monthly_cost(finding: Finding, alerts: Alerts, provider: Provider | None, on
     Of a performance finding it follows from the metric that tells what an hour delivers, of a price finding from its effect. `provider` is
     None of one that is no longer declared. A price that was `accepted` goes before the declared one.
     """
+    if is_winner(finding):
+        return MonthlyCost(None, "")  # what changed in price or pace has a finding, and a cost, of its own
     if finding.kind == "price":
         return _priced(finding, alerts, provider, on, accepted)
     if finding.kind != "performance":

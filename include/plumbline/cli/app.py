@@ -14,6 +14,8 @@ from plumbline.cli import (
     cluster,
     comparing,
     cost,
+    cost_outlook,
+    decide,
     demo,
     demo_watch,
     drift_detect,
@@ -54,6 +56,11 @@ app.command()(scorecard.campaigns)
 app.command()(scorecard.scorecard)
 app.command()(scorecard.report)
 app.command()(comparing.compare)
+app.command()(decide.decide)
+cost.cost.command("scenarios")(cost_outlook.scenarios)
+cost.cost.command("tornado")(cost_outlook.tornado)
+cost.cost.command("spot")(cost_outlook.spot)
+cost.cost.command("break-even")(cost_outlook.break_even)
 app.add_typer(cost.cost, name="cost")
 app.add_typer(findings.findings, name="findings")
 app.add_typer(alerts.alerts, name="alerts")

@@ -133,6 +133,8 @@ def accept(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json
     done = _decided(finding_id, "accept", why)
     baselines = ", ".join(sorted(set(done.baselines.values())))
     held = f"{len(done.baselines)} series are held against {baselines} now" if done.baselines else "no campaign had measured it yet"
+    if done.choice:
+        held = "the team goes along"
     if done.price is not None:
         held = f"the instance costs {done.price:.10g} USD/h now"
     said = f"{finding_id} is accepted; {held}"

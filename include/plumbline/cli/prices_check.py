@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from plumbline.declarations import DeclarationError, Provider, load
 from plumbline.declarations.purchases import Purchase, Term
 from plumbline.drift.price import source_of, unit_of, what
 from plumbline.drift.wording import percent
-from plumbline.orchestration.accepted_prices import accept_price, how_to_accept
+from plumbline.orchestration.accepted_prices import accept_and_rank, how_to_accept
 from plumbline.orchestration.pricing import PricesSeen, snapshot
 from plumbline.prices.check import Checked
 
@@ -61,16 +62,26 @@ def accept(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Accept a price: from now on it is what costs are reckoned with and what readings are held against. It settles the findings about it."""
+    """Accept a price: from now on it is what costs are reckoned with and what readings are held against. It settles the findings about it, and
+    every team's decision is made again: a first choice that changed is named, and is a finding."""
     with clear_errors(DeclarationError, LookupError, ValueError):
-        place = _declared(load().providers, provider)
+        declared = load()
+        place = _declared(declared.providers, provider)
         if term is not None and purchase != "reserved":
             raise ValueError(f"--term {term} of {purchase}: only reservations have one; expected --purchase reserved")
         with open_archive() as archive:
-            made = accept_price(archive, place, purchase, term, by=getpass.getuser(), why=why, usd_per_gpu_hour=price)
+            by = getpass.getuser()
+            made, ranked = accept_and_rank(archive, declared, place, purchase, term, by=by, why=why, usd_per_gpu_hour=price)
     per_gpu = made.usd_per_hour / place.accelerator.count
     said = f"{provider} {what(purchase, term)}: {per_gpu:.4f} USD per {unit_of(place.accelerator.kind)} ({made.usd_per_hour:.4f} USD/h) is accepted, since {made.since}"
-    emit(as_json, made, lambda: out.print(said, highlight=False, soft_wrap=True))
+    moved = [one for one in ranked if one.before is not None and one.first != one.before]
+
+    def show() -> None:
+        out.print(said, highlight=False, soft_wrap=True)
+        for one in moved:
+            out.print(f"{one.text}, was {one.before or 'nobody'}", highlight=False, soft_wrap=True)
+
+    emit(as_json, {**asdict(made), "first_choices_changed": moved}, show)
 
 
 def _declared(providers: dict[str, Provider], name: str) -> Provider:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.purchases import Purchase, Term
+from plumbline.orchestration.ranking import Ranking, rank_all
 from plumbline.prices.check import AUTHORITY, Checked, check
 from plumbline.prices.reading import Reading
 
@@ -90,8 +91,29 @@ def accept_price(
     return made
 
 
+def accept_and_rank(
+    archive: Archive,
+    declared: Declarations,
+    provider: Provider,
+    purchase: Purchase,
+    term: Term | None,
+    *,
+    by: str,
+    why: str,
+    usd_per_gpu_hour: float | None = None,
+) -> tuple[PriceView, list[Ranking]]:
+    """Accept a price, and make every team's decision again at once, with no rerun; see `accept_price` and `rank_all`."""
+    today = datetime.now(timezone.utc).date()
+    # What is first by the price of before is stored too, if it is not: else nobody could say what the new one changed.
+    rank_all(archive, declared, today, f"a price of {provider.name} is about to change")
+    made = accept_price(archive, provider, purchase, term, by=by, why=why, usd_per_gpu_hour=usd_per_gpu_hour)
+    kind = f"{purchase} {term}" if term else purchase
+    return made, rank_all(archive, declared, today, f"{by} accepted {made.usd_per_hour:.10g} USD/h as the {kind} price of {provider.name}")
+
+
 def accept_finding(archive: Archive, declared: Declarations, finding: Finding, *, by: str, why: str) -> PriceView:
-    """Accept the price that a finding is about; see `accept_price`. ValueError for a finding about nothing that is declared or accepted."""
+    """Accept the price that a finding is about; see `accept_price`. Every team's decisions follow at once. ValueError for a finding about
+    nothing that is declared or accepted."""
     from plumbline.drift.price import CHANGED, HELD, subject_of
 
     provider = declared.providers.get(finding.provider)
@@ -102,7 +124,7 @@ def accept_finding(archive: Archive, declared: Declarations, finding: Finding, *
         for purchase in get_args(Purchase):
             for term in terms:
                 if subject_of(kind, purchase, term) == finding.subject:
-                    return accept_price(archive, provider, purchase, term, by=by, why=why)
+                    return accept_and_rank(archive, declared, provider, purchase, term, by=by, why=why)[0]
     raise ValueError(f'finding {finding.finding_id} is about "{finding.subject}", which is no price that can be accepted')
 
 

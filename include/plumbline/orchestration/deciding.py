@@ -1,7 +1,7 @@
 """What a person answers to a finding, carried out and written down. No Airflow in here: the form, the command line and tests come this way.
 
     accept   the change is the new normal: each series that shows it is held against its newest campaign that does; a price is the accepted
-             one from then on
+             one from then on; a team goes along with its new first choice
     keep     the baseline stays; the finding stands, acknowledged, until the provider recovers. It is not asked about again
     rerun    the baseline stays while the series are measured once more, on a fresh node where the provider has several. Nothing is
              decided yet: if the rerun shows the drift too, its review asks again
@@ -40,18 +40,21 @@ class Rerun:
 @dataclass(frozen=True)
 class Decided:
     """`baselines`: series → campaign, of an accepted change. `rerun`: what is to be triggered, None for other answers. `price`: USD per hour of
-    the instance, of a price that was accepted by this."""
+    the instance, of a price that was accepted by this. `choice`: it was about who ranks first, and the team goes along."""
 
     finding_id: str
     answer: Answer
     baselines: dict[str, str]
     rerun: Rerun | None = None
     price: float | None = None
+    choice: bool = False
 
 
 def questions(findings: Sequence[Finding]) -> list[Finding]:
     """The findings that a person should decide about: confirmed changes that nobody has dealt with yet."""
-    return [f for f in findings if f.kind in ASKED_KINDS and f.state == "open"]
+    from plumbline.drift.winner import is_winner
+
+    return [f for f in findings if f.kind in ASKED_KINDS and f.state == "open" and not is_winner(f)]
 
 
 def decide(archive: Archive, declared: Declarations, finding_id: str, answer: Answer, by: str, why: str) -> Decided:
@@ -62,6 +65,7 @@ def decide(archive: Archive, declared: Declarations, finding_id: str, answer: An
     """
     from plumbline.archive import WrongState
     from plumbline.drift import Finding
+    from plumbline.drift.winner import is_winner
 
     for name, value in (("by", by), ("why", why)):
         if not value.strip():
@@ -71,6 +75,9 @@ def decide(archive: Archive, declared: Declarations, finding_id: str, answer: An
     if answer == "accept":
         if view.state == "resolved":
             raise WrongState(f"finding {finding_id} is resolved; expected one that is open or acknowledged")
+        if is_winner(finding):
+            archive.set_finding_state(finding_id, "accepted", by=by, why=why)  # the team goes along: nothing else follows
+            return Decided(finding_id, answer, {}, choice=True)
         if finding.kind == "price":
             made = accept_finding(archive, declared, finding, by=by, why=why) if view.state != "accepted" else None
             return Decided(finding_id, answer, {}, price=made.usd_per_hour if made else None)
@@ -88,6 +95,10 @@ def decide(archive: Archive, declared: Declarations, finding_id: str, answer: An
         if by == NOBODY:
             return Decided(finding_id, answer, {})  # somebody decided elsewhere, or it recovered, while the question waited
         raise WrongState(f"finding {finding_id} is {view.state}; expected one that is open or acknowledged")
+    if answer == "rerun" and is_winner(finding):
+        raise ValueError(
+            f"finding {finding_id} is about who ranks first, of which nothing runs again; `plumbline trigger` measures a provider"
+        )
     rerun = rerun_of(declared, finding) if answer == "rerun" else None
     if answer == "keep" and by != NOBODY:
         archive.set_finding_state(finding_id, "acknowledged", by=by, why=why)

@@ -55,6 +55,7 @@ def _entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry
     from plumbline.alerts.digest import Entry
     from plumbline.drift import Finding
     from plumbline.drift.sample import Series
+    from plumbline.drift.winner import choice_of, is_winner
 
     finding = Finding.of(view.detail).with_state(view.state)
     workloads = {(s.kind, s.workload) for s in (Series.parse(key) for key in finding.series if key)}
@@ -63,5 +64,7 @@ def _entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry
         for team in declared.teams.values()
         if any(p and name in p.workloads for kind, name in workloads for p in [team.training if kind == "training" else team.inference])
     )
+    if is_winner(finding):
+        teams = (choice_of(finding.subject)[0],)
     settled = view.updated_at.date() if view.state in SETTLED else None
     return Entry(finding, cost_of(archive, declared, finding, view), view.opened_at.date(), settled, teams)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, get_args
 
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.orchestration.accepted_prices import checked_price, keep_accepted
+from plumbline.orchestration.ranking import rank_all
 from plumbline.prices.check import SETTLED, Checked
 from plumbline.prices.reading import Reading, SourceKind
 from plumbline.prices.sources import Told, ask
@@ -69,7 +70,10 @@ def snapshot(archive: Archive, declared: Declarations, provider: Provider, at: d
     kinds = sorted({(r.purchase, r.term) for r in told.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
     checks = [checked_price(archive, provider, purchase, term, at) for purchase, term in kinds]
     silences = _silences(archive, provider, at, told)
-    return _keep(archive, provider, at, [c for c in checks if c is not None], len(new), silences, tuple(map(str, told.failures)))
+    seen = _keep(archive, provider, at, [c for c in checks if c is not None], len(new), silences, tuple(map(str, told.failures)))
+    # What was accepted by rule, and a declared price whose day has come: decisions follow either. Without one nothing is new.
+    rank_all(archive, declared, at.date(), f"the prices of {provider.name} were looked at")
+    return seen
 
 
 def _silences(archive: Archive, provider: Provider, at: datetime, told: Told) -> list[str]:

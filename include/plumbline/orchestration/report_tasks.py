@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from plumbline.orchestration import alerting, digesting, reporting, review
+from plumbline.orchestration import alerting, digesting, ranking, reporting, review
 from plumbline.orchestration.assets import RESULTS
 
 Row = dict[str, Any]
@@ -47,7 +47,23 @@ def report(*, dag_run: Any = None, params: Any = None) -> str:
         raise (AirflowSkipException if _scheduled(dag_run) else AirflowFailException)(str(nothing)) from None
 
 
-@task(retries=6, retry_delay=timedelta(minutes=10), retry_exponential_backoff=True, max_retry_delay=timedelta(hours=6))
+@task
+def decide(*, dag_run: Any = None, params: Any = None) -> list[str]:
+    """Make every team's decisions again from the archive; people hear of a first choice that changed."""
+    why = "the monthly report" if _scheduled(dag_run) else f"the report of {params['campaign'] or 'the newest campaign'}"
+    ranked = ranking.rank_now(why)
+    if any(one.findings for one in ranked):
+        alerting.alert()
+    return [one.text for one in ranked]
+
+
+@task(
+    trigger_rule=TriggerRule.ALL_DONE,
+    retries=6,
+    retry_delay=timedelta(minutes=10),
+    retry_exponential_backoff=True,
+    max_retry_delay=timedelta(hours=6),
+)
 def digest(*, dag_run: Any = None) -> str:
     """Tell what is open at the end of the month, ranked by money. Only a scheduled run does: a report by hand tells nobody anything."""
     if not _scheduled(dag_run):

@@ -35,7 +35,7 @@ def history_of(archive: Archive, finding: Finding) -> History | None:
     no campaign showed, days for a price."""
     if finding.kind == "performance" and finding.subject == PROBED:
         return _probed(archive, finding)
-    if finding.kind == "performance" and finding.members:
+    if finding.kind == "performance" and finding.campaigns and finding.members:
         return _performance(archive, finding)
     if finding.kind == "price" and finding.effect is not None:
         return _price(archive, finding)

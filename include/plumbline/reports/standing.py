@@ -9,31 +9,25 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from plumbline.declarations import AnyWorkload, Declarations, Provider, TrainingWorkload
+from plumbline.declarations import AnyWorkload, Declarations, Preference, Provider, TrainingWorkload, with_weights
 from plumbline.declarations.provider import Purchase
+from plumbline.prices import Quote, quote
 from plumbline.reports.content import Quality
 from plumbline.reports.kept import kept
 from plumbline.reports.numbers import at_quality
 from plumbline.reports.priced import at_accepted_prices, at_factor
-from plumbline.scorecards import TrialNumbers, priced
+from plumbline.reports.standing_series import LeftOut, Place, chosen, place_of
+from plumbline.scorecards import Decision, TrialNumbers, decide, priced
+from plumbline.scorecards.cheapest import Cheapest, Requirements, cheapest, fitting_cost
+from plumbline.scorecards.inputs import Kind
+from plumbline.scorecards.price_sensitivity import PriceSwing, price_sensitivity
+from plumbline.scorecards.weights import WeightSwing, weight_sensitivity
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
-    from plumbline.archive.standing import NewestView
-
-Place = tuple[str, str]
-"""(provider, workload)"""
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """What a provider measured of a workload and does not count, with why in words."""
-
-    provider: str
-    workload: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -58,8 +52,9 @@ class Standing:
 
     def priced(self, factors: Mapping[str, float]) -> tuple[TrialNumbers, ...]:
         """The trials with each named provider's instance prices multiplied by a factor above 0; the others' stay as they are."""
-        places = {name: at_factor(p, factors[name]) if name in factors else p for name, p in self.providers.items()}
-        return _priced(self.trials, places, self.day, self.purchase, self.workloads)
+        places = {name: at_factor(self.providers[name], factor) for name, factor in factors.items() if name in self.providers}
+        moved = iter(_priced([t for t in self.trials if t.provider in places], places, self.day, self.purchase, self.workloads))
+        return tuple(next(moved) if t.provider in places else t for t in self.trials)
 
     def of(self, workloads: Collection[str]) -> Standing:
         """The part about these workloads."""
@@ -91,12 +86,13 @@ def standing(
     workloads: Collection[str] | None = None,
     purchase: Purchase = "on_demand",
     simulated: bool = False,
+    providers: Collection[str] | None = None,
 ) -> Standing:
-    """What stands on the day `on`; of these workloads if named. Empty if nothing usable was ever measured of them.
+    """What stands on the day `on`; of these workloads and these providers if named. Empty if nothing usable was ever measured of them.
 
     Simulated results count only where nothing was measured at all (a rehearsal), or, alone, where `simulated` asks for them.
     """
-    parts, left_out = _chosen(archive, declared, simulated)
+    parts, left_out = chosen(archive, declared, simulated, providers)
     if workloads is not None:
         parts = [p for p in parts if p.series.workload in workloads]
         left_out = [gone for gone in left_out if gone.workload in workloads]
@@ -117,19 +113,15 @@ def standing(
     return Standing(
         trials=_priced(trials, providers, on, purchase, specs),
         providers=providers,
-        campaigns={_place(p): p.campaign_id for p in parts},
+        campaigns={place_of(p): p.campaign_id for p in parts},
         simulated=frozenset(name for name, p in places.items() if p.simulated),
         day=on,
         purchase=purchase,
-        series={_place(p): p.series.series_key for p in parts},
-        measured={_place(p): p.planned_at for p in parts},
+        series={place_of(p): p.series.series_key for p in parts},
+        measured={place_of(p): p.planned_at for p in parts},
         workloads=specs,
         left_out=tuple(left_out),
     )
-
-
-def _place(part: NewestView) -> Place:
-    return part.series.provider, part.series.workload
 
 
 def _priced(
@@ -139,31 +131,95 @@ def _priced(
     return priced(trials, providers, on, epoch_tokens=epochs, purchase=purchase)
 
 
-def _chosen(archive: Archive, declared: Declarations, simulated: bool) -> tuple[list[NewestView], list[LeftOut]]:
-    """The series that count, one for each provider and workload, and why the others do not. Which ones are simulated or gone is asked of the
-    whole archive: an answer must not depend on which workloads somebody looks at."""
-    parts = archive.newest_usable()
-    left_out: list[LeftOut] = []
+@dataclass(frozen=True)
+class Decided:
+    """One team's choice for the workloads of one preference, with all that it rests on.
 
-    def without(gone: list[NewestView], why: str) -> None:
-        left_out.extend(LeftOut(*_place(part), why) for part in gone)
+    `standing`: the part about these workloads. What would change the decision is worked out when it is first asked for.
+    """
 
-    made_up = [p for p in parts if p.series.source == "simulated"]
-    real = [p for p in parts if p.series.source != "simulated"]
-    if simulated:
-        parts = made_up
-        without(real, "it was measured, and the question is about simulated results")
-    elif real:
-        parts = real
-        without(made_up, "it is simulated, and simulated results never count beside measured ones")
-    known = [p for p in parts if p.series.provider in declared.providers]
-    if known:
-        without([p for p in parts if p not in known], "the provider is no longer declared")
-        parts = known
-    newest = {name: max(p.series.version for p in parts if p.series.workload == name) for name in {p.series.workload for p in parts}}
-    older = [p for p in parts if p.series.version < newest[p.series.workload]]
-    for part in older:
-        without([part], f"it ran version {part.series.version} of the workload, and the others ran version {newest[part.series.workload]}")
-    parts = sorted((p for p in parts if p not in older), key=lambda p: (p.planned_at, p.series.series_key))
-    # The same version with another engine, harness protocol or instance is another series: the newest one is what the provider shows now.
-    return list({_place(part): part for part in parts}.values()), left_out
+    decision: Decision
+    preference: Preference
+    standing: Standing
+
+    @property
+    def prices(self) -> dict[str, Quote]:
+        """The instance price of every provider that was ranked, or why there is none."""
+        names = [r.provider for r in self.decision.ranking]
+        return {name: quote(self.standing.providers[name], self.standing.day, self.standing.purchase) for name in names}
+
+    @cached_property
+    def weight_swings(self) -> tuple[WeightSwing, ...]:
+        """How far each weight must move to change the first place."""
+        return weight_sensitivity(self.decision.team, self.decision.kind, self.preference, self.standing.trials)
+
+    @cached_property
+    def price_swings(self) -> tuple[PriceSwing, ...]:
+        """At which instance price of each provider the first place changes."""
+        usd = {name: q.basis.usd_per_hour for name, q in self.prices.items() if q.basis is not None}
+        return price_sensitivity(self.decision.team, self.decision.kind, self.preference, self.standing.priced, usd)
+
+    @cached_property
+    def cheapest(self) -> tuple[Cheapest, ...]:
+        """For each workload, the cheapest setup that meets the team's gates and the workload's own criteria."""
+        kind, found = self.decision.kind, []
+        for name in self.preference.workloads:
+            spec = self.standing.workloads.get(name)
+            needs = Requirements(kind, name, self.preference.gates, spec.acceptance if spec is not None else ())
+            found.append(cheapest(needs, fitting_cost(kind, name, self.standing.trials), self.standing.trials))
+        return tuple(found)
+
+
+def decide_from(
+    archive: Archive,
+    declared: Declarations,
+    on: date,
+    *,
+    team: str | None = None,
+    kind: Kind | None = None,
+    workload: str | None = None,
+    weights: Mapping[str, float] | None = None,
+    purchase: Purchase = "on_demand",
+    simulated: bool = False,
+) -> tuple[Decided, ...]:
+    """The decisions of every team (or one), by team and kind, as of the day `on`; see `standing` for what counts.
+
+    `workload`: that one alone, of the choices that name it. `weights`: by metric, in place of the declared ones; the others are rescaled.
+    LookupError for a team or a workload that is not declared, or that fits no choice, with what there is; ValueError for impossible weights.
+    """
+    asked = _asked(declared, team, kind, workload)
+    if weights:
+        if len(asked) != 1:
+            of = ", ".join(f"{name} {of} {'+'.join(p.workloads)}" for name, of, p in asked)
+            raise ValueError(f"weights are of one choice, and {len(asked)} fit ({of}); expected a team with a workload")
+        asked = [(name, of, with_weights(preference, weights)) for name, of, preference in asked]
+    wanted = {w for _, _, preference in asked for w in preference.workloads}
+    now = standing(archive, declared, on, workloads=wanted, purchase=purchase, simulated=simulated)
+    found = []
+    for name, of, preference in asked:
+        part = now.of(preference.workloads)
+        found.append(Decided(decide(name, of, preference, part.trials), preference, part))
+    return tuple(found)
+
+
+def _asked(declared: Declarations, team: str | None, kind: Kind | None, workload: str | None) -> list[tuple[str, Kind, Preference]]:
+    """(team, kind, preference) of each choice that fits; LookupError if none does."""
+    if team is not None and team not in declared.teams:
+        raise LookupError(f'no team is called "{team}"; expected one of {", ".join(sorted(declared.teams)) or "(none is declared)"}')
+    teams = [t for name, t in sorted(declared.teams.items()) if team in (None, name)]
+    kinds: tuple[Kind, ...] = ("training", "inference")
+    fits = [(t.name, of, p) for t in teams for of in kinds if kind in (None, of) for p in t.preferences(of)]
+    if workload is not None:
+        named = [(name, of, p.model_copy(update={"workloads": (workload,)})) for name, of, p in fits if workload in p.workloads]
+        if not named:
+            known = "" if workload in declared.workloads else f'no workload is called "{workload}"; '
+            whose = f"team {team}" if team else "no team"
+            there = ", ".join(sorted({f"{w} ({name}, {of})" for name, of, p in fits for w in p.workloads})) or "nothing"
+            verb = "does not decide" if team else "decides"
+            raise LookupError(f"{known}{whose} {verb} about {workload}{f' in {kind}' if kind else ''}; decided about: {there}")
+        return named
+    if not fits:
+        raise LookupError(
+            f"{f'team {team}' if team else 'no team'} chooses no provider{f' for {kind}' if kind else ''}; see include/config/teams"
+        )
+    return fits

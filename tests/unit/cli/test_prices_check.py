@@ -17,7 +17,9 @@ def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> Path
     """A price history of local-2core, which declares 0.04 USD/h; `tell` adds days."""
     folder = tmp_path / "config"
     shutil.copytree(
-        CONFIG, folder, ignore=shutil.ignore_patterns("example-*", "*-gpu.yaml", "*-8gpu.yaml", "*-cpu.yaml", "contracts", "teams")
+        CONFIG,
+        folder,
+        ignore=shutil.ignore_patterns("example-*", "*-gpu.yaml", "*-8gpu.yaml", "*-cpu.yaml", "contracts", "teams", "economics.yaml"),
     )
     (folder / "history.csv").write_text(HEADER)
     file = folder / "providers" / "local-2core.yaml"

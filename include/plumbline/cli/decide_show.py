@@ -1,0 +1,121 @@
+"""A decision for a terminal: ranking, gates, what would change it, the cheapest setup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plumbline.cli.output import out, table
+from plumbline.drift import wording
+from plumbline.reports.figures import chance, listed, scale, words
+from plumbline.reports.standing import Decided
+from plumbline.reports.tables import rank_rows
+from plumbline.scorecards.cheapest import Cheapest, Setup
+from plumbline.scorecards.price_sensitivity import PriceFlip, PriceSwing
+from plumbline.scorecards.weights import WeightFlip, WeightSwing
+
+
+def show_decided(decided: Decided, trials: bool = False) -> None:
+    """Everything that a person decides by; `trials` lists those behind each provider's numbers."""
+    _ranking(decided)
+    if decided.decision.note:
+        _line(decided.decision.note)
+    _weights(decided.weight_swings)
+    _prices(decided.price_swings)
+    for answer in decided.cheapest:
+        _cheapest(answer)
+    for gone in decided.standing.left_out:
+        _line(f"left out: {gone.provider} on {gone.workload}: {gone.reason}", "dim")
+    if trials:
+        for ranked in decided.decision.ranking:
+            _line(f"{ranked.provider}, {len(ranked.trials)} trials: {', '.join(ranked.trials) or 'none'}", "dim")
+    out.print()
+
+
+def _ranking(decided: Decided) -> None:
+    decision, standing = decided.decision, decided.standing
+    several = len(decided.preference.workloads) > 1
+    columns = [
+        f"{words(c.metric)}{f' on {c.workload}' if several else ''}, weight {c.weight:.2g}{'' if c.valued == 'ratio to the best' else f' ({c.valued})'}"
+        for c in decision.columns
+    ]
+    mark = "SIMULATED · " if standing.simulated else ""
+    shown = table(
+        f"{mark}Team {decision.team} · {decision.kind} · {' + '.join(decided.preference.workloads)} · as of {standing.day}",
+        "rank", "provider", "P(first)", "score", *columns, f"USD/h, {standing.purchase.replace('_', '-')}", "campaign",
+        right=("rank", "P(first)", "score"),
+    )  # fmt: skip
+    for row in rank_rows(decision):
+        quote = decided.prices[row.provider]
+        shares = row.shares or (None,) * len(row.values)
+        values = [v if s is None else f"{v} ({s:.0f} %)" for v, s in zip(row.values, shares, strict=True)]
+        campaigns = sorted({campaign for (provider, _), campaign in standing.campaigns.items() if provider == row.provider})
+        price = f"{quote.basis.usd_per_hour:,.10g}" if quote.basis else "–"
+        shown.add_row(row.place, row.provider, row.chance, row.score, *values, price, ", ".join(campaigns))
+    out.print(shown)
+    for row in rank_rows(decision):
+        if row.why_not:
+            _line(f"{row.provider} is not eligible: {'; '.join(row.why_not)}")
+    for name, quote in decided.prices.items():
+        if quote.basis is None:
+            _line(f"{name}: {quote.reason}")
+
+
+def _weights(swings: Sequence[WeightSwing]) -> None:
+    if not swings:
+        return
+
+    def told(flip: WeightFlip | None, side: str) -> str:
+        return "" if flip is None else f"{side} {flip.weight:.2g} first is {flip.first}"
+
+    _line("What another weight would change:")
+    for swing in swings:
+        ways = [text for text in (told(swing.below, "below"), told(swing.above, "above")) if text]
+        _line(f"  {words(swing.metric)} (now {swing.weight:.2g}): {', '.join(ways) or 'no weight of it changes the first place'}")
+
+
+def _prices(swings: Sequence[PriceSwing]) -> None:
+    if not swings:
+        return
+    _line("What another price would change:")
+    told = [text for swing in swings for text in (_flip(swing, swing.falls, "below"), _flip(swing, swing.rises, "above")) if text]
+    for text in told or ["no price between a tenth and ten times of today's changes the first place"]:
+        _line(f"  {text}")
+
+
+def _flip(swing: PriceSwing, flip: PriceFlip | None, side: str) -> str:
+    if flip is None:
+        return ""
+    move = wording.percent(flip.factor - 1)
+    limit = f"{side} {flip.usd_per_hour:,.4g} USD/h ({move})" if flip.usd_per_hour is not None else f"{side} {move} of today's price"
+    return f"{swing.provider} {limit}: first is {flip.first}"
+
+
+def _cheapest(answer: Cheapest) -> None:
+    asked = listed(answer.requirements) or "nothing is required"
+    best = answer.answer
+    if best is None:
+        _line(f"The cheapest setup that meets the requirement of {answer.workload} ({asked}): {answer.note}")
+    else:
+        sure = "" if best.probability_cheapest is None else f", cheapest with P = {chance(best.probability_cheapest)}"
+        _line(
+            f"The cheapest setup that meets the requirement of {answer.workload} ({asked}): [bold]{best.provider}[/], "
+            f"{words(answer.metric)} {_cost(answer, best)}{sure}",
+            markup=True,
+        )
+    for setup in answer.setups:
+        if setup is not best:
+            _line(f"  {setup.provider}: {_cost(answer, setup)}{'' if setup.meets else '; ' + '; '.join(setup.why_not)}")
+
+
+def _cost(answer: Cheapest, setup: Setup) -> str:
+    if setup.cost is None:
+        return "cost unknown"
+    shown = scale("USD", [s.cost for s in answer.setups], answer.metric, significant=4)
+    between = ""
+    if setup.low is not None and setup.high is not None and setup.coverage is not None:
+        between = f" ({setup.coverage:.0%}: {shown.number(setup.low)} … {shown.number(setup.high)}, n = {setup.n})"
+    return f"{shown.text(setup.cost)}{between}"
+
+
+def _line(text: str, style: str = "", markup: bool = False) -> None:
+    out.print(text, style=style or None, highlight=False, markup=markup, soft_wrap=True)

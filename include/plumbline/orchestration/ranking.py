@@ -1,0 +1,122 @@
+"""Every team's decisions from the archive, stored, and a finding where a first choice changed. No Airflow in here.
+
+Runs after a campaign's review and report, whenever a price is accepted, and with `plumbline decide --keep`. Nothing is measured for it. The same
+inputs as the last time store nothing and find nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import Declarations, digest, load
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive, DecisionView
+    from plumbline.drift import Finding
+    from plumbline.reports.standing import Decided
+
+RANKER = "ranking"
+LOCK, PATIENCE_S = "ranking", 600.0
+_LOOKED_BACK = 20
+"""Stored decisions read at a time while the last one about the same workloads is looked for."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """One choice of one team. `first`: who ranks first, None if nobody is eligible; `before`: who did by the last stored decision (None:
+    nobody, or there is none). `new`: whether it was stored by this run. `findings`: ids of those that this opened, continued or ended."""
+
+    decision_id: str
+    team: str
+    kind: str
+    workloads: tuple[str, ...]
+    first: str | None
+    probability: float | None
+    before: str | None
+    new: bool
+    findings: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """In a line."""
+        chance = "" if self.probability is None else f" (P = {self.probability:.2f})"
+        said = f"team {self.team}, {self.kind} {' + '.join(self.workloads)}: first is {self.first or 'nobody'}{chance}"
+        return said if self.new else f"{said}, as before"
+
+
+def rank_now(why: str) -> list[Ranking]:
+    """The same with the installation's archive and declarations, as of today."""
+    from plumbline.archive import open_archive
+
+    with open_archive() as archive:
+        return rank_all(archive, load(), datetime.now(timezone.utc).date(), why)
+
+
+def rank_all(archive: Archive, declared: Declarations, on: date, why: str) -> list[Ranking]:
+    """Make every team's decisions as of the day `on`, and keep those whose inputs are new since the last time. What nobody ran is left out.
+
+    `why` it is done, such as "campaign 2026-11 was reported". RuntimeError if another process ranks for longer than ten minutes.
+    """
+    from plumbline.drift import Finding
+    from plumbline.drift.winner import WINNER
+    from plumbline.reports.standing import decide_from
+
+    if not any(team.preferences(kind) for team in declared.teams.values() for kind in ("training", "inference")):
+        return []
+    with archive.alone(LOCK, PATIENCE_S) as had:
+        if not had:
+            raise RuntimeError("another process has been ranking for ten minutes; expected it to be done: run this again")
+        views = [*archive.findings("open"), *archive.findings("acknowledged")]
+        standing = [Finding.of(f.detail).with_state(f.state) for f in views if str(f.detail.get("subject")).startswith(WINNER)]
+        return [_kept(archive, decided, standing, why) for decided in decide_from(archive, declared, on) if decided.decision.ranking]
+
+
+def last_stored(archive: Archive, team: str, kind: str, workloads: Sequence[str]) -> DecisionView | None:
+    """The newest stored decision of a team about these workloads; None if there is none."""
+    after: str | None = None
+    while True:
+        page = archive.decisions_page(team, kind, after=after, limit=_LOOKED_BACK)
+        for view in page.rows:
+            if list(view.detail.get("workloads", ())) == list(workloads):
+                return view
+        if (after := page.after) is None:
+            return None
+
+
+def _kept(archive: Archive, decided: Decided, standing: Sequence[Finding], why: str) -> Ranking:
+    from plumbline.archive import DecisionRecord
+    from plumbline.drift.winner import Choice, winner_course
+    from plumbline.orchestration.stored import record_of
+    from plumbline.reports.decision_detail import detail, inputs_of
+
+    decision, workloads, inputs = decided.decision, decided.preference.workloads, inputs_of(decided)
+    last = last_stored(archive, decision.team, decision.kind, workloads)
+    before = Choice.of(last.team, last.kind, last.detail) if last is not None else None
+    known = last is not None and before is not None and before.inputs == (inputs["question"], inputs["trials"], inputs["costs"])
+    told = dict(last.detail) if last is not None and known else detail(decided)
+    now = Choice.of(decision.team, decision.kind, told)
+    assert now is not None  # what was just written can be read
+    # The decision before is part of its name: to come back to earlier inputs is another decision, later in the course.
+    after = last.decision_id if last is not None else None
+    name = digest({"inputs": inputs, "team": decision.team, "kind": decision.kind, "workloads": workloads, "after": after})
+    decision_id = last.decision_id if last is not None and known else name
+    course = winner_course(before, now, standing, decided.standing.day, decision_id)
+    if course.new is not None:
+        # Before the decision, with the same id each time: a process that dies in between does both again.
+        archive.save_findings([record_of(course.new)])
+    if not known:
+        changed = before is not None and before.question == now.question and before.first != now.first
+        told |= {"why": why, "after": after, "instead_of": before.first if changed and before else None}
+        archive.save_decision(DecisionRecord(decision_id, decision.team, decision.kind, now.first, now.probability, told))
+    for finding in course.continued:
+        archive.continue_finding(record_of(finding), decided.standing.day.isoformat(), finding.headline)
+    for finding, reason in course.over:
+        archive.set_finding_state(finding.finding_id, "resolved", by=RANKER, why=reason)
+    concerned = (*([course.new] if course.new else []), *course.continued, *(finding for finding, _ in course.over))
+    return Ranking(
+        decision_id, decision.team, decision.kind, workloads, now.first, now.probability, before.first if before else None, not known,
+        tuple(finding.finding_id for finding in concerned),
+    )  # fmt: skip

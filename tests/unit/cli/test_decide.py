@@ -1,0 +1,110 @@
+"""`plumbline decide`, and what a price that somebody accepts does to the decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, world, write
+
+from plumbline.archive import open_archive
+
+
+@pytest.fixture
+def labs(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation with two labs: the fast one is a tenth faster at twice the price."""
+    declared = world()
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(write(declared, tmp_path / "config")))
+    with open_archive() as archive:
+        measure(archive, declared, {FAST: spread(0.090), CHEAP: spread(0.1)})
+        serve(archive, declared, {FAST: spread(0.04), CHEAP: spread(0.05)})
+
+
+@pytest.mark.usefixtures("labs")
+def test_one_workload_of_one_team(plumbline):
+    result = plumbline("decide", "--team", "platform", "--workload", "gpt-test", "--trials")
+    assert result.exit_code == 0, result.stderr
+    for expected in (
+        "Team platform · training · gpt-test",
+        "What another weight would change:",
+        "What another price would change:",
+        f": first is {FAST}",
+        f"The cheapest setup that meets the requirement of gpt-test (nothing is required): {CHEAP}",
+        f"2025-11.{CHEAP}.training.gpt-test.0200.r1",
+    ):
+        assert expected in result.stdout, expected
+    assert "SIMULATED" not in result.stdout and "chat-test" not in result.stdout
+
+
+@pytest.mark.usefixtures("labs")
+def test_every_choice_as_data_with_the_trials_behind_each_number(said):
+    told, code = said("decide")
+    assert code == 0 and [(d["team"], d["kind"]) for d in told["decisions"]] == [("platform", "training"), ("platform", "inference")]
+    first = told["decisions"][0]["ranking"][0]
+    assert first["provider"] == CHEAP and len(first["trials"]) == 3 and told["kept"] == []
+    assert told["decisions"][1]["ranking"][0]["gates"][0]["passed"]
+
+
+@pytest.mark.usefixtures("labs")
+def test_other_weights_are_tried_and_never_stored(said, plumbline):
+    told, _ = said("decide", "--workload", "gpt-test", "--weights", "tokens_per_second=0.95")
+    assert told["decisions"][0]["ranking"][0]["provider"] == FAST
+    assert told["decisions"][0]["preference"]["weights"] == pytest.approx({"tokens_per_second": 0.95, "cost_per_1m_trained_tokens": 0.05})
+    for words, expected in (
+        (("--weights", "tokens_per_second=0.9"), "expected a team with a workload"),
+        (("--workload", "gpt-test", "--weights", "tokens_per_second=fast"), "is no weight; expected METRIC=NUMBER"),
+        (("--workload", "gpt-test", "--weights", "goodput=0.5"), '"goodput" is not weighed here'),
+        (("--workload", "gpt-test", "--weights", "tokens_per_second=0.9", "--keep"), "--keep stores the declared decisions"),
+    ):
+        result = plumbline("decide", *words)
+        assert result.exit_code == 2 and expected in result.stderr, words
+    with open_archive() as archive:
+        assert archive.decisions() == []
+
+
+@pytest.mark.usefixtures("labs")
+def test_what_nobody_decides_about_or_ran_is_said_with_what_there_is(plumbline):
+    for words, expected in (
+        (("--team", "finance"), 'no team is called "finance"; expected one of platform'),
+        (
+            ("--workload", "chat-8b"),
+            'no workload is called "chat-8b"; no team decides about chat-8b; decided about: chat-test (platform, inference)',
+        ),
+        (
+            ("--team", "platform", "--workload", "gpt-test", "--kind", "inference"),
+            "team platform does not decide about gpt-test in inference",
+        ),
+    ):
+        result = plumbline("decide", *words)
+        assert result.exit_code == 2 and expected in result.stderr, result.stderr
+
+
+def test_without_results_nothing_is_decided(home, tmp_path, monkeypatch, plumbline):
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(write(world(), tmp_path / "config")))
+    result = plumbline("decide", "--workload", "gpt-test")
+    assert result.exit_code == 2 and "nobody has usable results of gpt-test; measured: (nothing)" in result.stderr
+
+
+@pytest.mark.usefixtures("labs")
+def test_a_price_that_is_accepted_re_ranks_all_decisions_at_once(plumbline, said):
+    """Must show: no rerun, and a finding says that the first choice changed; also where no decision was stored before."""
+    result = plumbline("prices", "accept", FAST, "--price", "0.5", "--why", "a new contract")
+    assert result.exit_code == 0, result.stderr
+    assert f"team platform, training gpt-test: first is {FAST}" in result.stdout and f"was {CHEAP}" in result.stdout
+    (finding,), _ = said("findings")
+    assert finding["kind"] == "price" and f"first is now {FAST}" in finding["headline"] and f"instead of {CHEAP}" in finding["headline"]
+    shown = plumbline("findings", "show", finding["finding_id"]).stdout
+    assert "plumbline decide --team platform --kind training --workload gpt-test" in shown and "the team goes along" in shown
+    assert plumbline("decide", "--keep").stdout.count("unchanged: ") == 2
+    result = plumbline("findings", "accept", finding["finding_id"], "--why", "we move")
+    assert result.exit_code == 0 and "is accepted; the team goes along" in result.stdout
+    assert said("findings")[0] == []
+
+
+@pytest.mark.usefixtures("labs")
+def test_decisions_are_kept_with_the_reason(said):
+    told, code = said("decide", "--keep", "--why", "the quarterly look")
+    assert code == 0 and [one["new"] for one in told["kept"]] == [True, True]
+    with open_archive() as archive:
+        assert {d.detail["why"] for d in archive.decisions()} == {"the quarterly look"}
+    assert not any(one["new"] for one in said("decide", "--keep")[0]["kept"])
