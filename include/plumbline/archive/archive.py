@@ -22,6 +22,7 @@ from plumbline.archive.measurements import Measurements
 from plumbline.archive.migrate import upgrade
 from plumbline.archive.paging import Paging
 from plumbline.archive.record import utc_now
+from plumbline.archive.trends import Trends
 from plumbline.archive.watched import Watched
 from plumbline.declarations import places
 
@@ -40,7 +41,7 @@ def open_archive(url: str | None = None) -> Archive:
     return Archive(engine)
 
 
-class Archive(Measurements, Conclusions, Watched, Paging, Glance, Keeping):
+class Archive(Measurements, Conclusions, Watched, Paging, Glance, Trends, Keeping):
     """Everything that was ever measured and concluded. Safe to use from several processes at once; close it, or use `with`."""
 
     def __init__(self, engine: Engine) -> None:

@@ -176,17 +176,25 @@ class Measurements:
         with reading(self.engine) as session:
             return queries.series_campaigns(session, series_key, latest)
 
-    def metric_history(self, series_key: str, metric: str, statistic: str, phase: str = "steady") -> list[MetricPoint]:
-        """One number over all campaigns of a series, oldest first, usable trials only."""
+    def metric_history(
+        self, series_key: str, metric: str, statistic: str, phase: str = "steady", campaigns: Sequence[str] | None = None
+    ) -> list[MetricPoint]:
+        """One number over all campaigns of a series, or these, oldest first; usable trials only."""
         with reading(self.engine) as session:
-            return queries.metric_history(session, series_key, metric, statistic, phase)
+            return queries.metric_history(session, series_key, metric, statistic, phase, campaigns)
 
     # what stands now
 
-    def newest_usable(self, workloads: Collection[str] | None = None) -> list[NewestView]:
-        """Every series that is not imported and has a usable trial, with its newest campaign that does; of these workloads if named."""
+    def newest_usable(self, workloads: Collection[str] | None = None, providers: Collection[str] | None = None) -> list[NewestView]:
+        """Every series that is not imported and has a usable trial, with its newest campaign that does; of these workloads and providers if
+        named."""
         with reading(self.engine) as session:
-            return standing.newest_usable(session, workloads)
+            return standing.newest_usable(session, workloads, providers)
+
+    def measured_anything(self) -> bool:
+        """Whether any series is of our own measurements, neither simulated nor imported."""
+        with reading(self.engine) as session:
+            return standing.measured_anything(session)
 
     def attempts_of(self, parts: Sequence[NewestView]) -> list[AttemptView]:
         """All attempts of these series in these campaigns that no correction replaced, by trial and attempt."""

@@ -208,12 +208,15 @@ def document(session: Session, trial_id: str, attempt: int | None = None) -> Res
         raise BadResult(f"the archived document of {trial_id}#{best.attempt} does not hold: {why}") from error
 
 
-def metric_history(session: Session, series_key: str, metric: str, statistic: str, phase: str) -> list[MetricPoint]:
-    """One number over all campaigns of a series, oldest first: of each trial, its last usable attempt; absent values are left out."""
+def metric_history(
+    session: Session, series_key: str, metric: str, statistic: str, phase: str, campaigns: Sequence[str] | None = None
+) -> list[MetricPoint]:
+    """One number over all campaigns of a series (or these), oldest first: of each trial, its last usable attempt; absent values are left out."""
+    own = (Trial.series_key == series_key, *USABLE, *(() if campaigns is None else (Trial.campaign_id.in_(campaigns),)))
     rank = func.row_number().over(partition_by=(Trial.campaign_id, Trial.slot, Trial.repeat), order_by=Trial.attempt.desc())
     best = (
         select(Trial.id, Trial.trial_id, Trial.campaign_id, Trial.slot, Trial.repeat, Trial.environment_hash, rank.label("rank"))
-        .where(Trial.series_key == series_key, *USABLE)
+        .where(*own)
         .subquery()
     )
     query = (

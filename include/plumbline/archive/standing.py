@@ -46,8 +46,9 @@ class AttemptView:
     checksum: str
 
 
-def newest_usable(session: Session, workloads: Collection[str] | None = None) -> list[NewestView]:
-    """Every series that has a usable trial, by key, with its newest such campaign; of these workloads if named. Imported ones are left out."""
+def newest_usable(session: Session, workloads: Collection[str] | None = None, providers: Collection[str] | None = None) -> list[NewestView]:
+    """Every series that has a usable trial, by key, with its newest such campaign; of these workloads and providers if named. Imported ones
+    are left out."""
     of = aliased(SeriesCampaign)
     usable = select(Trial.id).where(Trial.series_key == of.series_key, Trial.campaign_id == of.campaign_id, *USABLE).exists()
     newest = (
@@ -61,6 +62,8 @@ def newest_usable(session: Session, workloads: Collection[str] | None = None) ->
     query = select(Series, newest.label("campaign_id")).where(Series.source != "imported").order_by(Series.series_key)
     if workloads is not None:
         query = query.where(Series.workload.in_(workloads))
+    if providers is not None:
+        query = query.where(Series.provider.in_(providers))
     found = [(_series(row[0]), cast(str, row.campaign_id)) for row in session.execute(query) if row.campaign_id is not None]
     planned: dict[tuple[str, str], datetime] = {}
     for pairs in _batches([(series.series_key, campaign) for series, campaign in found]):
@@ -68,6 +71,11 @@ def newest_usable(session: Session, workloads: Collection[str] | None = None) ->
         for row in session.execute(select(*key, SeriesCampaign.planned_at).where(tuple_(*key).in_(pairs))):
             planned[row.series_key, row.campaign_id] = row.planned_at
     return [NewestView(series, campaign, planned[series.series_key, campaign]) for series, campaign in found]
+
+
+def measured_anything(session: Session) -> bool:
+    """Whether any series is of our own measurements."""
+    return session.scalars(select(Series.series_key).where(Series.source == "measured").limit(1)).first() is not None
 
 
 def attempts(session: Session, parts: Sequence[NewestView]) -> list[AttemptView]:
