@@ -40,7 +40,7 @@ def trial(
     """What one trial cost: all its attempts, line by line, and what its outcomes cost at the rate that it measured."""
     from plumbline.reports.paid import paid
 
-    way, day = _purchase(purchase), _day(on)
+    way, day = as_purchase(purchase), as_day(on)
     with clear_errors(DeclarationError, LookupError, BadResult), open_archive() as archive:
         document = archive.document(trial_id)
         if document is None:
@@ -69,7 +69,7 @@ def campaign(
     from plumbline.orchestration.reporting import newest
     from plumbline.reports.paid import paid
 
-    way, day = _purchase(purchase), _day(on)
+    way, day = as_purchase(purchase), as_day(on)
     with clear_errors(DeclarationError, LookupError, BadResult), open_archive() as archive:
         name = campaign_id or newest(archive)
         found = paid(archive, load(), name).by_provider(day, way)
@@ -124,10 +124,12 @@ def _outcomes(document: ResultDocument, provider: Any, on: date | None, purchase
 
 
 def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:
+    from plumbline.reports.figures import words
+
     shown = table("Outcomes, at the instance's price alone", "outcome", "cost", "from", right=("cost",))
     for each in outcomes:
         value = "–" if each.value is None else str(Money(each.value))
-        shown.add_row(each.metric.replace("_", " "), value, each.formula or each.reason or "")
+        shown.add_row(words(each.metric), value, each.formula or each.reason or "")
     return shown if outcomes else "it finished no run: there are no outcomes"
 
 
@@ -135,14 +137,14 @@ def _amount(money: Money | None) -> str:
     return "–" if money is None else str(money).removesuffix(f" {money.currency}")
 
 
-def _purchase(given: str) -> Purchase:
+def as_purchase(given: str) -> Purchase:
     ways: dict[str, Purchase] = {"on_demand": "on_demand", "spot": "spot", "reserved": "reserved"}
     if given not in ways:
         fail(f'--purchase "{given}" is not known; expected one of {", ".join(ways)}')
     return ways[given]
 
 
-def _day(given: str | None) -> date | None:
+def as_day(given: str | None) -> date | None:
     try:
         return None if given is None else date.fromisoformat(given)
     except ValueError:

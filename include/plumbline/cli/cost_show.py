@@ -14,6 +14,9 @@ def lines_table(title: str, bill: Bill) -> Table:
     """Every line of a bill, and its total."""
     numbers = ("quantity", "unit price", "cost")
     shown = table(title, "item", "what", *numbers, "basis", "since", "source", right=numbers)
+    for column in shown.columns:
+        column.no_wrap = column.header not in ("what", "source")
+        column.min_width = 16 if column.header == "what" else None
     for n, line in enumerate(bill.lines, 1):
         shown.add_row(
             line.item.replace("_", " "),
