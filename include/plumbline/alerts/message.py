@@ -48,6 +48,8 @@ def render(finding: Finding, report: str | None = None, context: Context | None 
         blocks.append(SectionBlock(text=markdown(finding.explanation, SECTION_LIMIT, label="Likely cause")))
     if context.cost:
         blocks.append(SectionBlock(text=markdown(context.cost, SECTION_LIMIT, label="Money")))
+    if context.choice:
+        blocks.append(SectionBlock(text=markdown(context.choice, SECTION_LIMIT, label="Decisions")))
     if len(finding.members) > 1:
         blocks.append(SectionBlock(text=markdown(_members(finding), SECTION_LIMIT, label=f"What {_together(finding)}")))
     commands = "\n".join(f"`{escaped(command)}`  {escaped(why)}" for command, why in next_steps(finding))
@@ -163,6 +165,8 @@ def _plain(finding: Finding, report: str | None, context: Context) -> str:
         lines.append(f"came back: {context.came_back}")
     if context.cost:
         lines.append(context.cost)
+    if context.choice:
+        lines.append(context.choice)
     if len(finding.members) > 1:
         lines.append(f"{_together(finding)}: " + "; ".join(m.text for m in finding.members[:_MOST_MEMBERS]))
     lines += [f"{command}   ({why})" for command, why in next_steps(finding)]

@@ -12,6 +12,7 @@ from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import Declarations, digest, load
+from plumbline.orchestration.choices import before_of
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive, DecisionView
@@ -108,8 +109,9 @@ def _kept(archive: Archive, decided: Decided, standing: Sequence[Finding], why: 
         # Before the decision, with the same id each time: a process that dies in between does both again.
         archive.save_findings([record_of(course.new)])
     if not known:
-        changed = before is not None and before.question == now.question and before.first != now.first
-        told |= {"why": why, "after": after, "instead_of": before.first if changed and before else None}
+        same = before is not None and (before.question, before.simulated) == (now.question, now.simulated)
+        told |= {"why": why, "after": after, "before": before_of(last.detail) if last is not None and same else None}
+        told["instead_of"] = before.first if before is not None and same and before.first != now.first else None
         archive.save_decision(DecisionRecord(decision_id, decision.team, decision.kind, now.first, now.probability, told))
     for finding in course.continued:
         archive.continue_finding(record_of(finding), decided.standing.day.isoformat(), finding.headline)

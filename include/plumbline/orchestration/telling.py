@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from plumbline.declarations import Alerts, Declarations
 from plumbline.orchestration import reaching
 from plumbline.orchestration.airflow_client import AirflowError
+from plumbline.orchestration.choices import changed_since
 from plumbline.orchestration.deciding import questions
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def case_of(archive: Archive, declared: Declarations | None, view: FindingView, 
     context = Context(
         owner=target_of(finding, alerts, "").owner,
         cost=cost_of(archive, declared, finding, view).text if declared else "",
+        choice=changed_since(archive, finding, view.opened_at),
         links=links(finding, address, _trial(archive, finding), asked=bool(questions([finding]))) if address else (),
         snoozed_until=view.snoozed_until if snoozed else None,
         came_back=f"resolved on {before.updated_at:%Y-%m-%d}, was finding {before.finding_id}" if before else "",

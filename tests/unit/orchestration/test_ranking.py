@@ -145,7 +145,10 @@ def test_the_watch_and_the_answer_to_its_finding_rank_too(measured: Archive, tmp
     assert winners(measured) == [("price", FAST, CHEAP, "open")]
     newest = last_stored(measured, "platform", "training", ("gpt-test",))
     assert newest is not None and newest.winner == FAST
-    assert newest.detail["why"] == f"ada accepted 1 USD/h as the on_demand price of {FAST}" and newest.detail["instead_of"] == CHEAP
+    assert (
+        newest.detail["why"] == f"ada accepted 1 USD/h as the on_demand price of {FAST}"
+        and newest.detail["instead_of"] == newest.detail["before"]["first"] == CHEAP
+    )
 
 
 def test_a_declared_price_whose_day_has_come_is_a_price_change(measured: Archive, declared: Declarations) -> None:

@@ -1,0 +1,74 @@
+"""What a finding changed of where teams run things: the decisions that were stored since it was opened. No Airflow in here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive, DecisionView
+    from plumbline.drift import Finding
+
+CONCERNED = ("performance", "price")
+_PAGE, _MOST = 20, 100
+"""Decisions read at a time, and at most: of a finding that is older than all of these, the latest count."""
+
+
+def before_of(detail: Mapping[str, Any]) -> dict[str, Any]:
+    """What the next decision of the same choice remembers of a stored one: who was first, and for each workload the cheapest that met it."""
+    first = next((r["provider"] for r in detail["ranking"] if r["eligible"]), None)
+    return {"first": first, "cheapest": {name: provider for name, provider, _ in _cheapest(detail)}}
+
+
+def changed_since(archive: Archive, finding: Finding, since: datetime) -> str:
+    """In a sentence, which teams' first choice, or cheapest setup that meets the requirement, moved away from the finding's provider or to it
+    since then; empty if none did, and for findings that no decision follows from."""
+    from plumbline.drift.winner import is_winner
+
+    if finding.kind not in CONCERNED or is_winner(finding):
+        return ""
+    said = [text for course in _courses(archive, since) for text in _moved(course, finding.provider)]
+    return "; ".join(dict.fromkeys(said))
+
+
+def _courses(archive: Archive, since: datetime) -> list[list[DecisionView]]:
+    """By choice, the decisions since then, newest first; choices whose question changed meanwhile are left out."""
+    found: dict[tuple[str, str, tuple[str, ...]], list[DecisionView]] = {}
+    after: str | None = None
+    for _ in range(_MOST // _PAGE):
+        page = archive.decisions_page(after=after, limit=_PAGE)
+        for view in (view for view in page.rows if view.decided_at >= since and "workloads" in view.detail):
+            found.setdefault((view.team, view.kind, tuple(view.detail["workloads"])), []).append(view)
+        after = page.after
+        if after is None or page.rows[-1].decided_at < since:
+            break
+    return [views for _, views in sorted(found.items()) if all(view.detail.get("before") for view in views)]
+
+
+def _moved(course: list[DecisionView], provider: str) -> list[str]:
+    now, was = course[0], course[-1].detail["before"]
+    of = f"team {now.team}"
+    said = []
+    if now.winner != was["first"] and provider in (now.winner, was["first"]):
+        said.append(f"first choice of {of} for {now.kind} changes to {_named(now.winner, now.probability)}")
+    for workload, cheapest, probability in _cheapest(now.detail):
+        before = was["cheapest"].get(workload)
+        if cheapest != before and provider in (cheapest, before):
+            said.append(f"cheapest eligible provider for {of} on {workload} changes to {_named(cheapest, probability)}")
+    return said
+
+
+def _cheapest(detail: Mapping[str, Any]) -> list[tuple[str, str | None, float | None]]:
+    """(workload, provider that meets the requirement at the least cost, probability that it is the cheapest)."""
+    found = []
+    for answer in detail["cheapest"]:
+        best = next((setup for setup in answer["setups"] if setup["meets"]), None)
+        found.append((answer["workload"], best["provider"] if best else None, best["probability_cheapest"] if best else None))
+    return found
+
+
+def _named(provider: str | None, probability: float | None) -> str:
+    if provider is None:
+        return "nobody: no provider is eligible"
+    return provider if probability is None else f"{provider} (P = {probability:.2f})"

@@ -1,0 +1,70 @@
+"""What a finding's message says of the decisions that followed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from tests.fakes.labs import CHEAP, FAST, measure, spread, team, world
+from tests.unit.alerts.test_message import FINDING
+
+from plumbline.alerts import render
+from plumbline.archive import Archive, open_archive
+from plumbline.declarations import Declarations
+from plumbline.drift import Finding
+from plumbline.orchestration.ranking import rank_all
+from plumbline.orchestration.stored import record_of
+from plumbline.orchestration.telling import case_of
+
+DAY = date(2025, 12, 2)
+SLOWER = replace(
+    FINDING, finding_id="f1", provider=CHEAP, campaign_id=None, since="2025-12-01", seen_in=(), series_key="", series=(), standing=()
+)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
+        measure(opened, world(), {FAST: spread(0.090), CHEAP: spread(0.1)})
+        yield opened
+
+
+def said(archive: Archive, declared: Declarations, finding: Finding) -> str:
+    return case_of(archive, declared, archive.finding(finding.finding_id)).context.choice
+
+
+def test_the_provider_that_fell_behind_is_left_by_the_team(archive: Archive) -> None:
+    declared = world()
+    rank_all(archive, declared, DAY, "a test")
+    archive.save_findings([record_of(SLOWER)])
+    assert said(archive, declared, SLOWER) == ""
+    measure(archive, declared, {CHEAP: spread(0.2)}, campaign="2025-12")
+    (ranked, *_) = rank_all(archive, declared, DAY, "a test")
+    case = case_of(archive, declared, archive.finding("f1"))
+    sure = archive.decisions()[0].detail["cheapest"][0]["setups"][0]["probability_cheapest"]
+    assert case.context.choice == (
+        f"first choice of team platform for training changes to {FAST} (P = {ranked.probability:.2f}); "
+        f"cheapest eligible provider for team platform on gpt-test changes to {FAST} (P = {sure:.2f})"
+    )
+    message = render(case.finding, None, case.context)
+    assert case.context.choice in message.text and any("*Decisions*" in str(block) for block in message.blocks)
+    # The finding that says the same of itself needs no second sentence.
+    (winner,) = (f for f in archive.findings() if f.detail["subject"].startswith("winner/"))
+    assert case_of(archive, declared, winner).context.choice == ""
+
+
+def test_others_and_other_questions_are_not_told(archive: Archive) -> None:
+    declared = world()
+    rank_all(archive, declared, DAY, "a test")
+    elsewhere = replace(SLOWER, finding_id="f2", provider="lab-elsewhere")
+    missing = replace(SLOWER, finding_id="f3", kind="missing_data")
+    archive.save_findings([record_of(f) for f in (SLOWER, elsewhere, missing)])
+    faster = world(teams=(team(training={"workloads": ["gpt-test"], "weights": {"tokens_per_second": 1.0}}),))
+    rank_all(archive, faster, DAY, "the team weighs speed alone now")
+    assert said(archive, faster, SLOWER) == "", "people changed the question, the provider did not change"
+    measure(archive, faster, {FAST: spread(0.3)}, campaign="2025-12")
+    rank_all(archive, faster, DAY, "a test")
+    assert said(archive, faster, elsewhere) == said(archive, faster, missing) == ""
