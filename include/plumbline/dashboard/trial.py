@@ -15,6 +15,7 @@ from plumbline.reports.chart import Chart
 from plumbline.reports.content import Quality
 from plumbline.reports.criteria import Verdict, trial_verdicts
 from plumbline.reports.figures import scale, words
+from plumbline.reports.utilisation import Usage, is_utilisation, usages
 from plumbline.results import Event, MetricRow, PodRecord, ResultDocument, Telemetry
 from plumbline.results.outside import OutsideResult
 
@@ -97,6 +98,7 @@ class TrialPage:
     sketches: tuple[Sketch, ...] = ()
     expired: Mapping[str, tuple[datetime, str]] = field(default_factory=dict)
     timeline: Chart | None = None
+    usages: tuple[Usage, ...] = ()
 
 
 def trial_page(
@@ -110,7 +112,8 @@ def trial_page(
     phases = tuple(_phase(document, phase) for phase in PHASES if phase in measured)
     quality = Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons))
     criteria = trial_verdicts(document, quality)
-    signals = tuple(_signal(item) for item in document.telemetry)
+    # A GPU's utilisation stands beside what it achieved, and nowhere alone.
+    signals = tuple(_signal(item) for item in document.telemetry if not is_utilisation(item.signal))
     return TrialPage(
         document,
         view,
@@ -123,6 +126,7 @@ def trial_page(
         sketches(document),
         expired or {},
         gantt(document),
+        usages(document),
     )
 
 
