@@ -8,14 +8,27 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.params import Depends
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from starlette.exceptions import HTTPException
 
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.page import is_api, make_pages
 from plumbline.dashboard.reading import NoArchive, Reader
-from plumbline.dashboard.routes import budgets, campaigns, findings, overview, prices, static, trials, written
+from plumbline.dashboard.routes import (
+    api,
+    api_page,
+    budgets,
+    campaigns,
+    findings,
+    overview,
+    prices,
+    providers,
+    static,
+    trials,
+    workloads,
+    written,
+)
 from plumbline.declarations import DeclarationError, places
 
 
@@ -31,19 +44,25 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
     pages = make_pages()
     declared = Declared()
 
+    def said(request: Request, title: str, text: str, status: int) -> Response:
+        # A page may say "nothing yet" as an answer; a program must not take it for one.
+        if is_api(request):
+            return JSONResponse({"detail": text}, max(status, 503))
+        return pages.message(request, title, text, status)
+
     @app.exception_handler(NoArchive)
     def _empty(request: Request, error: Exception) -> Response:
-        return pages.message(request, "Nothing measured yet", f"There is no archive: {error}. The first campaign makes one.")
+        return said(request, "Nothing measured yet", f"There is no archive: {error}. The first campaign makes one.", 200)
 
     @app.exception_handler(OperationalError)
     @app.exception_handler(ProgrammingError)
     def _unreadable(request: Request, error: Exception) -> Response:
         text = "The archive cannot be read; it may be of another version. Any plumbline command that writes to it migrates it."
-        return pages.message(request, "Archive not readable", text, 503)
+        return said(request, "Archive not readable", text, 503)
 
     @app.exception_handler(DeclarationError)
     def _undeclared(request: Request, error: Exception) -> Response:
-        return pages.message(request, "The declarations cannot be read", str(error), 500)
+        return said(request, "The declarations cannot be read", str(error), 500)
 
     @app.exception_handler(HTTPException)
     async def _not_found(request: Request, error: Exception) -> Response:
@@ -53,12 +72,16 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
             return pages.message(request, "Not found", str(error.detail), error.status_code)
         return await http_exception_handler(request, error)
 
-    app.include_router(overview.router(pages, reader, folder))
+    app.include_router(overview.router(pages, reader, declared, folder))
+    app.include_router(providers.router(pages, reader, declared))
+    app.include_router(workloads.router(pages, reader, declared))
     app.include_router(campaigns.router(pages, reader, folder))
     app.include_router(trials.router(pages, reader, declared))
     app.include_router(findings.router(pages, reader, declared))
     app.include_router(prices.router(pages, reader, declared))
-    app.include_router(budgets.router(pages, reader))
+    app.include_router(budgets.router(pages, reader, declared))
+    app.include_router(api.router(reader))
+    app.include_router(api_page.router(pages))
     app.include_router(written.router(folder))
     app.include_router(static.router(pages.assets))
     return app

@@ -1,138 +1,123 @@
-"""What the overview shows: every workload on every provider, how it did last, whether it drifted, how old that news is."""
+"""What the overview shows: who should run what, every workload on every provider, what waits for somebody, what ran last."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from statistics import median
 
-from plumbline.archive import Archive, CampaignView, FindingView, SeriesView
-from plumbline.declarations import METRICS
-from plumbline.reports.figures import scale, words
+from plumbline.archive import Archive, FindingView
+from plumbline.dashboard.cells import Cell, age, cells_of
+from plumbline.declarations import Declarations
+from plumbline.scorecards.inputs import Kind
 
-HEADLINE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "training": (
-        ("step_time",),
-        ("tokens_per_second", "samples_per_second"),
-        ("effective_tokens_per_second", "effective_samples_per_second"),
-    ),
-    "inference": (("time_to_first_token",), ("output_token_throughput",)),
-}
-"""Of each group the first one that was measured: images have no tokens."""
-ANSWERED_WHOLE = (("request_scheduled_latency",), ("request_throughput",))
-"""Of a model that answers at once, such as an encoder: nothing comes between its tokens."""
-MOST_FINDINGS, MOST_CAMPAIGNS = 200, 20
-STALE_DAYS = 40
-"""Campaigns are monthly: what is older than this missed one."""
-
-_WORST = ("page", "warn", "info")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One series. `drift` is a severity, "steady", or "no baseline"."""
-
-    series_key: str
-    provider: str
-    numbers: tuple[tuple[str, str], ...]
-    usable: int
-    planned: int
-    campaign_id: str
-    age: str
-    stale: bool
-    drift: str
-    simulated: bool
+MOST_FINDINGS, MOST_CAMPAIGNS, LISTED_FINDINGS = 200, 12, 8
+KINDS: tuple[Kind, ...] = ("training", "inference")
+LOOKED_AT = 12
+"""Of a team and kind, so many stored decisions are looked through for each of its choices."""
+PROVIDERS = 4
+"""Columns of a page: so many fit beside each other, and a page costs as much in a large installation as in a small one."""
+LINES = 24
+"""Workloads of one kind on a page; the page of each provider has all."""
 
 
 @dataclass(frozen=True)
 class Line:
     kind: str
     workload: str
+    version: int
     cells: tuple[Cell | None, ...]
 
 
 @dataclass(frozen=True)
+class Winner:
+    """The newest stored decision of a team for some workloads of a kind; `winner` None where nobody was eligible, `decided` None where none
+    is stored."""
+
+    team: str
+    kind: str
+    workloads: tuple[str, ...]
+    winner: str | None
+    probability: float | None
+    decided: str | None
+
+
+@dataclass(frozen=True)
+class CampaignLine:
+    """`marks`: sources of its results other than our own measurements."""
+
+    campaign_id: str
+    reason: str
+    age: str
+    marks: tuple[str, ...]
+    report: bool
+
+
+@dataclass(frozen=True)
 class Overview:
+    """`lines` has the series of `providers` alone; `more` is the last of these providers where others follow."""
+
+    winners: tuple[Winner, ...]
     providers: tuple[str, ...]
     lines: tuple[Line, ...]
+    more: str | None
     findings: tuple[FindingView, ...]
-    campaigns: tuple[tuple[CampaignView, str, bool], ...]
+    campaigns: tuple[CampaignLine, ...]
 
 
-def overview(archive: Archive, reports: Path, now: datetime) -> Overview:
-    """Everything on the page. Reads each series' newest campaign only, so its cost follows the number of series, not of trials.
+def overview(archive: Archive, declared: Declarations, reports: Path, now: datetime, after: str = "") -> Overview:
+    """Everything on the page, from the provider that follows `after`. What it reads depends on the providers and lines of one page, not on
+    how many there are, nor on how many trials.
 
     Imported series are no provider of ours: their campaigns are listed, and nothing else of them.
     """
-    series = [s for s in archive.series() if s.source != "imported"]
-    findings = archive.findings(state="open", latest=MOST_FINDINGS)
+    providers = archive.providers_page(after, PROVIDERS)
+    open_ones = archive.findings(state="open", latest=MOST_FINDINGS)
     # Somebody is on an acknowledged one; the series has drifted all the same.
-    standing = (*findings, *archive.findings(state="acknowledged", latest=MOST_FINDINGS))
-    providers = tuple(sorted({s.provider for s in series}))
+    standing = (*open_ones, *archive.findings(state="acknowledged", latest=MOST_FINDINGS))
+    cells = cells_of(archive, declared, archive.series_of(providers.rows), standing, now)
     lines = []
-    for kind, workload, version in sorted({(s.kind, s.workload, s.version) for s in series}, key=lambda k: (k[0] != "training", k)):
-        own = {s.provider: s for s in series if (s.kind, s.workload, s.version) == (kind, workload, version)}
-        cells = tuple(_cell(archive, own[p], standing, now) if p in own else None for p in providers)
-        lines.append(Line(kind, f"{workload} v{version}", cells))
-    campaigns = reversed(archive.campaigns(latest=MOST_CAMPAIGNS))
+    for kind, workload, version in sorted(cells, key=lambda k: (k[0] != "training", k)):
+        own = cells[kind, workload, version]
+        lines.append(Line(kind, workload, version, tuple(own.get(p) for p in providers.rows)))
+    heads = archive.campaigns_page(limit=MOST_CAMPAIGNS).rows
+    marks = archive.marked([c.campaign_id for c in heads])
     return Overview(
-        providers,
-        tuple(lines),
-        tuple(findings[:10]),
-        tuple((c, age(c.planned_at, now), report_file(reports, c.campaign_id).is_file()) for c in campaigns),
+        winners=winners(archive, declared, now),
+        providers=providers.rows,
+        lines=tuple(line for kind in ("training", "inference") for line in [x for x in lines if x.kind == kind][:LINES]),
+        more=providers.after,
+        findings=tuple(open_ones[:LISTED_FINDINGS]),
+        campaigns=tuple(
+            CampaignLine(
+                c.campaign_id, c.reason, age(c.planned_at, now), marks[c.campaign_id], report_file(reports, c.campaign_id).is_file()
+            )
+            for c in heads
+        ),
     )
 
 
-def _cell(archive: Archive, series: SeriesView, findings: Sequence[FindingView], now: datetime) -> Cell | None:
-    campaigns = archive.campaigns(series.series_key, latest=1)
-    if not campaigns:
-        return None
-    last = campaigns[0]
-    own = {f.severity for f in findings if series.series_key in (f.detail.get("standing") or [f.series_key])}
-    worst = next((s for s in _WORST if s in own), None)
-    return Cell(
-        series_key=series.series_key,
-        provider=series.provider,
-        numbers=_numbers(archive, series, last.campaign_id),
-        usable=last.outcomes.usable,
-        planned=last.outcomes.planned,
-        campaign_id=last.campaign_id,
-        age=age(last.planned_at, now),
-        stale=(now - last.planned_at).days > STALE_DAYS,
-        drift=worst or ("steady" if archive.baseline(series.series_key) else "no baseline"),
-        simulated=series.source == "simulated",
-    )
-
-
-def _numbers(archive: Archive, series: SeriesView, campaign_id: str) -> tuple[tuple[str, str], ...]:
-    observations = archive.sample(series.series_key, campaign_id).observations
+def winners(archive: Archive, declared: Declarations, now: datetime) -> tuple[Winner, ...]:
+    """Of each choice that a team declares, what was decided last."""
     found = []
-    whole = series.kind == "inference" and all(o.metric != "inter_token_latency" for o in observations)
-    for group in ANSWERED_WHOLE if whole else HEADLINE[series.kind]:
-        for name in group:
-            known = METRICS[name]
-            values = [o.value for o in observations if (o.metric, o.statistic, o.phase) == (name, known.statistic, "steady")]
-            if values:
-                found.append((words(name), scale(known.unit, values, name).text(median(values))))
-                break
+    for team in declared.teams.values():
+        for kind in KINDS:
+            asked = [p.workloads for p in team.preferences(kind)]
+            last = {
+                tuple(d.detail.get("workloads", ())): d for d in reversed(archive.decisions_page(team.name, kind, limit=LOOKED_AT).rows)
+            }
+            for workloads in asked:
+                one = last.get(tuple(workloads))
+                when = age(one.decided_at, now) if one is not None else None
+                who, sure = (one.winner, one.probability) if one is not None else (None, None)
+                found.append(Winner(team.name, kind, tuple(workloads), who, sure, when))
     return tuple(found)
 
 
 def report_file(reports: Path, campaign_id: str) -> Path:
     """Where a campaign's report lies, whether or not it was written."""
     return reports / campaign_id / "report.html"
-
-
-def age(then: datetime, now: datetime) -> str:
-    """How long ago, in the largest unit that fits."""
-    seconds = (now - then).total_seconds()
-    for size, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        count = int(seconds // size)
-        if count >= 1:
-            return f"{count} {name}{'s' if count > 1 else ''} ago"
-    return "just now"
 
 
 def explanation(detail: Mapping[str, object]) -> str:

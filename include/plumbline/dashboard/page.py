@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from plumbline.dashboard.assets import Assets
 from plumbline.dashboard.overview import explanation
@@ -18,9 +19,12 @@ from plumbline.reports.figures import chance, percent, sentence, size, words
 
 NAV = (
     ("Overview", "/"),
+    ("Providers", "/providers"),
+    ("Workloads", "/workloads"),
     ("Findings", "/findings"),
     ("Prices", "/prices"),
     ("Budgets", "/budgets"),
+    ("API", "/api"),
 )
 # A page loads its own style sheets and scripts and nothing else, and no script stands in it. Plotly places its letters and layers by style
 # attributes and one style element of its own: hence 'unsafe-inline' for styles, and for styles alone.
@@ -29,6 +33,7 @@ PAGE_POLICY = (
     "frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
 )
 API = "/api/v1/"
+_TICKED = re.compile(r"`([^`]+)`")
 _BETWEEN = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -70,6 +75,7 @@ def make_pages(now: Callable[[], datetime] | None = None) -> Pages:
         "percent": percent,
         "sentence": sentence,
         "anchor": anchor,
+        "code": code,
     }
     templates.globals["asset"] = assets.versioned
     return Pages(templates, assets, now or (lambda: datetime.now(timezone.utc)))
@@ -78,6 +84,11 @@ def make_pages(now: Callable[[], datetime] | None = None) -> Pages:
 def base_of(request: Request) -> str:
     """The path that the app is mounted at; empty at the root."""
     return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def code(text: str) -> Markup:
+    """The text with what stands between backticks as code."""
+    return Markup(_TICKED.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def is_api(request: Request) -> bool:

@@ -17,7 +17,7 @@ from tests.data.result_documents import document, trial
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
-from plumbline.dashboard.overview import age
+from plumbline.dashboard.cells import age
 from plumbline.dashboard.reading import NoArchive, Reader
 from plumbline.declarations import load
 from plumbline.reports import write

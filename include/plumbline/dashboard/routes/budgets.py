@@ -6,17 +6,17 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.dashboard.budgets import budgets
+from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.page import Pages
 from plumbline.dashboard.reading import Reader
-from plumbline.declarations import load
 
 
-def router(pages: Pages, reader: Reader) -> APIRouter:
+def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
     """`/budgets`."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/budgets", response_class=HTMLResponse)
     def show_budgets(request: Request) -> Response:
-        return pages.page(request, "budgets.html.j2", budgets=budgets(reader.archive(), load(), pages.now()))
+        return pages.page(request, "budgets.html.j2", budgets=budgets(reader.archive(), declared.now(), pages.now()))
 
     return routes

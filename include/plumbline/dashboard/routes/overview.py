@@ -7,17 +7,19 @@ from pathlib import Path
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
+from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.overview import overview
 from plumbline.dashboard.page import Pages
 from plumbline.dashboard.reading import Reader
 
 
-def router(pages: Pages, reader: Reader, reports: Path) -> APIRouter:
+def router(pages: Pages, reader: Reader, declared: Declared, reports: Path) -> APIRouter:
     """`/`: every workload on every provider."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/", response_class=HTMLResponse)
-    def show_overview(request: Request) -> Response:
-        return pages.page(request, "overview.html.j2", o=overview(reader.archive(), reports, pages.now()))
+    def show_overview(request: Request, after: str = "") -> Response:
+        shown = overview(reader.archive(), declared.now(), reports, pages.now(), after)
+        return pages.page(request, "overview.html.j2", o=shown, after=after)
 
     return routes

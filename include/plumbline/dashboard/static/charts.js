@@ -23,10 +23,10 @@
     const done = Plotly.react(div, data, { ...base, ...layout, legend: { ...base.legend, ...(layout.legend || {}) } }, config);
     if (!div.dataset.links) {
       div.dataset.links = "1";
-      // A mark whose `customdata` is an address of these pages leads there.
-      const address = (event) => event.points.map((p) => p.customdata).find((d) => typeof d === "string" && d.startsWith("/"));
-      div.on("plotly_click", (event) => { const to = address(event); if (to) window.location.assign(to); });
-      div.on("plotly_hover", (event) => div.classList.toggle("leads", Boolean(address(event))));
+      // A mark whose `customdata` is a path of these pages leads there.
+      const path = (event) => event.points.map((p) => p.customdata).find((d) => typeof d === "string" && d.startsWith("/"));
+      div.on("plotly_click", (event) => { const to = path(event); if (to) window.location.assign(own.dataset.base + to); });
+      div.on("plotly_hover", (event) => div.classList.toggle("leads", Boolean(path(event))));
       div.on("plotly_unhover", () => div.classList.remove("leads"));
     }
     return done;

@@ -1,0 +1,137 @@
+"""One workload on one provider in a few words: what it did last, what that costs, whether it drifted, how old that news is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+
+from plumbline.archive import Archive, FindingView, SeriesView
+from plumbline.archive.glance import Part
+from plumbline.declarations import METRICS, Declarations
+from plumbline.prices import COSTS, Quote, costs_of, quote
+from plumbline.reports.figures import scale, words
+from plumbline.reports.priced import at_accepted_prices
+
+HEADLINE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "training": (
+        ("step_time",),
+        ("tokens_per_second", "samples_per_second"),
+        ("effective_tokens_per_second", "effective_samples_per_second"),
+    ),
+    "inference": (("time_to_first_token",), ("output_token_throughput",)),
+}
+"""Of each group the first one that was measured: images have no tokens."""
+ANSWERED_WHOLE = (("request_scheduled_latency",), ("request_throughput",))
+"""Of a model that answers at once, such as an encoder: nothing comes between its tokens."""
+STALE_DAYS = 40
+"""Campaigns are monthly: what is older than this missed one."""
+COSTS_SHOWN: dict[str, tuple[str, ...]] = {
+    "training": ("cost_per_1m_trained_tokens", "cost_per_1m_trained_samples"),
+    "inference": ("cost_per_1m_output_tokens", "cost_per_1k_requests"),
+}
+"""Of each kind the first one that can be reckoned."""
+
+_WORST = ("page", "warn", "info")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One series in its newest campaign. `drift` is a severity, "steady", or "no baseline"; `cost` in words and what it is of; empty, and
+    why it is not known."""
+
+    series_key: str
+    provider: str
+    workload: str
+    numbers: tuple[tuple[str, str], ...]
+    cost: tuple[str, str]
+    usable: int
+    planned: int
+    campaign_id: str
+    age: str
+    stale: bool
+    drift: str
+    simulated: bool
+
+
+def cells_of(
+    archive: Archive, declared: Declarations, series: Sequence[SeriesView], standing: Sequence[FindingView], now: datetime
+) -> dict[tuple[str, str, int], dict[str, Cell]]:
+    """(kind, workload, version) → provider → its cell. `standing`: findings that are not settled."""
+    quotes = {
+        name: quote(at_accepted_prices(archive, declared.providers[name]), now.date())
+        for name in {s.provider for s in series}
+        if name in declared.providers
+    }
+    found: dict[tuple[str, str, int], dict[str, Cell]] = {}
+    for part in archive.newest_parts(series, _ASKED):
+        one = part.series
+        own = {f.severity for f in standing if one.series_key in (f.detail.get("standing") or [f.series_key])}
+        worst = next((s for s in _WORST if s in own), None)
+        found.setdefault((one.kind, one.workload, one.version), {})[one.provider] = Cell(
+            series_key=one.series_key,
+            provider=one.provider,
+            workload=one.workload,
+            numbers=_numbers(part),
+            cost=_cost(part, declared, quotes.get(one.provider)),
+            usable=part.outcomes.usable,
+            planned=part.outcomes.planned,
+            campaign_id=part.campaign_id,
+            age=age(part.planned_at, now),
+            stale=(now - part.planned_at).days > STALE_DAYS,
+            drift=worst or ("steady" if part.baseline else "no baseline"),
+            simulated=one.source == "simulated",
+        )
+    return found
+
+
+def _numbers(part: Part) -> tuple[tuple[str, str], ...]:
+    whole = part.series.kind == "inference" and ("inter_token_latency", METRICS["inter_token_latency"].statistic) not in part.values
+    found = []
+    for group in ANSWERED_WHOLE if whole else HEADLINE[part.series.kind]:
+        for name in group:
+            known = METRICS[name]
+            values = part.values.get((name, known.statistic))
+            if values:
+                found.append((words(name), scale(known.unit, values, name).text(median(values))))
+                break
+    return tuple(found)
+
+
+def _cost(part: Part, declared: Declarations, price: Quote | None) -> tuple[str, str]:
+    workload = declared.workloads.get(part.series.workload)
+    if price is None:
+        return "", f"{part.series.provider} is not declared any more: no price"
+    if workload is None or workload.version != part.series.version:
+        return "", f"version {part.series.version} of the workload is not declared any more: its nodes are not known"
+
+    def measured(metric: str, statistic: str) -> float | None:
+        values = part.values.get((metric, statistic))
+        return median(values) if values else None
+
+    found = {c.metric: c for c in costs_of(part.series.kind, price, measured, nodes=workload.nodes)}
+    shown = [found[name] for name in COSTS_SHOWN[part.series.kind] if name in found]
+    known = next((c for c in shown if c.value is not None), None)
+    if known is None:
+        return "", next((c.reason for c in shown if c.reason), "nothing was measured that has a cost")
+    return scale(METRICS[known.metric].unit, [known.value], known.metric).text(known.value), words(known.metric)
+
+
+def _asked() -> tuple[tuple[str, str], ...]:
+    named = {name for groups in (*HEADLINE.values(), ANSWERED_WHOLE) for group in groups for name in group} | {"inter_token_latency"}
+    return tuple(sorted({(name, METRICS[name].statistic) for name in named} | {(c.rate, c.statistic) for c in COSTS}))
+
+
+_ASKED = _asked()
+"""(metric, statistic) that cells are made of."""
+
+
+def age(then: datetime, now: datetime) -> str:
+    """How long ago, in the largest unit that fits."""
+    seconds = (now - then).total_seconds()
+    for size, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        count = int(seconds // size)
+        if count >= 1:
+            return f"{count} {name}{'s' if count > 1 else ''} ago"
+    return "just now"

@@ -1,0 +1,65 @@
+"""The pages of workloads: providers side by side, what cannot be compared, and the trials behind it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.browser.sample import campaign
+
+from plumbline.archive import open_archive
+from plumbline.dashboard.app import create_app
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    folder = tmp_path_factory.mktemp("home")
+    data = campaign(folder / "results")
+    assert data.store is not None
+    with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
+        for document in data.documents:
+            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+    with TestClient(create_app(archive_url=f"sqlite:///{folder / 'archive.db'}", reports=folder)) as found:
+        yield found
+
+
+def test_providers_stand_side_by_side_with_intervals_and_every_repeat_leads_to_its_trial(client: TestClient) -> None:
+    text = client.get("/workloads/chat-tiny-cpu").text
+    drawn = {name: json.loads(body) for name, body in re.findall(r'data-for="([^"]+)">(.*?)</script>', text)}
+    first = drawn["key-time-to-first-token"]["data"]
+    assert [trace["y"][0] for trace in first] == ["local-2core", "local-2core", "local-1core", "local-1core"]
+    assert first[-1]["error_x"]["array"][0] > 0
+    linked = [path for trace in first for path in trace.get("customdata", ())]
+    assert len(linked) == 5 and {client.get(path).status_code for path in linked} == {200}
+
+
+def test_criteria_costs_and_what_is_behind_them(client: TestClient) -> None:
+    text = client.get("/workloads/chat-tiny-cpu").text
+    criteria = text[text.index('id="acceptance"') :].split("</section>")[0]
+    assert "p95 request_scheduled_latency &lt;= 900ms in steady" in criteria and 'class="chip pass"' in criteria
+    cost = text[text.index('id="cost"') :].split("</section>")[0]
+    assert re.search(r'Cost per 1M output tokens.*?<span class="value">[\d.]+ USD</span>', cost, re.DOTALL | re.IGNORECASE)
+    behind = text[text.index('id="behind"') :]
+    assert behind.count('href="/trials/2026-11.') == 5
+
+
+def test_a_difference_that_forbids_comparing_is_said_with_its_reason(client: TestClient) -> None:
+    text = client.get("/workloads/gpt-tiny-cpu").text
+    apart = text[text.index('id="apart"') :].split("</section>")[0]
+    assert "<li><b>" in apart or "same conditions" in apart
+    assert "2 of 3 trials usable" not in apart
+
+
+def test_the_list_names_the_teams_that_ask_and_what_never_ran(client: TestClient) -> None:
+    text = client.get("/workloads").text
+    line = text[text.index("/workloads/chat-tiny-cpu") :].split("</tr>")[0]
+    assert "/decisions/product/inference?workload=chat-tiny-cpu" in line and "providers side by side" in line
+    assert "never run" in text[text.index("/workloads/vision-cpu") :].split("</tr>")[0]
+
+
+def test_a_workload_that_never_ran_says_so_and_an_unknown_one_has_no_page(client: TestClient) -> None:
+    assert "No provider has a usable trial of it." in client.get("/workloads/vision-cpu").text
+    assert client.get("/workloads/nothing").status_code == 404
