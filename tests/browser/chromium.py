@@ -49,7 +49,10 @@ def opened(started: Browser, page_file: Path, shape: str) -> Iterator[tuple[Page
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     page.goto(page_file.resolve().as_uri(), wait_until="load")
-    page.wait_for_function("document.querySelectorAll('.chart').length === document.querySelectorAll('.chart.js-plotly-plot').length")
+    # What is folded is drawn when it is unfolded.
+    page.wait_for_function(
+        "[...document.querySelectorAll('.chart')].every(c => c.closest('details:not([open])') || c.matches('.js-plotly-plot'))"
+    )
     page.wait_for_timeout(300)
     own = page_file.resolve().as_uri()
     try:

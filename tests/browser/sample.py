@@ -91,6 +91,10 @@ def campaign(folder: Path, *, repeats: int = 3, names: tuple[str, ...] = ("local
             )
         ),
         store=store,
+        workloads=declared.workloads,
+        references=declared.references,
+        economics=declared.economics,
+        kept_s=declared.upkeep.evidence.keep,
     )
 
 
@@ -164,6 +168,8 @@ def _sealed(
         ),
         timeline=(
             Event(name="probe_begun", utc=start, monotonic_s=10.0),
+            Event(name="steady_started", utc=start + timedelta(seconds=held_s / 3), monotonic_s=10 + held_s / 3),
+            Event(name="steady_ended", utc=start + timedelta(seconds=held_s - 5), monotonic_s=5 + held_s),
             Event(name="finished", utc=start + timedelta(seconds=held_s - 3), monotonic_s=7 + held_s),
         ),
         validity=Validity(status="degraded", reasons=(degraded,)) if degraded else Validity(status="valid"),
@@ -217,6 +223,7 @@ def _training(store: ResultStore, trial: Trial, rng: np.random.Generator) -> Res
         row("step_time", float(np.percentile(steady, 99)), 120, statistic="p99"),
         row("step_time", float(steady.std() / steady.mean()), 120, statistic="cv"),
         row("tokens_per_second", 512 / median, 120),
+        row("tokens_per_second_per_device", 512 / median / trial.provider.accelerator.count, 120),
         row("samples_per_second", 8 / median, 120),
         row("model_flops", 2.6e9 / median, 120),
         row("model_flops_utilization", 2.6e9 / median / (61e9 * speed) / 2.2, 120),

@@ -155,7 +155,7 @@ def _show(data: CampaignData, outcome: Outcome) -> None:
     concluded = conclude(data)
     show_scorecards(concluded)
     out.print("[bold]In short[/]")
-    for said in sentences(data, concluded.cards, concluded.decisions):
+    for said in sentences(concluded):
         for line in said.lines:
             out.print(f"  {line}", highlight=False, markup=False)
     show_unusable(data)

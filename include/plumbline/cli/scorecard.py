@@ -13,9 +13,9 @@ from plumbline.orchestration.reporting import campaign_data, newest
 from plumbline.orchestration.reporting import report as write_report
 from plumbline.reports import CampaignData, Conclusions, conclude
 from plumbline.reports.criteria import Verdict, acceptance_rows
+from plumbline.reports.export.files import Form
 from plumbline.reports.raw import raw_rows
 from plumbline.reports.tables import CardTable, Cell, card_tables, rank_rows
-from plumbline.reports.tables_write import Form
 
 Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")]
 

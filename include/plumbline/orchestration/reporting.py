@@ -14,7 +14,7 @@ from plumbline.results import ResultStore
 if TYPE_CHECKING:
     from plumbline.archive import Archive
     from plumbline.reports.content import CampaignData
-    from plumbline.reports.tables_write import Form
+    from plumbline.reports.export.files import Form
 
 
 def report(campaign_id: str | None = None, form: Form | None = None) -> Path:
@@ -79,6 +79,8 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         store=ResultStore(places().results_url),
         workloads=declared.workloads,
         references=declared.references,
+        economics=declared.economics,
+        kept_s=declared.upkeep.evidence.keep,
     )
 
 

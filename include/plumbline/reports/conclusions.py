@@ -3,25 +3,61 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
 
-from plumbline.prices import Quote, quote
+from plumbline.declarations import Preference
+from plumbline.prices import Bill, Quote, quote
+from plumbline.reports.bills import ProviderCost
 from plumbline.reports.content import CampaignData
 from plumbline.reports.numbers import campaign_numbers, epoch_tokens
+from plumbline.reports.paid import Paid
+from plumbline.reports.standing import Decided, Standing
 from plumbline.scorecards import Decision, Scorecard, TrialNumbers, decide, priced, primary_of, scorecards
+from plumbline.scorecards.inputs import Kind
+
+KINDS: tuple[Kind, ...] = ("training", "inference")
 
 
 @dataclass(frozen=True)
 class Conclusions:
     """What follows from a campaign's numbers at the prices of the day: cards, decisions, quotes by provider.
 
-    `trials`: every attempt with its costs. `decidable`: those of them that decisions rest on.
+    `trials`: every attempt with its costs. `decided`: each team's choices with what would change them; they rest on measured numbers alone,
+    unless all are simulated. What takes longer is worked out when it is first asked for.
     """
 
+    campaign: CampaignData
     cards: tuple[Scorecard, ...]
-    decisions: tuple[Decision, ...]
+    decided: tuple[Decided, ...]
     quotes: dict[str, Quote]
     trials: tuple[TrialNumbers, ...]
-    decidable: tuple[TrialNumbers, ...]
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The rankings."""
+        return tuple(d.decision for d in self.decided)
+
+    @cached_property
+    def bills(self) -> dict[str, Bill]:
+        """The bill of each trial, by trial id."""
+        return self._paid.bills(self.day, self.campaign.purchase)
+
+    @cached_property
+    def provider_costs(self) -> tuple[ProviderCost, ...]:
+        """What the campaign cost at each provider."""
+        return self._paid.by_provider(self.day, self.campaign.purchase)
+
+    @property
+    def _paid(self) -> Paid:
+        campaign = self.campaign
+        rejected = frozenset(key for key, quality in campaign.quality.items() if quality.action == "reject")
+        return Paid(campaign.campaign_id, campaign.documents, dict(campaign.providers), rejected, campaign.kept_s)
+
+    @property
+    def day(self) -> date:
+        """The day whose prices count."""
+        return self.campaign.written_at.date()
 
 
 def conclude(campaign: CampaignData) -> Conclusions:
@@ -35,18 +71,36 @@ def conclude(campaign: CampaignData) -> Conclusions:
         providers=campaign.providers,
         primaries={t.workload.name: primary_of(campaign.workloads.get(t.workload.name, t.workload)) for t in specs},
     )
+    names = sorted({c.provider for c in cards})
+    quotes = {n: quote(campaign.providers[n], day, campaign.purchase) for n in names if n in campaign.providers}
+    return Conclusions(campaign, cards, _decided(campaign, trials, day), quotes, trials)
+
+
+def _decided(campaign: CampaignData, trials: tuple[TrialNumbers, ...], day: date) -> tuple[Decided, ...]:
     # A decision about real money rests on measured numbers alone; where all is simulated it is a rehearsal's.
     measured = tuple(t for t in trials if not _simulated(campaign, t.provider)) or trials
     known = {(t.kind, t.workload) for t in measured}
-    decisions = []
-    for team in campaign.teams.values():
-        for kind in ("training", "inference"):
-            preference = team.training if kind == "training" else team.inference
-            if preference is not None and any((kind, w) in known for w in preference.workloads):
-                decisions.append(decide(team.name, kind, preference, measured))
-    names = sorted({c.provider for c in cards})
-    quotes = {n: quote(campaign.providers[n], day, campaign.purchase) for n in names if n in campaign.providers}
-    return Conclusions(cards, tuple(decisions), quotes, trials, measured)
+    whole = Standing(
+        trials=measured,
+        providers={n: p for n, p in campaign.providers.items() if any(t.provider == n for t in measured)},
+        campaigns={(t.provider, t.workload): campaign.campaign_id for t in measured},
+        simulated=frozenset(n for n in campaign.providers if _simulated(campaign, n)),
+        day=day,
+        purchase=campaign.purchase,
+        workloads={t.workload.name: t.workload for t in ([d.trial for d in campaign.documents] or campaign.planned)},
+    )
+    asked: list[tuple[str, Kind, Preference]] = [
+        (team.name, kind, preference)
+        for team in campaign.teams.values()
+        for kind in KINDS
+        for preference in team.preferences(kind)
+        if any((kind, w) in known for w in preference.workloads)
+    ]
+    found = []
+    for team, kind, preference in asked:
+        part = whole.of(preference.workloads)
+        found.append(Decided(decide(team, kind, preference, part.trials), preference, part))
+    return tuple(found)
 
 
 def _simulated(campaign: CampaignData, provider: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from plumbline.declarations import AnyWorkload, Provider, Team, Trial
+from plumbline.declarations.economics import Economics
 from plumbline.declarations.provider import Purchase
 from plumbline.declarations.references import References
 from plumbline.results import ResultDocument, ResultStore
@@ -59,7 +60,7 @@ class CampaignData:
     `quality`: by (trial id, attempt); a rejected attempt is kept, shown and never scored. `store`: where the raw evidence behind the
     distribution charts lies; without it those charts are left out and the report says so. `written_at`: also the day whose prices count.
     `workloads`: as they are declared now, by name, for which number is asked first; criteria are those of the trials. `references`: what
-    others publish.
+    others publish. `economics`: what a cost depends on and nobody measures. `kept_s`: how long raw evidence is kept, None for ever.
     """
 
     campaign_id: str
@@ -76,6 +77,8 @@ class CampaignData:
     purchase: Purchase = "on_demand"
     workloads: Mapping[str, AnyWorkload] = field(default_factory=dict)
     references: References = field(default_factory=References)
+    economics: Economics = field(default_factory=Economics)
+    kept_s: float | None = None
 
     @property
     def usable(self) -> tuple[ResultDocument, ...]:

@@ -1,4 +1,4 @@
-"""The campaign in plain words: what was measured, who leads on what, what drifted, and what the comparison cannot say."""
+"""The campaign in plain words: who is first and how sure, what would change it, what it cost, what drifted, and what cannot be said."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plumbline.prices import Quote
+from plumbline.reports.conclusions import Conclusions
 from plumbline.reports.content import CampaignData, FindingRow
 from plumbline.reports.figures import chance, listed, scale, words
 from plumbline.reports.repeatability import same_losses
-from plumbline.scorecards import Decision, Row, Scorecard, leaders
+from plumbline.reports.sections.costs import cost_sentence
+from plumbline.reports.sections.decisions import cheapest_sentences, nearest_change
+from plumbline.reports.standing import Decided
+from plumbline.scorecards import Row, Scorecard, leaders
 
 HEADLINES = {
     "training": ("step_time", "cost_per_1m_trained_tokens", "restart_penalty"),
@@ -21,20 +25,27 @@ HEADLINES = {
 
 @dataclass(frozen=True)
 class Said:
-    """What is said about one thing: full sentences."""
+    """What is said about one thing: full sentences. `asides`: what is worth knowing of each line besides; empty, or one for each."""
 
     label: str
     lines: tuple[str, ...]
+    asides: tuple[str, ...] = ()
 
 
-def sentences(campaign: CampaignData, cards: Sequence[Scorecard], decisions: Sequence[Decision]) -> tuple[Said, ...]:
-    """What a person should know after half a minute."""
+def sentences(found: Conclusions) -> tuple[Said, ...]:
+    """What a person should know after a minute, the answers first."""
+    campaign, cards = found.campaign, found.cards
+    cheapest = cheapest_sentences(found.decided)
     said = [Said("Measured", (_measured(cards),))]
+    if found.decided:
+        said.append(Said("First choice", tuple(_decision(d) for d in found.decided), tuple(nearest_change(d) for d in found.decided)))
+    said += [Said("Cheapest that fits", cheapest)] if cheapest else []
+    said += [Said("Cost, all in", tuple(cost_sentence(c) for c in found.provider_costs))] if found.provider_costs else []
+    said += [Said("Drift", (_drifted(campaign),))]
+    said += [Said("Acceptance", lines) for lines in (_acceptance(cards),) if lines]
     said += [Said(kind.capitalize(), _leads(kind, cards)) for kind in ("training", "inference") if any(c.kind == kind for c in cards)]
     said += [Said("Losses", lines) for lines in (same_losses(campaign),) if lines]
-    said += [Said("Acceptance", lines) for lines in (_acceptance(cards),) if lines]
-    said += [Said("Decisions", tuple(_decision(d) for d in decisions))] if decisions else []
-    return (*said, Said("Drift", (_drifted(campaign),)))
+    return tuple(said)
 
 
 def _measured(cards: Sequence[Scorecard]) -> str:
@@ -96,12 +107,19 @@ def _acceptance(cards: Sequence[Scorecard]) -> tuple[str, ...]:
     return (f"{text}{': ' + '; '.join(bad) if bad else ''}.",)
 
 
-def _decision(decision: Decision) -> str:
+def _decision(decided: Decided) -> str:
+    decision = decided.decision
+    who = f"Team {decision.team}, {listed(decision.workloads)}"
     winner = decision.winner
-    who = f"Team {decision.team}, {decision.kind}"
     if winner is None:
         return f"{who}: {decision.note}"
-    return f"{who}: {winner.provider} ranks first (probability {chance(winner.probability_first)})."
+    before = f"{who}: {winner.provider} before {decision.ranking[1].provider}"
+    sure = (
+        f", {chance(winner.probability_first)} sure"
+        if winner.probability_first is not None
+        else f"; how sure is not known: {decision.note}"
+    )
+    return f"{before}{sure}."
 
 
 def _drifted(campaign: CampaignData) -> str:
@@ -143,10 +161,6 @@ def limits(campaign: CampaignData, cards: Sequence[Scorecard], quotes: dict[str,
     if any(d.simulated for d in campaign.documents):
         names = sorted({d.trial.provider.name for d in campaign.documents if d.simulated})
         found.append(f"{listed(names)} {'is' if len(names) == 1 else 'are'} simulated: these numbers were not measured on hardware.")
-    degraded = [c for c in cards if c.counts["degraded"]]
-    if degraded:
-        where = listed(f"{c.provider} ({c.counts['degraded']} of {c.planned} {c.kind})" for c in degraded)
-        found.append(f"Degraded trials count, with their reasons, on {where}.")
     lost = [c for c in cards if c.planned > c.usable]
     if lost:
         found.append(f"Not every planned trial gave numbers: {listed(f'{c.provider} {c.usable} of {c.planned} {c.kind}' for c in lost)}.")

@@ -13,18 +13,23 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from plumbline.reports.charts import charts_of
+from plumbline.reports.charts_bill import bill_chart
 from plumbline.reports.conclusions import Conclusions, conclude
 from plumbline.reports.content import CampaignData
 from plumbline.reports.criteria import acceptance_rows
 from plumbline.reports.evidence import Evidence, read_evidence
 from plumbline.reports.raw import raw_rows
+from plumbline.reports.scorecard_rows import campaign_rows
+from plumbline.reports.sections.costs import bill_tables
+from plumbline.reports.sections.decisions import decision_sections
+from plumbline.reports.sections.outlooks import outlooks
 from plumbline.reports.summary import limits, sentences
-from plumbline.reports.tables import card_tables, cost_rows, fact_rows, launch_rows, rank_rows
+from plumbline.reports.tables import card_tables, cost_rows, fact_rows, launch_rows
 from plumbline.reports.templating import templates
 from plumbline.results.surroundings import surroundings
 
 if TYPE_CHECKING:
-    from plumbline.reports.tables_write import Form
+    from plumbline.reports.export.files import Form
 
 
 def write(campaign: CampaignData, into: Path, form: Form | None = None) -> Path:
@@ -49,8 +54,8 @@ def write(campaign: CampaignData, into: Path, form: Form | None = None) -> Path:
     target = folder / "report.html"
     _replace(target, page)
     if form is not None:
-        from plumbline.reports.tables_export import tables
-        from plumbline.reports.tables_write import write_tables
+        from plumbline.reports.export.files import write_tables
+        from plumbline.reports.export.tables import tables
 
         write_tables(tables(campaign, found), folder / "tables", form)
     return target
@@ -60,6 +65,8 @@ def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
     names = sorted({c.provider for c in found.cards})
     evidence = read_evidence(campaign) if campaign.store is not None else Evidence()
     cards = card_tables(found.cards)
+    rows = campaign_rows(campaign, found.cards)
+    ahead, bill = outlooks(campaign, found.trials), bill_chart(found.provider_costs)
     facts: dict[str, list[dict[str, Any]]] = {}
     for document in campaign.documents:
         environment = surroundings(document)
@@ -68,13 +75,19 @@ def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
     return {
         "campaign": campaign,
         "written": campaign.written_at.strftime("%d %B %Y, %H:%M UTC").lstrip("0"),
-        "sentences": sentences(campaign, found.cards, found.decisions),
+        "sentences": sentences(found),
         "providers": names,
-        "tables": {kind: [(t, acceptance_rows(t.cards)) for t in cards if t.kind == kind] for kind in ("training", "inference")},
+        "tables": {
+            kind: [(t, acceptance_rows(t.cards), r) for t, r in zip(cards, rows, strict=True) if t.kind == kind]
+            for kind in ("training", "inference")
+        },
         "costs": cost_rows(found.cards, names, found.quotes),
         "quotes": found.quotes,
-        "decisions": [(d, rank_rows(d)) for d in found.decisions],
-        "charts": charts_of(campaign, found.cards, evidence),
+        "bills": bill_tables(found.provider_costs),
+        "decisions": decision_sections(found.decided),
+        "apart": [reason for each in rows for reason in each.apart],
+        "outlooks": ahead,
+        "charts": (*charts_of(campaign, found.cards, evidence), *([bill] if bill else []), *ahead.seen, *ahead.folded),
         "facts": fact_rows(facts, names),
         "launches": launch_rows(found.cards, campaign.providers),
         "limits": limits(campaign, found.cards, found.quotes, evidence.problems),

@@ -56,7 +56,10 @@ def test_training_and_inference_stand_apart_with_their_trials(page: str, sample:
 
 
 def test_every_chart_that_the_data_allows_is_there(page: str) -> None:
-    assert set(charts(page)) == {
+    costs = {name for name in charts(page) if name.endswith(("-scenarios", "-tornado", "-parts", "-volume", "-utilisation"))}
+    assert {"training-gpt-tiny-cpu-scenarios", "inference-chat-tiny-cpu-scenarios", "training-gpt-tiny-cpu-local-1core-tornado"} <= costs
+    assert set(charts(page)) - costs == {
+        "cost-bill",
         "training-gpt-tiny-cpu-steps",
         "training-gpt-tiny-cpu-over-training_loss",
         "training-gpt-tiny-cpu-over-effective_tokens_per_second",
@@ -137,7 +140,33 @@ def test_the_limits_speak_of_this_campaign(page: str) -> None:
     text = body(page)
     assert "As few as 2 usable repeats" in text
     assert "local-1core and local-2core are the same machine (this-machine)" in text
-    assert "Degraded trials count, with their reasons, on local-1core (1 of 3 training)" in text
+    assert "1 of 3 usable trials on local-1core are degraded: " in text
+
+
+def test_the_first_screen_answers_who_is_first_how_sure_what_it_costs_and_what_drifted(page: str) -> None:
+    summary = body(page).split('<section id="summary">')[1].split("</section>")[0]
+    labels = re.findall(r"<dt>(.*?)</dt>", summary)
+    assert labels[:6] == ["Measured", "First choice", "Cheapest that fits", "Cost, all in", "Drift", "Acceptance"]
+    assert re.search(r"Team platform, gpt-tiny-cpu: local-2core before local-1core, .{2,8} % sure\.", summary)
+    assert "It would be local-1core if " in summary
+
+
+def test_the_number_that_is_asked_first_and_the_shares_stand_first(page: str) -> None:
+    training = body(page).split('<section id="training">')[1].split("</section>")[0]
+    assert training.index("Tokens per second per device") < training.index("Acceptance criteria") < training.index("Scorecard")
+    assert "of the physical limit" in training
+    assert "Getting a trial to run" in training and "not declared (manual_steps of the provider)" in training
+
+
+def test_every_line_of_the_bills_is_there_with_its_source(page: str) -> None:
+    cost = body(page).split('<section id="cost">')[1].split("</section>")[0]
+    for text in (
+        "0.02 USD/instance-hour",
+        "start, probes, warm-up and stop",
+        "list, since 2026-01-01",
+        "no overhead is declared for local-1core",
+    ):
+        assert text in cost
 
 
 def test_costs_name_their_basis(page: str) -> None:

@@ -22,8 +22,14 @@
     const config = { responsive: true, displaylogo: false, displayModeBar: false, showSendToCloud: false, scrollZoom: false };
     return Plotly.react(div, data, { ...base, ...layout, legend: { ...base.legend, ...(layout.legend || {}) } }, config);
   };
-  const all = () => specs.forEach(([div, text]) => draw(div, text));
+  // What is folded has no width to draw in: it is drawn when it is unfolded.
+  const shown = (div) => div.closest("details:not([open])") === null;
+  const all = () => specs.forEach(([div, text]) => { if (shown(div)) draw(div, text); });
   all();
+  document.querySelectorAll("details").forEach((box) => box.addEventListener("toggle", () => {
+    specs.forEach(([div, text]) => { if (box.contains(div) && shown(div)) draw(div, text); });
+  }));
+  window.addEventListener("beforeprint", () => { document.querySelectorAll("details").forEach((box) => { box.open = true; }); all(); });
   dark.addEventListener("change", all);
   narrow.addEventListener("change", all);
 

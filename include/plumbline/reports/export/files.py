@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from plumbline.reports.export_columns import described
+from plumbline.reports.export.tables import described
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,210 @@
+"""Tables of scorecards: their numbers, acceptance criteria, reliability, friction, references, and what cannot be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plumbline.declarations import METRICS
+from plumbline.reports.conclusions import Conclusions
+from plumbline.reports.export.column import (
+    CAMPAIGN,
+    CARD,
+    KIND,
+    METRIC,
+    SOURCE,
+    TRIALS,
+    UNIT,
+    WORKLOAD,
+    N,
+    Row,
+    Table,
+    count,
+    day,
+    flag,
+    number,
+    text,
+)
+from plumbline.scorecards import Scorecard, incomparable, shares
+from plumbline.scorecards.scorecard import STATUSES
+
+
+def card_of(card: Scorecard, found: Conclusions) -> Row:
+    """The columns that say whose row it is."""
+    of = {name: getattr(card, name) for name in ("kind", "workload", "version", "provider")}
+    return {"campaign": found.campaign.campaign_id, **of}
+
+
+def _scorecards(found: Conclusions) -> Iterator[Row]:
+    for card in found.cards:
+        for row in card.rows:
+            yield {**card_of(card, found), **vars(row), "asked_first": row == card.primary, "trials": " ".join(row.trials)}
+
+
+def _acceptance(found: Conclusions) -> Iterator[Row]:
+    for card in found.cards:
+        for judged in card.acceptance:
+            yield {**card_of(card, found), **vars(judged), "criterion": judged.text, "trials": " ".join(judged.trials)}
+
+
+def _reliability(found: Conclusions) -> Iterator[Row]:
+    for card in found.cards:
+        share, launch, refused = card.launch.share, card.launch, card.capacity.refused
+        yield {
+            **card_of(card, found),
+            **card.counts,
+            "planned": card.planned,
+            "attempts": card.attempts,
+            "launches": share.n,
+            "launches_started": share.successes,
+            "launch_low": share.low,
+            "launch_high": share.high,
+            "launch_promised": launch.promised,
+            "launch_verdict": launch.verdict,
+            "launches_refused": refused.successes,
+        }
+
+
+def _friction(found: Conclusions) -> Iterator[Row]:
+    for card in found.cards:
+        friction, lead = card.friction, card.friction.lead_time
+        measured = (lead.time, friction.pod_scheduling, friction.image_pull, *(s.time for s in card.capacity.scale))
+        nodes = (None, None, None, *(s.nodes for s in card.capacity.scale))
+        for each, several in zip(measured, nodes, strict=True):
+            own = each is lead.time
+            yield {
+                **card_of(card, found),
+                **vars(each),
+                "metric": each.metric if several is None else f"{each.metric}_of_{several}_nodes",
+                "unit": METRICS[each.metric].unit,
+                "promised": lead.promised_s if own else None,
+                "verdict": lead.verdict if own else None,
+                "trials": " ".join(each.trials),
+            }
+
+
+def _references(found: Conclusions) -> Iterator[Row]:
+    specs = [d.trial for d in found.campaign.documents]
+    providers, workloads = {s.provider.name: s.provider for s in specs}, {s.workload.name: s.workload for s in specs}
+    for card in found.cards:
+        if card.provider in providers and card.workload in workloads:
+            for share in shares(card, found.campaign.references, providers[card.provider], workloads[card.workload]):
+                more = {"reference": share.kind, "differs": "; ".join(share.differs), "trials": " ".join(share.trials)}
+                yield {**vars(share), **more, **card_of(card, found), "unit": METRICS[share.metric].unit}
+
+
+def _comparability(found: Conclusions) -> Iterator[Row]:
+    for each in incomparable(found.cards):
+        yield {**vars(each), "campaign": found.campaign.campaign_id, "providers": " ".join(each.providers)}
+
+
+TABLES = {
+    "scorecards": Table(
+        "every number of every scorecard, with its interval",
+        (
+            *CARD,
+            text("group", "latency, throughput, cost, reliability, …"),
+            *METRIC,
+            number("value", "median over usable repeats; empty: not measured", of="unit"),
+            number("low", "lower end of the interval", of="unit"),
+            number("high", "upper end of the interval", of="unit"),
+            number("coverage", "the interval's true confidence", unit="ratio"),
+            UNIT,
+            text("direction", "lower_is_better, higher_is_better or informative"),
+            N,
+            count("observations", "observations of all repeats together"),
+            flag("leading", "whether this statistic and phase stand for the metric"),
+            flag("asked_first", "whether it is the workload's primary number"),
+            TRIALS,
+        ),
+        _scorecards,
+    ),
+    "acceptance": Table(
+        "acceptance criteria as declared, and what became of them",
+        (
+            *CARD,
+            text("criterion", "the criterion as it was declared"),
+            *METRIC,
+            text("outcome", "pass, mixed, fail or insufficient"),
+            number("value", "median over usable repeats", of="unit"),
+            number("worst", "the repeat that is furthest on the bad side", of="unit"),
+            number("limit", "the declared limit", of="unit"),
+            UNIT,
+            number("margin", "distance of the median from the limit over the limit, positive on the good side", unit="ratio"),
+            count("met", "repeats that meet it"),
+            N,
+            count("planned", "trials that were planned"),
+            text("explanation", "why the outcome is what it is"),
+            TRIALS,
+        ),
+        _acceptance,
+    ),
+    "reliability": Table(
+        "how trials ended, and launches against what the contract promises",
+        (
+            *CARD,
+            count("planned", "trials that were planned"),
+            count("attempts", "attempts that were made, retries included"),
+            *(count(status, f"trials that ended {status}") for status in STATUSES),
+            count("launches", "attempts that count as launches of the provider's"),
+            count("launches_started", "launches whose harness started"),
+            number("launch_low", "lower end of the 95 % Wilson interval of the share that started", unit="ratio"),
+            number("launch_high", "its upper end", unit="ratio"),
+            number("launch_promised", "what the provider's contract promises", unit="ratio"),
+            text("launch_verdict", "met, missed, unproven or none_declared"),
+            count("launches_refused", "launches of all the provider's workloads of this kind that ended for want of capacity"),
+        ),
+        _reliability,
+    ),
+    "friction": Table(
+        "what it takes to get a trial running, and how long several nodes take",
+        (
+            *CARD,
+            text("metric", "the metric's standard name; of several nodes with their number"),
+            number("value", "median over launches; empty: see reason", of="unit"),
+            number("low", "lower end of the interval", of="unit"),
+            number("high", "upper end of the interval", of="unit"),
+            number("coverage", "the interval's true confidence", unit="ratio"),
+            UNIT,
+            count("n", "launches that measured it"),
+            number("promised", "what the provider's contract promises", of="unit"),
+            text("verdict", "met, missed, unproven or none_declared"),
+            text("reason", "why there is no value"),
+            TRIALS,
+        ),
+        _friction,
+    ),
+    "references": Table(
+        "scorecards against published figures and physical limits",
+        (
+            *CARD,
+            text("reference", "published or physical"),
+            text("what", "what the reference is of"),
+            text("metric", "the metric's standard name"),
+            number("published", "the reference", of="unit"),
+            number("measured", "the card's number", of="unit"),
+            UNIT,
+            number("share", "measured against the reference, above 1 is better; empty: another shape, see differs", unit="ratio"),
+            number("low", "lower end of the share's interval", unit="ratio"),
+            number("high", "upper end", unit="ratio"),
+            text("by", "who publishes it"),
+            SOURCE,
+            day("on", "day of the source"),
+            text("differs", "in what the published shape is another one"),
+            N,
+            TRIALS,
+        ),
+        _references,
+    ),
+    "comparability": Table(
+        "what must not, or hardly can, be put side by side",
+        (
+            CAMPAIGN,
+            KIND,
+            WORKLOAD,
+            text("providers", "the providers that it concerns, separated by spaces"),
+            text("weight", "refused or caution"),
+            text("reason", "why"),
+        ),
+        _comparability,
+    ),
+}

@@ -1,0 +1,168 @@
+"""The section of decisions: each team's ranking, what would change its first place, and the cheapest setup that keeps what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from plumbline.declarations import METRICS
+from plumbline.reports.figures import chance, listed, percent, scale, words
+from plumbline.reports.standing import Decided
+from plumbline.reports.tables import RankRow, rank_rows
+from plumbline.scorecards import Decision
+from plumbline.scorecards.cheapest import Cheapest, Setup
+from plumbline.scorecards.price_sensitivity import PriceFlip, PriceSwing
+from plumbline.scorecards.weights import WeightSwing
+
+
+@dataclass(frozen=True)
+class SetupRow:
+    """One provider of the question who is the cheapest that meets the requirement; `missed` is empty if it does."""
+
+    provider: str
+    meets: bool
+    cost: str
+    interval: str
+    chance: str
+    missed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CheapestTable:
+    """The setups of one workload, those that meet the requirement first. `cost_of`: what they cost per."""
+
+    workload: str
+    cost_of: str
+    requirements: tuple[str, ...]
+    rows: tuple[SetupRow, ...]
+    note: str
+
+
+@dataclass(frozen=True)
+class DecisionSection:
+    """One decision. `by_weight`, `by_price`: full sentences; empty where there is no choice to change."""
+
+    decision: Decision
+    rows: tuple[RankRow, ...]
+    by_weight: tuple[str, ...]
+    by_price: tuple[str, ...]
+    cheapest: tuple[CheapestTable, ...]
+
+
+def decision_sections(decided: Iterable[Decided]) -> tuple[DecisionSection, ...]:
+    """Every decision of a campaign, in the order in which they were made."""
+    return tuple(
+        DecisionSection(
+            d.decision,
+            rank_rows(d.decision),
+            weight_sentences(d.weight_swings),
+            price_sentences(d.price_swings),
+            tuple(_cheapest(each) for each in d.cheapest),
+        )
+        for d in decided
+    )
+
+
+def weight_sentences(swings: Sequence[WeightSwing]) -> tuple[str, ...]:
+    """One sentence for each weight that can change the first place, and one for those that cannot."""
+    said, fixed = [], []
+    for swing in swings:
+        ends = [(end, flip) for end, flip in (("below", swing.below), ("above", swing.above)) if flip is not None]
+        if ends:
+            then = listed(f"{end} {percent(flip.weight)} {flip.first} is first" for end, flip in ends)
+            said.append(f"{words(swing.metric)} weighs {percent(swing.weight)}: {then}.")
+        else:
+            fixed.append(words(swing.metric))
+    if fixed:
+        said.append(f"No other weight of {listed(fixed)} alone changes the first place.")
+    return tuple(said)
+
+
+def price_sentences(swings: Sequence[PriceSwing]) -> tuple[str, ...]:
+    """One sentence for each provider whose price can change the first place, and one for those whose price cannot."""
+    said, fixed = [], []
+    for swing in swings:
+        flips = [flip for flip in (swing.falls, swing.rises) if flip is not None]
+        if flips:
+            today = "" if swing.usd_per_hour is None else f" (now {_usd(swing.usd_per_hour)})"
+            said.append(f"{swing.provider}{today}: {listed(_flipped(flip) for flip in flips)}.")
+        else:
+            fixed.append(swing.provider)
+    if fixed:
+        said.append(f"No price of {listed(fixed)} between a tenth and ten times today's changes the first place.")
+    return tuple(said)
+
+
+def _flipped(flip: PriceFlip) -> str:
+    at = f"{percent(flip.factor)} of today's price" if flip.usd_per_hour is None else _usd(flip.usd_per_hour)
+    return f"at {at} or {'less' if flip.factor < 1 else 'more'} {flip.first} is first"
+
+
+def _usd(price: float) -> str:
+    return f"{price:,.3g} USD/h" if price < 1000 else f"{price:,.0f} USD/h"
+
+
+def nearest_change(decided: Decided) -> str:
+    """The smallest move of one weight and of one price that changes the first place, in a sentence; empty where there was no choice."""
+    winner = decided.decision.winner
+    if winner is None:
+        return ""
+    found: list[tuple[str, str]] = []
+    weights = [(abs(flip.weight - s.weight), s, flip) for s in decided.weight_swings for flip in (s.below, s.above) if flip is not None]
+    if weights:
+        _, swing, flip = min(weights, key=lambda w: w[0])
+        found.append((flip.first, f"{words(swing.metric)} weighed {percent(flip.weight)} instead of {percent(swing.weight)}"))
+    prices = [(max(f.factor, 1 / f.factor), s, f) for s in decided.price_swings for f in (s.falls, s.rises) if f is not None]
+    if prices:
+        _, price, moved = min(prices, key=lambda p: p[0])
+        found.append((moved.first, f"{price.provider} cost {_instead(price, moved)}"))
+    if not found:
+        return (
+            f"No single weight and no single price, between a tenth and ten times today's, puts another provider before {winner.provider}."
+        )
+    if len({first for first, _ in found}) == 1:
+        return f"It would be {found[0][0]} if {', or if '.join(condition for _, condition in found)}."
+    return f"It would be {', and '.join(f'{first} if {condition}' for first, condition in found)}."
+
+
+def _instead(price: PriceSwing, flip: PriceFlip) -> str:
+    if price.usd_per_hour is None or flip.usd_per_hour is None:
+        return f"{percent(flip.factor)} of what it does"
+    return f"{_usd(flip.usd_per_hour)} instead of {_usd(price.usd_per_hour)}"
+
+
+def _cheapest(found: Cheapest) -> CheapestTable:
+    unit = METRICS[found.metric].unit
+    shown = scale(unit, [s.cost for s in found.setups], found.metric)
+
+    def row(setup: Setup) -> SetupRow:
+        known = setup.low is not None and setup.high is not None
+        interval = f"{shown.number(setup.low)} … {shown.number(setup.high)}" if known else f"n {setup.n}" if setup.n else ""
+        return SetupRow(setup.provider, setup.meets, shown.text(setup.cost), interval, chance(setup.probability_cheapest), setup.why_not)
+
+    return CheapestTable(found.workload, words(found.metric), found.requirements, tuple(row(s) for s in found.setups), found.note)
+
+
+def cheapest_sentences(decided: Iterable[Decided]) -> tuple[str, ...]:
+    """Who is the cheapest that keeps what is asked, a sentence for each workload and answer, with the teams that ask so."""
+    asking: dict[tuple[str, str], list[str]] = {}
+    for d in decided:
+        for found in d.cheapest:
+            if found.requirements and found.setups:
+                asking.setdefault((found.workload, _answered(found)), []).append(d.decision.team)
+    return tuple(f"{workload}, as {listed(teams)} {_ask(teams)}: {answer}." for (workload, answer), teams in asking.items())
+
+
+def _ask(teams: Sequence[str]) -> str:
+    return "asks" if len(teams) == 1 else "ask"
+
+
+def _answered(found: Cheapest) -> str:
+    answer = found.answer
+    if answer is None:
+        missed = dict.fromkeys(j.text for s in found.setups for j in s.missed)
+        unknown = [] if missed else [words(found.metric)]
+        return f"no provider is shown to keep all that is asked, for want of {listed([*missed, *unknown])}"
+    cost = scale(METRICS[found.metric].unit, [answer.cost], found.metric).text(answer.cost)
+    sure = "" if answer.probability_cheapest is None else f", {chance(answer.probability_cheapest)} sure"
+    return f"{answer.provider} at {cost} ({words(found.metric)}){sure}"
