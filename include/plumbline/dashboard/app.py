@@ -17,9 +17,11 @@ from plumbline.dashboard.page import is_api, make_pages
 from plumbline.dashboard.reading import NoArchive, Reader
 from plumbline.dashboard.routes import (
     api,
+    api_decisions,
     api_page,
     budgets,
     campaigns,
+    decisions,
     findings,
     overview,
     prices,
@@ -77,10 +79,12 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
     app.include_router(workloads.router(pages, reader, declared))
     app.include_router(campaigns.router(pages, reader, folder))
     app.include_router(trials.router(pages, reader, declared))
+    app.include_router(decisions.router(pages, reader, declared))
     app.include_router(findings.router(pages, reader, declared))
     app.include_router(prices.router(pages, reader, declared))
     app.include_router(budgets.router(pages, reader, declared))
     app.include_router(api.router(reader))
+    app.include_router(api_decisions.router(pages, reader, declared))
     app.include_router(api_page.router(pages))
     app.include_router(written.router(folder))
     app.include_router(static.router(pages.assets))

@@ -21,6 +21,7 @@ NAV = (
     ("Overview", "/"),
     ("Providers", "/providers"),
     ("Workloads", "/workloads"),
+    ("Decisions", "/decisions"),
     ("Findings", "/findings"),
     ("Prices", "/prices"),
     ("Budgets", "/budgets"),

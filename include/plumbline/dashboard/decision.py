@@ -1,0 +1,166 @@
+"""A decision as programs read it: the shape of the JSON that `/api/v1/decisions/{team}/{kind}` answers, and how one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from pydantic import BaseModel, Field
+
+from plumbline.archive import Archive
+from plumbline.declarations import Declarations, Preference
+from plumbline.declarations.purchases import Purchase
+from plumbline.reports.standing import Decided, decide_from
+from plumbline.reports.standing_series import LeftOut
+from plumbline.scorecards.cheapest import Cheapest
+from plumbline.scorecards.decision import Column, Ranked
+from plumbline.scorecards.inputs import Kind
+from plumbline.scorecards.price_sensitivity import PriceSwing
+from plumbline.scorecards.weights import WeightSwing
+
+SLIDER = "w."
+"""What a weight's name begins with in an address: `w.time_to_first_token=30`."""
+
+
+class PriceAnswer(BaseModel):
+    """The instance's price on the day, in USD per hour; None with the reason in `unknown` where there is none."""
+
+    usd_per_hour: float | None
+    since: date | None = None
+    source: str | None = None
+    unknown: str | None = None
+
+
+class DecisionAnswer(BaseModel):
+    """One team's choice: best first, those that are not eligible last. Ratios are from 0 to 1, probabilities too, None where unknown."""
+
+    team: str
+    kind: Kind
+    workloads: tuple[str, ...]
+    day: date
+    purchase: Purchase
+    simulated: bool = Field(description="every number was simulated; measured ones never mix with these")
+    weights: dict[str, float]
+    declared_weights: dict[str, float]
+    first: str | None
+    probability_first: float | None
+    note: str
+    columns: tuple[Column, ...]
+    ranking: tuple[Ranked, ...]
+    prices: dict[str, PriceAnswer]
+    campaigns: dict[str, dict[str, str]] = Field(description="by provider and workload, the campaign whose trials count")
+    weight_swings: tuple[WeightSwing, ...]
+    price_swings: tuple[PriceSwing, ...]
+    cheapest: tuple[Cheapest, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A decision with the preference as it is declared, before anybody moved a weight."""
+
+    decided: Decided
+    declared: Preference
+
+    @property
+    def moved(self) -> bool:
+        """Whether the weights are others than those that are declared."""
+        now, before = self.decided.preference.weights, self.declared.weights
+        return any(abs(now.get(name, 0.0) - weight) > 1e-9 for name, weight in before.items())
+
+
+def ask(
+    archive: Archive,
+    declared: Declarations,
+    on: date,
+    team: str,
+    kind: Kind,
+    workload: str | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> Asked:
+    """One choice from the archive. LookupError for a team, kind or workload that names none; ValueError where several fit, and for weights
+    that cannot be."""
+    known = declared.teams.get(team)
+    choices = known.preferences(kind) if known is not None else ()
+    fits = [p for p in choices if workload is None or workload in p.workloads]
+    if len(fits) > 1:
+        raise ValueError(f"team {team} makes {len(fits)} {kind} choices ({_named(fits)}); expected one of their workloads with it")
+    found = decide_from(archive, declared, on, team=team, kind=kind, workload=workload, weights=weights)
+    if not found:
+        raise LookupError(f"team {team} makes no {kind} choice; expected one in its declaration (include/config/teams)")
+    return Asked(found[0], fits[0])
+
+
+def _named(preferences: Iterable[Preference]) -> str:
+    return ", ".join(" + ".join(p.workloads) for p in preferences)
+
+
+def answer(asked: Asked) -> DecisionAnswer:
+    """The decision in the shape of the API."""
+    decided = asked.decided
+    decision, standing = decided.decision, decided.standing
+    campaigns: dict[str, dict[str, str]] = {}
+    for (provider, workload), campaign in standing.campaigns.items():
+        campaigns.setdefault(provider, {})[workload] = campaign
+    first = decision.first
+    return DecisionAnswer(
+        team=decision.team,
+        kind=decision.kind,
+        workloads=decided.preference.workloads,
+        day=standing.day,
+        purchase=standing.purchase,
+        simulated=bool(standing.simulated),
+        weights=decided.preference.weights,
+        declared_weights=asked.declared.weights,
+        first=first.provider if first else None,
+        probability_first=first.probability_first if first else None,
+        note=decision.note,
+        columns=decision.columns,
+        ranking=decision.ranking,
+        prices={
+            name: PriceAnswer(usd_per_hour=q.basis.usd_per_hour, since=q.basis.since, source=q.basis.source)
+            if q.basis is not None
+            else PriceAnswer(usd_per_hour=None, unknown=q.reason)
+            for name, q in decided.prices.items()
+        },
+        campaigns=campaigns,
+        weight_swings=decided.weight_swings,
+        price_swings=decided.price_swings,
+        cheapest=decided.cheapest,
+        left_out=standing.left_out,
+    )
+
+
+def weights_of(text: str) -> dict[str, float]:
+    """Weights from `time_to_first_token=0.5,cost_per_run=0.2`; empty for an empty text. ValueError for anything else."""
+    found: dict[str, float] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, value = part.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise ValueError(
+                f'"{part}" is no weight; expected a metric and a number from 0 to 1, such as time_to_first_token=0.5'
+            ) from None
+    return found
+
+
+def slid(asked: Mapping[str, str]) -> dict[str, float]:
+    """Weights from sliders, whose values are read in proportion: they need not sum to anything. Empty without sliders.
+
+    ValueError for a value that is no number from 0 to 100, and where all are 0.
+    """
+    found: dict[str, float] = {}
+    for name, value in asked.items():
+        if name.startswith(SLIDER):
+            try:
+                found[name.removeprefix(SLIDER)] = float(value)
+            except ValueError:
+                raise ValueError(f"{name}={value} is no number; expected one from 0 to 100") from None
+    if any(not 0 <= value <= 100 for value in found.values()):
+        raise ValueError("a weight is out of range; expected numbers from 0 to 100")
+    total = sum(found.values())
+    if found and total <= 0:
+        raise ValueError("every weight is 0; expected at least one above it")
+    return {name: value / total for name, value in found.items()}
