@@ -13,7 +13,8 @@ from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
 from plumbline.declarations import DeclarationError, TrainingWorkload, load
 from plumbline.declarations.purchases import Purchase
-from plumbline.prices import ITEMS, Cost, Money, costs_of, quote
+from plumbline.prices import ITEMS, Basis, Cost, Money, Quote, costs_of
+from plumbline.prices.trial_bill import hour_price
 from plumbline.results import BadResult, ResultDocument
 
 cost = typer.Typer(help="What trials, campaigns and plans cost, line by line.", no_args_is_help=True)
@@ -112,14 +113,15 @@ def campaign(
 
 
 def _outcomes(document: ResultDocument, provider: Any, on: date | None, purchase: Purchase) -> tuple[Cost, ...]:
-    """What outcomes cost at the measured rates; see docs/cost.md for what is in them."""
+    """What outcomes cost at the measured rates and at the price of the bill; see docs/cost.md for what is in them."""
     from plumbline.reports.bills import use_of
 
     use, workload = use_of(document), document.trial.workload
     if not use.usable:
         return ()
     tokens = workload.data.tokens if isinstance(workload, TrainingWorkload) and workload.data.source != "images" else None
-    quoted = quote(provider, on or use.day, purchase)
+    told = hour_price(provider, on or use.day, purchase)
+    quoted = Quote(None, told) if isinstance(told, str) else Quote(Basis(purchase, told.unit_price.amount, told.since, told.source), None)
     return costs_of(workload.kind, quoted, document.value, held_s=use.held_s, epoch_tokens=tokens, nodes=workload.nodes)
 
 

@@ -46,7 +46,7 @@ def trial_cost(archive: Archive, declared: Declarations, document: ResultDocumen
     name = document.trial.provider.name
     if name not in declared.providers:
         return TrialCost(reason=f"{name} is no longer declared: its prices are not known.")
-    provider, use = at_accepted_prices(archive, declared.providers[name]), use_of(document)
+    provider, use = at_accepted_prices(archive, declared.providers[name]), use_of(document, kept_s=declared.upkeep.evidence.keep)
     bill = trial_bill(use, provider, use.day)
     lines = tuple(
         CostLine(

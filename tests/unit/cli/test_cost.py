@@ -50,6 +50,16 @@ def test_another_way_to_pay_and_another_day_are_other_prices(recorded, said):
     assert found["total"] is None and "holds on 2024-12-31" in found["unknown"][0]["reason"]
 
 
+def test_outcomes_are_at_the_price_of_the_bill(home, said):
+    invoice = {"month": "2025-11", "amount": "72 USD", "instance_hours": 10, "source": "invoice 4711"}
+    asked = trial("inference", where=provider(prices=[PRICE], invoices=[invoice]))
+    with open_archive() as archive:
+        archive.record(document(asked), uri="file:///1")
+    found, _ = said("cost", "trial", asked.trial_id)
+    assert found["lines"][0]["basis"] == "invoiced" and found["by_item"]["cpu"]["amount"] == pytest.approx(0.08, abs=1e-7)
+    assert next(each for each in found["outcomes"] if each["metric"] == "cost_per_run")["value"] == pytest.approx(0.08)
+
+
 def test_a_campaign_says_what_came_to_nothing_and_what_a_finished_run_cost(recorded, plumbline, said):
     found, code = said("cost", "campaign", "2025-11")
     (place,) = found["providers"]

@@ -6,10 +6,10 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
-from tests.data.result_documents import PLANNED, document, failed, inference_workload, provider, trial
+from tests.data.result_documents import PLANNED, document, failed, provider, training_workload, trial
 
 from plumbline.reports.bills import campaign_bills, measured_s, provider_costs, use_of
-from plumbline.results import Event, LaunchRecord, ResultDocument
+from plumbline.results import Event, LaunchRecord, PodRecord, ResultDocument
 
 ON = date(2025, 11, 1)
 PRICE = {"purchase": "on_demand", "price": "3.60 USD/h", "since": "2025-01-01", "source": "an example"}
@@ -59,8 +59,16 @@ def test_a_trial_that_tells_no_phases_measured_nobody_knows_how_long() -> None:
 
 
 def test_every_node_of_a_gang_is_held_and_measures() -> None:
-    asked = trial("inference", where=PLACE, workload=inference_workload())
-    assert use_of(launched(document(asked, timeline=SERVED), 200.0)).measured_s == 110.0
+    # Two pods, held for 100 and 90 s from their nodes' assignment; each measured the same 60 s.
+    def pod(rank: int, begun: float, ended: float) -> PodRecord:
+        at = {"requested": 0.0, "scheduled": begun, "finished": ended}
+        events = tuple(Event(name=name, utc=PLANNED + timedelta(seconds=s), clock="cluster") for name, s in at.items())
+        return PodRecord(name=f"p-{rank}", rank=rank, events=events)
+
+    asked = trial(where=PLACE, workload=training_workload(parallelism={"nodes": 2}))
+    record = LaunchRecord(launcher="kubernetes", events=(), exit_code=0, pods=(pod(0, 10.0, 110.0), pod(1, 20.0, 110.0)))
+    use = use_of(document(asked, timeline=timeline(steady_begun=20.0, steady_ended=80.0)).with_launch(record))
+    assert (use.held_s, use.measured_s) == (190.0, 120.0)
 
 
 def test_only_what_left_a_cluster_went_home() -> None:
