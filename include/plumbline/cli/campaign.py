@@ -153,7 +153,7 @@ def _facts(data: CampaignData) -> dict[str, object]:
 
 def _show(data: CampaignData, outcome: Outcome) -> None:
     concluded = conclude(data)
-    show_scorecards(concluded)
+    show_scorecards(data, concluded)
     out.print("[bold]In short[/]")
     for said in sentences(concluded):
         for line in said.lines:

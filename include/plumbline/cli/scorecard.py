@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from plumbline.cli.card_rows import show_rows
 from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, out, table
 from plumbline.orchestration.reporting import campaign_data, newest
@@ -15,6 +16,7 @@ from plumbline.reports import CampaignData, Conclusions, conclude
 from plumbline.reports.criteria import Verdict, acceptance_rows
 from plumbline.reports.export.files import Form
 from plumbline.reports.raw import raw_rows
+from plumbline.reports.scorecard_rows import campaign_rows
 from plumbline.reports.tables import CardTable, Cell, card_tables, rank_rows
 
 Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")]
@@ -45,10 +47,11 @@ def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
     concluded = conclude(data)
 
     def show() -> None:
-        show_scorecards(concluded)
+        show_scorecards(data, concluded)
         show_unusable(data)
 
-    emit(as_json, {"campaign": name, "scorecards": concluded.cards, "decisions": concluded.decisions}, show)
+    beside = campaign_rows(data, concluded.cards)
+    emit(as_json, {"campaign": name, "scorecards": concluded.cards, "beside": beside, "decisions": concluded.decisions}, show)
 
 
 def report(
@@ -69,11 +72,13 @@ def report(
     emit(as_json, {"report": path, "tables": folder}, show)
 
 
-def show_scorecards(concluded: Conclusions) -> None:
-    """Every card as a table, training before inference, then the rankings."""
-    for card in card_tables(concluded.cards):
+def show_scorecards(data: CampaignData, concluded: Conclusions) -> None:
+    """Every card as a table with what stands beside its metrics, training before inference, then the rankings."""
+    beside = campaign_rows(data, concluded.cards)
+    for card, rows in zip(card_tables(concluded.cards), beside, strict=True):
         out.print(_card(card))
         _acceptance(card)
+        show_rows(rows)
     for decision in concluded.decisions:
         shown = table(
             f"Team {decision.team} · {decision.kind}", "rank", "provider", "score", "P(first)", "", right=("rank", "score", "P(first)")

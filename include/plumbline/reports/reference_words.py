@@ -19,7 +19,9 @@ def share_sentence(share: ReferenceShare) -> str:
         return f"{said}no share: {share.by} publishes {figure} ({dated}) for {'; '.join(share.differs)}. Here it was {mine}"
     part = f"{said}{percent(share.share)}{_interval(share)}"
     if share.kind == "published":
-        return f"{part} of what {share.by} publishes for this {'shape' if ' of ' in share.what else 'accelerator'} ({figure}, {dated})"
+        if share.of_a_shape:
+            return f"{part} of what {share.by} publishes for this shape ({figure}, {dated})"
+        return f"{part} of what {share.by} publishes for this accelerator, {share.what} ({figure}, {dated})"
     return f"{part} of the physical limit, {share.what} ({figure}, {dated})"
 
 
@@ -31,4 +33,4 @@ def _figure(share: ReferenceShare) -> str:
 
 
 def _interval(share: ReferenceShare) -> str:
-    return "" if share.low is None or share.high is None else f" ({percent(share.low)} … {percent(share.high)})"
+    return "" if share.low is None or share.high is None else f" ({100 * share.low:.0f} … {percent(share.high)})"

@@ -89,9 +89,8 @@ def _of_pods(trials: Sequence[TrialNumbers], metric: str, provider: Provider | N
     found = _values(trials, metric)
     reason = _NO_POD.get(provider.launcher.kind) if provider is not None else None
     if reason is None:
-        seen = any(t.number(metric, "value", PHASE) is not None for t in trials)
-        cached = metric == "image_pull_time" and seen and _values(trials, "pod_scheduling_time")
-        reason = "every node held the image already" if cached else _unmeasured(trials)
+        scheduled = metric == "image_pull_time" and _values(trials, "pod_scheduling_time")
+        reason = "no node was seen to pull the image: each held it already, or did not say" if scheduled else _unmeasured(trials)
     return measured(metric, found, reason)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from plumbline.declarations import METRICS, AnyWorkload, Provider, TrainingWorkload
+from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload
 from plumbline.declarations.references import AcceleratorSheet, Published, References
 from plumbline.scorecards.scorecard import Row, Scorecard
 
@@ -21,7 +21,7 @@ NEAR = 0.25
 class ReferenceShare:
     """One number of the card against one reference; `published`, `measured` in the metric's unit.
 
-    `share`, `low`, `high`: fractions of the reference (1 is as good as it, above 1 better), None where `differs` says in what the published
+    `what`: the model whose figure is published, or what of the hardware. `share`, `low`, `high`: fractions of the reference (1 is as good as it, above 1 better), None where `differs` says in what the published
     shape is another one: then there is nothing to share. `kind` physical: a limit that no program passes.
     """
 
@@ -40,6 +40,7 @@ class ReferenceShare:
     trials: tuple[str, ...]
     differs: tuple[str, ...] = ()
     simulated: bool = False
+    of_a_shape: bool = False
 
 
 def shares(card: Scorecard, references: References, provider: Provider, workload: AnyWorkload) -> tuple[ReferenceShare, ...]:
@@ -73,10 +74,10 @@ def _published(card: Scorecard, references: References, sheet: AcceleratorSheet 
 def _share(card: Scorecard, entry: Published, row: Row, differs: tuple[str, ...]) -> ReferenceShare:
     each = tuple(None if differs else _ratio(row, value, entry.amount) for value in (row.value, row.low, row.high))
     low, high = (each[1], each[2]) if row.direction == "higher_is_better" else (each[2], each[1])
-    what = f"{METRICS[row.metric].name} of {entry.shape.model}" if entry.shape else METRICS[row.metric].name
+    what = entry.shape.model if entry.shape else _words(row.metric)
     return ReferenceShare(
         what, entry.amount, each[0], low, high, entry.source, entry.on, "published", row.metric, entry.by,
-        row.value or 0.0, row.n, row.trials, differs, card.simulated,
+        row.value or 0.0, row.n, row.trials, differs, card.simulated, entry.shape is not None,
     )  # fmt: skip
 
 
@@ -134,59 +135,58 @@ def _parameters(workload: AnyWorkload) -> int | None:
 
 
 _OWN_LIMITS = {
-    "model_flops_utilization": ("arithmetic of the model", "model_flops"),
-    "prefill_flops_utilization": ("arithmetic of the prompts", "prefill_flops"),
-    "model_bandwidth_utilization": ("reading of weights and keys while decoding", "memory_bandwidth"),
+    "model_flops_utilization": "model_flops",
+    "prefill_flops_utilization": "prefill_flops",
+    "model_bandwidth_utilization": "memory_bandwidth",
 }
-"""Metrics that are a share of a limit that the trial itself probed, and what the share is of."""
+"""Metrics that are a share of a limit that the trial itself probed, and the metric that the limit is one of."""
+_WORDS = {
+    "model_flops": "arithmetic of the model",
+    "prefill_flops": "arithmetic of the prompts",
+    "model_bandwidth_utilization": "reading weights and keys while decoding",
+    "memory_bandwidth": "copying in memory",
+    "all_reduce_bus_bandwidth": "all-reduce",
+}
 _OF_PRECISION = {"matmul_tflops": "bf16", **{f"matmul_tflops_{p}": p for p in ("fp32", "tf32", "bf16", "fp16", "fp8")}}
 
 
+def _words(metric: str) -> str:
+    if metric in _OF_PRECISION:
+        return f"matrix products in {_OF_PRECISION[metric]}"
+    return _WORDS.get(metric, metric.replace("_", " "))
+
+
 def _physical(card: Scorecard, sheet: AcceleratorSheet | None, workload: AnyWorkload) -> Iterator[ReferenceShare]:
-    for name, (what, of) in _OWN_LIMITS.items():
-        row = card.row(name)
-        if row is not None and row.value:
-            limit = _probed(card, of, row.value)
-            if limit is not None:
-                source = f"the machine's own probe of {'memory' if of == 'memory_bandwidth' else 'matrix products'}"
-                yield _limit(card, row, what, limit, row.value, (row.low, row.high), source, None, "this machine")
+    for name, of in _OWN_LIMITS.items():
+        row, limited = card.row(name), card.row(of)
+        if row is None or not row.value or limited is None or not limited.value:
+            continue
+        memory = of == "memory_bandwidth"
+        limit = limited.value if memory else limited.value / row.value
+        probed = f"the machine's own probe of {'memory' if memory else 'matrix products'}"
+        yield _limit(card, row, _words(name if memory else of), of, limit, probed, None, "this machine", limit)
     if sheet is None:
         return
-    row = card.row("model_flops_utilization_of_published_peak")
-    peak = sheet.flops(_precision(workload))
-    if row is not None and row.value and peak is not None:
-        what = "arithmetic of the model"
-        limit = peak * _devices(workload)
-        yield _limit(card, row, what, limit, row.value, (row.low, row.high), sheet.source, sheet.on, sheet.manufacturer)
-    for name in (*_OF_PRECISION, "memory_bandwidth"):
+    for name, rate in _limits(card, sheet, workload).items():
         row = card.row(name)
-        rate = sheet.bytes_per_second if name == "memory_bandwidth" else sheet.flops(_OF_PRECISION[name])
         if row is not None and row.value and rate is not None:
-            what = "copying in memory" if name == "memory_bandwidth" else f"matrix products in {_OF_PRECISION[name]}"
-            bounds = (row.low / rate if row.low else None, row.high / rate if row.high else None)
-            yield _limit(card, row, what, rate, row.value / rate, bounds, sheet.source, sheet.on, sheet.manufacturer)
+            yield _limit(card, row, _words(name), name, rate, sheet.source, sheet.on, sheet.manufacturer, 1.0)
 
 
-def _probed(card: Scorecard, of: str, share: float) -> float | None:
-    """The limit that the trial probed: memory bandwidth as it stands on the card, of arithmetic what the share is a share of."""
-    row = card.row(of)
-    if row is None or not row.value:
-        return None
-    return row.value if of == "memory_bandwidth" else row.value / share
+def _limits(card: Scorecard, sheet: AcceleratorSheet, workload: AnyWorkload) -> dict[str, float | None]:
+    """By metric, the rate that the data sheet allows; of a model's arithmetic that of all devices together."""
+    peak = sheet.flops(_precision(workload))
+    found = dict.fromkeys(("model_flops", "prefill_flops"), None if peak is None else peak * _devices(workload))
+    probes = [name for name in _OF_PRECISION if name != "matmul_tflops" or card.row("matmul_tflops_bf16") is None]  # the two are one
+    return {**found, **{name: sheet.flops(_OF_PRECISION[name]) for name in probes}, "memory_bandwidth": sheet.bytes_per_second}
 
 
 def _limit(
-    card: Scorecard,
-    row: Row,
-    what: str,
-    limit: float,
-    share: float,
-    bounds: tuple[float | None, float | None],
-    source: str,
-    on: date | None,
-    by: str,
+    card: Scorecard, row: Row, what: str, metric: str, limit: float, source: str, on: date | None, by: str, unit: float
 ) -> ReferenceShare:
-    metric = {"ratio": "memory_bandwidth" if row.metric == "model_bandwidth_utilization" else "model_flops"}.get(row.unit, row.metric)
+    """The row as a share of `limit`. `unit`: what one of the row is in the limit's unit: the limit itself if the row is a share already."""
+    share, low, high = (None if value is None else value * unit / limit for value in (row.value, row.low, row.high))
+    measured = (row.value or 0.0) * unit
     return ReferenceShare(
-        what, limit, share, bounds[0], bounds[1], source, on, "physical", metric, by, share * limit, row.n, row.trials, (), card.simulated
+        what, limit, share, low, high, source, on, "physical", metric, by, measured, row.n, row.trials, (), card.simulated
     )

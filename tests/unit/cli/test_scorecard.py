@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.data.result_documents import failed, trial
+from tests.data.result_documents import document, failed, training_metrics, training_workload, trial
 
 from plumbline.archive import open_archive
 
@@ -20,7 +20,18 @@ def test_the_newest_campaign_is_shown(campaigns, plumbline, said):
     found, code = said("scorecard")
     assert code == 0 and found["campaign"] == "first"
     assert found["scorecards"][0]["counts"]["valid"] == 2
-    assert "step time" in plumbline("scorecard", "first").stdout
+    text = plumbline("scorecard", "first").stdout
+    assert "step time" in text
+    assert "tokens per second per device" in text and "launch success" in text and "not declared (manual_steps of the provider)" in text
+    assert found["beside"][0]["friction"][0]["name"] == "launch success"
+
+
+def test_columns_that_cannot_be_compared_say_so(campaigns, plumbline):
+    campaigns(first=[0.1, 0.1])
+    with open_archive() as archive:
+        asked = trial(campaign="first", repeat=9, workload=training_workload().model_copy(update={"version": 2}))
+        archive.record(document(asked, metrics=training_metrics(step_time=0.1)), uri="file:///other")
+    assert "not comparable: version 1 on" in plumbline("scorecard", "first").stdout
 
 
 def test_what_is_not_valid_says_why(campaigns, plumbline):

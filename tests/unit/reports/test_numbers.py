@@ -25,7 +25,9 @@ def test_numbers_keep_what_the_document_says(sample: CampaignData) -> None:
     document = sample.documents[0]
     numbers = numbers_of(document)
     assert (numbers.provider, numbers.kind, numbers.status, numbers.attempt) == ("local-1core", "training", "valid", 1)
-    assert [m.metric for m in numbers.metrics] == [*(m.metric for m in document.metrics), "provisioning_lead_time"], "the launch was seen too"
+    assert [m.metric for m in numbers.metrics] == [*(m.metric for m in document.metrics), "provisioning_lead_time"], (
+        "the launch was seen too"
+    )
     assert numbers.value("step_time", "median", "steady") == document.value("step_time")
     kept = next(m for m in document.metrics if (m.metric, m.statistic) == ("step_time", "median"))
     number = numbers.number("step_time", "median", "steady")
