@@ -72,10 +72,7 @@ def campaign_bills(
     that it began. `rejected`: attempts that the quality checks rejected; they were paid for nothing, like those that failed.
     """
     uses = _uses(documents, kept_s, rejected)
-    return {
-        trial_id: together(trial_bill(use, providers[use.provider], on or use.day, purchase) for use in own)
-        for trial_id, own in uses.items()
-    }
+    return {trial_id: _bill(own, providers, on, purchase) for trial_id, own in uses.items()}
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,6 @@ def provider_costs(
     rejected: Collection[Attempt] = (),
 ) -> tuple[ProviderCost, ...]:
     """A campaign's cost by provider, in the order of their names; arguments as those of `campaign_bills`."""
-    bills = campaign_bills(documents, providers, on, purchase, kept_s=kept_s, rejected=rejected)
     uses = _uses(documents, kept_s, rejected)
     simulated = {d.trial.provider.name: d.simulated for d in documents}
     found = []
@@ -121,8 +117,13 @@ def provider_costs(
         own = {trial_id: attempts for trial_id, attempts in uses.items() if attempts[0].provider == name}
         finished = sum(any(use.usable for use in attempts) for attempts in own.values())
         lost = sum(not use.usable for attempts in own.values() for use in attempts)
-        found.append(ProviderCost(name, simulated[name], together(bills[t] for t in own).condensed(), len(own), finished, lost))
+        bill = together(_bill(attempts, providers, on, purchase) for attempts in own.values()).condensed()
+        found.append(ProviderCost(name, simulated[name], bill, len(own), finished, lost))
     return tuple(found)
+
+
+def _bill(attempts: Sequence[TrialUse], providers: Mapping[str, Provider], on: date | None, purchase: Purchase) -> Bill:
+    return together(trial_bill(use, providers[use.provider], on or use.day, purchase) for use in attempts)
 
 
 def _uses(documents: Iterable[ResultDocument], kept_s: float | None, rejected: Collection[Attempt]) -> dict[str, list[TrialUse]]:
