@@ -15,6 +15,7 @@ from plumbline.cli import (
     comparing,
     cost,
     cost_outlook,
+    cost_precision,
     decide,
     demo,
     demo_watch,
@@ -61,6 +62,7 @@ cost.cost.command("scenarios")(cost_outlook.scenarios)
 cost.cost.command("tornado")(cost_outlook.tornado)
 cost.cost.command("spot")(cost_outlook.spot)
 cost.cost.command("break-even")(cost_outlook.break_even)
+cost.cost.command("precision")(cost_precision.precision)
 app.add_typer(cost.cost, name="cost")
 app.add_typer(findings.findings, name="findings")
 app.add_typer(alerts.alerts, name="alerts")

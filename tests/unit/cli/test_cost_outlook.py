@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.data.result_documents import document, inference_workload, provider, trial
+from tests.data.result_documents import document, inference_workload, provider, training_metrics, training_workload, trial
 from tests.fakes.trials import CONFIG
 from typer.testing import Result
 
@@ -111,3 +111,16 @@ def test_a_day_before_any_price(plumbline: Callable[..., Result], said: Callable
     assert code == 1 and "holds on 2025-01-01" in found["reason"]
     assert plumbline("cost", "scenarios", *CHAT[:2], "--on", "soon").exit_code == 2
     assert plumbline("cost", "scenarios", *CHAT, "--purchase", "barter").exit_code == 2
+
+
+@pytest.mark.usefixtures("measured")
+def test_precision(plumbline: Callable[..., Result], said: Callable[..., Any]) -> None:
+    assert "no provider ran two precisions of one model" in plumbline("cost", "precision").stdout
+    place = provider(prices=PRICES)
+    with open_archive() as archive:
+        asked = trial(where=place, workload=training_workload(name="gpt-bf16", precision="bf16"))
+        archive.record(document(asked, metrics=training_metrics(step_time=0.05)), uri="file:///bf16")
+    found, code = said("cost", "precision", "lab-2core")
+    assert code == 0 and [row["saving"] for row in found["levers"][0]["rows"]] == [0.0, pytest.approx(0.5)]
+    assert "50.0%" in plumbline("cost", "precision").stdout
+    assert said("cost", "precision", "elsewhere")[0]["levers"] == []
