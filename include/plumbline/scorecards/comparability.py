@@ -14,6 +14,9 @@ from plumbline.scorecards.scorecard import Scorecard
 MONTHS_APART_D = 31
 """Days between two measurements from which on software, neighbours and prices had time to move."""
 
+SAME_LENGTH = 0.05
+"""Relative difference in tokens of an answer up to which latencies and rates of requests are still of the same work."""
+
 _OF_THE_SERIES = ("kind", "name", "version")
 
 
@@ -40,7 +43,13 @@ def incomparable(cards: Iterable[Scorecard]) -> tuple[Incomparable, ...]:
     found: list[Incomparable] = []
     for _, group in groupby(sorted(cards, key=identity), key=identity):
         side_by_side = sorted(group, key=lambda c: (c.provider, c.version))
-        found += [*_versions(side_by_side), *_conditions(side_by_side), *_degraded(side_by_side), *_apart(side_by_side)]
+        found += [
+            *_versions(side_by_side),
+            *_conditions(side_by_side),
+            *_lengths(side_by_side),
+            *_degraded(side_by_side),
+            *_apart(side_by_side),
+        ]
     return tuple(sorted(found, key=lambda i: i.weight != "refused"))
 
 
@@ -84,6 +93,22 @@ def _refused(cards: Sequence[Scorecard], values: dict[str, list[str]], why: str)
     told = "; ".join(f"{value} on {', '.join(providers)}" for value, providers in values.items())
     providers = tuple(dict.fromkeys(p for several in values.values() for p in several))
     return Incomparable(cards[0].kind, cards[0].workload, providers, f"{told}: {why}", "refused")
+
+
+def _lengths(cards: Sequence[Scorecard]) -> list[Incomparable]:
+    """Answers that came out of different lengths: an endpoint may end them earlier than it was asked to."""
+    found = {c.provider: tokens for c in cards if (tokens := _tokens_an_answer(c)) is not None}
+    if len(found) < 2 or max(found.values()) <= min(found.values()) * (1 + SAME_LENGTH):
+        return []
+    told = "; ".join(f"answers of {tokens:.0f} tokens on {provider}" for provider, tokens in found.items())
+    return [Incomparable(cards[0].kind, cards[0].workload, tuple(found), f"{told}: {reason_of('requests.output_tokens')}", "refused")]
+
+
+def _tokens_an_answer(card: Scorecard) -> float | None:
+    tokens, requests = (card.row(name, "value", "steady") for name in ("output_token_throughput", "request_throughput"))
+    if tokens is None or requests is None or not tokens.value or not requests.value:
+        return None
+    return tokens.value / requests.value
 
 
 def _degraded(cards: Sequence[Scorecard]) -> list[Incomparable]:

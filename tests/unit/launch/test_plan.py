@@ -14,6 +14,7 @@ import pytest
 from tests.fakes.trials import PLANNED_AT, cluster_provider, declared
 
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, TrainingWorkload, criteria_hash, series_key, spec_hash
+from plumbline.declarations.primary import Primary
 from plumbline.harness.inference.arrivals import schedule_of
 from plumbline.launch import PlanError, Request, launcher_for, plan
 from plumbline.launch.plan import declared_slots
@@ -78,6 +79,14 @@ def test_the_schedule_survives_the_way_to_the_harness() -> None:
     received = type(trial).model_validate_json(trial.model_dump_json()).workload
     assert isinstance(received, InferenceWorkload)
     assert schedule_of(received).sha256 == trial.schedule_hash
+
+
+def test_a_trial_does_not_carry_what_changes_nothing_that_is_measured() -> None:
+    (chat,) = (w for w in SHIPPED.workloads.values() if w.name == "chat-tiny-cpu")
+    told = chat.model_copy(update={"primary": Primary.model_validate("goodput")})
+    place = SHIPPED.providers["local-2core"].model_copy(update={"manual_steps": ("unlock the door",)})
+    asked = plan(world([place], [told]), ask(workloads=["chat-tiny-cpu"]), PLANNED_AT)
+    assert asked and asked == plan(world([SHIPPED.providers["local-2core"]], [chat]), ask(workloads=["chat-tiny-cpu"]), PLANNED_AT)
 
 
 def test_slots_the_request_the_provider_the_workload() -> None:

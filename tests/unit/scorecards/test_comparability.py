@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from tests.unit.scorecards.made import ASKED, CONDITIONS, launched
+from tests.unit.scorecards.made import ASKED, CONDITIONS, launched, number
 
 from plumbline.scorecards import Scorecard, incomparable, scorecard
 
@@ -68,6 +68,17 @@ def test_degraded_trials_and_months_in_between_are_cautions() -> None:
     assert found[1].reason == "1 of 2 usable trials on a are degraded: cpu_pressure: 61 %"
     assert found[2].reason.startswith("measured 61 days apart (a from 2026-11-20, c from 2026-11-20, b from 2027-01-20)")
     assert incomparable([card("a"), card("b", started=date(2026, 12, 20))]) == (), "a month is one campaign"
+
+
+def test_answers_of_another_length_are_refused_although_the_same_was_asked() -> None:
+    def chat(provider: str, tokens: float) -> Scorecard:
+        rates = (number("output_token_throughput", tokens * 8), number("request_throughput", 8.0))
+        return card(provider, kind="inference", workload="chat", metrics=rates)
+
+    (found,) = incomparable([chat("a", 256), chat("b", 200)])
+    assert found.reason == "answers of 256 tokens on a; answers of 200 tokens on b: longer answers take longer"
+    assert found.weight == "refused"
+    assert incomparable([chat("a", 256), chat("b", 250)]) == ()
 
 
 def test_a_card_without_usable_trials_has_nothing_to_compare() -> None:
