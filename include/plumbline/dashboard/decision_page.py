@@ -51,8 +51,11 @@ class SwingRow:
 
 @dataclass(frozen=True)
 class SetupRow:
+    """`outcome`: pass, fail, or insufficient where nothing speaks against it and something is not proven."""
+
     provider: str
     meets: bool
+    outcome: str
     cost: str
     interval: str
     n: int
@@ -185,7 +188,8 @@ def _price_swings(asked: Asked) -> list[SwingRow]:
 def _cheapest(found: Cheapest) -> CheapestPart:
     shown = scale("USD", [s.cost for s in found.setups], found.metric, significant=4)
     answer = found.answer
-    sentence = "Nobody meets the requirement."
+    proven = any(j.outcome == "fail" for s in found.setups for j in s.missed)
+    sentence = "Nobody meets the requirement." if proven or not found.setups else "Nobody is proven to meet the requirement."
     if answer is not None:
         sure = f" (cheapest with a probability of {chance(answer.probability_cheapest)})" if answer.probability_cheapest is not None else ""
         sentence = f"{answer.provider} at {shown.text(answer.cost)}{sure}."
@@ -193,6 +197,7 @@ def _cheapest(found: Cheapest) -> CheapestPart:
         SetupRow(
             provider=s.provider,
             meets=s.meets,
+            outcome="pass" if s.meets else "insufficient" if s.missed and all(j.outcome == "insufficient" for j in s.missed) else "fail",
             cost=shown.text(s.cost),
             interval=f"{shown.number(s.low)} … {shown.number(s.high)}" if s.low is not None else "",
             n=s.n,
