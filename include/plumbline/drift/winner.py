@@ -136,19 +136,21 @@ def winner_course(before: Choice | None, now: Choice, standing: Sequence[Finding
 @dataclass(frozen=True)
 class _Cause:
     kind: Kind
-    text: str
-    facts: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return f"since {_listed(self.reasons)}"
 
 
 def _cause(before: Choice, now: Choice) -> _Cause:
-    """What was new, in words that begin with `since`."""
+    """What was new."""
     order = [name for name in (now.first, before.first) if name is not None]
     names = list(dict.fromkeys([*order, *sorted({*now.prices, *before.prices})]))
     moved = [name for name in names if name in before.prices and name in now.prices and before.prices[name].usd != now.prices[name].usd]
     prices = [_price(name, before.prices[name], now.prices[name], its=name == now.first) for name in moved]
-    facts = tuple(f"price of {name}" for name in moved)
     if before.trials == now.trials:
-        return _Cause("price", "since " + (_listed(prices) if prices else "what the providers charge beside the instance changed"), facts)
+        return _Cause("price", tuple(prices) or ("what the providers charge beside the instance changed",))
     news = []
     for name in names:
         was, has = before.campaigns.get(name, ()), now.campaigns.get(name, ())
@@ -157,7 +159,7 @@ def _cause(before: Choice, now: Choice) -> _Cause:
             news.append(f"campaign {_listed(fresh)} of {name}" + ("" if was else ", which had no results before"))
         elif was and not has:
             news.append(f"{name} has no results that count any more")
-    return _Cause("performance", "since " + _listed([*(news or ["results were corrected"]), *prices]), facts)
+    return _Cause("performance", (*(news or ["results were corrected"]), *prices))
 
 
 def _price(name: str, was: PriceThen, has: PriceThen, its: bool) -> str:
@@ -181,13 +183,13 @@ def _finding(before: Choice, now: Choice, why: _Cause, day: date, decision_id: s
             kind=why.kind,
             severity="info",
             headline="",
-            explanation=why.text,
+            explanation=_then(before) + ("; the same trials at other prices: nothing was measured again" if why.kind == "price" else ""),
             provider=provider,
             workload_kind=now.kind,
             workload=now.workloads[0] if len(now.workloads) == 1 else "",
             subject=now.subject,
             simulated=now.simulated,
-            attributed_to=why.facts,
+            attributed_to=why.reasons,
             since=day.isoformat(),
             instead_of=before.first,
         ),
@@ -206,10 +208,15 @@ def _shown(finding: Finding, now: Choice) -> Finding:
     return replace(
         finding,
         severity=severity,
-        headline=f"{severity.upper()}  {simulated}{what}, {finding.explanation}",
+        headline=f"{severity.upper()}  {simulated}{what}, since {_listed(finding.attributed_to)}",
         title=f"first choice of team {now.team} for {now.kind}: {now.first or 'nobody'}{instead}",
         members=members,
     )
+
+
+def _then(before: Choice) -> str:
+    """How it stood."""
+    return "before: " + (", ".join(f"{name}{_chance(p)}" for name, p in before.eligible) or "no provider was eligible")
 
 
 def _who(now: Choice, when: str = "") -> str:
