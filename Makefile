@@ -12,7 +12,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift demo-watch server-env test test-full e2e e2e-full perf-load perf-training perf-drift lint lock clean
+.PHONY: help setup setup-dev run up demo-drift demo-watch server-env test test-full e2e e2e-full perf-load perf-training perf-drift perf-decisions lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -80,6 +80,9 @@ perf-training: setup ## the training loop against a bare one and Hugging Face's,
 
 perf-drift: setup ## the detector of long series against apache-otava and bare KernelCPD, replayed point by point (2 minutes)
 	@$(BIN)/python perf/drift.py $(ARGS)
+
+perf-decisions: setup ## do the probabilities of decisions come true? Simulated campaigns whose right answer is known (6 minutes)
+	@$(BIN)/python perf/decisions.py $(ARGS)
 
 lint: setup-dev ## format, lint, types, floors, schema
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/plumbline check

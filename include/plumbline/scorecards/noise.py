@@ -3,8 +3,8 @@
 The model of a trial's log score: the provider's level, a deviation that all repeats of its slot share (the hour, often the node), a
 deviation of its own. Little is known of either from the two, three or nine repeats of a campaign, so nothing is taken as known:
 
-- the slots' standard deviation is about half of the repeats', nine times in ten below one and a half times (half of Student's, 4 degrees
-  of freedom): three slots say something about it, one slot nothing
+- the slots' standard deviation is about half of the repeats', nine times in ten below one and a half times, now and then the manifold
+  (half of Student's, 2 degrees of freedom): three slots say something about it, one slot nothing
 - the repeats' variances of the providers are scattered around one of the workload, as if each had been seen before in `PEERS` repeats;
   the workload's own is learned from all providers' repeats under a wide prior (`USUAL`, `WIDE`)
 
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from plumbline.scorecards.value import Array
 
@@ -27,8 +26,10 @@ PEERS = 4.0
 USUAL, WIDE = 0.02, 1.5
 """Repeats of one workload scatter by 2 %, nineteen times in twenty between 0.1 % and 40 % (log-normal)."""
 
-_RATIOS = (0.7 * stdtrit(4, 0.5 + (np.arange(24) + 0.5) / 48)) ** 2
-"""Variance of slots over that of repeats: points of that prior that are equally likely."""
+_RATIOS = np.geomspace(0.05, 50, 40) ** 2
+"""Variances of slots over that of repeats that are looked at: up to repeats of a slot that are all but equal."""
+_RATIO_PRIOR = -1.5 * np.log1p(_RATIOS / 0.5**2 / 2) + 0.5 * np.log(_RATIOS)
+"""Half of Student's with 2 degrees of freedom and scale 0.5, of the standard deviations; the second term is the grid's own spacing."""
 _LEVELS = np.geomspace(1e-4, 1.0, 41) ** 2
 """Variances of a workload's repeats that are looked at."""
 _PRIOR = -0.5 * (np.log(np.sqrt(_LEVELS) / USUAL) / WIDE) ** 2
@@ -64,9 +65,9 @@ class Scatter:
         return found
 
     def likelihoods(self) -> Array:
-        """Logarithm of the likelihood of levels × ratios."""
+        """Logarithm of the likelihood of levels × ratios, with the ratios' prior in it."""
         sizes = np.bincount(self.slots)
-        ratio = -0.5 * np.log1p(np.outer(_RATIOS, sizes)).sum(axis=1) - 0.5 * np.log(self.precisions.sum(axis=1))
+        ratio = _RATIO_PRIOR - 0.5 * np.log1p(np.outer(_RATIOS, sizes)).sum(axis=1) - 0.5 * np.log(self.precisions.sum(axis=1))
         before = PEERS * _LEVELS[:, None]
         found: Array = ratio + 0.5 * PEERS * np.log(before) - 0.5 * (PEERS + len(self.score) - 1) * np.log(before + self.squares)
         return found

@@ -13,6 +13,7 @@ eligible. How often the probabilities come true: `make perf-decisions`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,6 +30,16 @@ _SPREADS = USUAL_SPREAD * np.tan(np.pi / 2 * (np.arange(24) + 0.5) / 24)
 """Points of that distribution that are equally likely."""
 
 
+@dataclass(frozen=True)
+class _Moved:
+    """One provider's numbers of one workload in every draw: deviations of its columns (columns × draws, logarithms of worths) and of its
+    gates (gates × draws, in their units), and the standard deviation of its score."""
+
+    columns: Array
+    gates: Array
+    spread: Array
+
+
 def probabilities(
     preference: Preference, columns: Sequence[Column], eligible: Sequence[Ranked], trials: Sequence[TrialNumbers], seed: int, draws: int
 ) -> dict[str, float]:
@@ -36,7 +47,7 @@ def probabilities(
     if len(eligible) < 2 or min(c.n for c in eligible) < 2:
         return {}
     best = [max(float(worth(c.metric, np.array([p.values[j]], dtype=float))[0]) for p in eligible) for j, c in enumerate(columns)]
-    middle = np.array([[logs(c.metric, np.array([p.values[j]], dtype=float), best[j])[0] for j, c in enumerate(columns)] for p in eligible])
+    middle = np.array([[logs(c.metric, np.array([p.values[j]], dtype=float), best[j])[0] for p in eligible] for j, c in enumerate(columns)])
     found = np.empty((len(columns), len(eligible), draws))
     variances = np.zeros((len(eligible), draws))
     open_gates = np.ones((len(eligible), draws), dtype=bool)
@@ -44,30 +55,43 @@ def probabilities(
     rngs = [np.random.default_rng([seed, *c.provider.encode()]) for c in eligible]
     for workload in preference.workloads:
         here = [j for j, c in enumerate(columns) if c.workload == workload]
-        by_provider = [[t for t in trials if t.usable and t.provider == c.provider and t.workload == workload] for c in eligible]
-        numbers = [
-            _deviations(np.array([logs(columns[j].metric, _numbers(own, columns[j]), best[j]) for j in here]).T) for own in by_provider
-        ]
-        weighed = [
-            _by_trial(preference, [columns[j] for j in here], [best[j] for j in here], middle[i, here], own)
-            for i, own in enumerate(numbers)
-        ]
-        slots = [np.unique([t.slot for t in own], return_inverse=True)[1] for own in by_provider]
-        drawn = draw([Scatter(score, slot) for score, slot in zip(weighed, slots, strict=True)], rngs, np.random.default_rng(seed), draws)
-        for i, (candidate, own) in enumerate(zip(eligible, by_provider, strict=True)):
-            found[here, i] = middle[i, here][:, None] + drawn[i].scores(numbers[i]).T
-            variances[i] += drawn[i].spread ** 2
-            gates = {(g.workload, g.text): g.value for g in candidate.gates}
-            for gate in preference.gates:
-                moved = drawn[i].others(_deviations(_numbers(own, gate)[:, None]))[:, 0]
-                level = (gates[workload, gate.text] or 0.0) + moved
+        own = [[t for t in trials if t.usable and (t.provider, t.workload) == (c.provider, workload)] for c in eligible]
+        shared = np.random.default_rng([seed, 0, *workload.encode()])
+        moved = _move(preference, [columns[j] for j in here], [best[j] for j in here], middle[here], own, rngs, shared, draws)
+        for i, (candidate, of) in enumerate(zip(eligible, moved, strict=True)):
+            found[here, i] = middle[here, i][:, None] + of.columns
+            variances[i] += of.spread**2
+            values = {(g.workload, g.text): g.value for g in candidate.gates}
+            for gate, deviations in zip(preference.gates, of.gates, strict=True):
+                level = (values[workload, gate.text] or 0.0) + deviations
                 open_gates[i] &= level <= gate.limit if gate.op == "<=" else level >= gate.limit
     scores = _scores(preference, columns, found, best)
-    central = _scores(preference, columns, middle.T[:, :, None], best)
-    posterior, likelihoods = _together(central, scores - central, variances, np.random.default_rng(seed))
-    shared = _shared_first(np.where(open_gates, posterior, -np.inf))
-    chances = shared @ likelihoods / likelihoods.sum()
-    return {c.provider: float(chances[i]) for i, c in enumerate(eligible)}
+    central = _scores(preference, columns, middle[:, :, None], best)
+    posterior, likelihoods = _together(central, scores - central, variances, np.random.default_rng([seed, 1]))
+    chances = _shared_first(np.where(open_gates, posterior, -np.inf)) @ likelihoods / likelihoods.sum()
+    return {c.provider: min(float(chances[i]), 1.0) for i, c in enumerate(eligible)}
+
+
+def _move(
+    preference: Preference,
+    columns: Sequence[Column],
+    best: Sequence[float],
+    middle: Array,
+    trials: Sequence[Sequence[TrialNumbers]],
+    rngs: Sequence[np.random.Generator],
+    shared: np.random.Generator,
+    draws: int,
+) -> list[_Moved]:
+    """Draws of one workload; `middle`: columns × providers, `trials`: by provider."""
+    numbers = [_deviations(np.array([logs(c.metric, _numbers(own, c), b) for c, b in zip(columns, best, strict=True)]).T) for own in trials]
+    scores = [_by_trial(preference, columns, best, middle[:, i], own) for i, own in enumerate(numbers)]
+    slots = [np.unique([t.slot for t in own], return_inverse=True)[1] for own in trials]
+    drawn = draw([Scatter(score, slot) for score, slot in zip(scores, slots, strict=True)], rngs, shared, draws)
+    gates = [
+        _deviations(np.array([_numbers(own, gate) for gate in preference.gates]).reshape(len(preference.gates), len(own)).T)
+        for own in trials
+    ]
+    return [_Moved(d.scores(n).T, d.others(g).T, d.spread) for d, n, g in zip(drawn, numbers, gates, strict=True)]
 
 
 def _scores(preference: Preference, columns: Sequence[Column], found: Array, best: Sequence[float]) -> Array:

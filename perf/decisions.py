@@ -1,0 +1,233 @@
+"""`make perf-decisions`: do the probabilities of decisions come true? Simulated campaigns whose right answer is known.
+
+Each decision is made by the product's own `decide`, in a world drawn anew (`decision_worlds.py`): how many providers, repeats and slots,
+how noisy, how far apart. A decision is right if the provider that it ranks first is truly first among those it holds eligible and truly
+keeps its gate. Beside it stands, on the same trials, a plain bootstrap that draws trials with replacement.
+Exits with 1 if, over all worlds, those stated as 75 to 85 % sure are not right that often, within 5 points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "include"))
+
+import numpy as np
+from decision_worlds import USUAL_GAPS, WEIGHTS, World, any_world, campaign, factors, preference
+
+from plumbline.declarations.confidence import wilson
+from plumbline.scorecards import Decision, TrialNumbers, decide
+
+BINS = ((0.0, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 0.9), (0.9, 0.95), (0.95, 1.0))
+PROMISED = (0.75, 0.85)
+WITHIN = 0.05
+OTHERS: dict[str, dict[str, Any]] = {
+    "differ by 0.5 %, all nearly equal": {"gaps": 0.005},
+    "differ by 3 %": {"gaps": 0.03},
+    "differ by 30 %": {"gaps": 0.3},
+    "as drawn, but 3 slots scatter six times as much as repeats": {"slots": 3, "slot_noise": "huge"},
+}
+"""Worlds that the method does not expect: providers' logarithms all with this standard deviation, or slots far noisier than repeats."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """One decision: what it stated of its first provider, what a plain bootstrap would have stated, and whether it was right."""
+
+    world: World
+    stated: float
+    plain: float
+    right: bool
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Decisions stated within a range: how many, how sure on average, the share that was right with its 95 % interval."""
+
+    low: float
+    high: float
+    n: int
+    stated: float | None
+    right: float | None
+    right_low: float | None
+    right_high: float | None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--decisions", type=int, default=16_000, help="simulated decisions of the stated prior; a quarter for each other world"
+    )
+    parser.add_argument("--seed", type=int, default=20261101)
+    parser.add_argument("--out", type=Path, help="write the tables as JSON here, and beside it as Markdown")
+    options = parser.parse_args()
+    began = time.monotonic()
+    made = decisions(options.decisions, options.seed)
+    others = {name: decisions(options.decisions // 4, options.seed + i, **fixed) for i, (name, fixed) in enumerate(OTHERS.items(), start=1)}
+    report = tables(made, others, options.seed)
+    print(markdown(report))
+    if options.out:
+        options.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        options.out.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
+    print(f"{sum(map(len, (made, *others.values()))):,} decisions in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    wrong = missed(made)
+    if wrong:
+        print(f"missed: {wrong}")
+    return 1 if wrong else 0
+
+
+def decisions(n: int, seed: int, **fixed: Any) -> list[Made]:
+    """`n` simulated campaigns, decided; `fixed`: factors that all worlds share. Those in which fewer than two providers were eligible state nothing and are left out."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n):
+        world = replace(any_world(rng), **fixed)
+        truth, trials = campaign(world, rng)
+        decision = decide("simulated", "inference", preference(world), trials)
+        first = decision.winner
+        if first is None or first.probability_first is None:
+            continue
+        eligible = [r.provider for r in decision.ranking if r.eligible]
+        plain = plain_bootstrap(decision, trials, rng)
+        found.append(Made(world, first.probability_first, plain, truth.first(eligible) == first.provider))
+    return found
+
+
+def plain_bootstrap(decision: Decision, trials: Sequence[TrialNumbers], rng: np.random.Generator, draws: int = 500) -> float:
+    """How often the first provider is first when each provider's trials are drawn with replacement and their logarithms averaged."""
+    signs = {c.metric: c.weight * (1.0 if c.metric == "output_token_throughput" else -1.0) for c in decision.columns}
+    means = []
+    for ranked in (r for r in decision.ranking if r.eligible):
+        own = [t for t in trials if t.provider == ranked.provider]
+        scores = np.array([sum(signs[m.metric] * np.log(m.value or np.nan) for m in t.metrics) for t in own])
+        means.append(scores[rng.integers(len(own), size=(draws, len(own)))].mean(axis=1))
+    return float((np.argmax(means, axis=0) == 0).mean())
+
+
+def binned(stated: Sequence[float], right: Sequence[bool], bins: Iterable[tuple[float, float]] = BINS) -> list[Bin]:
+    """The decisions by what they stated; the last bin holds its upper end too."""
+    p, y = np.array(stated, dtype=float), np.array(right, dtype=bool)
+    found = []
+    for low, high in bins:
+        inside = (p >= low) & ((p < high) | (high == 1.0))
+        n, hits = int(inside.sum()), int(y[inside].sum())
+        share = wilson(hits, n)
+        found.append(
+            Bin(
+                low,
+                high,
+                n,
+                float(p[inside].mean()) if n else None,
+                hits / n if n else None,
+                share.low if n else None,
+                share.high if n else None,
+            )
+        )
+    return found
+
+
+def missed(made: Sequence[Made]) -> str | None:
+    """Why the promise is not kept, in words; None if it is."""
+    bin_ = binned([m.stated for m in made], [m.right for m in made], (PROMISED,))[0]
+    if bin_.stated is None or bin_.right is None:
+        return "no decision stated 75 to 85 %"
+    if abs(bin_.right - bin_.stated) <= WITHIN:
+        return None
+    return f"decisions that stated {bin_.stated:.1%} on average were right {bin_.right:.1%} of the time (n = {bin_.n}); expected within 5 points"
+
+
+def tables(made: Sequence[Made], others: dict[str, list[Made]], seed: int) -> dict[str, Any]:
+    """Everything that is printed, as plain values."""
+    by_factor: dict[str, dict[str, dict[str, Any]]] = {}
+    for name in factors(made[0].world):
+        values = sorted({factors(m.world)[name] for m in made})
+        by_factor[name] = {value: _promised([m for m in made if factors(m.world)[name] == value]) for value in values}
+    slots = {f"{s} slot{'s' if s > 1 else ''}, slot noise {kind}": (s, kind) for s in (1, 3) for kind in ("none", "moderate", "large")}
+    by_factor["slots and their noise"] = {
+        text: _promised([m for m in made if (m.world.slots, m.world.slot_noise) == key]) for text, key in slots.items()
+    }
+    return {
+        "command": "python perf/decisions.py --out docs/measurements/decisions.json",
+        "decisions": len(made),
+        "seed": seed,
+        "weights": WEIGHTS,
+        "prior": USUAL_GAPS,
+        "bins": [asdict(b) for b in binned([m.stated for m in made], [m.right for m in made])],
+        "promised": _promised(made),
+        "by world": by_factor,
+        "plain bootstrap": [asdict(b) for b in binned([m.plain for m in made], [m.right for m in made])],
+        "plain bootstrap promised": asdict(binned([m.plain for m in made], [m.right for m in made], (PROMISED,))[0]),
+        "other worlds": {
+            name: {
+                **_promised(of),
+                "surer than 75 %": float(np.mean([m.stated >= 0.75 for m in of])),
+                "first right": float(np.mean([m.right for m in of])),
+            }
+            for name, of in others.items()
+        },
+    }
+
+
+def _promised(made: Sequence[Made]) -> dict[str, Any]:
+    return asdict(binned([m.stated for m in made], [m.right for m in made], (PROMISED,))[0])
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The tables as a page."""
+    lines = [
+        "# Do the probabilities of decisions come true?",
+        "",
+        f"`{report['command']}`, seed {report['seed']}, {report['decisions']:,} simulated decisions between two or more eligible providers.",
+        "",
+        "Providers differ by a standard deviation drawn anew for each decision: log-normal, median "
+        f"{USUAL_GAPS['median']:.0%}, factor {USUAL_GAPS['factor']:g}. Worlds: `perf/decision_worlds.py`.",
+        "",
+        *_table(report["bins"]),
+        "",
+        "The same trials, plain bootstrap (trials drawn with replacement):",
+        "",
+        *_table(report["plain bootstrap"]),
+        "",
+        "## Decisions that stated 75 to 85 %",
+        "",
+        "| world | n | stated | right | 95 % interval |",
+        "|---|---:|---:|---:|---:|",
+        _row("all", report["promised"]),
+        _row("all, by a plain bootstrap", report["plain bootstrap promised"]),
+    ]
+    for name, values in report["by world"].items():
+        lines += [_row(text if name == "slots and their noise" else f"{name}: {text}", of) for text, of in values.items()]
+    lines += [
+        "",
+        "## Worlds that the method does not expect",
+        "",
+        "Of all decisions in such a world: those that stated 75 % or more, and how often the first was right.",
+        "",
+        "| providers | stated 75 to 85 % | stated | right | 95 % interval | all that state 75 % or more | first is right |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, of in report["other worlds"].items():
+        lines.append(f"{_row(name, of)} {of['surer than 75 %']:.0%} | {of['first right']:.0%} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table(bins: list[dict[str, Any]]) -> list[str]:
+    rows = [_row(f"{b['low']:.0%} to {b['high']:.0%}", b) for b in bins]
+    return ["| stated | n | on average | right | 95 % interval |", "|---|---:|---:|---:|---:|", *rows]
+
+
+def _row(name: str, of: dict[str, Any]) -> str:
+    if not of["n"]:
+        return f"| {name} | 0 | | | |"
+    return f"| {name} | {of['n']:,} | {of['stated']:.1%} | {of['right']:.1%} | {of['right_low']:.1%} … {of['right_high']:.1%} |"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
