@@ -24,14 +24,14 @@ def test_break_even_by_hand() -> None:
     # 15,000 / (0.0005 − 0.000136) = 41,208,791.2 requests; 6,800 / (25,000 − 15,000) = 68 %; without people 6,800 / 25,000 = 27.2 %.
     volume = even_volume(WITH_PEOPLE, HOSTED, 1.0)
     assert volume.value == pytest.approx(41_208_791.2, abs=0.1)
-    assert volume.sentence == "one's own is cheaper from 41,208,791 outcomes a month on, at 100% utilisation"
+    assert volume.sentence == "one's own is cheaper from 41,208,791 requests a month on, at 100% utilisation"
     assert even_utilisation(WITH_PEOPLE, HOSTED, REQUESTS).value == pytest.approx(0.68)
     assert even_utilisation(OWN, HOSTED, REQUESTS).value == pytest.approx(0.272)
 
 
 def test_nothing_fixed_is_cheaper_from_the_first_on() -> None:
     found = even_volume(OWN, HOSTED, 1.0)
-    assert found.value == 0.0 and "first outcome" in found.sentence
+    assert found.value == 0.0 and "first request" in found.sentence
 
 
 def test_an_instance_that_always_runs_must_be_earned_first() -> None:
@@ -61,7 +61,7 @@ def test_no_utilisation_is_high_enough_and_why(own: SelfHosted, volume: float, s
 def test_no_volume_is_large_enough_and_why() -> None:
     found = even_volume(WITH_PEOPLE, HOSTED, 0.25)  # 0.000544 USD each
     assert found.value is None
-    assert "hosted is cheaper at any volume: an outcome costs 0.000544 USD of one's own at 25% utilisation" in found.sentence
+    assert "hosted is cheaper at any volume: a request costs 0.000544 USD of one's own at 25% utilisation" in found.sentence
 
 
 def test_what_cannot_be_is_an_error() -> None:
