@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
@@ -18,6 +18,8 @@ SAME_LENGTH = 0.05
 """Relative difference in tokens of an answer up to which latencies and rates of requests are still of the same work."""
 
 _OF_THE_SERIES = ("kind", "name", "version")
+_HOW = {"source": SOURCE, "protocol": ALWAYS["protocol"], "engine": ALWAYS["engine"]}
+"""How a number was measured, and why another way forbids a comparison; the other fields are what was asked."""
 
 
 @dataclass(frozen=True)
@@ -62,31 +64,29 @@ def _conditions(cards: Sequence[Scorecard]) -> list[Incomparable]:
     """What was asked and how it was measured, field by field; of cards of one version, since another version differs anyway."""
     found = []
     for _, group in groupby(sorted(cards, key=lambda c: c.version), key=lambda c: c.version):
-        known = [c for c in group if c.conditions]
-        for name, why in (("source", SOURCE), ("protocol", ALWAYS["protocol"]), ("engine", ALWAYS["engine"])):
-            values = _by_value(known, name)
+        told = [(card.provider, fields) for card in group for fields in map(_fields, card.conditions)]
+        for field in (*_HOW, *sorted({name for _, fields in told for name in fields} - {*_HOW, *_OF_THE_SERIES})):
+            values = _by_value(told, field)
             if len(values) > 1:
-                found.append(_refused(known, values if name == "source" else {f"{name} {v}": p for v, p in values.items()}, why))
-        for field in sorted({field for c in known for told in c.conditions for field, _ in told.asked} - set(_OF_THE_SERIES)):
-            values = _by_value(known, field)
-            if len(values) > 1:
-                found.append(_refused(known, {f"{field} {v}": p for v, p in values.items()}, reason_of(field)))
+                named = values if field == "source" else {f"{field} {value}": providers for value, providers in values.items()}
+                found.append(_refused(cards, named, _HOW.get(field) or reason_of(field)))
     return found
 
 
-def _by_value(cards: Sequence[Scorecard], field: str) -> dict[str, list[str]]:
+def _fields(told: Conditions) -> dict[str, str]:
+    """Everything that must be the same, as text by field."""
+    asked = {name: str(value) for name, value in told.asked}
+    return {**asked, "source": told.source, "protocol": told.protocol, "engine": told.engine}
+
+
+def _by_value(told: Sequence[tuple[str, dict[str, str]]], field: str) -> dict[str, list[str]]:
     """Providers by the value of a field; one provider stands at several where its own trials differ."""
     values: dict[str, list[str]] = {}
-    for card in cards:
-        for told in card.conditions:
-            value = _of(told, field)
-            if card.provider not in values.setdefault(str(value), []):
-                values[str(value)].append(card.provider)
+    for provider, fields in told:
+        providers = values.setdefault(fields.get(field, "absent"), [])
+        if provider not in providers:
+            providers.append(provider)
     return values
-
-
-def _of(told: Conditions, field: str) -> Hashable:
-    return getattr(told, field) if field in ("source", "protocol", "engine") else dict(told.asked).get(field, "absent")
 
 
 def _refused(cards: Sequence[Scorecard], values: dict[str, list[str]], why: str) -> Incomparable:
@@ -117,7 +117,7 @@ def _degraded(cards: Sequence[Scorecard]) -> list[Incomparable]:
             c.kind,
             c.workload,
             (c.provider,),
-            f"{c.counts['degraded']} of {c.usable} usable trials on {c.provider} are degraded: {'; '.join(c.reasons) or 'no reason was kept'}",
+            f"{c.counts['degraded']} of {c.usable} usable trials on {c.provider} are degraded: {'; '.join(c.degraded_by) or 'no reason was kept'}",
             "caution",
         )
         for c in cards

@@ -51,7 +51,8 @@ class Row:
 class Scorecard:
     """What one provider measured for one workload.
 
-    `counts` has every status, also at 0; `planned` counts trials, `attempts` also their retries. `asked_first` says which number is the
+    `counts` has every status, also at 0; `planned` counts trials, `attempts` also their retries. `reasons` are of all trials, `degraded_by` of
+    the degraded ones, whose numbers count. `asked_first` says which number is the
     primary one; `primary` is None if no usable repeat measured it. `capacity` is of all launches of the kind, whatever the workload.
     `conditions`: under what its usable trials were measured, each once; `first` and `last`: the days on which they began.
     """
@@ -66,6 +67,7 @@ class Scorecard:
     attempts: int
     acceptance: tuple[Judged, ...]
     reasons: tuple[str, ...]
+    degraded_by: tuple[str, ...]
     primary: Row | None
     asked_first: Primary | None
     friction: Friction
@@ -137,6 +139,7 @@ def scorecard(
         attempts=sum(t.status != "missing" for t in trials),
         acceptance=tuple(judge(criterion, final) for criterion in acceptance),
         reasons=tuple(dict.fromkeys(reason for t in final for reason in t.reasons)),
+        degraded_by=tuple(dict.fromkeys(reason for t in usable if t.status == "degraded" for reason in t.reasons)),
         primary=_first(rows, primary),
         asked_first=primary,
         friction=friction(trials, place),

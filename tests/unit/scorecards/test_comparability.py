@@ -61,7 +61,8 @@ def test_trials_of_one_card_that_were_asked_for_different_things_are_told() -> N
 
 
 def test_degraded_trials_and_months_in_between_are_cautions() -> None:
-    noisy = card("a", {}, {"status": "degraded", "reasons": ("cpu_pressure: 61 %",)})
+    failed = {"status": "failed", "failure_class": "timeout", "reasons": ("timeout: no end in sight",)}
+    noisy = card("a", {}, {"status": "degraded", "reasons": ("cpu_pressure: 61 %",)}, failed)
     late = card("b", started=date(2027, 1, 20))
     found = incomparable([noisy, late, card("c", version=2)])
     assert [i.weight for i in found] == ["refused", "caution", "caution"]
