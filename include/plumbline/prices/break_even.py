@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plumbline.prices.cost import HOUR_S
-from plumbline.prices.scenarios import HOURS_A_MONTH, instance_hours
+from plumbline.prices.scenarios import instance_hours
+from plumbline.prices.trial_bill import MONTH_H
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class SelfHosted:
     @property
     def standing(self) -> float:
         """USD a month that instances cost before the first request."""
-        return self.always_on * HOURS_A_MONTH * self.price
+        return self.always_on * MONTH_H * self.price
 
     def monthly(self, volume: float, utilisation: float) -> float:
         """USD a month for so many requests."""

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.prices.cost import HOUR_S
-
-HOURS_A_MONTH = 730.5
+from plumbline.prices.trial_bill import MONTH_H
 
 Driver = Literal["price", "rate", "utilisation", "failure_rate", "egress", "storage"]
 DEARER: dict[Driver, Literal["low", "high"]] = {
@@ -134,7 +133,7 @@ class Scenarios:
 
 def instance_hours(volume: float, rate: float, utilisation: float = 1.0, failure_rate: float = 0.0, always_on: int = 0) -> float:
     """Hours of the instances that deliver `rate` together, for `volume` outcomes in a month."""
-    return max(volume / (HOUR_S * rate * utilisation * (1 - failure_rate)), always_on * HOURS_A_MONTH)
+    return max(volume / (HOUR_S * rate * utilisation * (1 - failure_rate)), always_on * MONTH_H)
 
 
 def cost_at(model: CostModel, amount: float, values: Mapping[Driver, float]) -> Parts:
