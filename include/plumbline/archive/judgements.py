@@ -105,7 +105,7 @@ class Decision(Base):
     """A ranking of providers for one team and one kind of workload, with what it was made from."""
 
     __tablename__ = "decisions"
-    __table_args__ = (Index(None, "team", "kind", "decided_at"),)
+    __table_args__ = (Index(None, "team", "kind", "decided_at"), Index(None, "decided_at"))
     decision_id: Mapped[str] = mapped_column(primary_key=True)
     team: Mapped[str]
     kind: Mapped[str]

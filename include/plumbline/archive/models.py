@@ -50,7 +50,12 @@ class Series(Base):
     """One workload on one provider, over time. `source` is fixed by the first trial: measured and simulated numbers never share a series."""
 
     __tablename__ = "series"
-    __table_args__ = (one_of("source", SOURCES), Index(None, "provider", "kind"))
+    __table_args__ = (
+        one_of("source", SOURCES),
+        Index(None, "provider", "kind"),
+        Index(None, "workload", "version", "kind", "source", "provider"),
+        Index(None, "source"),
+    )
     series_key: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
     workload: Mapped[str]

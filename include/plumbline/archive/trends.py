@@ -60,10 +60,11 @@ class Trends:
     def launches(self, provider: str, latest: int) -> list[LaunchCounts]:
         """How the launches of a provider ended in its newest campaigns, oldest first."""
         with reading(self.engine) as session:
-            keys = session.scalars(select(Series.series_key).where(Series.provider == provider, Series.source.in_(OURS))).all()
+            keys = session.scalars(select(Series.series_key).where(Series.provider == provider, OURS)).all()
             newest = _newest_campaigns(session, keys, latest)
             ended: dict[str, dict[str | None, int]] = defaultdict(dict)
-            own = (Trial.series_key.in_(keys), Trial.campaign_id.in_(newest))
+            # In pairs: by the campaign alone, a database may read everybody's trials of it.
+            own = (tuple_(Trial.series_key, Trial.campaign_id).in_([(key, campaign) for key in keys for campaign in newest]),)
             counted = select(Trial.campaign_id, Trial.failure_class, func.count().label("n")).where(*own, Trial.status != "missing")
             for row in session.execute(counted.group_by(Trial.campaign_id, Trial.failure_class)):
                 ended[row.campaign_id][row.failure_class] = row.n
@@ -108,7 +109,7 @@ class Trends:
         """Provider → when its newest campaign was planned for."""
         query = select(Series.provider, func.max(SeriesCampaign.planned_at).label("last"))
         query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
-        query = query.where(Series.provider.in_(providers), Series.source.in_(OURS)).group_by(Series.provider)
+        query = query.where(Series.provider.in_(providers), OURS).group_by(Series.provider)
         with reading(self.engine) as session:
             return {row.provider: row.last for row in session.execute(query)}
 

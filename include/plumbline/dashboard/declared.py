@@ -1,8 +1,10 @@
-"""The installation's declarations, read once until a file of them changes: to read and check all of them takes a tenth of a second."""
+"""The installation's declarations, read once until a file of them changes: to read and check all of them takes a tenth of a second, and to
+ask hundreds of files whether they changed some milliseconds."""
 
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 from plumbline.declarations import Declarations, load, places
@@ -11,18 +13,25 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 
 class Declared:
-    """Hands out the declarations. DeclarationError as long as a file of them does not hold, as `load` raises it."""
+    """Hands out the declarations as they were at most `fresh_s` seconds ago. DeclarationError as long as a file of them does not hold, as
+    `load` raises it."""
 
-    def __init__(self) -> None:
+    def __init__(self, fresh_s: float = 2.0) -> None:
+        self._fresh_s = fresh_s
         self._lock = threading.Lock()
+        self._looked_at = 0.0
         self._known: tuple[Stamp, Declarations] | None = None
 
     def now(self) -> Declarations:
         """What is declared now."""
         with self._lock:
+            if self._known is not None and time.monotonic() - self._looked_at < self._fresh_s:
+                return self._known[1]
             stamp = _stamp(places().config)
             if self._known is None or self._known[0] != stamp:
+                self._known = None
                 self._known = (stamp, load())
+            self._looked_at = time.monotonic()
             return self._known[1]
 
 

@@ -55,11 +55,27 @@ QUESTIONS: dict[str, Callable[[Archive], Any]] = {
     "a page of a provider's findings": lambda a: a.findings_page("open", "price", "warn", "lab-2core", limit=5),
     "what a campaign's page shows of findings": lambda a: a.findings_shown_by("2025-11", 5),
     "a page of decisions": lambda a: a.decisions_page("platform", "training", limit=5),
+    "a page of providers": lambda a: a.providers_page(),
+    "some providers' series": lambda a: a.series_of(["lab-2core"]),
+    "a page of series": lambda a: a.series_page(),
+    "series at a glance": lambda a: a.newest_parts(a.series_of(["lab-2core"]), [("step_time", "median")]),
+    "who ran a workload": lambda a: a.providers_of("gpt-test"),
+    "a page of campaigns": lambda a: a.campaigns_page(),
+    "which campaigns are not our own": lambda a: a.marked(["2025-11"]),
+    "what a series measured": lambda a: a.measured_names(SERIES, "2025-11"),
+    "a series' environments": lambda a: a.facts_by_campaign(SERIES, ["2025-11"]),
+    "a page of a series' campaigns": lambda a: a.campaigns_of(SERIES),
+    "a metric's history in some campaigns": lambda a: a.metric_history(SERIES, "step_time", "median", "steady", ["2025-11"]),
+    "a provider's launches": lambda a: a.launches("lab-2core", 3),
+    "when providers last ran": lambda a: a.last_run(["lab-2core"]),
+    "a page of prices": lambda a: a.prices_page(),
+    "what some providers show now": lambda a: a.newest_usable(providers=["lab-2core"]),
+    "whether anything was measured": lambda a: a.measured_anything(),
     "recording a trial": lambda a: a.record(document(trial(repeat=2)), uri="file:///store"),
     "bootstrapping": lambda a: a.bootstrap_baseline(SERIES, RULES),
     "joining the baseline": joining,
 }
-LIMITED = ("the last campaigns", "open findings", "the latest findings", "a page of findings")
+LIMITED = ("the last campaigns", "open findings", "the latest findings", "a page of findings", "a page of campaigns", "a page of prices")
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
