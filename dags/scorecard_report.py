@@ -25,7 +25,8 @@ from plumbline.orchestration.schedules import monthly_report
 )
 def scorecard_report():
     report()
-    decide() >> digest()
+    decide()
+    digest()
 
 
 scorecard_report()

@@ -1,0 +1,64 @@
+"""A team's first choice that changed, from the report's task to Slack: told once, brought up to date, and over when the former one is back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.fakes.fake_slack import CHANNEL, FakeSlack
+from tests.fakes.labs import CHEAP, FAST, measure, spread, world, write
+
+from plumbline.archive import Archive, open_archive
+from plumbline.orchestration.alerting import alert
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def server() -> Iterator[FakeSlack]:
+    with FakeSlack() as fake:
+        yield fake
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: FakeSlack) -> Iterator[Archive]:
+    declared = world()
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PLUMBLINE_ARCHIVE_URL", raising=False)
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(write(declared, tmp_path / "config")))
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    settings = {"conn_type": "slack", "password": server.token, "extra": {"base_url": server.url, "channel": CHANNEL}}
+    monkeypatch.setenv("AIRFLOW_CONN_PLUMBLINE_SLACK", json.dumps(settings))
+    (tmp_path / "home").mkdir()
+    with open_archive() as opened:
+        measure(opened, declared, {FAST: spread(0.090), CHEAP: spread(0.1)})
+        yield opened
+
+
+def report_decides() -> list[str]:
+    from plumbline.orchestration.report_tasks import decide
+
+    run = SimpleNamespace(run_type="manual", run_after=datetime.now(timezone.utc))
+    found: list[str] = decide.function(dag_run=run, params={"campaign": "2025-11"})
+    return found
+
+
+def test_a_first_choice_that_changed_is_told_once_and_is_over_when_it_turns_back(server: FakeSlack, archive: Archive) -> None:
+    assert report_decides()[0].startswith(f"team platform, training gpt-test: first is {CHEAP}")
+    assert server.shown() == [] and archive.decisions()[0].detail["why"] == "the report of 2025-11"
+    measure(archive, world(), {CHEAP: spread(0.2)}, campaign="2025-12")
+    assert report_decides()[0].startswith(f"team platform, training gpt-test: first is {FAST}")
+    (shown,) = server.shown()
+    assert f"first is now {FAST}" in shown["text"] and f"since campaign 2025-12 of {CHEAP}" in shown["text"]
+    assert "plumbline decide --team platform --kind training --workload gpt-test" in shown["text"]
+    assert report_decides()[0].endswith("as before")
+    alert()
+    assert [m["text"] for m in server.shown()] == [shown["text"]], "told once"
+    measure(archive, world(), {CHEAP: spread(0.1)}, campaign="2026-01")
+    report_decides()
+    (over,) = server.shown()
+    assert over["ts"] == shown["ts"] and "RESOLVED" in over["text"]
