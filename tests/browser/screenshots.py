@@ -1,4 +1,8 @@
-"""Pictures of a sample report: `python tests/browser/screenshots.py FOLDER` writes the report and one PNG for each shape of window."""
+"""Pictures of a report.
+
+`python tests/browser/screenshots.py FOLDER` writes a sample report and one PNG for each shape of window, unfolded.
+`python tests/browser/screenshots.py REPORT.html PICTURE.png` takes the first screen of a report that was written: README's picture.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,34 @@ from sample import campaign
 
 from plumbline.reports import write
 
+README = {"width": 1200, "height": 980}
 
-def main(folder: Path) -> None:
+
+def sample(folder: Path) -> None:
+    """Every shape of a sample report, with what the console said and what was asked of a network."""
     report = write(campaign(folder / "results"), folder / "reports")
     with browser() as started:
         for shape in SHAPES:
             with opened(started, report, shape) as (page, errors, requests):
+                for summary in page.locator("section:not(#raw) details > summary").all():
+                    summary.click()
+                page.wait_for_function("document.querySelectorAll('.chart:not(.js-plotly-plot)').length === 0")
                 page.screenshot(path=str(folder / f"report-{shape}.png"), full_page=True)
                 sys.stdout.write(f"{folder / f'report-{shape}.png'}  console errors: {len(errors)}  requests: {len(requests)}\n")
                 for line in (*errors, *requests):
                     sys.stdout.write(f"  {line}\n")
 
 
+def first_screen(report: Path, picture: Path) -> None:
+    """What a person sees who opens the report: light, and as wide as a page on a code host shows it."""
+    with browser() as started, opened(started, report, "wide-light") as (page, _, _requests):
+        page.set_viewport_size(README)  # type: ignore[arg-type]
+        page.wait_for_timeout(300)
+        page.screenshot(path=str(picture))
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if len(sys.argv) == 3:
+        first_screen(Path(sys.argv[1]), Path(sys.argv[2]))
+    else:
+        sample(Path(sys.argv[1]))

@@ -10,6 +10,7 @@ from rich.table import Table
 from plumbline.cli.card_rows import show_rows
 from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, out, table
+from plumbline.declarations import DeclarationError
 from plumbline.orchestration.reporting import campaign_data, newest
 from plumbline.orchestration.reporting import report as write_report
 from plumbline.reports import CampaignData, Conclusions, conclude
@@ -41,7 +42,7 @@ def campaigns(as_json: Json = False) -> None:
 
 def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
     """Show a campaign's scorecards, training and inference apart, with its criteria and the teams' decisions."""
-    with clear_errors(LookupError), open_archive() as archive:
+    with clear_errors(LookupError, DeclarationError), open_archive() as archive:
         name = campaign or newest(archive)
         data = campaign_data(archive, name)
     concluded = conclude(data)
@@ -60,7 +61,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a campaign's report again, as HTML and Markdown, and say where it is."""
-    with clear_errors(LookupError):
+    with clear_errors(LookupError, DeclarationError):
         path = write_report(campaign, tables)
     folder = None if tables is None else path.parent / "tables"
 

@@ -23,6 +23,7 @@ from plumbline.reports.scorecard_rows import campaign_rows
 from plumbline.reports.sections.costs import bill_tables
 from plumbline.reports.sections.decisions import decision_sections
 from plumbline.reports.sections.outlooks import outlooks
+from plumbline.reports.sections.precisions import precisions
 from plumbline.reports.summary import limits, sentences
 from plumbline.reports.tables import card_tables, cost_rows, fact_rows, launch_rows
 from plumbline.reports.templating import templates
@@ -67,6 +68,7 @@ def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
     cards = card_tables(found.cards)
     rows = campaign_rows(campaign, found.cards)
     ahead, bill = outlooks(campaign, found.trials), bill_chart(found.provider_costs)
+    finer = precisions(campaign, found.trials)
     facts: dict[str, list[dict[str, Any]]] = {}
     for document in campaign.documents:
         environment = surroundings(document)
@@ -87,7 +89,8 @@ def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
         "decisions": decision_sections(found.decided),
         "apart": [reason for each in rows for reason in each.apart],
         "outlooks": ahead,
-        "charts": (*charts_of(campaign, found.cards, evidence), *([bill] if bill else []), *ahead.seen, *ahead.folded),
+        "precisions": finer,
+        "charts": (*charts_of(campaign, found.cards, evidence), *([bill] if bill else []), *ahead.seen, *ahead.folded, *finer.charts),
         "facts": fact_rows(facts, names),
         "launches": launch_rows(found.cards, campaign.providers),
         "limits": limits(campaign, found.cards, found.quotes, evidence.problems),

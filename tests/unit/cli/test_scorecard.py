@@ -76,3 +76,13 @@ def test_a_criterion_that_cannot_be_judged_says_why():
 
     assert _outcome(Verdict("insufficient", "–", "", "p99 needs at least 100 requests")).endswith("p99 needs at least 100 requests")
     assert _outcome(Verdict("pass", "0.4 s", "50 % to spare", "all 3 repeats meet it")) == "[green]pass[/] 0.4 s (50 % to spare)"
+
+
+def test_a_declaration_that_does_not_hold_is_told_in_its_line(campaigns, plumbline, home, monkeypatch):
+    campaigns(first=[0.1, 0.1])
+    (home / "config").mkdir()
+    (home / "config" / "thresholds.yaml").write_text("validity: 7\n")
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(home / "config"))
+    for command in ("report", "scorecard"):
+        told = plumbline(command, "first")
+        assert told.exit_code == 2 and "thresholds.yaml" in told.stderr

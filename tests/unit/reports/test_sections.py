@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.browser.sample import campaign
 
+from plumbline.declarations import TrainingWorkload
 from plumbline.declarations.economics import Economics
 from plumbline.prices.bill import Bill, Line, Unknown
 from plumbline.prices.money import Quantity, UnitPrice
@@ -17,6 +18,8 @@ from plumbline.reports.charts_bill import bill_chart
 from plumbline.reports.sections.costs import bill_tables, cost_sentence
 from plumbline.reports.sections.decisions import decision_sections, nearest_change, price_sentences, weight_sentences
 from plumbline.reports.sections.outlooks import outlooks
+from plumbline.reports.sections.precisions import precisions
+from plumbline.results import ResultDocument
 from plumbline.scorecards.price_sensitivity import PriceFlip, PriceSwing
 from plumbline.scorecards.weights import WeightFlip, WeightSwing
 
@@ -129,3 +132,23 @@ def test_scenarios_need_something_declared(sample: CampaignData) -> None:
 
 def test_nothing_usable_has_no_scenario(sample: CampaignData) -> None:
     assert outlooks(replace(sample, documents=()), ()).reason == "No usable trial, so no scenario is reckoned."
+
+
+def test_two_precisions_of_one_model_stand_beside_each_other(sample: CampaignData) -> None:
+    found = conclude(sample)
+    assert precisions(sample, found.trials).tables == ()
+
+    def coarser(document: ResultDocument) -> ResultDocument:
+        """The same trial as one of a twin of its workload, which differs in nothing but name and precision."""
+        workload = document.trial.workload
+        assert isinstance(workload, TrainingWorkload)
+        twin = workload.model_copy(update={"name": "gpt-tiny-coarse", "precision": "bf16"})
+        trial = document.trial.model_copy(update={"workload": twin, "trial_id": f"{document.trial.trial_id}.coarse"})
+        return document.model_copy(update={"trial": trial})
+
+    own = [d for d in sample.documents if d.trial.workload.kind == "training" and d.validity.status == "valid"]
+    both = replace(sample, documents=(*own, *(coarser(d) for d in own)))
+    tables = precisions(both, conclude(both).trials).tables
+    assert [t.provider for t in tables] == ["local-1core", "local-2core"]
+    assert [r.precision for r in tables[0].rows] == ["fp32", "bf16"]
+    assert tables[0].rows[0].cost != "–"

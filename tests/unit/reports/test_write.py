@@ -155,7 +155,7 @@ def test_the_number_that_is_asked_first_and_the_shares_stand_first(page: str) ->
     training = body(page).split('<section id="training">')[1].split("</section>")[0]
     assert training.index("Tokens per second per device") < training.index("Acceptance criteria") < training.index("Scorecard")
     assert "of the physical limit" in training
-    assert "Getting a trial to run" in training and "not declared (manual_steps of the provider)" in training
+    assert "Getting a trial to run" in training and "Manual steps" in training and "Refused" in training
 
 
 def test_every_line_of_the_bills_is_there_with_its_source(page: str) -> None:
