@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Engine, and_, or_, select
+from sqlalchemy import Engine, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reading
 from plumbline.archive.findings import UNSETTLED, view_of
-from plumbline.archive.judgements import Decision, Finding
+from plumbline.archive.judgements import AuditEntry, Decision, Finding, Price
 from plumbline.archive.models import Campaign, Metric, Series, SeriesCampaign, Trial
+from plumbline.archive.observations import PriceReadingView
+from plumbline.archive.observed import PriceReading
 from plumbline.archive.queries import STANDING, USABLE, outcomes, trial_view
-from plumbline.archive.records import DecisionView, FindingKind, FindingState, FindingView, Severity
+from plumbline.archive.records import DecisionView, FindingKind, FindingState, FindingView, PriceView, Severity
 from plumbline.archive.views import Outcomes, SeriesView, TrialView
 
 T = TypeVar("T")
@@ -135,6 +137,34 @@ class Paging:
             views = {row.finding_id: view_of(row) for query in (opened, standing) for row in session.scalars(query)}
         shown = [view for view in views.values() if view.shown_by(campaign_id)]
         return tuple(sorted(shown, key=lambda v: (-v.opened_at.timestamp(), v.finding_id))[:limit])
+
+    def prices_of(self, providers: Sequence[str]) -> tuple[PriceView, ...]:
+        """Accepted prices of these providers, by provider, purchase and the day from which they hold."""
+        query = select(Price).where(Price.provider.in_(providers))
+        names = PriceView.__dataclass_fields__
+        with reading(self.engine) as session:
+            rows = session.scalars(query.order_by(Price.provider, Price.purchase, Price.since, Price.first_seen_at))
+            return tuple(PriceView(**{name: getattr(row, name) for name in names}) for row in rows)
+
+    def newest_readings(self, providers: Sequence[str]) -> tuple[PriceReadingView, ...]:
+        """The newest reading of each kind of purchase of these providers."""
+        of = (PriceReading.provider, PriceReading.purchase)
+        newest = (
+            select(*of, func.max(PriceReading.observed_at).label("at")).where(PriceReading.provider.in_(providers)).group_by(*of).subquery()
+        )
+        same = (PriceReading.provider == newest.c.provider) & (PriceReading.purchase == newest.c.purchase)
+        query = select(PriceReading).join(newest, same & (PriceReading.observed_at == newest.c.at)).order_by(PriceReading.reading_id)
+        names = PriceReadingView.__dataclass_fields__
+        with reading(self.engine) as session:
+            return tuple(PriceReadingView(**{name: getattr(row, name) for name in names}) for row in session.scalars(query))
+
+    def as_of(self) -> tuple[int, int, int]:
+        """What grows with everything that a decision can rest on: the newest trial's row, the newest entry of the audit log, the number of prices.
+        The same again: so is every decision."""
+        counted = (func.max(Trial.id), func.max(AuditEntry.id), func.count(Price.price_id))
+        with reading(self.engine) as session:
+            trial, entry, prices = (session.scalar(select(each)) or 0 for each in counted)
+            return trial, entry, prices
 
     def decisions_page(
         self, team: str | None = None, kind: str | None = None, after: str | None = None, limit: int = 25

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from starlette.exceptions import HTTPException
 
+from plumbline.dashboard.choices import Choices
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.page import is_api, make_pages
 from plumbline.dashboard.reading import NoArchive, Reader
@@ -45,6 +46,7 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
     folder = reports or places().reports
     pages = make_pages()
     declared = Declared()
+    choices = Choices()
 
     def said(request: Request, title: str, text: str, status: int) -> Response:
         # A page may say "nothing yet" as an answer; a program must not take it for one.
@@ -79,12 +81,12 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
     app.include_router(workloads.router(pages, reader, declared))
     app.include_router(campaigns.router(pages, reader, folder))
     app.include_router(trials.router(pages, reader, declared))
-    app.include_router(decisions.router(pages, reader, declared))
+    app.include_router(decisions.router(pages, reader, declared, choices))
     app.include_router(findings.router(pages, reader, declared))
     app.include_router(prices.router(pages, reader, declared))
     app.include_router(budgets.router(pages, reader, declared))
     app.include_router(api.router(reader))
-    app.include_router(api_decisions.router(pages, reader, declared))
+    app.include_router(api_decisions.router(pages, reader, declared, choices))
     app.include_router(api_page.router(pages))
     app.include_router(written.router(folder))
     app.include_router(static.router(pages.assets))

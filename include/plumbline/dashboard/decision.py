@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 
 from pydantic import BaseModel, Field
 
@@ -19,6 +20,9 @@ from plumbline.scorecards.inputs import Kind
 from plumbline.scorecards.price_sensitivity import PriceSwing
 from plumbline.scorecards.weights import WeightSwing
 
+SHOWN = 12
+"""Providers that a page shows of a ranking, and among which it looks at how far prices may move: with hundreds of candidates that would take
+minutes. Leaving out others changes no order, since each is valued against the best."""
 SLIDER = "w."
 """What a weight's name begins with in an address: `w.time_to_first_token=30`."""
 
@@ -47,6 +51,7 @@ class DecisionAnswer(BaseModel):
     probability_first: float | None
     note: str
     columns: tuple[Column, ...]
+    candidates: int = Field(description="how many were ranked; `ranking` and what follows name the first of them")
     ranking: tuple[Ranked, ...]
     prices: dict[str, PriceAnswer]
     campaigns: dict[str, dict[str, str]] = Field(description="by provider and workload, the campaign whose trials count")
@@ -56,12 +61,31 @@ class DecisionAnswer(BaseModel):
     left_out: tuple[LeftOut, ...]
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: it keeps what was worked out
 class Asked:
     """A decision with the preference as it is declared, before anybody moved a weight."""
 
     decided: Decided
     declared: Preference
+
+    @cached_property
+    def near(self) -> Decided:
+        """The same choice among those that rank first alone."""
+        ranking = self.decided.decision.ranking
+        if len(ranking) <= SHOWN:
+            return self.decided
+        standing, names = self.decided.standing, {r.provider for r in ranking[:SHOWN]}
+        part = replace(
+            standing,
+            trials=tuple(t for t in standing.trials if t.provider in names),
+            providers={name: p for name, p in standing.providers.items() if name in names},
+        )
+        return Decided(replace(self.decided.decision, ranking=ranking[:SHOWN]), self.decided.preference, part)
+
+    @property
+    def more(self) -> int:
+        """How many candidates are not among those."""
+        return len(self.decided.decision.ranking) - len(self.near.decision.ranking)
 
     @property
     def moved(self) -> bool:
@@ -98,11 +122,13 @@ def _named(preferences: Iterable[Preference]) -> str:
 
 def answer(asked: Asked) -> DecisionAnswer:
     """The decision in the shape of the API."""
-    decided = asked.decided
+    decided, near = asked.decided, asked.near
     decision, standing = decided.decision, decided.standing
+    shown = {r.provider for r in near.decision.ranking}
     campaigns: dict[str, dict[str, str]] = {}
     for (provider, workload), campaign in standing.campaigns.items():
-        campaigns.setdefault(provider, {})[workload] = campaign
+        if provider in shown:
+            campaigns.setdefault(provider, {})[workload] = campaign
     first = decision.first
     return DecisionAnswer(
         team=decision.team,
@@ -117,18 +143,19 @@ def answer(asked: Asked) -> DecisionAnswer:
         probability_first=first.probability_first if first else None,
         note=decision.note,
         columns=decision.columns,
-        ranking=decision.ranking,
+        candidates=len(decision.ranking),
+        ranking=near.decision.ranking,
         prices={
             name: PriceAnswer(usd_per_hour=q.basis.usd_per_hour, since=q.basis.since, source=q.basis.source)
             if q.basis is not None
             else PriceAnswer(usd_per_hour=None, unknown=q.reason)
-            for name, q in decided.prices.items()
+            for name, q in near.prices.items()
         },
         campaigns=campaigns,
         weight_swings=decided.weight_swings,
-        price_swings=decided.price_swings,
-        cheapest=decided.cheapest,
-        left_out=standing.left_out,
+        price_swings=near.price_swings,
+        cheapest=tuple(replace(c, setups=c.setups[:SHOWN]) for c in decided.cheapest),
+        left_out=standing.left_out[:SHOWN],
     )
 
 

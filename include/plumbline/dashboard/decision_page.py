@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plumbline.archive import DecisionView
-from plumbline.dashboard.decision import SLIDER, Asked
+from plumbline.dashboard.decision import SHOWN, SLIDER, Asked
 from plumbline.dashboard.decision_charts import first_chart, price_swings_chart, weight_chart
 from plumbline.declarations import METRICS
 from plumbline.reports.chart import Chart
@@ -103,11 +103,10 @@ class DecisionPage:
 
 def decision_page(asked: Asked) -> DecisionPage:
     """Everything about one choice."""
-    decided = asked.decided
-    decision = decided.decision
+    decided, decision = asked.decided, asked.near.decision
     drawn = (
         weight_chart(decision, decided.weight_swings),
-        price_swings_chart(decision, decided.price_swings),
+        price_swings_chart(decision, asked.near.price_swings),
     )
     return DecisionPage(
         asked=asked,
@@ -152,7 +151,7 @@ def _sliders(asked: Asked) -> tuple[Slider, ...]:
 
 
 def _gates(asked: Asked) -> list[GateRow]:
-    ranking = asked.decided.decision.ranking
+    ranking = asked.near.decision.ranking
     if not ranking:
         return []
     rows = []
@@ -178,7 +177,7 @@ def _price_swings(asked: Asked) -> list[SwingRow]:
         change = f"{100 * (flip.factor - 1):+.0f} %".replace("-", "−")
         return f"{usd} ({change}): {flip.first}"
 
-    rows = asked.decided.price_swings
+    rows = asked.near.price_swings
     return [
         SwingRow(s.provider, f"{s.usd_per_hour:,.4g} USD/h" if s.usd_per_hour is not None else "–", told(s.falls), told(s.rises))
         for s in rows
@@ -204,7 +203,7 @@ def _cheapest(found: Cheapest) -> CheapestPart:
             probability=chance(s.probability_cheapest),
             why_not=s.why_not,
         )
-        for s in found.setups
+        for s in found.setups[:SHOWN]
     )
     return CheapestPart(found.workload, words(found.metric), found.requirements, sentence, found.note, rows)
 
@@ -215,9 +214,9 @@ def trials_anchor(provider: str, workload: str) -> str:
 
 
 def _trials(asked: Asked) -> list[TrialsPart]:
-    standing = asked.decided.standing
+    standing = asked.near.standing
     parts = []
-    for ranked in asked.decided.decision.ranking:
+    for ranked in asked.near.decision.ranking:
         counted = set(ranked.trials)
         for workload in asked.decided.preference.workloads:
             own = [

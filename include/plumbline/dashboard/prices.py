@@ -21,8 +21,8 @@ PURCHASES: tuple[Purchase, ...] = get_args(Purchase)
 MOST_READINGS = 400
 """Of one provider, newest first: more than a year of daily ones of one price."""
 SHOWN_READINGS = 20
-NEWEST = 12
-"""Readings of each provider on the page of all of them: the newest one of each kind of purchase is among them."""
+PROVIDERS = 12
+"""On one page of the list."""
 MOST_FINDINGS = 50
 
 
@@ -44,7 +44,10 @@ class PriceNow:
 
 @dataclass(frozen=True)
 class PricesPage:
+    """`after`: the provider after which the next page begins, None on the last one."""
+
     rows: tuple[PriceNow, ...]
+    after: str | None
     held: tuple[FindingView, ...]
     changed: tuple[FindingView, ...]
 
@@ -74,20 +77,22 @@ class ProviderPrices:
     sources: tuple[str, ...]
 
 
-def prices_page(archive: Archive, declared: Declarations, on: date) -> PricesPage:
-    """Every declared provider's prices on a day, and the price findings that wait for somebody."""
-    accepted = archive.prices()
-    rows = []
-    for name, provider in sorted(declared.providers.items()):
-        own = [p for p in accepted if p.provider == name]
-        rows += _rows(provider, own, archive.price_readings(name, latest=NEWEST), on)
+def prices_page(archive: Archive, declared: Declarations, on: date, after: str = "") -> PricesPage:
+    """Declared providers' prices on a day, those after a name, and the price findings that wait for somebody."""
+    names = sorted(name for name in declared.providers if name > after)
+    shown = names[:PROVIDERS]
+    accepted, readings = archive.prices_of(shown), archive.newest_readings(shown)
+    rows: list[PriceNow] = []
+    for name in shown:
+        own, read = [p for p in accepted if p.provider == name], [r for r in readings if r.provider == name]
+        rows += _rows(declared.providers[name], own, read, on)
     standing = [
         finding
         for state in ("open", "acknowledged")
         for finding in archive.findings_page(state=state, kind="price", limit=MOST_FINDINGS).rows
     ]
     held = tuple(f for f in standing if _is_held(f))
-    return PricesPage(tuple(rows), held, tuple(f for f in standing if f not in held))
+    return PricesPage(tuple(rows), shown[-1] if len(names) > len(shown) else None, held, tuple(f for f in standing if f not in held))
 
 
 def provider_prices(archive: Archive, provider: Provider, now: datetime) -> ProviderPrices:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
 
+from plumbline.dashboard.choices import Choices
 from plumbline.dashboard.decision import DecisionAnswer, answer, ask, weights_of
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.page import API, Pages
@@ -13,7 +14,7 @@ from plumbline.dashboard.reading import Reader
 from plumbline.scorecards.inputs import Kind
 
 
-def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
+def router(pages: Pages, reader: Reader, declared: Declared, choices: Choices) -> APIRouter:
     """`/api/v1/decisions/{team}/{kind}`."""
     routes = APIRouter(prefix=API.rstrip("/"))
 
@@ -35,11 +36,12 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
     ) -> DecisionAnswer:
         """Who should run it as of now: the newest trials of each provider at the prices of today. Nothing is stored."""
         try:
-            asked = ask(reader.archive(), declared.now(), pages.now().date(), team, kind, workload, weights_of(weights))
+            archive, known, today, wanted = reader.archive(), declared.now(), pages.now().date(), weights_of(weights)
+            key = ("answer", team, kind, workload, tuple(sorted(wanted.items())))
+            return choices.kept(archive, known, today, key, lambda: answer(ask(archive, known, today, team, kind, workload, wanted)))
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
         except ValueError as error:
             raise HTTPException(422, str(error)) from error
-        return answer(asked)
 
     return routes

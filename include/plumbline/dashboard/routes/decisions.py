@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from plumbline.dashboard.choices import Choices
 from plumbline.dashboard.decision import ask, slid, weights_of
 from plumbline.dashboard.decision_page import decision_page, kept
 from plumbline.dashboard.declared import Declared
@@ -19,7 +20,7 @@ from plumbline.reports.standing import decide_from
 KEPT, KEPT_OF_ONE = 25, 10
 
 
-def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
+def router(pages: Pages, reader: Reader, declared: Declared, choices: Choices) -> APIRouter:
     """`/decisions` and `/decisions/{team}/{kind}`."""
     routes = APIRouter(include_in_schema=False)
 
@@ -30,7 +31,8 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
             stored = archive.decisions_page(after=after or None, limit=KEPT)
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
-        found = decide_from(archive, known, pages.now().date()) if known.teams else ()
+        today = pages.now().date()
+        found = choices.kept(archive, known, today, "all", lambda: decide_from(archive, known, today)) if known.teams else ()
         rows = [
             {
                 "team": d.decision.team,
@@ -60,19 +62,21 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
         weights: str = Query("", max_length=2000),
     ) -> Response:
         archive, known = reader.archive(), declared.now()
-        choices = [p.workloads for p in known.teams[team].preferences(kind)] if team in known.teams else []
-        if not workload and len(choices) > 1:  # the team's main choice, by its address
-            main = urlencode({**request.query_params, "workload": choices[0][0]})
+        offered = [p.workloads for p in known.teams[team].preferences(kind)] if team in known.teams else []
+        if not workload and len(offered) > 1:  # the team's main choice, by its address
+            main = urlencode({**request.query_params, "workload": offered[0][0]})
             return RedirectResponse(f"{base_of(request)}/decisions/{team}/{kind}?{main}")
         try:
             wanted = slid(request.query_params) or weights_of(weights)
-            asked = ask(archive, known, pages.now().date(), team, kind, workload or None, wanted)
+            today, key = pages.now().date(), ("page", team, kind, workload, tuple(sorted(wanted.items())))
+            shown = choices.kept(
+                archive, known, today, key, lambda: decision_page(ask(archive, known, today, team, kind, workload or None, wanted))
+            )
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
         except ValueError as error:
             return pages.message(request, "No such decision", str(error), 422)
         own = [kept(view) for view in archive.decisions_page(team, kind, limit=KEPT_OF_ONE).rows]
-        shown = decision_page(asked)
-        return pages.page(request, "decision.html.j2", d=shown, workload=workload, history=own, choices=choices)
+        return pages.page(request, "decision.html.j2", d=shown, workload=workload, history=own, choices=offered)
 
     return routes

@@ -19,6 +19,8 @@ STATES: tuple[FindingState, ...] = ("open", "acknowledged", "accepted", "resolve
 KINDS: tuple[FindingKind, ...] = ("performance", "environment", "price", "reliability", "missing_data")
 SEVERITIES: tuple[Severity, ...] = ("page", "warn", "info")
 Nothing = Literal[""]
+MOST_NAMES = 50
+"""Providers that the form offers by name; of more, one is typed."""
 
 
 def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
@@ -41,13 +43,14 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
             found = archive.findings_page(state or None, kind or None, severity or None, provider.strip() or None, after or None)
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
+        names = archive.provider_names()
         following = _query({**chosen, "after": found.after}) if found.after else None
         return pages.page(
             request,
             "findings.html.j2",
             findings=found.rows,
             chosen=chosen,
-            providers=archive.provider_names(),
+            providers=names if len(names) <= MOST_NAMES else (),
             states=[(s, _query({**chosen, "state": s})) for s in ("", *STATES)],
             kinds=KINDS,
             severities=SEVERITIES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.dashboard.declared import Declared
@@ -16,9 +16,9 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/prices", response_class=HTMLResponse)
-    def show_prices(request: Request) -> Response:
-        found = prices_page(reader.archive(), declared.now(), pages.now().date())
-        return pages.page(request, "prices.html.j2", p=found)
+    def show_prices(request: Request, after: str = Query("", max_length=200)) -> Response:
+        found = prices_page(reader.archive(), declared.now(), pages.now().date(), after)
+        return pages.page(request, "prices.html.j2", p=found, begun=bool(after))
 
     @routes.get("/prices/{provider}", response_class=HTMLResponse)
     def show_provider_prices(request: Request, provider: str) -> Response:

@@ -1,0 +1,90 @@
+"""What was worked out of decisions is kept exactly as long as nothing changes that it rests on, and many candidates stay a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.data.result_documents import document, provider, training_metrics, training_workload, trial
+
+from plumbline.archive import Archive, open_archive
+from plumbline.dashboard.choices import MOST, Choices
+from plumbline.dashboard.decision import SHOWN, answer, ask
+from plumbline.dashboard.decision_page import decision_page
+from plumbline.declarations import Declarations, Preference, Team, load
+
+DAY = date(2025, 11, 2)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def declared() -> Declarations:
+    return load()
+
+
+class Counted:
+    """A question that says how often it was worked out."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self) -> int:
+        self.times += 1
+        return self.times
+
+
+def test_an_answer_is_worked_out_once_until_something_changes(archive: Archive, declared: Declarations) -> None:
+    choices, made = Choices(), Counted()
+
+    def asked(on: date = DAY, known: Declarations = declared, what: Any = "a") -> int:
+        return choices.kept(archive, known, on, what, made)
+
+    assert [asked(), asked()] == [1, 1]
+    assert [asked(what="b"), asked(what="b"), asked()] == [2, 2, 1]
+    archive.record(document(), uri="file:///store")
+    assert [asked(), asked()] == [3, 3], "a new trial"
+    archive.accept_price("lab", "on_demand", None, 2.0, DAY, "s", by="ada", why="new")
+    assert [asked(), asked()] == [4, 4], "an accepted price"
+    assert [asked(date(2025, 11, 3)), asked(date(2025, 11, 3))] == [5, 5], "another day"
+    assert asked(date(2025, 11, 3), replace(declared)) == 6, "declarations that were read anew"
+
+
+def test_only_so_many_answers_are_kept(archive: Archive, declared: Declarations) -> None:
+    choices, made = Choices(), Counted()
+    for n in range(MOST + 1):
+        choices.kept(archive, declared, DAY, n, made)
+    assert choices.kept(archive, declared, DAY, MOST, made) == MOST + 1, "the newest is there"
+    assert choices.kept(archive, declared, DAY, 0, made) == MOST + 2, "the oldest is not"
+
+
+def test_of_many_candidates_the_first_are_shown_and_the_others_counted(archive: Archive, declared: Declarations) -> None:
+    places = [provider(f"lab-{n:02d}") for n in range(SHOWN + 3)]
+    workload = training_workload()
+    for n, place in enumerate(places):
+        for repeat in (1, 2):
+            step = 0.1 + 0.01 * n + 0.001 * repeat
+            archive.record(
+                document(trial(where=place, repeat=repeat, workload=workload), metrics=training_metrics(step)), uri="file:///store"
+            )
+    weighs = Preference.model_validate({"workloads": (workload.name,), "weights": {"step_time": 0.6, "tokens_per_second": 0.4}})
+    known = replace(
+        declared,
+        providers={p.name: p for p in places},
+        workloads={workload.name: workload},
+        teams={"lab": Team(name="lab", training=weighs)},
+    )
+    asked = ask(archive, known, DAY, "lab", "training")
+    page, found = decision_page(asked), answer(asked)
+    assert (asked.more, found.candidates, len(found.ranking), len(page.rows)) == (3, SHOWN + 3, SHOWN, SHOWN)
+    assert [r.provider for r in found.ranking] == [f"lab-{n:02d}" for n in range(SHOWN)]
+    assert {s.provider for s in found.price_swings} == {r.provider for r in found.ranking}
+    assert set(found.campaigns) == {r.provider for r in found.ranking} and len(page.trials) == SHOWN
