@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -62,15 +62,14 @@ class Trends:
         with reading(self.engine) as session:
             keys = session.scalars(select(Series.series_key).where(Series.provider == provider, OURS)).all()
             newest = _newest_campaigns(session, keys, latest)
-            ended: dict[str, dict[str | None, int]] = defaultdict(dict)
-            # In pairs: by the campaign alone, a database may read everybody's trials of it.
-            own = (tuple_(Trial.series_key, Trial.campaign_id).in_([(key, campaign) for key in keys for campaign in newest]),)
-            counted = select(Trial.campaign_id, Trial.failure_class, func.count().label("n")).where(*own, Trial.status != "missing")
-            for row in session.execute(counted.group_by(Trial.campaign_id, Trial.failure_class)):
-                ended[row.campaign_id][row.failure_class] = row.n
+            # In pairs and counted here: by the campaign alone, or grouped by it, a database may read everybody's trials of it.
+            own = tuple_(Trial.series_key, Trial.campaign_id).in_([(key, campaign) for key in keys for campaign in newest])
+            ended: dict[str, Counter[str | None]] = defaultdict(Counter)
+            for row in session.execute(select(Trial.campaign_id, Trial.failure_class).where(own, Trial.status != "missing")):
+                ended[row.campaign_id][row.failure_class] += 1
             leads: dict[str, list[float]] = defaultdict(list)
             timed = select(Trial.campaign_id, Metric.value).join(Metric, Metric.trial_pk == Trial.id)
-            timed = timed.where(*own, Metric.metric == "provisioning_lead_time", Metric.statistic == "value", Metric.phase == "cold_start")
+            timed = timed.where(own, Metric.metric == "provisioning_lead_time", Metric.statistic == "value", Metric.phase == "cold_start")
             for campaign_id, seconds in session.execute(timed.order_by(Trial.id)):
                 if seconds is not None:
                     leads[campaign_id].append(seconds)
