@@ -17,6 +17,7 @@ from plumbline.scorecards.weights import WeightFlip, WeightSwing
 def show_decided(decided: Decided, trials: bool = False) -> None:
     """Everything that a person decides by; `trials` lists those behind each provider's numbers."""
     _ranking(decided)
+    _gates(decided)
     if decided.decision.note:
         _line(decided.decision.note)
     _weights(decided.weight_swings)
@@ -58,6 +59,19 @@ def _ranking(decided: Decided) -> None:
     for name, quote in decided.prices.items():
         if quote.basis is None:
             _line(f"{name}: {quote.reason}")
+
+
+def _gates(decided: Decided) -> None:
+    """Each gate with what it was judged on, provider by provider."""
+    ranking = decided.decision.ranking
+    for gates in zip(*(ranked.gates for ranked in ranking), strict=True):
+        shown = scale(gates[0].unit, [gates[0].limit, *(g.value for g in gates)])
+        told = [
+            f"{ranked.provider} {'not measured' if g.value is None else shown.text(g.value)}{'' if g.passed else ' (fails)'}"
+            for ranked, g in zip(ranking, gates, strict=True)
+        ]
+        on = f" on {gates[0].workload}" if len(decided.preference.workloads) > 1 else ""
+        _line(f"Gate {gates[0].text}{on}: {', '.join(told)}")
 
 
 def _weights(swings: Sequence[WeightSwing]) -> None:

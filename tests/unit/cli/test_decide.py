@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, world, write
+from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world, write
 
 from plumbline.archive import open_archive
 
@@ -34,6 +34,20 @@ def test_one_workload_of_one_team(plumbline):
     ):
         assert expected in result.stdout, expected
     assert "SIMULATED" not in result.stdout and "chat-test" not in result.stdout
+
+
+@pytest.mark.usefixtures("labs")
+def test_gates_say_what_they_were_judged_on_and_who_fails(plumbline, tmp_path):
+    shown = plumbline("decide", "--kind", "inference").stdout
+    assert f"Gate error_rate <= 1% in steady: {FAST} 0.00 %, {CHEAP} 0.00 %" in shown, shown
+    strict = team(
+        inference={"workloads": ["chat-test"], "weights": {"time_to_first_token": 1.0}, "gates": ["p95 request_latency <= 70ms in steady"]}
+    )
+    write(world(teams=(strict,)), tmp_path / "config")
+    shown = plumbline("decide", "--kind", "inference").stdout
+    assert f"{FAST} 60.0 ms, {CHEAP} 75.0 ms (fails)" in shown, shown
+    assert f'{CHEAP} is not eligible: gate "p95 request_latency <= 70ms in steady" on chat-test is not met' in shown
+    assert f"Only {FAST} is eligible" in shown
 
 
 @pytest.mark.usefixtures("labs")
