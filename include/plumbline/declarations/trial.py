@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.inference import InferenceWorkload
+from plumbline.declarations.launchers import EndpointLauncher
 from plumbline.declarations.provider import Provider
 from plumbline.declarations.thresholds import ValidityLimits
 from plumbline.declarations.training import TrainingWorkload
@@ -86,6 +87,15 @@ def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
 def specification(workload: TrainingWorkload | InferenceWorkload) -> dict[str, Any]:
     """What is measured, every default written out: to be compared field by field. Its hash is not `spec_hash`, which leaves defaults out."""
     return workload.model_dump(mode="json", exclude=_CRITERIA_FIELDS | _OUTSIDE_FIELDS)
+
+
+def asked_of(trial: Trial) -> dict[str, Any]:
+    """What was asked of the provider: the specification, and of an endpoint whether its answers are as long as it was asked for."""
+    spec = specification(trial.workload)
+    launcher = trial.provider.launcher
+    if isinstance(launcher, EndpointLauncher):
+        spec["requests"]["exact_output"] = launcher.exact_output
+    return spec
 
 
 def criteria_hash(workload: TrainingWorkload | InferenceWorkload, validity: ValidityLimits) -> str:

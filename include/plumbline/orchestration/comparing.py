@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from plumbline.archive import Archive
-from plumbline.declarations import AnyWorkload, Declarations, EndpointLauncher
-from plumbline.declarations.trial import specification
+from plumbline.declarations import AnyWorkload, Declarations
+from plumbline.declarations.trial import asked_of
 from plumbline.drift import CampaignSample, Comparison
 from plumbline.drift.compare import Limits, Pair, compare_together
 from plumbline.drift.sample import Series
@@ -196,12 +196,7 @@ def _kept(archive: Archive, trial_id: str) -> ResultDocument | OutsideResult:
 def _asked(kept: ResultDocument | OutsideResult) -> _Asked:
     if isinstance(kept, OutsideResult):
         return _Asked(None, dict(kept.spec))
-    workload, launcher = kept.trial.workload, kept.trial.provider.launcher
-    spec = specification(workload)
-    if isinstance(launcher, EndpointLauncher):
-        # How long answers are is up to the endpoint as well.
-        spec["requests"]["exact_output"] = launcher.exact_output
-    return _Asked(workload, spec)
+    return _Asked(kept.trial.workload, asked_of(kept.trial))
 
 
 def _limits(declared: Declarations, asked: _Asked) -> Limits:

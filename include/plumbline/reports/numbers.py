@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 
-from plumbline.declarations import EndpointLauncher, TrainingWorkload, Trial
+from plumbline.declarations import TrainingWorkload, Trial
 from plumbline.declarations.differences import flat
-from plumbline.declarations.trial import specification
+from plumbline.declarations.trial import asked_of
 from plumbline.launch.timeline import outside_metrics
 from plumbline.reports.content import CampaignData, Quality
 from plumbline.results import Event, ResultDocument
@@ -44,13 +44,8 @@ def numbers_of(document: ResultDocument, quality: Quality | None = None) -> Tria
 
 def conditions_of(document: ResultDocument) -> Conditions:
     """Under what the trial was measured: what decides what its numbers may be put beside."""
-    trial, launcher = document.trial, document.trial.provider.launcher
-    spec = specification(trial.workload)
-    if isinstance(launcher, EndpointLauncher):
-        # How long answers are is up to the endpoint as well.
-        spec["requests"]["exact_output"] = launcher.exact_output
-    _, _, protocol, engine, *_ = trial.series_key.split("/")
-    return Conditions("simulated" if document.simulated else "measured", protocol, engine, tuple(flat(spec)))
+    _, _, protocol, engine, *_ = document.trial.series_key.split("/")
+    return Conditions("simulated" if document.simulated else "measured", protocol, engine, tuple(flat(asked_of(document.trial))))
 
 
 def at_quality(numbers: TrialNumbers, quality: Quality) -> TrialNumbers:

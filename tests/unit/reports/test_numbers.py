@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.browser.sample import campaign
 
+from plumbline.declarations import HARNESS_PROTOCOL, TrainingWorkload
 from plumbline.reports import CampaignData, Quality, campaign_numbers, numbers_of
 from plumbline.reports.numbers import epoch_tokens, held_s
 from plumbline.results import Event, LaunchRecord, PodRecord
@@ -103,3 +104,14 @@ def test_a_pod_holds_its_node_from_the_moment_it_has_one(sample: CampaignData) -
     assert held(nowhere) is None, "a queue holds nothing"
     stuck = (at(0, "requested"), at(610, "scheduled"), at(615, "image_pulling"))
     assert held(stuck) == 95.0, "until the launch was deleted"
+
+
+def test_conditions_are_what_was_asked_and_how_it_was_measured(sample: CampaignData) -> None:
+    document = sample.documents[0]
+    told = numbers_of(document).conditions
+    assert told is not None
+    assert (told.source, told.protocol, told.engine) == ("measured", f"h{HARNESS_PROTOCOL['training']}", "torch")
+    fields = dict(told.asked)
+    assert isinstance(document.trial.workload, TrainingWorkload)
+    assert fields["precision"] == document.trial.workload.precision
+    assert "acceptance" not in fields and "repeats.per_slot" not in fields, "criteria and repeats change nothing that is measured"
