@@ -11,7 +11,9 @@ from plumbline.dashboard.finding_chart import finding_chart
 from plumbline.declarations import Declarations
 from plumbline.drift import Finding
 from plumbline.drift.environment import Change, diff
+from plumbline.drift.winner import WINNER, is_winner
 from plumbline.reports.chart import Chart
+from plumbline.reports.choices import changed_since
 from plumbline.reports.figures import words
 from plumbline.reports.finding_history import history_of
 from plumbline.reports.priced import at_accepted_prices
@@ -43,7 +45,8 @@ class Thread:
 @dataclass(frozen=True)
 class FindingPage:
     """`told`: the finding in full, None of one that an older version stored. `changes`: what differs between the baseline's environment and
-    the campaign's. `commands`: (what for, command). `audit`: who did what to it."""
+    the campaign's. `commands`: (what for, command). `audit`: who did what to it. `choice`: what teams' first choices did since, in words. `decision`: (team,
+    kind, workload) of a first choice that changed, which is what the finding is about."""
 
     view: FindingView
     told: Finding | None
@@ -51,10 +54,12 @@ class FindingPage:
     members: tuple[MemberRow, ...]
     changes: tuple[Change, ...]
     cost: str
+    choice: str
     trials: tuple[TrialView, ...]
     threads: tuple[Thread, ...]
     commands: tuple[tuple[str, str], ...]
     audit: tuple[AuditView, ...]
+    decision: tuple[str, str, str] | None
 
     @property
     def headline(self) -> str:
@@ -73,6 +78,8 @@ def finding_page(archive: Archive, declared: Declarations, finding_id: str, now:
         members=tuple(_members(told)) if told is not None else (),
         changes=_changes(archive, told, declared) if told is not None else (),
         cost=_cost(archive, declared, told, view).text if told is not None else "",
+        choice=changed_since(archive, told, view.opened_at) if told is not None else "",
+        decision=_decision(told) if told is not None else None,
         trials=_trials(archive, told) if told is not None else (),
         threads=tuple(_threads(archive, finding_id)),
         commands=_commands(view, now),
@@ -85,6 +92,13 @@ def _told(view: FindingView) -> Finding | None:
         return Finding.of(view.detail).with_state(view.state)
     except (KeyError, ValueError):
         return None
+
+
+def _decision(told: Finding) -> tuple[str, str, str] | None:
+    if not is_winner(told):
+        return None
+    team, kind, workloads = told.subject.removeprefix(WINNER).split("/", 2)
+    return team, kind, workloads.split("+")[0]
 
 
 def _members(told: Finding) -> list[MemberRow]:

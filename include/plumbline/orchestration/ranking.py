@@ -12,7 +12,7 @@ from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import Declarations, digest, load
-from plumbline.orchestration.choices import before_of
+from plumbline.reports.choices import before_of
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive, DecisionView

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from plumbline.declarations import Alerts, Declarations
 from plumbline.orchestration import reaching
 from plumbline.orchestration.airflow_client import AirflowError
-from plumbline.orchestration.choices import changed_since
 from plumbline.orchestration.deciding import questions
+from plumbline.reports.choices import changed_since
 
 if TYPE_CHECKING:
     from plumbline.alerts import Case

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from tests.data.result_documents import document, failed, training_workload, trial
 
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, Outcomes
+from plumbline.archive.observations import PriceReadingRecord
 from plumbline.archive.paging import Slice
 
 URI = "file:///store"
@@ -114,3 +115,35 @@ def test_decisions_newest_first(archive: Archive, monkeypatch: pytest.MonkeyPatc
     assert [d.decision_id for d in archive.decisions_page("product", "training").rows] == ["d0"]
     with pytest.raises(LookupError, match='no decision "nothing"'):
         archive.decisions_page(after="nothing")
+
+
+def test_prices_and_newest_readings_of_several_providers_at_once(archive: Archive) -> None:
+    def reading(number: int, provider: str, purchase: str, day: int) -> PriceReadingRecord:
+        at = datetime(2026, 11, day, tzinfo=timezone.utc)
+        return PriceReadingRecord(f"r{number}", provider, purchase, None, "csv", "v1", at, 1.0, "USD", "gpu_hour", 1, 1.0, 1.0, float(day))
+
+    places = (("a", "on_demand", 1), ("a", "on_demand", 3), ("a", "spot", 2), ("b", "on_demand", 1), ("c", "on_demand", 9))
+    archive.record_readings([reading(n, *each) for n, each in enumerate(places)])
+    found = archive.newest_readings(["a", "b"])
+    assert {(r.provider, r.purchase): r.usd_per_instance_hour for r in found} == {
+        ("a", "on_demand"): 3.0,
+        ("a", "spot"): 2.0,
+        ("b", "on_demand"): 1.0,
+    }
+    for name in ("a", "c"):
+        archive.accept_price(name, "on_demand", None, 2.0, date(2026, 11, 1), "s", by="ada", why="agreed")
+    assert [p.provider for p in archive.prices_of(["a", "b"])] == ["a"]
+
+
+def test_what_a_decision_can_rest_on_moves_its_mark(archive: Archive) -> None:
+    marks = [archive.as_of()]
+    archive.record(document(), uri=URI)
+    marks.append(archive.as_of())
+    archive.accept_price("a", "on_demand", None, 2.0, date(2026, 11, 1), "s", by="ada", why="agreed")
+    marks.append(archive.as_of())
+    assert len(set(marks)) == 3 and archive.as_of() == marks[-1]
+
+
+def test_providers_by_name(archive: Archive) -> None:
+    filled(archive)
+    assert archive.provider_names() == ("lab-2core",)

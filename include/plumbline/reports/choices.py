@@ -1,4 +1,4 @@
-"""What a finding changed of where teams run things: the decisions that were stored since it was opened. No Airflow in here."""
+"""What a finding changed of where teams run things: the decisions that were stored since it was opened."""
 
 from __future__ import annotations
 
