@@ -81,7 +81,7 @@ perf-training: setup ## the training loop against a bare one and Hugging Face's,
 perf-drift: setup ## the detector of long series against apache-otava and bare KernelCPD, replayed point by point (2 minutes)
 	@$(BIN)/python perf/drift.py $(ARGS)
 
-perf-decisions: setup ## do the probabilities of decisions come true? Simulated campaigns whose right answer is known (6 minutes)
+perf-decisions: setup ## do the probabilities of decisions come true? Simulated campaigns whose right answer is known (a few minutes on 2 cores)
 	@$(BIN)/python perf/decisions.py $(ARGS)
 
 lint: setup-dev ## format, lint, types, floors, schema

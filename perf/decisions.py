@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,13 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the tables as JSON here, and beside it as Markdown")
     options = parser.parse_args()
     began = time.monotonic()
-    made = decisions(options.decisions, options.seed)
-    others = {name: decisions(options.decisions // 4, options.seed + i, **fixed) for i, (name, fixed) in enumerate(OTHERS.items(), start=1)}
+    with ProcessPoolExecutor(max_workers=2) as pool:
+        asked = pool.submit(decisions, options.decisions, options.seed)
+        others_asked = {
+            name: pool.submit(decisions, options.decisions // 4, options.seed + i, **fixed)
+            for i, (name, fixed) in enumerate(OTHERS.items(), start=1)
+        }
+        made, others = asked.result(), {name: of.result() for name, of in others_asked.items()}
     report = tables(made, others, options.seed)
     print(markdown(report))
     if options.out:
