@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import Engine, and_, or_, select, tuple_
+from sqlalchemy import Engine, and_, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reading
 from plumbline.archive.judgements import Baseline
 from plumbline.archive.models import Campaign, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.paging import CampaignHead, Slice
-from plumbline.archive.queries import STANDING, USABLE, outcomes
+from plumbline.archive.queries import STANDING, USABLE, of_parts, outcomes
 from plumbline.archive.views import Outcomes, SeriesView, Source
 
 # Not "in measured or simulated": by an index on the source nearly every series would be read.
@@ -164,7 +164,7 @@ def _newest(session: Session, keys: Sequence[str]) -> dict[str, tuple[str, datet
 def _ended(session: Session, pairs: Sequence[tuple[str, str]]) -> dict[str, Outcomes]:
     columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
     attempts: dict[str, list[Any]] = defaultdict(list)
-    for row in session.execute(select(*columns).where(tuple_(Trial.series_key, Trial.campaign_id).in_(pairs), STANDING)):
+    for row in session.execute(select(*columns).where(of_parts(pairs), STANDING)):
         attempts[row.series_key].append(row)
     return {key: outcomes(rows) for key, rows in attempts.items()}
 
@@ -174,7 +174,7 @@ def _values(
 ) -> dict[str, dict[tuple[str, str], tuple[float, ...]]]:
     if not measured:
         return {}
-    of = select(Trial.id, Trial.series_key, Trial.slot, Trial.repeat).where(tuple_(Trial.series_key, Trial.campaign_id).in_(pairs), *USABLE)
+    of = select(Trial.id, Trial.series_key, Trial.slot, Trial.repeat).where(of_parts(pairs), *USABLE)
     best = {(row.series_key, row.slot, row.repeat): row.id for row in session.execute(of.order_by(Trial.attempt))}
     series_of = {trial: key for (key, *_), trial in best.items()}
     wanted = or_(*(and_(Metric.metric == metric, Metric.statistic == statistic) for metric, statistic in measured))

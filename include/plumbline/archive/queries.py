@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, cast
 
 from pydantic import ValidationError
-from sqlalchemy import and_, case, func, select
+from sqlalchemy import ColumnElement, and_, case, func, select, tuple_
 from sqlalchemy.orm import Session
 
 from plumbline.archive.models import Campaign, Correction, Document, Metric, Series, SeriesCampaign, Trial
@@ -24,6 +24,15 @@ _BELIEVED = and_(Trial.status.in_(_MEASURED), Trial.quality_action != "reject")
 
 USABLE = (_BELIEVED, STANDING)
 """What makes an attempt count: believed by the harness, not rejected by the quality checks, and not corrected."""
+
+
+def of_parts(pairs: Collection[tuple[str, str]]) -> ColumnElement[bool]:
+    """That an attempt is of one of these series in that campaign of it; (series, campaign) pairs."""
+    # The pairs alone SQLite holds against every row there is; by what they are made of, an index finds the few that can be meant.
+    keys, campaigns = {key for key, _ in pairs}, {campaign for _, campaign in pairs}
+    exactly = tuple_(Trial.series_key, Trial.campaign_id).in_(sorted(pairs))
+    return and_(Trial.series_key.in_(sorted(keys)), Trial.campaign_id.in_(sorted(campaigns)), exactly)
+
 
 _FROM_SERIES = ("kind", "workload", "version", "provider", "region", "instance_type", "source")
 _FROM_TRIAL = tuple(

@@ -11,11 +11,11 @@ from datetime import datetime
 from itertools import islice
 from typing import TypeVar, cast
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
 from plumbline.archive.models import Document, Series, SeriesCampaign, Trial
-from plumbline.archive.queries import STANDING, USABLE
+from plumbline.archive.queries import STANDING, USABLE, of_parts
 from plumbline.archive.views import Action, SeriesView
 from plumbline.results import Reason
 
@@ -68,8 +68,14 @@ def newest_usable(session: Session, workloads: Collection[str] | None = None, pr
     planned: dict[tuple[str, str], datetime] = {}
     for pairs in _batches([(series.series_key, campaign) for series, campaign in found]):
         key = (SeriesCampaign.series_key, SeriesCampaign.campaign_id)
-        for row in session.execute(select(*key, SeriesCampaign.planned_at).where(tuple_(*key).in_(pairs))):
-            planned[row.series_key, row.campaign_id] = row.planned_at
+        chosen = (
+            SeriesCampaign.series_key.in_({key for key, _ in pairs}),
+            SeriesCampaign.campaign_id.in_({campaign for _, campaign in pairs}),
+        )
+        planned |= {
+            (row.series_key, row.campaign_id): row.planned_at
+            for row in session.execute(select(*key, SeriesCampaign.planned_at).where(*chosen))
+        }
     return [NewestView(series, campaign, planned[series.series_key, campaign]) for series, campaign in found]
 
 
@@ -83,7 +89,7 @@ def attempts(session: Session, parts: Sequence[NewestView]) -> list[AttemptView]
     found = []
     for pairs in _batches([(part.series.series_key, part.campaign_id) for part in parts]):
         columns = (Trial.id, Trial.trial_id, Trial.attempt, Trial.series_key, Trial.quality_action, Trial.quality_reasons, Trial.checksum)
-        query = select(*columns).where(tuple_(Trial.series_key, Trial.campaign_id).in_(pairs), STANDING)
+        query = select(*columns).where(of_parts(pairs), STANDING)
         found += [
             AttemptView(
                 row.id, row.trial_id, row.attempt, row.series_key, row.quality_action,

@@ -63,7 +63,7 @@ class Trends:
             keys = session.scalars(select(Series.series_key).where(Series.provider == provider, OURS)).all()
             newest = _newest_campaigns(session, keys, latest)
             # In pairs and counted here: by the campaign alone, or grouped by it, a database may read everybody's trials of it.
-            own = tuple_(Trial.series_key, Trial.campaign_id).in_([(key, campaign) for key in keys for campaign in newest])
+            own = and_(Trial.series_key.in_(keys), Trial.campaign_id.in_(newest))
             ended: dict[str, Counter[str | None]] = defaultdict(Counter)
             for row in session.execute(select(Trial.campaign_id, Trial.failure_class).where(own, Trial.status != "missing")):
                 ended[row.campaign_id][row.failure_class] += 1
