@@ -42,7 +42,10 @@ class PlainRow:
 
 @dataclass(frozen=True)
 class ShareLine:
-    """One share of a reference as a sentence; `exact` False: the reference is of another shape, and the sentence says in what."""
+    """One share of a reference as a sentence; `exact` False: the reference is of another shape, and the sentence says in what.
+
+    `of_model`: it is about the model that ran, which is asked before what the bare hardware does.
+    """
 
     provider: str
     sentence: str
@@ -50,6 +53,7 @@ class ShareLine:
     exact: bool
     share: float | None
     trials: tuple[str, ...]
+    of_model: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,13 @@ class ScorecardRows:
     capacity: tuple[PlainRow, ...]
     shares: tuple[ShareLine, ...]
     apart: tuple[Incomparable, ...]
+
+    @property
+    def first_shares(self) -> tuple[ShareLine, ...]:
+        """Of each provider that has any the share that is asked first: of the model that ran, published before physical."""
+        exact = [s for s in self.shares if s.exact]
+        by_provider = ([s for s in exact if s.provider == name] for name in self.providers)
+        return tuple(next((s for s in own if s.of_model), own[0]) for own in by_provider if own)
 
 
 def campaign_rows(campaign: CampaignData, cards: Sequence[Scorecard]) -> tuple[ScorecardRows, ...]:
@@ -218,6 +229,6 @@ def _shares(
     if provider is None or workload is None:
         return ()
     return tuple(
-        ShareLine(card.provider, share_sentence(s), s.kind, s.share is not None, s.share, s.trials)
+        ShareLine(card.provider, share_sentence(s), s.kind, s.share is not None, s.share, s.trials, " of " in s.what)
         for s in shares(card, references, provider, workload)
     )

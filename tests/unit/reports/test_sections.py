@@ -15,6 +15,7 @@ from plumbline.prices.money import Quantity, UnitPrice
 from plumbline.reports import CampaignData, conclude
 from plumbline.reports.bills import ProviderCost
 from plumbline.reports.charts_bill import bill_chart
+from plumbline.reports.scorecard_rows import campaign_rows
 from plumbline.reports.sections.costs import bill_tables, cost_sentence
 from plumbline.reports.sections.decisions import decision_sections, nearest_change, price_sentences, weight_sentences
 from plumbline.reports.sections.outlooks import outlooks
@@ -152,3 +153,11 @@ def test_two_precisions_of_one_model_stand_beside_each_other(sample: CampaignDat
     assert [t.provider for t in tables] == ["local-1core", "local-2core"]
     assert [r.precision for r in tables[0].rows] == ["fp32", "bf16"]
     assert tables[0].rows[0].cost != "–"
+
+
+def test_the_share_of_the_model_that_ran_stands_before_what_the_bare_hardware_does(sample: CampaignData) -> None:
+    (training, _) = campaign_rows(sample, conclude(sample).cards)
+    assert [(s.provider, s.of_model) for s in training.first_shares] == [("local-1core", True), ("local-2core", True)]
+    bare = replace(training, shares=tuple(replace(s, of_model=False) for s in training.shares))
+    assert [s.provider for s in bare.first_shares] == ["local-1core", "local-2core"]
+    assert replace(training, shares=tuple(replace(s, exact=False) for s in training.shares)).first_shares == ()
