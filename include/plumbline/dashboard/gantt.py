@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -89,19 +88,29 @@ def spans(document: ResultDocument) -> tuple[Span, ...]:
         lanes.append(("launcher", own))
         lanes += [(f"pod {pod.rank}", pod.events) for pod in launch.pods]
     lanes.append(("harness", document.timeline))
-    moments = [e.utc for _, events in lanes for e in events]
+    moments = [e for _, events in lanes for e in events]
     if not moments:
         return ()
-    zero = min(moments)
-    return tuple(span for lane, events in lanes for span in _lane(lane, events, zero))
+    after = clock(moments, document.simulated)
+    return tuple(span for lane, events in lanes for span in _lane(lane, events, after))
 
 
-def _lane(lane: str, events: Iterable[Event], zero: datetime) -> Iterable[Span]:
+def clock(events: Sequence[Event], simulated: bool) -> Callable[[Event], float]:
+    """Seconds of an event after the first of these, by the wall clock. A simulation's goes faster than the time that it tells of: there the
+    monotonic one counts, which all who take part in it share."""
+    if simulated and all(e.monotonic_s is not None for e in events):
+        begin = min(e.monotonic_s or 0.0 for e in events)
+        return lambda event: (event.monotonic_s or 0.0) - begin
+    zero = min(e.utc for e in events)
+    return lambda event: (event.utc - zero).total_seconds()
+
+
+def _lane(lane: str, events: Iterable[Event], after: Callable[[Event], float]) -> Iterable[Span]:
     # What followed from the request may seem to come before it, on a clock that is cut to whole seconds.
     ordered = sorted(events, key=lambda e: (e.name not in ("queued", "requested"), e.utc))
-    for before, after in pairwise(ordered):
-        doing, name = _named(before.name, after.name)
-        begin, end = ((e.utc - zero).total_seconds() for e in (before, after))
+    for former, latter in pairwise(ordered):
+        doing, name = _named(former.name, latter.name)
+        begin, end = after(former), after(latter)
         if end > begin:
             yield Span(lane, doing, name, begin, end)
 

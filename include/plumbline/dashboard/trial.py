@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from plumbline.archive import TrialView
-from plumbline.dashboard.gantt import gantt
+from plumbline.dashboard.gantt import clock, gantt
 from plumbline.dashboard.sketch import Sketch, sketches
 from plumbline.declarations import METRICS
 from plumbline.declarations.phases import PHASES
@@ -119,7 +119,7 @@ def trial_page(
         view,
         attempts,
         phases,
-        tuple(_moments(events)),
+        tuple(_moments(events, document.simulated)),
         pods,
         criteria,
         signals,
@@ -203,14 +203,13 @@ def _pod(pod: PodRecord) -> PodPart:
     )
 
 
-def _moments(events: tuple[Event, ...]) -> list[Moment]:
+def _moments(events: tuple[Event, ...], simulated: bool = False) -> list[Moment]:
     """Events in the order of the wall clock, after the request: a cluster cuts its times to whole seconds, so what followed from the
     request may seem to come before it. All clocks count from the same first moment.
     """
     if not events:
         return []
     ordered = sorted(events, key=lambda e: (e.name != "requested", e.utc))
-    first = ordered[0].utc
-    return [
-        Moment(words(e.name), e.clock, f"{max((e.utc - first).total_seconds(), 0.0):.2f} s", e.utc.strftime("%H:%M:%S")) for e in ordered
-    ]
+    after = clock(ordered, simulated)
+    first = after(ordered[0])
+    return [Moment(words(e.name), e.clock, f"{max(after(e) - first, 0.0):.2f} s", e.utc.strftime("%H:%M:%S")) for e in ordered]

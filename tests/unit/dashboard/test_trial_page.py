@@ -92,6 +92,18 @@ def test_the_picture_holds_every_bar_on_one_axis() -> None:
     assert len({(d["marker"]["color"], d["marker"]["pattern"]["shape"]) for d in chart.data}) == len(chart.data)
 
 
+def test_a_simulated_trial_is_told_by_the_time_that_it_simulates() -> None:
+    quick = tuple(
+        Event(name=name, utc=BEGAN + timedelta(seconds=s / 1000), monotonic_s=s)
+        for name, s in (("steady_started", 5.0), ("steady_ended", 65.0))
+    )
+    simulated, measured = (
+        document(trial(), timeline=quick, simulated=s).with_launch(LaunchRecord(launcher="simulated", events=())) for s in (True, False)
+    )
+    assert [(s.begin, s.end) for s in spans(simulated)] == [(0.0, 60.0)]
+    assert [(s.begin, round(s.end, 3)) for s in spans(measured)] == [(0.0, 0.06)], "a real one by the wall clock"
+
+
 def test_a_trial_that_nobody_saw_has_no_picture() -> None:
     assert gantt(document(trial(), timeline=())) is None
 
