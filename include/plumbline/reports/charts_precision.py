@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from plumbline.reports.chart import Chart, axis
-from plumbline.reports.figures import scale, sentence, words
-from plumbline.reports.precision import Lever
+from plumbline.reports.figures import percent, scale, sentence, words
+from plumbline.reports.precision import InPrecision, Lever
 
 
 def precision_chart(lever: Lever) -> Chart | None:
@@ -15,7 +15,7 @@ def precision_chart(lever: Lever) -> Chart | None:
     if not priced:
         return None
     shown = scale("USD", [cost.value for _, cost in priced])
-    labels = [f"{row.precision}<br>{row.difference}" for row, _ in priced]
+    labels = [f"{row.precision}{_saved(row, lever)}<br>{row.difference}" for row, _ in priced]
     ends = [(cost.low if cost.low is not None else cost.value, cost.high if cost.high is not None else cost.value) for _, cost in priced]
     data: list[dict[str, Any]] = [
         {
@@ -24,10 +24,6 @@ def precision_chart(lever: Lever) -> Chart | None:
             "y": labels,
             "x": [float(f"{cost.value / shown.factor:.6g}") for _, cost in priced],
             "width": 0.5,
-            "text": ["" if row.saving is None or row.precision == lever.reference else f"{-row.saving:+.0%}" for row, _ in priced],
-            "textposition": "outside",
-            "textfont": {"color": "$ink"},
-            "cliponaxis": False,
             "marker": {"color": ["$p7" if row.precision == lever.reference else "$p0" for row, _ in priced], "opacity": 0.6},
             "error_x": {
                 "type": "data",
@@ -45,7 +41,7 @@ def precision_chart(lever: Lever) -> Chart | None:
         name=f"{lever.kind}-{lever.rows[0].workload}-{lever.provider}-precision",
         section="cost",
         title=f"{sentence(lever.outcome)} by precision, {lever.rows[0].workload} on {lever.provider}",
-        caption=f"{sentence(words(lever.metric))}, {lever.load}; median over usable repeats with its interval, against {lever.reference}. Beside each precision what "
+        caption=f"{sentence(lever.load)}; median over usable repeats with its interval, against {lever.reference}. Beside each precision what "
         f"was measured of its quality ({words(lever.measure)}).",
         data=data,
         layout={
@@ -54,4 +50,11 @@ def precision_chart(lever: Lever) -> Chart | None:
             "showlegend": False,
         },
         height=120 + 64 * len(priced),
+        wide=True,
     )
+
+
+def _saved(row: InPrecision, lever: Lever) -> str:
+    if row.saving is None or row.precision == lever.reference:
+        return ""
+    return f" · {percent(abs(row.saving))} {'less' if row.saving >= 0 else 'more'}"

@@ -92,8 +92,8 @@ def test_the_chart_names_precision_and_quality() -> None:
     chart = precision_chart(lever)
     assert chart is not None
     (bars,) = chart.data
-    assert bars["y"] == ["int8<br>96.0 % of the outputs are those of fp32", "fp32<br>the reference"]
-    assert bars["text"] == ["-25%", ""] and bars["x"] == [pytest.approx(15.0), pytest.approx(20.0)]
+    assert bars["y"] == ["int8 · 25 % less<br>96.0 % of the outputs are those of fp32", "fp32<br>the reference"]
+    assert bars["x"] == [pytest.approx(15.0), pytest.approx(20.0)]
     (bare,) = found((GPT, [{LOSS: 5.0}]), (BF16, [{LOSS: 5.0}]))
     assert precision_chart(bare) is None
 
