@@ -62,7 +62,7 @@ def report(
 ) -> None:
     """Write a campaign's report again, as HTML and Markdown, and say where it is."""
     with clear_errors(LookupError, DeclarationError):
-        path = write_report(campaign, tables)
+        path = write_report(campaign, () if tables is None else (tables,))
     folder = None if tables is None else path.parent / "tables"
 
     def show() -> None:

@@ -39,10 +39,10 @@ def alert() -> Row:
 
 @task
 def report(*, dag_run: Any = None, params: Any = None) -> str:
-    """Write the report; a scheduled run is about the campaign of its month, if there was one."""
+    """Write the report and its tables, which its page hands out; a scheduled run is about the campaign of its month, if there was one."""
     month = f"{dag_run.run_after.astimezone(timezone.utc):%Y-%m}"
     try:
-        return str(reporting.report(month if _scheduled(dag_run) else params["campaign"]))
+        return str(reporting.report(month if _scheduled(dag_run) else params["campaign"], ("csv", "parquet")))
     except LookupError as nothing:
         raise (AirflowSkipException if _scheduled(dag_run) else AirflowFailException)(str(nothing)) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
     from plumbline.reports.export.files import Form
 
 
-def report(campaign_id: str | None = None, form: Form | None = None) -> Path:
+def report(campaign_id: str | None = None, forms: Sequence[Form] = ()) -> Path:
     """Write the campaign's report (the newest campaign's if none is named); returns the HTML file. LookupError if there is none.
 
-    `form`: write every table as well, into `tables/` beside the report.
+    `forms`: in which every table is written as well, into `tables/` beside the report.
     """
     from plumbline.archive import open_archive
     from plumbline.reports.write import write
 
     with open_archive() as archive:
-        return write(campaign_data(archive, campaign_id or newest(archive)), places().reports, form)
+        return write(campaign_data(archive, campaign_id or newest(archive)), places().reports, forms)
 
 
 def newest(archive: Archive) -> str:

@@ -6,6 +6,7 @@ Each section is a pair of templates in `templates/sections/`; what they say is c
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from plumbline.reports.export.files import Form
 
 
-def write(campaign: CampaignData, into: Path, form: Form | None = None) -> Path:
+def write(campaign: CampaignData, into: Path, forms: Sequence[Form] = ()) -> Path:
     """Write `<into>/<campaign>/report.html` and `report.md`; returns the HTML file's path. Each file appears whole or not at all.
 
-    `form`: write every table as well, into `tables/` beside the report.
+    `forms`: in which every table is written as well, into `tables/` beside the report.
     """
     folder = into / campaign.campaign_id
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,11 +55,11 @@ def write(campaign: CampaignData, into: Path, form: Form | None = None) -> Path:
     )
     target = folder / "report.html"
     _replace(target, page)
-    if form is not None:
+    if forms:
         from plumbline.reports.export.files import write_tables
         from plumbline.reports.export.tables import tables
 
-        write_tables(tables(campaign, found), folder / "tables", form)
+        write_tables(tables(campaign, found), folder / "tables", forms, campaign.written_at)
     return target
 
 

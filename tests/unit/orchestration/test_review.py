@@ -88,7 +88,9 @@ def test_the_report_is_about_the_newest_campaign_unless_one_is_named(home: Path)
     review.review("2026-02")
     assert reporting.report() == home / "reports" / "2026-02" / "report.html"
     assert "step_time" in (home / "reports" / "2026-02" / "report.md").read_text()
-    assert reporting.report("2026-01") == home / "reports" / "2026-01" / "report.html"
+    assert reporting.report("2026-01", ("csv", "parquet")) == home / "reports" / "2026-01" / "report.html"
+    assert {p.suffix for p in (home / "reports" / "2026-01" / "tables").iterdir()} == {".csv", ".parquet", ".md"}
+    assert not (home / "reports" / "2026-02" / "tables").exists()
 
 
 def test_the_report_holds_the_campaign_against_its_baseline_with_its_findings() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,17 +20,19 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula, whatever the file says."""
 
 
-def write_tables(made: Mapping[str, pd.DataFrame], folder: Path, form: Form) -> tuple[Path, ...]:
+def write_tables(made: Mapping[str, pd.DataFrame], folder: Path, forms: Sequence[Form], written: datetime) -> tuple[Path, ...]:
     """Write each table as `<folder>/<name>.<form>` and what they hold as `README.md`; returns the tables' paths.
 
-    Each file appears whole or not at all, and replaces the one of an earlier export.
+    Each file appears whole or not at all, and replaces the one of an earlier export. `written`: whose day's prices are in them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for name, table in made.items():
-        paths.append(folder / f"{name}.{form}")
-        _replace(paths[-1], encoded(table, form))
-    note = "# Tables\n\nAn empty cell is a number that is not known, never a zero.\n\n"
+    for form in forms:
+        for name, table in made.items():
+            paths.append(folder / f"{name}.{form}")
+            _replace(paths[-1], encoded(table, form))
+    note = f"# Tables\n\nWritten {written:%Y-%m-%d %H:%M} UTC ({', '.join(forms)}), at the prices of that day."
+    note += " An empty cell is a number that is not known, never a zero.\n\n"
     _replace(folder / "README.md", f"{note}{described(made)}".encode())
     return tuple(paths)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, timezone
 from io import BytesIO
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from plumbline.declarations import METRICS
 from plumbline.reports import CampaignData, conclude
 from plumbline.reports.export.files import FORMS, defused, encoded, write_tables
 from plumbline.reports.export.tables import TABLES, described, frame, tables
+
+WRITTEN = datetime(2026, 11, 20, 7, tzinfo=timezone.utc)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,7 @@ def test_a_missing_trial_and_a_failed_attempt_have_their_rows(made: dict[str, pd
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_file_reads_back_as_it_was(made: dict[str, pd.DataFrame], tmp_path: Path, form: str) -> None:
-    paths = write_tables(made, tmp_path, form)  # type: ignore[arg-type]
+    paths = write_tables(made, tmp_path, [form], WRITTEN)  # type: ignore[list-item]
     assert {p.name for p in paths} == {f"{name}.{form}" for name in TABLES}
     for path in paths:
         table = made[path.stem]
@@ -132,15 +134,16 @@ def test_other_text_and_negative_numbers_stay_what_they_are() -> None:
 
 
 def test_writing_twice_replaces_the_files_and_leaves_no_draft(made: dict[str, pd.DataFrame], tmp_path: Path) -> None:
-    write_tables(made, tmp_path, "csv")
+    write_tables(made, tmp_path, ["csv"], WRITTEN)
     first = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
-    write_tables(made, tmp_path, "csv")
+    write_tables(made, tmp_path, ["csv"], WRITTEN)
     assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == first
     assert set(first) == {"README.md", *(f"{name}.csv" for name in TABLES)}
 
 
 def test_the_readme_and_the_documentation_name_every_column(made: dict[str, pd.DataFrame], tmp_path: Path) -> None:
-    write_tables(made, tmp_path, "csv")
-    assert described(TABLES) in (tmp_path / "README.md").read_text()
+    write_tables(made, tmp_path, ["csv"], WRITTEN)
+    readme = (tmp_path / "README.md").read_text()
+    assert described(TABLES) in readme and "Written 2026-11-20 07:00 UTC (csv), at the prices of that day." in readme
     documented = (Path(__file__).parents[4] / "docs" / "export-tables.md").read_text()
     assert documented.endswith(described(TABLES)), "python -m plumbline.reports.export.tables prints what docs/export-tables.md shows"
