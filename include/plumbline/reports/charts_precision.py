@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Any
 
 from plumbline.reports.chart import Chart, axis
@@ -15,7 +16,8 @@ def precision_chart(lever: Lever) -> Chart | None:
     if not priced:
         return None
     shown = scale("USD", [cost.value for _, cost in priced])
-    labels = [f"{row.precision}{_saved(row, lever)}<br>{row.difference}" for row, _ in priced]
+    # Broken into short lines: on a phone a long one would leave no room for the bars.
+    labels = ["<br>".join([f"{row.precision}{_saved(row, lever)}", *wrap(row.difference, 26)]) for row, _ in priced]
     ends = [(cost.low if cost.low is not None else cost.value, cost.high if cost.high is not None else cost.value) for _, cost in priced]
     data: list[dict[str, Any]] = [
         {
@@ -45,11 +47,11 @@ def precision_chart(lever: Lever) -> Chart | None:
         f"was measured of its quality ({words(lever.measure)}).",
         data=data,
         layout={
-            "xaxis": axis(shown.suffix, rangemode="tozero"),
+            "xaxis": axis(shown.suffix, rangemode="tozero", nticks=5),
             "yaxis": axis("", type="category", ticklabelstandoff=8),
             "showlegend": False,
         },
-        height=120 + 64 * len(priced),
+        height=120 + 76 * len(priced),
         wide=True,
     )
 

@@ -110,9 +110,10 @@ def _lever(provider: str, trials: Sequence[TrialNumbers], members: Sequence[AnyW
     # Single requests are reckoned by the million, as everywhere where costs are looked ahead at.
     amount = outcome.amount if outcome.amount is not None and outcome.amount > 1 else 1e6
     times = amount / (outcome.amount or amount)
-    found = {name: [_cost(t, outcome.metric, times) for t in of] for name, of in own.items()}
-    costs = {name: pool(values) if (values := [v for v, _ in each if v is not None]) else None for name, each in found.items()}
-    searched = all(at_limit for each in found.values() for v, at_limit in each if v is not None)
+    # All of them at their limit, or none: one that was searched beside one that was not would look better than it is.
+    searched = all(_at_limit(t) is not None for of in own.values() for t in of)
+    found = {name: [_cost(t, outcome.metric, times, searched) for t in of] for name, of in own.items()}
+    costs = {name: pool(values) if (values := [v for v in each if v is not None]) else None for name, each in found.items()}
     qualities = {name: _pooled(of, measure, phase) for name, of in own.items()}
     base_cost, base_quality = costs[reference.name], qualities[reference.name]
     rows = []
@@ -138,14 +139,17 @@ def _lever(provider: str, trials: Sequence[TrialNumbers], members: Sequence[AnyW
     return Lever(provider, first.kind, outcome.metric, named, measure, precision_of(reference), _load(first.kind, searched), tuple(rows))
 
 
-def _cost(trial: TrialNumbers, metric: str, times: float) -> tuple[float | None, bool]:
-    """A trial's cost of so many times the metric's outcome, and whether it is at the highest rate that still met the SLO. A steady phase that sends what is declared
-    costs the same in every precision: what a faster one is worth shows only in how much more it could have carried."""
-    cost, asked = trial.value(metric, "value", "steady"), trial.value("request_throughput", "value", "steady")
-    highest = trial.value("highest_sustained_rate", "value", "sweep")
-    if cost is None or asked is None or highest is None or highest <= asked:
-        return None if cost is None else cost * times, False
-    return cost * times * asked / highest, True
+def _cost(trial: TrialNumbers, metric: str, times: float, searched: bool) -> float | None:
+    """A trial's cost of so many times the metric's outcome. A steady phase that sends what is declared costs the same in every precision: what
+    a faster one is worth shows only in how much more it could have carried, where that was `searched`."""
+    cost, more = trial.value(metric, "value", "steady"), _at_limit(trial) if searched else 1.0
+    return None if cost is None or more is None else cost * times / more
+
+
+def _at_limit(trial: TrialNumbers) -> float | None:
+    """How many times the steady phase's requests the highest rate within the SLO is, at least 1; None if it was not searched."""
+    asked, highest = trial.value("request_throughput", "value", "steady"), trial.value("highest_sustained_rate", "value", "sweep")
+    return None if asked is None or highest is None or asked <= 0 else max(1.0, highest / asked)
 
 
 def _load(kind: str, searched: bool) -> str:

@@ -54,6 +54,17 @@ def test_at_the_highest_rate_within_the_slo_where_it_was_searched() -> None:
     assert lever.rows[1].saving == pytest.approx(0.5) and lever.load == "at the highest rate that met the SLO"
 
 
+def test_one_that_was_searched_is_not_held_at_its_limit_against_one_that_was_not() -> None:
+    (lever,) = found((CHAT, [{COST: 2e-5, RATE: 8.0}]), (INT8, [{COST: 2e-5, RATE: 8.0, HIGHEST: 32.0}]))
+    assert [row.cost.value for row in lever.rows if row.cost is not None] == [pytest.approx(20.0), pytest.approx(20.0)]
+    assert "not searched in every trial" in lever.load
+
+
+def test_a_limit_below_what_was_served_is_what_was_served() -> None:
+    (lever,) = found((CHAT, [{COST: 2e-5, RATE: 8.0, HIGHEST: 6.0}]), (INT8, [{COST: 2e-5, RATE: 8.0, HIGHEST: 16.0}]))
+    assert [row.cost.value for row in lever.rows if row.cost is not None] == [pytest.approx(20.0), pytest.approx(10.0)]
+
+
 def test_training_by_hand() -> None:
     (lever,) = found((GPT, [{TOKENS: 4.0, LOSS: 5.0}, {TOKENS: 4.0, LOSS: 5.02}]), (BF16, [{TOKENS: 3.0, LOSS: 5.11}]))
     first, second = lever.rows
@@ -92,7 +103,7 @@ def test_the_chart_names_precision_and_quality() -> None:
     chart = precision_chart(lever)
     assert chart is not None
     (bars,) = chart.data
-    assert bars["y"] == ["int8 · 25 % less<br>96.0 % of the outputs are those of fp32", "fp32<br>the reference"]
+    assert bars["y"] == ["int8 · 25 % less<br>96.0 % of the outputs are<br>those of fp32", "fp32<br>the reference"]
     assert bars["x"] == [pytest.approx(15.0), pytest.approx(20.0)]
     (bare,) = found((GPT, [{LOSS: 5.0}]), (BF16, [{LOSS: 5.0}]))
     assert precision_chart(bare) is None
