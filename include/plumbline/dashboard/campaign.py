@@ -10,7 +10,7 @@ from statistics import median
 from plumbline.archive import Archive, FindingView, Outcomes, SeriesView, TrialView
 from plumbline.archive.paging import CampaignHead, SeriesOutcome, Slice
 from plumbline.dashboard.cells import ANSWERED_WHOLE, HEADLINE
-from plumbline.dashboard.decision_page import Kept, kept
+from plumbline.dashboard.decision_history import Kept, kept
 from plumbline.declarations import METRICS
 from plumbline.reports.export.files import FORMS
 from plumbline.reports.figures import scale, words

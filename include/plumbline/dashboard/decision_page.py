@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.archive import DecisionView
 from plumbline.dashboard.decision import SHOWN, SLIDER, Asked
 from plumbline.dashboard.decision_charts import first_chart, price_swings_chart, weight_chart
 from plumbline.declarations import METRICS
@@ -227,36 +226,3 @@ def _trials(asked: Asked) -> list[TrialsPart]:
                 links = tuple((t.trial_id, t.attempt) for t in own)
                 parts.append(TrialsPart(trials_anchor(ranked.provider, workload), ranked.provider, workload, campaign, links))
     return parts
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A decision as it was stored."""
-
-    decision_id: str
-    when: str
-    team: str
-    kind: str
-    workloads: str
-    first: str
-    chance: str
-    instead_of: str
-    why: str
-    campaigns: tuple[str, ...]
-
-
-def kept(view: DecisionView) -> Kept:
-    """A stored decision as a row; older ones say less of themselves."""
-    detail = view.detail
-    return Kept(
-        decision_id=view.decision_id,
-        when=f"{view.decided_at:%Y-%m-%d %H:%M}",
-        team=view.team,
-        kind=view.kind,
-        workloads=" + ".join(detail.get("workloads", ())),
-        first=view.winner or "nobody",
-        chance=chance(view.probability),
-        instead_of=str(detail.get("instead_of") or ""),
-        why=str(detail.get("why") or ""),
-        campaigns=tuple(sorted({c for own in (detail.get("campaigns") or {}).values() for c in own})),
-    )

@@ -10,7 +10,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from plumbline.dashboard.choices import Choices
 from plumbline.dashboard.decision import ask, slid, weights_of
-from plumbline.dashboard.decision_page import decision_page, kept
+from plumbline.dashboard.decision_history import kept
+from plumbline.dashboard.decision_page import decision_page
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.page import Pages, base_of
 from plumbline.dashboard.reading import Reader
