@@ -12,7 +12,6 @@ from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import Declarations, digest, load
-from plumbline.reports.choices import before_of
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive, DecisionView
@@ -91,6 +90,7 @@ def _kept(archive: Archive, decided: Decided, standing: Sequence[Finding], why: 
     from plumbline.archive import DecisionRecord
     from plumbline.drift.winner import Choice, winner_course
     from plumbline.orchestration.stored import record_of
+    from plumbline.reports.choices import before_of
     from plumbline.reports.decision_detail import detail, inputs_of
 
     decision, workloads, inputs = decided.decision, decided.preference.workloads, inputs_of(decided)
