@@ -32,9 +32,11 @@ def config(home: Path, drift: Sequence[Mapping[str, Any]] = (), *, seed: int = 7
     """A configuration of one enabled simulated provider `sim` with these events, and of one workload of each kind, six repeats in two slots."""
     folder = home / "config"
     shutil.rmtree(folder, ignore_errors=True)
-    for name in ("thresholds.yaml", "teams"):
-        source = CONFIG / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, _parent(folder / name))
+    shutil.copy(CONFIG / "thresholds.yaml", _parent(folder / "thresholds.yaml"))
+    for source in (CONFIG / "teams").glob("*.yaml"):
+        team = yaml.safe_load(source.read_text())
+        team.pop("also", None)  # about workloads that are not here
+        _parent(folder / "teams" / source.name).write_text(yaml.safe_dump(team))
     for name in WORKLOADS:
         declared = yaml.safe_load((CONFIG / "workloads" / f"{name}.yaml").read_text())
         declared |= {"repeats": {"per_slot": 3, "slots": ["02:00", "14:00"]}}

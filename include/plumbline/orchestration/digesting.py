@@ -56,13 +56,14 @@ def _entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry
     from plumbline.drift import Finding
     from plumbline.drift.sample import Series
     from plumbline.drift.winner import choice_of, is_winner
+    from plumbline.reports.conclusions import KINDS
 
     finding = Finding.of(view.detail).with_state(view.state)
     workloads = {(s.kind, s.workload) for s in (Series.parse(key) for key in finding.series if key)}
     teams = tuple(
         team.name
         for team in declared.teams.values()
-        if any(p and name in p.workloads for kind, name in workloads for p in [team.training if kind == "training" else team.inference])
+        if any((kind, name) in workloads for kind in KINDS for choice in team.preferences(kind) for name in choice.workloads)
     )
     if is_winner(finding):
         teams = (choice_of(finding.subject)[0],)
