@@ -4,7 +4,6 @@
   const own = document.currentScript;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const narrow = window.matchMedia("(max-width: 44rem)");
-  const still = window.matchMedia("(prefers-reduced-motion: reduce)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const coloured = (text) => JSON.parse(text.replace(/"\$([a-z]+\d*)"/g, (_, name) => JSON.stringify(colour(name))));
 
@@ -17,7 +16,6 @@
       margin: { l: 8, r: 22, t: 10, b: 8 },
       legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", font: { color: colour("ink") } },
       hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("line"), font: { family: font, color: colour("ink") } },
-      transition: { duration: still.matches ? 0 : 150 },
     };
     const config = { responsive: true, displaylogo: false, displayModeBar: false, showSendToCloud: false, scrollZoom: false };
     const done = Plotly.react(div, data, { ...base, ...layout, legend: { ...base.legend, ...(layout.legend || {}) } }, config);

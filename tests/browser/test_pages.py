@@ -1,0 +1,160 @@
+"""Pages over a year of three simulated providers in a real browser: charts drawn from the installed Plotly, links from their marks, the
+keyboard, narrow windows, and no script, style or request from anywhere else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page
+from tests.browser.chromium import SHAPES, browser, executable
+from tests.browser.fleet import rehearsed
+
+from plumbline.dashboard.app import create_app
+from plumbline.declarations.places import moved_home
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.full,  # simulates months of a fleet first; test_dashboard.py tries the pages on one campaign
+    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
+]
+PROVIDER = "/providers/aurora-us-h100"
+PAGES = {
+    "/": 0,
+    "/providers": 0,
+    PROVIDER: 3,
+    "/workloads": 0,
+    "/workloads/chat-1b-gpu": 4,
+    "/budgets": 0,
+    "/api": 0,
+}
+"""Charts on each page."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home, config = rehearsed(tmp_path_factory.mktemp("fleet"), "2026-05..2026-10", 2)
+    with moved_home(home, config):
+        server = uvicorn.Server(uvicorn.Config(create_app(), host="127.0.0.1", port=0, log_level="warning"))
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        deadline = time.monotonic() + 120
+        while not server.started and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert server.started
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        server.should_exit = True
+        thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+def drawn(page: Page) -> int:
+    page.wait_for_function("() => document.querySelectorAll('.chart').length === document.querySelectorAll('.chart.js-plotly-plot').length")
+    return page.locator(".chart.js-plotly-plot svg.main-svg .scatterlayer").count()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_chart_is_drawn_without_a_complaint_and_without_anybody_else(address: str, chromium: Browser, shape: str) -> None:
+    context = chromium.new_context(**SHAPES[shape])  # type: ignore[arg-type]
+    page = context.new_page()
+    complaints: list[str] = []
+    elsewhere: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: elsewhere.append(request.url) if not request.url.startswith((address, "data:", "blob:")) else None)
+    for path, charts in PAGES.items():
+        response = page.goto(address + path, wait_until="load")
+        assert response is not None and response.status == 200, path
+        assert page.locator(".chart").count() == charts, path
+        assert drawn(page) >= charts, path
+        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, path
+        assert page.locator("nav.places [aria-current=page]").count() == 1, path
+    assert complaints == []
+    assert elsewhere == []
+    context.close()
+
+
+def test_no_script_stands_in_a_page_and_none_would_run(address: str, chromium: Browser) -> None:
+    page = chromium.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.goto(address + PROVIDER)
+    assert page.locator("script:not([src]):not([type='application/json'])").count() == 0
+    page.evaluate("() => { const s = document.createElement('script'); s.textContent = 'window.ran = true'; document.body.append(s); }")
+    assert page.evaluate("window.ran") is None
+    assert any("Content Security Policy" in said for said in complaints)
+    page.close()
+
+
+def test_a_mark_of_the_trend_leads_to_its_trial(address: str, chromium: Browser) -> None:
+    page = chromium.new_page()
+    page.goto(address + PROVIDER)
+    assert drawn(page)
+    page.locator(".chart").first.scroll_into_view_if_needed()
+    place = page.evaluate(
+        """() => {
+          const div = document.querySelector('.chart'), full = div._fullLayout;
+          const trace = div.data.find((t) => t.name === 'repeats'), box = div.getBoundingClientRect();
+          return [box.x + full.xaxis._offset + full.xaxis.d2p(trace.x[0]), box.y + full.yaxis._offset + full.yaxis.d2p(trace.y[0])];
+        }"""
+    )
+    page.mouse.move(*place)
+    page.wait_for_timeout(300)
+    page.mouse.click(*place)
+    page.wait_for_url("**/trials/**")
+    assert page.locator("h1").inner_text().startswith("aurora-us-h100")
+    page.close()
+
+
+def test_another_number_is_chosen_by_keyboard_alone(address: str, chromium: Browser) -> None:
+    page = chromium.new_page()
+    page.goto(address + PROVIDER)
+    assert drawn(page)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    number = page.locator("select[name=metric]")
+    number.focus()
+    number.select_option(label="time to first token p95")
+    number.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**metric=time_to_first_token.p95.steady**")
+    assert "p95" in page.locator("figure h3").first.inner_text()
+    page.close()
+
+
+def test_wide_tables_scroll_by_keyboard_where_they_do_not_fit(address: str, chromium: Browser) -> None:
+    for width, scrolls in ((390, True), (1440, False)):
+        page = chromium.new_page(viewport={"width": width, "height": 844})
+        page.goto(address + "/workloads/chat-1b-gpu")
+        card = page.locator(".scroll", has=page.locator("table.card"))
+        assert (card.get_attribute("tabindex") == "0") is scrolls
+        page.close()
+
+
+def test_charts_follow_the_colour_scheme(address: str, chromium: Browser) -> None:
+    page = chromium.new_page(color_scheme="light")
+    page.goto(address + PROVIDER)
+    assert drawn(page)
+    colour = "getComputedStyle(document.querySelector('.chart .xtick text')).fill"
+    light = page.evaluate(colour)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"() => {colour} !== '{light}'")  # a function: the pages' policy forbids to evaluate a string
+    page.close()
+
+
+def test_without_scripts_the_numbers_are_there(address: str, chromium: Browser) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + PROVIDER)
+    page.locator("summary", has_text="the numbers behind the curve").click()
+    page.locator("a[href*='/trials/']").first.wait_for(state="visible")
+    context.close()
