@@ -6,11 +6,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.data.result_documents import PLANNED, document, trial
+from sqlalchemy import event
+from tests.data.result_documents import PLANNED, document, provider, trial
 
-from plumbline.archive import FindingRecord, open_archive
-from plumbline.dashboard.overview import overview
-from plumbline.declarations import load
+from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
+from plumbline.dashboard.overview import PROVIDERS, overview
+from plumbline.declarations import Declarations, load
 
 
 @pytest.mark.parametrize(("state", "said"), [("open", "page"), ("acknowledged", "page"), ("resolved", "no baseline")])
@@ -24,3 +25,43 @@ def test_a_drift_that_somebody_is_on_is_still_a_drift(tmp_path: Path, state: str
     ((cell,),) = (line.cells for line in shown.lines)
     assert cell is not None and cell.drift == said
     assert [f.finding_id for f in shown.findings] == (["f1"] if state == "open" else []), "the list is of what waits for somebody"
+
+
+def statements(archive: Archive, reports: Path, declared: Declarations) -> int:
+    asked: list[str] = []
+
+    def note(_c: object, _cursor: object, statement: str, *_rest: object) -> None:
+        asked.append(statement)
+
+    event.listen(archive.engine, "before_cursor_execute", note)
+    overview(archive, declared, reports, PLANNED + timedelta(days=1))
+    event.remove(archive.engine, "before_cursor_execute", note)
+    return len(asked)
+
+
+def test_a_page_of_providers_costs_the_same_however_many_follow(tmp_path: Path) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        declared = load()
+        names = [f"lab-{n:02d}" for n in range(2 * PROVIDERS + 1)]
+        for count, name in enumerate(names, 1):
+            archive.record(document(trial(where=provider(name))), uri="file:///store")
+            if count == PROVIDERS:
+                before = statements(archive, tmp_path, declared)
+        assert statements(archive, tmp_path, declared) == before
+        walked, after = [], ""
+        while True:
+            shown = overview(archive, declared, tmp_path, PLANNED, after)
+            walked += shown.providers
+            if shown.more is None:
+                break
+            after = shown.more
+    assert walked == names
+
+
+def test_who_was_decided_for_stands_first_and_a_choice_without_a_decision_says_so(tmp_path: Path) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for number, who in enumerate(("old", "new")):
+            archive.save_decision(DecisionRecord(f"d{number}", "product", "inference", who, 0.9, {"workloads": ["chat-tiny-cpu"]}))
+        found = {(w.team, w.workloads): w.winner for w in overview(archive, load(), tmp_path, PLANNED).winners if w.kind == "inference"}
+    assert found["product", ("chat-tiny-cpu",)] == "new"
+    assert found["product", ("chat-8b",)] is None
