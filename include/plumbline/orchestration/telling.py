@@ -12,7 +12,6 @@ from plumbline.declarations import Alerts, Declarations
 from plumbline.orchestration import reaching
 from plumbline.orchestration.airflow_client import AirflowError
 from plumbline.orchestration.deciding import questions
-from plumbline.reports.choices import changed_since
 
 if TYPE_CHECKING:
     from plumbline.alerts import Case
@@ -31,6 +30,7 @@ def case_of(archive: Archive, declared: Declarations | None, view: FindingView, 
     from plumbline.alerts.links import links
     from plumbline.alerts.routing import target_of
     from plumbline.drift import Finding
+    from plumbline.reports.choices import changed_since
 
     alerts = declared.alerts if declared else Alerts()
     finding = Finding.of(view.detail).with_state(view.state)
