@@ -150,7 +150,7 @@ def _prices(provider: Provider) -> list[Happening]:
             if old.price != new.price:
                 at = datetime.combine(new.since, time(), timezone.utc)
                 text = f"{words(purchase)} price {old.price:,.10g} → {new.price:,.10g} USD/h ({new.price / old.price - 1:+.1%})"
-                found.append(Happening(at, "price", text, f"/prices?provider={provider.name}"))
+                found.append(Happening(at, "price", text, f"/prices/{provider.name}"))
     return found
 
 

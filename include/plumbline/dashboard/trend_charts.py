@@ -129,7 +129,7 @@ def _happened(trend: Trend, kind: str) -> dict[str, Any]:
 def _line(at: datetime, paint: str) -> dict[str, Any]:
     return {
         "type": "line", "xref": "x", "yref": "paper", "x0": moment_of(at), "x1": moment_of(at), "y0": 0, "y1": 1,
-        "line": {"color": paint, "width": 1, "dash": "dot"}, "layer": "between",
+        "line": {"color": paint, "width": 1, "dash": "dot"}, "layer": "above",
     }  # fmt: skip
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from tests.data.result_documents import FACTS, document, failed, inference_workload, provider, row, trial
+from tests.fakes.trials import CONFIG
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
@@ -26,9 +29,8 @@ def planned(month: int) -> tuple[str, datetime]:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    folder = tmp_path_factory.mktemp("home")
-    url = f"sqlite:///{folder / 'archive.db'}"
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = f"sqlite:///{tmp_path_factory.mktemp('home') / 'archive.db'}"
     with open_archive(url) as archive:
         for month in range(MONTHS):
             campaign, at = planned(month)
@@ -52,7 +54,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         archive.save_findings([finding, other])
         asked = trial("inference", campaign=planned(0)[0], where=provider("lab"), planned_at=FIRST, workload=inference_workload())
         archive.record(document(asked), uri="file:///store")
-    with TestClient(create_app(archive_url=url, reports=folder)) as found:
+    return url
+
+
+@pytest.fixture
+def client(url: str, tmp_path: Path) -> Iterator[TestClient]:
+    with TestClient(create_app(archive_url=url, reports=tmp_path)) as found:
         yield found
 
 
@@ -119,3 +126,23 @@ def test_a_provider_without_a_result_has_a_page_and_an_unknown_one_has_none(clie
     text = client.get("/providers/local-1core").text
     assert "Nothing ran on it yet." in text and "USD/h" in text and charts(text) == {}
     assert client.get("/providers/nobody").status_code == 404
+
+
+def test_a_price_that_followed_another_is_marked_on_its_day_and_leads_to_the_prices(
+    client: TestClient, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Path(shutil.copytree(CONFIG, tmp_path / "config"))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
+    declared = (config / "providers" / "local-1core.yaml").read_text().replace("name: local-1core", "name: lab")
+    prices = "prices:\n" + "".join(
+        f"  - {{purchase: on_demand, price: {usd} USD/h, since: {since}{until}, source: a test}}\n"
+        for usd, since, until in ((2, "2025-01-01", ", until: 2025-06-01"), (3, "2025-06-01", ""))
+    )
+    (config / "providers" / "lab.yaml").write_text(re.sub(r"prices:\n(?:  .*\n)+", prices, declared))
+    with TestClient(create_app(archive_url=url, reports=tmp_path)) as other:
+        drawn = traces(charts(other.get("/providers/lab").text)["trend-gpt-test-step-time"])
+        assert drawn["price"]["x"] == ["2025-06-01 00:00"]
+        assert drawn["price"]["text"] == ["on demand price 2 → 3 USD/h (+50.0%)"]
+        assert other.get(drawn["price"]["customdata"][0]).status_code == 200
+    monkeypatch.undo()
+    assert "price" not in traces(charts(client.get("/providers/lab").text)["trend-gpt-test-step-time"])
