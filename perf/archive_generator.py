@@ -3,6 +3,7 @@
 What grows with the size is the number of providers. Each has 10 workloads, measured in 24 campaigns with 12 trials each, of which the first
 campaign is the baseline; one trial in 50 once gave a finding, and all but the newest of those are settled. Every trial has the rows and the
 document of a real one; the documents are those of one trial for each workload, so that they have their size and not their trial's words.
+Only of the first workload in its newest campaign each trial has a document of its own: decisions are made from these.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from plumbline.archive.models import (
     Trial,
 )
 from plumbline.declarations import series_key
+from plumbline.results import ResultDocument
 
 WORKLOADS, CAMPAIGNS, REPEATS = 10, 24, 12
 TRIALS_OF_A_PROVIDER = WORKLOADS * CAMPAIGNS * REPEATS
@@ -88,8 +90,11 @@ def fill(archive: Archive, template: Archive, trials: int, seed: int) -> int:
         load(
             SeriesCampaign, ({"series_key": keys[p][w], "campaign_id": (c := campaign_of(n))[0], "planned_at": c[1]} for n, p, w in members)
         )
-        load(Trial, _trials(shapes, keys, providers))
-        load(Document, ({**shapes[w]["documents"][0], "trial_pk": pk} for pk, _, _, w, _ in _places(providers)))
+        own = _own_documents(providers, random.Random(seed))
+        load(
+            Trial, ({**row, "checksum": own[pk].checksum} if (pk := row["id"]) in own else row for row in _trials(shapes, keys, providers))
+        )
+        load(Document, ({**shapes[w]["documents"][0], "trial_pk": pk, **_packed(own.get(pk))} for pk, _, _, w, _ in _places(providers)))
         noise = random.Random(seed)
         load(Metric, _metrics(shapes, providers, noise))
         for model in (Stage, Telemetry, Evidence):
@@ -114,6 +119,22 @@ def _shapes(template: Archive) -> list[dict[str, list[Row]]]:
         packed = zlib.compress(documents[1].encode(), 6)
         shapes.append({**tables, "documents": [{"trial_pk": 0, "schema_version": 1, "content": packed}]})
     return shapes
+
+
+def _own_documents(providers: int, noise: random.Random) -> dict[int, ResultDocument]:
+    """By row number, of the first workload in the newest campaign: providers differ by up to a fifth, and repeats scatter."""
+    first, (name, at) = workloads()[0], campaign_of(CAMPAIGNS - 1)
+    found = {}
+    for pk, c, p, w, n in _places(providers):
+        if (c, w) == (CAMPAIGNS - 1, 0):
+            asked = trial(campaign=name, slot=SLOTS[n % 3], repeat=n // 3 + 1, where=place(p), workload=first, planned_at=at)
+            pace = 0.1 * (1 + p % 11 / 50) * noise.lognormvariate(0, NOISE)
+            found[pk] = document(asked, metrics=training_metrics(step_time=pace))
+    return found
+
+
+def _packed(own: ResultDocument | None) -> Row:
+    return {} if own is None else {"content": zlib.compress(own.model_dump_json().encode(), 6)}
 
 
 def _places(providers: int) -> Iterator[tuple[int, int, int, int, int]]:

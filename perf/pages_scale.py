@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "include"), str(ROOT / "perf")]
 
 from archive_generator import CAMPAIGNS, TRIALS_OF_A_PROVIDER, campaign_of, place, workloads  # noqa: E402
 from archive_scale import database, generated, in_turn  # noqa: E402
+
+from plumbline.declarations import series_key  # noqa: E402
 
 ROUNDS = 9
 MOST = 2.0
@@ -76,7 +77,7 @@ class Asked:
             from plumbline.dashboard.app import create_app
 
             self.app = create_app()
-            self.client = TestClient(self.app)
+            self.client = TestClient(self.app, raise_server_exceptions=False)
             self.known = self._examples()
 
     @contextmanager
@@ -99,10 +100,11 @@ class Asked:
 
     def paths(self) -> list[str]:
         """Every address that the app serves, by its own routes, with something of the archive in its parameters."""
-        from fastapi.routing import APIRoute
+        from tests.data.page_addresses import address_of, routes_of
 
-        asked = (r for r in self.app.routes if isinstance(r, APIRoute) and "GET" in (r.methods or ()))
-        return [_filled(r.path, self.known) for r in asked if not r.path.startswith(("/static", "/reports")) and "evidence" not in r.path]
+        # Files are no pages: a generated archive has none.
+        asked = (r for r in routes_of(self.app) if not any(file in r.path for file in ("/static/", "/reports/", "/evidence/", "/tables/")))
+        return [address_of(route, self.known) for route in asked]
 
     def _examples(self) -> dict[str, str]:
         from plumbline.archive import open_archive
@@ -119,11 +121,9 @@ class Asked:
             "workload": "workload-00",
             "team": "platform",
             "kind": "training",
+            "series_key": series_key(workloads()[0], place(0)),
+            "metric": "step_time",
         }
-
-
-def _filled(path: str, known: Mapping[str, str]) -> str:
-    return re.sub(r"\{([^}:]+)(?::[^}]*)?\}", lambda m: known[m[1]], path)
 
 
 def main() -> int:

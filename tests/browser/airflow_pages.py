@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import httpx
 from fastapi.routing import APIRoute
 from playwright.sync_api import Page
+from tests.data.page_addresses import routes_of
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
@@ -86,9 +86,7 @@ def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
 def routes(home: Path, config: Path) -> list[APIRoute]:
     """Every route of the dashboard, taken from the app itself."""
     with moved_home(home, config):
-        found = [route for route in create_app().routes if isinstance(route, APIRoute)]
-    assert found
-    return found
+        return routes_of(create_app())
 
 
 def examples(home: Path, config: Path) -> dict[str, str]:
@@ -100,7 +98,7 @@ def examples(home: Path, config: Path) -> dict[str, str]:
             series = archive.series()[0]
             campaign = archive.campaigns(latest=1)[0].campaign_id
             trial = next(t for t in archive.trials(campaign) if t.usable)
-            finding = archive.findings(latest=1)[0]
+            finding = min(archive.findings(latest=50), key=lambda f: (f.severity != "page", f.kind != "performance"))
     return {
         "campaign_id": campaign,
         "trial_id": trial.trial_id,
@@ -109,10 +107,7 @@ def examples(home: Path, config: Path) -> dict[str, str]:
         "workload": series.workload,
         "kind": "training" if team.training is not None else "inference",
         "team": team.name,
-        "name": "report.css",
+        "number": "0",
+        "series_key": series.series_key,
+        "metric": "step_time" if series.kind == "training" else "time_to_first_token",
     }
-
-
-def filled(path: str, known: Mapping[str, str]) -> str:
-    """A route's path with its parameters filled in. KeyError names a parameter that `examples` has nothing for."""
-    return re.sub(r"\{([^}:]+)(?::[^}]*)?\}", lambda m: known[m[1]], path)

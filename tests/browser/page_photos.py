@@ -23,9 +23,10 @@ from playwright.sync_api import BrowserContext
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "include")]
 
-from tests.browser.airflow_pages import examples, filled, routes  # noqa: E402
+from tests.browser.airflow_pages import examples, routes  # noqa: E402
 from tests.browser.chromium import browser  # noqa: E402
 from tests.browser.fleet import rehearsed  # noqa: E402
+from tests.data.page_addresses import address_of  # noqa: E402
 
 from plumbline.dashboard.app import create_app  # noqa: E402
 from plumbline.declarations.places import moved_home  # noqa: E402
@@ -72,12 +73,11 @@ def main(folder: Path, home: Path, config: Path) -> None:
     """Every page in every shape and scheme."""
     folder.mkdir(parents=True, exist_ok=True)
     known = examples(home, config)
-    paths = [route.path for route in routes(home, config) if "GET" in (route.methods or ())]
+    pages = {route.path: address_of(route, known) for route in routes(home, config)}
     with served(home, config) as address, browser() as started:
         for (shape, window), scheme in ((s, c) for s in SHAPES.items() for c in SCHEMES):
             context = started.new_context(viewport=window, color_scheme=scheme)  # type: ignore[arg-type]
-            for path in paths:
-                url = address + filled(path, known)
+            for path, url in ((path, address + own) for path, own in pages.items()):
                 if path.startswith(("/api/v1", "/reports/")) or "text/html" not in context.request.get(url).headers.get("content-type", ""):
                     continue
                 target = folder / f"{name_of(path)}-{shape}-{scheme}.png"

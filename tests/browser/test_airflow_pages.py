@@ -9,9 +9,10 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 from playwright.sync_api import Browser, BrowserContext, Page
-from tests.browser.airflow_pages import PREFIX, Airflow, airflow, examples, filled, routes
+from tests.browser.airflow_pages import PREFIX, Airflow, airflow, examples, routes
 from tests.browser.chromium import browser, executable
 from tests.browser.fleet import rehearsed
+from tests.data.page_addresses import address_of
 
 pytestmark = [
     pytest.mark.browser,
@@ -36,7 +37,7 @@ def running(installation: tuple[Path, Path], tmp_path_factory: pytest.TempPathFa
 def every_route(installation: tuple[Path, Path]) -> list[tuple[APIRoute, str]]:
     """Each route of the app with an address that it answers."""
     known = examples(*installation)
-    return [(route, filled(route.path, known)) for route in routes(*installation)]
+    return [(route, address_of(route, known)) for route in routes(*installation)]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_it_opens_from_the_navigation(logged_in: BrowserContext) -> None:
     inside.get_by_role("heading", level=1).wait_for()
     inside.get_by_role("link", name="Decisions").first.click()
     inside.get_by_role("heading", level=1, name="Decisions").wait_for()
-    inside.get_by_role("link", name="platform").first.click()
+    inside.locator("a[href*='/decisions/platform/training']").first.click()
     inside.locator("input[type=range]").first.wait_for()
 
 
@@ -113,18 +114,20 @@ def test_sliders_recompute_the_ranking_and_its_numbers_lead_to_trials(logged_in:
     page = logged_in.new_page()
     complaints = complaints_of(page)
     page.goto(f"{running.address}{PREFIX}/decisions/platform/training")
-    ranking = page.locator("[data-decision]").first
-    ranking.wait_for()
-    before = ranking.inner_text()
+    result = page.locator("#result")
+    before = result.inner_text()
     slider = page.locator("input[type=range]").first
     slider.focus()
-    with page.expect_response(lambda r: "/api/v1/decisions/" in r.url and r.ok):
+    with page.expect_response(lambda r: "/decisions/platform/training?" in r.url and r.ok):
         slider.press("Home")
-    page.wait_for_function("([one, before]) => one.innerText !== before", arg=[ranking.element_handle(), before])
-    assert complaints == []
-    page.locator("a[href*='/trials/']").first.click()
+    page.wait_for_function("before => document.getElementById('result').innerText !== before", arg=before)
+    page.locator("#result[aria-busy]").wait_for(state="detached")
+    assert drawn(page) >= 2
+    page.locator("#result details", has=page.locator("a[href*='/trials/']")).first.locator("summary").click()
+    page.locator("#result a[href*='/trials/']").first.click()
     page.get_by_role("heading", name="Timeline").wait_for()
     assert "/trials/" in page.url
+    assert complaints == []
 
 
 def _is_page(context: BrowserContext, running: Airflow, path: str) -> bool:
