@@ -41,6 +41,7 @@ class Winner:
     winner: str | None
     probability: float | None
     decided: str | None
+    simulated: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ def winners(archive: Archive, declared: Declarations, now: datetime) -> tuple[Wi
                 one = last.get(tuple(workloads))
                 when = age(one.decided_at, now) if one is not None else None
                 who, sure = (one.winner, one.probability) if one is not None else (None, None)
-                found.append(Winner(team.name, kind, tuple(workloads), who, sure, when))
+                made_up = one is not None and bool(one.detail.get("simulated"))
+                found.append(Winner(team.name, kind, tuple(workloads), who, sure, when, made_up))
     return tuple(found)
 
 
