@@ -56,7 +56,7 @@ def logged_in(chromium: Browser, running: Airflow) -> Iterator[BrowserContext]:
 
 def drawn(page: Page) -> int:
     """How many charts the page holds, all of them drawn."""
-    page.wait_for_function("document.querySelectorAll('.chart').length === document.querySelectorAll('.chart.js-plotly-plot').length")
+    page.wait_for_function("() => document.querySelectorAll('.chart').length === document.querySelectorAll('.chart.js-plotly-plot').length")
     return page.locator(".chart.js-plotly-plot").count()
 
 
