@@ -112,12 +112,12 @@ def _decision(decided: Decided) -> str:
     who = f"Team {decision.team}, {listed(decision.workloads)}"
     winner = decision.winner
     if winner is None:
-        return f"{who}: {decision.note}"
+        return f"{who}: {decision.note[:1].lower()}{decision.note[1:]}"
     before = f"{who}: {winner.provider} before {decision.ranking[1].provider}"
     sure = (
         f", {chance(winner.probability_first)} sure"
         if winner.probability_first is not None
-        else f"; how sure is not known: {decision.note}"
+        else f"; how sure is not known: {decision.note.removesuffix('.')}"
     )
     return f"{before}{sure}."
 

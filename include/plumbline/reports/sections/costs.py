@@ -90,7 +90,7 @@ def cost_sentence(cost: ProviderCost) -> str:
     if cost.per_finished_run is not None:
         parts.append(f"{cost.per_finished_run} a finished run")
     idle, lost = cost.bill.of("idle"), cost.bill.of("failed_launches")
-    for name, amount in (("idle", idle), ("failed launches", lost)):
+    for name, amount in (("idle", idle), ("for attempts that came to nothing", lost)):
         if amount is not None and total.amount:
             parts.append(f"{percent(amount.amount / total.amount)} of it {name}")
     missing = [words(item) for item in dict.fromkeys(each.item for each in cost.bill.unknown)]
