@@ -72,6 +72,17 @@ def digest(data: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def brief(trial: Trial) -> dict[str, Any]:
+    """As JSON values without what is at its default, for a harness that may be older than the plan and refuses keys that it does not know.
+
+    A task's kind stays, default or not: without it nobody can tell which task the rest is of.
+    """
+    data = trial.model_dump(mode="json", exclude_defaults=True)
+    if isinstance(trial.workload, TrainingWorkload) and "task" in data["workload"]:
+        data["workload"]["task"]["kind"] = trial.workload.task.kind
+    return data
+
+
 _CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
 _OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only", "primary"}
 

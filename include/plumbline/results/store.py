@@ -24,6 +24,7 @@ import fsspec
 from pydantic import ValidationError
 
 from plumbline.declarations import Trial
+from plumbline.declarations.trial import brief as shortened
 from plumbline.results import expired, store_errors
 from plumbline.results.document import SCHEMA_VERSION, Evidence, LaunchRecord, ResultDocument
 
@@ -128,7 +129,8 @@ class ResultStore:
 
         `brief`: without what is at its default. A harness may be older than the plan, and refuses keys that it does not know.
         """
-        self.put(f"{self.folder(trial)}/trial.json", trial.model_dump_json(indent=1, exclude_defaults=brief).encode())
+        text = json.dumps(shortened(trial), indent=1) if brief else trial.model_dump_json(indent=1)
+        self.put(f"{self.folder(trial)}/trial.json", text.encode())
 
     def put_evidence(self, trial: Trial, kind: str, file: Path, rows: int | None = None) -> Evidence:
         """Store one raw file and return its entry for the document."""

@@ -6,16 +6,30 @@ import json
 from typing import Any
 
 import pytest
-from tests.fakes.trials import a_trial, declared
+from tests.fakes.trials import CONFIG, a_trial, declared
 
-from plumbline.declarations import Trial, criteria_hash, digest, series_key, spec_hash
+from plumbline.declarations import Trial, criteria_hash, digest, load, series_key, spec_hash
+from plumbline.declarations.trial import brief
 
 TRIAL = a_trial()
+SHIPPED = load(CONFIG)
 DATA: dict[str, Any] = json.loads(TRIAL.model_dump_json())
 
 
 def test_from_json_and_back() -> None:
     assert Trial.model_validate_json(TRIAL.model_dump_json()) == TRIAL
+
+
+@pytest.mark.parametrize("workload", sorted(SHIPPED.workloads))
+def test_every_shipped_workload_reads_back_from_its_brief_form(workload: str) -> None:
+    asked = SHIPPED.workloads[workload].of_trial()
+    hashes = {"spec_hash": spec_hash(asked), "criteria_hash": criteria_hash(asked, TRIAL.validity)}
+    trial = TRIAL.model_copy(update={"workload": asked, "provider": SHIPPED.providers["example-eks-p5"].of_trial(), **hashes})
+    short = brief(trial)
+    assert Trial.model_validate_json(json.dumps(short)) == trial
+    # What a harness from before these fields would refuse as unknown.
+    assert not {"rates", "overhead", "invoices", "manual_steps", "price_sources"} & set(short["provider"])
+    assert "primary" not in short["workload"]
 
 
 @pytest.mark.parametrize(
