@@ -128,7 +128,8 @@ def winner_course(before: Choice | None, now: Choice, standing: Sequence[Finding
             over.append((finding, f"back: {_who(now)}{', ' if now.first else ' '}{why.text}"))
         else:
             over.append((finding, f"over: {_who(now)}, {why.text}"))
-    if now.first == before.first or back:
+    # Where one that goes on says it already, a run that died stored it and not yet the decision.
+    if now.first == before.first or back or continued:
         return WinnerCourse(None, tuple(continued), tuple(over))
     return WinnerCourse(_finding(before, now, why, day, decision_id), tuple(continued), tuple(over))
 
@@ -150,7 +151,7 @@ def _cause(before: Choice, now: Choice) -> _Cause:
     moved = [name for name in names if name in before.prices and name in now.prices and before.prices[name].usd != now.prices[name].usd]
     prices = [_price(name, before.prices[name], now.prices[name], its=name == now.first) for name in moved]
     if before.trials == now.trials:
-        return _Cause("price", tuple(prices) or ("what the providers charge beside the instance changed",))
+        return _Cause("price", tuple(prices) or ("costs are reckoned in another way",))
     news = []
     for name in names:
         was, has = before.campaigns.get(name, ()), now.campaigns.get(name, ())
@@ -204,7 +205,7 @@ def _shown(finding: Finding, now: Choice) -> Finding:
     simulated = "SIMULATED  " if now.simulated else ""
     instead = f" instead of {finding.instead_of}" if finding.instead_of and now.first else ""
     what = f"team {now.team}, {now.kind}: {_who(now, ' now')}{instead}"
-    members = tuple(Member(name, f"{i}. {name}{_chance(p)}") for i, (name, p) in enumerate(now.eligible, 1))
+    members = tuple(Member(name, f"{i}. {name}{certainty(p)}") for i, (name, p) in enumerate(now.eligible, 1))
     return replace(
         finding,
         severity=severity,
@@ -216,13 +217,13 @@ def _shown(finding: Finding, now: Choice) -> Finding:
 
 def _then(before: Choice) -> str:
     """How it stood."""
-    return "before: " + (", ".join(f"{name}{_chance(p)}" for name, p in before.eligible) or "no provider was eligible")
+    return "before: " + (", ".join(f"{name}{certainty(p)}" for name, p in before.eligible) or "no provider was eligible")
 
 
 def _who(now: Choice, when: str = "") -> str:
     if now.first is None:
         return "no provider is eligible any more"
-    only = " (the only one that is eligible)" if len(now.eligible) == 1 else _chance(now.probability)
+    only = " (the only one that is eligible)" if len(now.eligible) == 1 else certainty(now.probability)
     return f"first is{when} {now.first}{only}"
 
 
@@ -230,8 +231,13 @@ def _first_of(finding: Finding) -> str | None:
     return finding.members[0].name if finding.members else None
 
 
-def _chance(probability: float | None) -> str:
-    return "" if probability is None else f" (P = {probability:.2f})"
+def certainty(probability: float | None) -> str:
+    """A probability as messages append it to a name; empty for None. Never certain: draws cannot prove 0 or 1."""
+    if probability is None:
+        return ""
+    if probability > 0.99:
+        return " (P > 0.99)"
+    return " (P < 0.01)" if probability < 0.01 else f" (P = {probability:.2f})"
 
 
 def _listed(names: Sequence[str]) -> str:

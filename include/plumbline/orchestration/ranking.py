@@ -42,8 +42,10 @@ class Ranking:
     @property
     def text(self) -> str:
         """In a line."""
-        chance = "" if self.probability is None else f" (P = {self.probability:.2f})"
-        said = f"team {self.team}, {self.kind} {' + '.join(self.workloads)}: first is {self.first or 'nobody'}{chance}"
+        from plumbline.drift.winner import certainty
+
+        first = f"{self.first or 'nobody'}{certainty(self.probability)}"
+        said = f"team {self.team}, {self.kind} {' + '.join(self.workloads)}: first is {first}"
         return said if self.new else f"{said}, as before"
 
 

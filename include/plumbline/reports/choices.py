@@ -71,4 +71,6 @@ def _cheapest(detail: Mapping[str, Any]) -> list[tuple[str, str | None, float | 
 def _named(provider: str | None, probability: float | None) -> str:
     if provider is None:
         return "nobody: no provider is eligible"
-    return provider if probability is None else f"{provider} (P = {probability:.2f})"
+    from plumbline.drift.winner import certainty
+
+    return f"{provider}{certainty(probability)}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import date
 
 from plumbline.drift import Finding
-from plumbline.drift.winner import Choice, PriceThen, choice_of, is_winner, winner_course
+from plumbline.drift.winner import Choice, PriceThen, certainty, choice_of, is_winner, winner_course
 
 DAY = date(2026, 11, 21)
 COREWEAVE, NEBIUS, LAMBDA = "coreweave-us-h100", "nebius-eu-h100", "lambda-us-h100"
@@ -50,6 +50,14 @@ def test_a_price_that_fell_changes_the_first_choice() -> None:
         "before: coreweave-us-h100 (P = 0.88), nebius-eu-h100 (P = 0.12); the same trials at other prices: nothing was measured again"
     )
     assert Finding.of(finding.to_dict()) == finding
+
+
+def test_nothing_is_said_to_be_certain() -> None:
+    said = {None: "", 0.0: " (P < 0.01)", 0.01: " (P = 0.01)", 0.99: " (P = 0.99)", 0.996: " (P > 0.99)", 1.0: " (P > 0.99)"}
+    assert {given: certainty(given) for given in said} == said
+    sure = opened(now=choice((NEBIUS, 1.0), (COREWEAVE, 0.0), costs="c2", nebius=2.29))
+    assert "first is now nebius-eu-h100 (P > 0.99) instead of" in sure.headline
+    assert [m.text for m in sure.members] == ["1. nebius-eu-h100 (P > 0.99)", "2. coreweave-us-h100 (P < 0.01)"]
 
 
 def test_new_results_are_a_change_of_performance_and_a_narrow_lead_is_an_info() -> None:
@@ -101,6 +109,13 @@ def test_equal_inputs_find_and_end_nothing_but_what_was_left_standing() -> None:
     assert winner_course(CHEAPER, CHEAPER, [finding], DAY, "d3") == winner_course(CHEAPER, CHEAPER, (), DAY, "d3")
     (over,) = winner_course(BEFORE, BEFORE, [finding], DAY, "d3").over
     assert over[1] == "over: first is coreweave-us-h100 (P = 0.88)"
+
+
+def test_a_run_that_died_after_its_finding_leaves_no_second_one() -> None:
+    """The finding was stored and the decision was not; the next run sees other inputs, under another id."""
+    now = replace(CHEAPER, eligible=((NEBIUS, 0.85), (COREWEAVE, 0.15)), costs="c4")
+    course = winner_course(BEFORE, now, [opened()], DAY, "d3")
+    assert course.new is None and course.over == () and [f.finding_id for f in course.continued] == [opened().finding_id]
 
 
 def test_back_to_the_former_one_ends_it_with_the_reason() -> None:

@@ -14,6 +14,7 @@ from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
 from plumbline.declarations.price_sources import CsvSource
 from plumbline.drift import Finding
+from plumbline.drift.winner import certainty
 from plumbline.orchestration.accepted_prices import accept_price
 from plumbline.orchestration.deciding import decide, questions
 from plumbline.orchestration.pricing import snapshot
@@ -87,7 +88,7 @@ def test_a_price_change_re_ranks_at_once_without_a_rerun(measured: Archive, decl
     (finding,) = (f for f in measured.findings() if f.kind == "price")
     today = datetime.now(timezone.utc).date()
     assert finding.headline == (
-        f"WARN  team platform, training: first is now {FAST} (P = {found['training'].probability:.2f}) instead of {CHEAP}, "
+        f"WARN  team platform, training: first is now {FAST}{certainty(found['training'].probability)} instead of {CHEAP}, "
         f"since its price fell 1.00 → 0.50 USD/core-hour on {today}"
     )
     # Again: nothing more.

@@ -15,6 +15,7 @@ from plumbline.alerts import render
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
 from plumbline.drift import Finding
+from plumbline.drift.winner import certainty
 from plumbline.orchestration.ranking import rank_all
 from plumbline.orchestration.stored import record_of
 from plumbline.orchestration.telling import case_of
@@ -46,8 +47,8 @@ def test_the_provider_that_fell_behind_is_left_by_the_team(archive: Archive) -> 
     case = case_of(archive, declared, archive.finding("f1"))
     sure = archive.decisions()[0].detail["cheapest"][0]["setups"][0]["probability_cheapest"]
     assert case.context.choice == (
-        f"first choice of team platform for training changes to {FAST} (P = {ranked.probability:.2f}); "
-        f"cheapest eligible provider for team platform on gpt-test changes to {FAST} (P = {sure:.2f})"
+        f"first choice of team platform for training changes to {FAST}{certainty(ranked.probability)}; "
+        f"cheapest eligible provider for team platform on gpt-test changes to {FAST}{certainty(sure)}"
     )
     message = render(case.finding, None, case.context)
     assert case.context.choice in message.text and any("*Decisions*" in str(block) for block in message.blocks)
