@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plumbline.cli.output import out, table
-from plumbline.drift import wording
-from plumbline.reports.figures import chance, listed, scale, words
+from plumbline.drift.winner import certainty
+from plumbline.reports.figures import listed, percent, scale, words
+from plumbline.reports.sections.decisions import price_sentences, weight_sentences
 from plumbline.reports.standing import Decided
 from plumbline.reports.tables import rank_rows
 from plumbline.scorecards.cheapest import Cheapest, Setup
-from plumbline.scorecards.price_sensitivity import PriceFlip, PriceSwing
-from plumbline.scorecards.weights import WeightFlip, WeightSwing
 
 
 def show_decided(decided: Decided, trials: bool = False) -> None:
@@ -20,8 +19,8 @@ def show_decided(decided: Decided, trials: bool = False) -> None:
     _gates(decided)
     if decided.decision.note:
         _line(decided.decision.note)
-    _weights(decided.weight_swings)
-    _prices(decided.price_swings)
+    _changes("weight", weight_sentences(decided.weight_swings))
+    _changes("price", price_sentences(decided.price_swings))
     for answer in decided.cheapest:
         _cheapest(answer)
     for gone in decided.standing.left_out:
@@ -74,34 +73,12 @@ def _gates(decided: Decided) -> None:
         _line(f"Gate {gates[0].text}{on}: {', '.join(told)}")
 
 
-def _weights(swings: Sequence[WeightSwing]) -> None:
-    if not swings:
-        return
-
-    def told(flip: WeightFlip | None, side: str) -> str:
-        return "" if flip is None else f"{side} {flip.weight:.2g} first is {flip.first}"
-
-    _line("What another weight would change:")
-    for swing in swings:
-        ways = [text for text in (told(swing.below, "below"), told(swing.above, "above")) if text]
-        _line(f"  {words(swing.metric)} (now {swing.weight:.2g}): {', '.join(ways) or 'no weight of it changes the first place'}")
-
-
-def _prices(swings: Sequence[PriceSwing]) -> None:
-    if not swings:
-        return
-    _line("What another price would change:")
-    told = [text for swing in swings for text in (_flip(swing, swing.falls, "below"), _flip(swing, swing.rises, "above")) if text]
-    for text in told or ["no price between a tenth and ten times of today's changes the first place"]:
-        _line(f"  {text}")
-
-
-def _flip(swing: PriceSwing, flip: PriceFlip | None, side: str) -> str:
-    if flip is None:
-        return ""
-    move = wording.percent(flip.factor - 1)
-    limit = f"{side} {flip.usd_per_hour:,.4g} USD/h ({move})" if flip.usd_per_hour is not None else f"{side} {move} of today's price"
-    return f"{swing.provider} {limit}: first is {flip.first}"
+def _changes(what: str, sentences: Sequence[str]) -> None:
+    """What would change the first place, in the report's own sentences."""
+    if sentences:
+        _line(f"What another {what} would change:")
+        for sentence in sentences:
+            _line(f"  {sentence}")
 
 
 def _cheapest(answer: Cheapest) -> None:
@@ -110,10 +87,10 @@ def _cheapest(answer: Cheapest) -> None:
     if best is None:
         _line(f"The cheapest setup that meets the requirement of {answer.workload} ({asked}): {answer.note}")
     else:
-        sure = "" if best.probability_cheapest is None else f", cheapest with P = {chance(best.probability_cheapest)}"
+        sure = certainty(best.probability_cheapest)
         _line(
-            f"The cheapest setup that meets the requirement of {answer.workload} ({asked}): [bold]{best.provider}[/], "
-            f"{words(answer.metric)} {_cost(answer, best)}{sure}",
+            f"The cheapest setup that meets the requirement of {answer.workload} ({asked}): [bold]{best.provider}[/]{sure}, "
+            f"{words(answer.metric)} {_cost(answer, best)}",
             markup=True,
         )
     for setup in answer.setups:
@@ -127,7 +104,7 @@ def _cost(answer: Cheapest, setup: Setup) -> str:
     shown = scale("USD", [s.cost for s in answer.setups], answer.metric, significant=4)
     between = ""
     if setup.low is not None and setup.high is not None and setup.coverage is not None:
-        between = f" ({setup.coverage:.0%}: {shown.number(setup.low)} … {shown.number(setup.high)}, n = {setup.n})"
+        between = f" ({percent(setup.coverage)}: {shown.number(setup.low)} … {shown.number(setup.high)}, n = {setup.n})"
     return f"{shown.text(setup.cost)}{between}"
 
 

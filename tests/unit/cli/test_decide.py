@@ -28,7 +28,7 @@ def test_one_workload_of_one_team(plumbline):
         "Team platform · training · gpt-test",
         "What another weight would change:",
         "What another price would change:",
-        f": first is {FAST}",
+        f"{FAST} is first",
         f"The cheapest setup that meets the requirement of gpt-test (nothing is required): {CHEAP}",
         f"2025-11.{CHEAP}.training.gpt-test.0200.r1",
     ):

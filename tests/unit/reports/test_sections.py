@@ -51,6 +51,17 @@ def test_a_weight_that_changes_the_first_place_says_where_and_others_are_named_t
     assert weight_sentences(()) == ()
 
 
+def test_a_weight_near_the_end_never_reads_as_all_or_nothing() -> None:
+    (said,) = weight_sentences((WeightSwing("goodput", 0.5, WeightFlip(0.004, "b"), WeightFlip(0.996, "c")),))
+    assert said == "goodput weighs 50 %: below 0.4 % b is first and above 99.6 % c is first."
+
+
+def test_a_price_is_written_out_whatever_its_size() -> None:
+    """Never as 1e+03, and today's never rounded."""
+    (said,) = price_sentences((PriceSwing("a", 999.64, PriceFlip(0.5, 499.8212, "b"), PriceFlip(9.99, 9986.4036, "c")),))
+    assert said == "a (now 999.64 USD/h): at 499.80 USD/h (−50 %) or less b is first and at 9986.00 USD/h (+899 %) or more c is first."
+
+
 def test_a_price_that_changes_the_first_place_is_said_in_money_where_it_is_known() -> None:
     swings = (
         PriceSwing("a", 20.0, None, PriceFlip(1.25, 25.0, "b")),
@@ -58,7 +69,7 @@ def test_a_price_that_changes_the_first_place_is_said_in_money_where_it_is_known
         PriceSwing("c", 30.0, None, None),
     )
     assert price_sentences(swings) == (
-        "a (now 20 USD/h): at 25 USD/h or more b is first.",
+        "a (now 20.00 USD/h): at 25.00 USD/h (+25 %) or more b is first.",
         "b: at 50 % of today's price or less b is first.",
         "No price of c between a tenth and ten times today's changes the first place.",
     )

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from plumbline.declarations import METRICS
+from plumbline.drift import wording
+from plumbline.drift.price import usd
 from plumbline.reports.figures import chance, listed, percent, scale, words
 from plumbline.reports.standing import Decided
 from plumbline.reports.tables import RankRow, rank_rows
@@ -69,8 +71,8 @@ def weight_sentences(swings: Sequence[WeightSwing]) -> tuple[str, ...]:
     for swing in swings:
         ends = [(end, flip) for end, flip in (("below", swing.below), ("above", swing.above)) if flip is not None]
         if ends:
-            then = listed(f"{end} {percent(flip.weight)} {flip.first} is first" for end, flip in ends)
-            said.append(f"{words(swing.metric)} weighs {percent(swing.weight)}: {then}.")
+            then = listed(f"{end} {_weight(flip.weight)} {flip.first} is first" for end, flip in ends)
+            said.append(f"{words(swing.metric)} weighs {_weight(swing.weight)}: {then}.")
         else:
             fixed.append(words(swing.metric))
     if fixed:
@@ -94,12 +96,26 @@ def price_sentences(swings: Sequence[PriceSwing]) -> tuple[str, ...]:
 
 
 def _flipped(flip: PriceFlip) -> str:
-    at = f"{percent(flip.factor)} of today's price" if flip.usd_per_hour is None else _usd(flip.usd_per_hour)
+    at = (
+        f"{percent(flip.factor)} of today's price"
+        if flip.usd_per_hour is None
+        else f"{_near(flip.usd_per_hour)} ({wording.percent(flip.factor - 1)})"
+    )
     return f"at {at} or {'less' if flip.factor < 1 else 'more'} {flip.first} is first"
 
 
 def _usd(price: float) -> str:
-    return f"{price:,.3g} USD/h" if price < 1000 else f"{price:,.0f} USD/h"
+    return f"{usd(price)} USD/h"
+
+
+def _near(price: float) -> str:
+    """Where the first place changes: known to four digits, and not written with more."""
+    return _usd(float(f"{price:.4g}"))
+
+
+def _weight(weight: float) -> str:
+    """A share of the score; near its ends with a decimal, so that none reads as all or nothing."""
+    return percent(weight, 0 if 0.01 <= weight <= 0.99 else 1)
 
 
 def nearest_change(decided: Decided) -> str:
@@ -111,7 +127,7 @@ def nearest_change(decided: Decided) -> str:
     weights = [(abs(flip.weight - s.weight), s, flip) for s in decided.weight_swings for flip in (s.below, s.above) if flip is not None]
     if weights:
         _, swing, flip = min(weights, key=lambda w: w[0])
-        found.append((flip.first, f"{words(swing.metric)} weighed {percent(flip.weight)} instead of {percent(swing.weight)}"))
+        found.append((flip.first, f"{words(swing.metric)} weighed {_weight(flip.weight)} instead of {_weight(swing.weight)}"))
     prices = [(max(f.factor, 1 / f.factor), s, f) for s in decided.price_swings for f in (s.falls, s.rises) if f is not None]
     if prices:
         _, price, moved = min(prices, key=lambda p: p[0])
@@ -128,7 +144,7 @@ def nearest_change(decided: Decided) -> str:
 def _instead(price: PriceSwing, flip: PriceFlip) -> str:
     if price.usd_per_hour is None or flip.usd_per_hour is None:
         return f"{percent(flip.factor)} of what it does"
-    return f"{_usd(flip.usd_per_hour)} instead of {_usd(price.usd_per_hour)}"
+    return f"{_near(flip.usd_per_hour)} instead of {_usd(price.usd_per_hour)}"
 
 
 def _cheapest(found: Cheapest) -> CheapestTable:
