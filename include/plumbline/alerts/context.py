@@ -8,8 +8,8 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class Context:
-    """`owner`: the Slack id of who is mentioned. `cost`: a sentence; `choice`: what changed of where teams run things, another. `links`: addresses with their words. `snoozed_until`: a time to come, or
-    None. `came_back`: of one that was over before, since when, in words."""
+    """`owner`: the Slack id of who is mentioned. `cost`: a sentence; `choice`: what changed of where teams run things, another. `links`:
+    addresses with their words. `snoozed_until`: a time to come, or None. `came_back`: of one that was over before, since when, in words."""
 
     owner: str | None = None
     cost: str = ""

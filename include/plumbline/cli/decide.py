@@ -12,7 +12,7 @@ from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, fail, out
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.purchases import Purchase
-from plumbline.orchestration.ranking import rank_all
+from plumbline.orchestration.ranking import Busy, rank_all
 from plumbline.reports.decision_detail import detail
 from plumbline.reports.standing import decide_from
 from plumbline.scorecards.inputs import Kind
@@ -36,7 +36,7 @@ def decide(
 ) -> None:
     """Rank providers for a team from the archive: each series' newest campaign, at the accepted prices of today. Nothing is measured."""
     on = datetime.now(timezone.utc).date()
-    with clear_errors(DeclarationError, LookupError, ValueError), open_archive() as archive:
+    with clear_errors(DeclarationError, LookupError, ValueError, Busy), open_archive() as archive:
         declared = load()
         if keep and (weights or simulated or purchase != "on_demand"):
             raise ValueError("--keep stores the declared decisions; expected no --weights, --simulated or --purchase with it")

@@ -14,6 +14,7 @@ from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.units import SECONDS, parse
 from plumbline.drift import Finding
 from plumbline.orchestration.deciding import Answer, Decided, decide
+from plumbline.orchestration.ranking import Busy
 
 if TYPE_CHECKING:
     from plumbline.archive import FindingView
@@ -149,5 +150,5 @@ def reject(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json
 
 
 def _decided(finding_id: str, answer: Answer, why: str) -> Decided:
-    with clear_errors(LookupError, DeclarationError, ValueError), open_archive() as archive:
+    with clear_errors(LookupError, DeclarationError, ValueError, Busy), open_archive() as archive:
         return decide(archive, load(), finding_id, answer, getpass.getuser(), why)

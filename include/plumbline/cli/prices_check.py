@@ -19,6 +19,7 @@ from plumbline.drift.price import source_of, unit_of, what
 from plumbline.drift.wording import percent
 from plumbline.orchestration.accepted_prices import accept_and_rank, how_to_accept
 from plumbline.orchestration.pricing import PricesSeen, snapshot
+from plumbline.orchestration.ranking import Busy
 from plumbline.prices.check import Checked
 
 
@@ -64,7 +65,7 @@ def accept(
 ) -> None:
     """Accept a price: from now on it is what costs are reckoned with and what readings are held against. It settles the findings about it, and
     every team's decision is made again: a first choice that changed is named, and is a finding."""
-    with clear_errors(DeclarationError, LookupError, ValueError):
+    with clear_errors(DeclarationError, LookupError, ValueError, Busy):
         declared = load()
         place = _declared(declared.providers, provider)
         if term is not None and purchase != "reserved":
@@ -74,7 +75,7 @@ def accept(
             made, ranked = accept_and_rank(archive, declared, place, purchase, term, by=by, why=why, usd_per_gpu_hour=price)
     per_gpu = made.usd_per_hour / place.accelerator.count
     said = f"{provider} {what(purchase, term)}: {per_gpu:.4f} USD per {unit_of(place.accelerator.kind)} ({made.usd_per_hour:.4f} USD/h) is accepted, since {made.since}"
-    moved = [one for one in ranked if one.before is not None and one.first != one.before]
+    moved = [one for one in ranked if one.new and one.first != one.before]
 
     def show() -> None:
         out.print(said, highlight=False, soft_wrap=True)

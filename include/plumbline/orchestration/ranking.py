@@ -24,6 +24,10 @@ _LOOKED_BACK = 20
 """Stored decisions read at a time while the last one about the same workloads is looked for."""
 
 
+class Busy(RuntimeError):
+    """Somebody else ranks, and does not come to an end."""
+
+
 @dataclass(frozen=True)
 class Ranking:
     """One choice of one team. `first`: who ranks first, None if nobody is eligible; `before`: who did by the last stored decision (None:
@@ -60,7 +64,7 @@ def rank_now(why: str) -> list[Ranking]:
 def rank_all(archive: Archive, declared: Declarations, on: date, why: str) -> list[Ranking]:
     """Make every team's decisions as of the day `on`, and keep those whose inputs are new since the last time. What nobody ran is left out.
 
-    `why` it is done, such as "campaign 2026-11 was reported". RuntimeError if another process ranks for longer than ten minutes.
+    `why` it is done, such as "campaign 2026-11 was reported". Busy if another process ranks for longer than ten minutes.
     """
     from plumbline.drift import Finding
     from plumbline.drift.winner import WINNER
@@ -70,7 +74,7 @@ def rank_all(archive: Archive, declared: Declarations, on: date, why: str) -> li
         return []
     with archive.alone(LOCK, PATIENCE_S) as had:
         if not had:
-            raise RuntimeError("another process has been ranking for ten minutes; expected it to be done: run this again")
+            raise Busy("another process has been ranking for ten minutes; expected it to be done: run this again")
         views = [*archive.findings("open"), *archive.findings("acknowledged")]
         standing = [Finding.of(f.detail).with_state(f.state) for f in views if str(f.detail.get("subject")).startswith(WINNER)]
         return [_kept(archive, decided, standing, why) for decided in decide_from(archive, declared, on) if decided.decision.ranking]

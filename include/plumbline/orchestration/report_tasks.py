@@ -57,13 +57,7 @@ def decide(*, dag_run: Any = None, params: Any = None) -> list[str]:
     return [one.text for one in ranked]
 
 
-@task(
-    trigger_rule=TriggerRule.ALL_DONE,
-    retries=6,
-    retry_delay=timedelta(minutes=10),
-    retry_exponential_backoff=True,
-    max_retry_delay=timedelta(hours=6),
-)
+@task(retries=6, retry_delay=timedelta(minutes=10), retry_exponential_backoff=True, max_retry_delay=timedelta(hours=6))
 def digest(*, dag_run: Any = None) -> str:
     """Tell what is open at the end of the month, ranked by money. Only a scheduled run does: a report by hand tells nobody anything."""
     if not _scheduled(dag_run):

@@ -100,15 +100,20 @@ def standing(
     attempts = archive.attempts_of(parts)
     found, damaged = kept(archive, attempts)
     left_out += [LeftOut(by_key[a.series_key].series.provider, by_key[a.series_key].series.workload, why) for a, why in damaged]
-    trials, places, specs = [], {}, {}
+    trials: list[TrialNumbers] = []
+    places: dict[str, Provider] = {}
+    specs: dict[str, AnyWorkload] = {}
     for attempt in attempts:
         one = found.get(attempt.trial_pk)
         if one is None:
             continue
         reasons = tuple(f"{r.code}: {r.detail}" for r in attempt.quality_reasons)
         trials.append(at_quality(one.numbers, Quality(attempt.quality_action, reasons)))
-        places[one.provider.name] = one.provider
-        specs[one.workload.name] = one.workload
+    # By when they were planned, not by name: what stands is what the newest one was asked.
+    for attempt in sorted(attempts, key=lambda a: by_key[a.series_key].planned_at):
+        if (one := found.get(attempt.trial_pk)) is not None:
+            places[one.provider.name] = one.provider
+            specs[one.workload.name] = one.workload
     providers = {name: at_accepted_prices(archive, declared.providers.get(name, p)) for name, p in sorted(places.items())}
     return Standing(
         trials=_priced(trials, providers, on, purchase, specs),

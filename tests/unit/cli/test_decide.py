@@ -8,6 +8,9 @@ import pytest
 from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world, write
 
 from plumbline.archive import open_archive
+from plumbline.orchestration import ranking
+
+COST_GATE = "cost_per_1m_trained_tokens <= 0.10USD in steady"
 
 
 @pytest.fixture
@@ -113,6 +116,27 @@ def test_a_price_that_is_accepted_re_ranks_all_decisions_at_once(plumbline, said
     result = plumbline("findings", "accept", finding["finding_id"], "--why", "we move")
     assert result.exit_code == 0 and "is accepted; the team goes along" in result.stdout
     assert said("findings")[0] == []
+
+
+@pytest.mark.usefixtures("labs")
+def test_while_somebody_else_ranks_no_price_is_accepted_and_it_says_so(plumbline, monkeypatch):
+    monkeypatch.setattr(ranking, "PATIENCE_S", 0.1)
+    with open_archive() as archive:
+        with archive.alone(ranking.LOCK, 1) as had:
+            assert had
+            result = plumbline("prices", "accept", FAST, "--price", "0.5", "--why", "a new contract")
+        assert result.exit_code == 2 and "another process has been ranking" in result.stderr and "Traceback" not in result.stderr
+        assert archive.prices_of([FAST]) == ()
+    assert plumbline("prices", "accept", FAST, "--price", "0.5", "--why", "a new contract").exit_code == 0
+
+
+@pytest.mark.usefixtures("labs")
+def test_somebody_is_first_where_nobody_was(plumbline, tmp_path):
+    """A gate on the cost of a run that nobody kept, until a price fell."""
+    strict = team(training={"workloads": ["gpt-test"], "weights": {"tokens_per_second": 1.0}, "gates": [COST_GATE]})
+    write(world(teams=(strict,)), tmp_path / "config")
+    result = plumbline("prices", "accept", FAST, "--price", "0.01", "--why", "a new contract")
+    assert result.exit_code == 0 and f"first is {FAST}, was nobody" in result.stdout, result.stdout
 
 
 @pytest.mark.usefixtures("labs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -69,6 +69,17 @@ def test_what_an_older_version_of_a_workload_showed_does_not_count_beside_the_ne
     assert list(now.campaigns) == [(FAST, "gpt-test")]
     (gone,) = now.left_out
     assert (gone.provider, gone.reason) == (CHEAP, "it ran version 1 of the workload, and the others ran version 2")
+
+
+def test_criteria_are_those_of_the_newest_trial_whatever_its_campaign_is_called(archive: Archive) -> None:
+    declared = world()
+    for name, campaign, limit, day in ((CHEAP, "2025-11", "1s", 1), (FAST, "1-rerun", "2s", 20)):
+        asked = training_workload(acceptance=[f"median step_time <= {limit} in steady"])
+        planned = datetime(2025, 11, day, tzinfo=timezone.utc)
+        one = trial(where=declared.providers[name], workload=asked, campaign=campaign, planned_at=planned)
+        archive.record(document(one), uri="file:///nowhere")
+    (criterion,) = standing(archive, declared, DAY).workloads["gpt-test"].acceptance
+    assert criterion.text == "median step_time <= 2s in steady"
 
 
 def test_simulated_results_count_only_alone(archive: Archive) -> None:
