@@ -11,11 +11,10 @@ from plumbline.cli.cost_planned import plan
 from plumbline.cli.cost_show import as_data, incomplete, lines_table
 from plumbline.cli.opening import open_archive
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
-from plumbline.declarations import DeclarationError, TrainingWorkload, load
+from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.purchases import Purchase
-from plumbline.prices import ITEMS, Basis, Cost, Money, Quote, costs_of
-from plumbline.prices.trial_bill import hour_price
-from plumbline.results import BadResult, ResultDocument
+from plumbline.prices import ITEMS, Cost, Money
+from plumbline.results import BadResult
 
 cost = typer.Typer(help="What trials, campaigns and plans cost, line by line.", no_args_is_help=True)
 
@@ -39,6 +38,7 @@ def trial(
     as_json: Json = False,
 ) -> None:
     """What one trial cost: all its attempts, line by line, and what its outcomes cost at the rate that it measured."""
+    from plumbline.reports.bills import outcome_costs
     from plumbline.reports.paid import paid
 
     way, day = as_purchase(purchase), as_day(on)
@@ -48,7 +48,8 @@ def trial(
             raise LookupError(f'the archive has no trial "{trial_id}"; `plumbline scorecard CAMPAIGN` names those of a campaign')
         found = paid(archive, load(), document.trial.campaign_id)
     bill = found.bills(day, way)[trial_id].condensed()
-    outcomes = _outcomes(document, found.providers[document.trial.provider.name], day, way)
+    counts = (trial_id, document.trial.attempt) not in found.rejected
+    outcomes = outcome_costs(document, found.providers[document.trial.provider.name], day, way) if counts else ()
 
     def show() -> None:
         marked = "  [yellow]SIMULATED: nobody paid this[/]" if document.simulated else ""
@@ -83,12 +84,12 @@ def campaign(
         shown = table(f"Campaign {name}, USD", "provider", *numbers, right=numbers)
         for p in found:
             marked = f"{p.provider} [yellow]SIMULATED[/]" if p.simulated else p.provider
+            least = "" if p.bill.complete else "≥ "
             shown.add_row(
                 marked,
                 *(str(n) for n in (p.trials, p.finished, p.lost)),
                 *(_amount(p.bill.of(item)) for item in items),
-                f"{'' if p.bill.complete else '≥ '}{_amount(p.bill.total)}" if p.bill.total else "–",
-                _amount(p.per_finished_run),
+                *("–" if money is None else f"{least}{_amount(money)}" for money in (p.bill.total, p.per_finished_run)),
             )
         out.print(shown)
         for p in found:
@@ -110,19 +111,6 @@ def campaign(
         for p in found
     ]
     emit(as_json, {"campaign": name, "providers": rows}, show)
-
-
-def _outcomes(document: ResultDocument, provider: Any, on: date | None, purchase: Purchase) -> tuple[Cost, ...]:
-    """What outcomes cost at the measured rates and at the price of the bill; see docs/cost.md for what is in them."""
-    from plumbline.reports.bills import use_of
-
-    use, workload = use_of(document), document.trial.workload
-    if not use.usable:
-        return ()
-    tokens = workload.data.tokens if isinstance(workload, TrainingWorkload) and workload.data.source != "images" else None
-    told = hour_price(provider, on or use.day, purchase)
-    quoted = Quote(None, told) if isinstance(told, str) else Quote(Basis(purchase, told.unit_price.amount, told.since, told.source), None)
-    return costs_of(workload.kind, quoted, document.value, held_s=use.held_s, epoch_tokens=tokens, nodes=workload.nodes)
 
 
 def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:

@@ -9,12 +9,10 @@ from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.prices import COSTS
 from plumbline.prices.trial_bill import trial_bill
-from plumbline.reports.bills import use_of
+from plumbline.reports.bills import outcome_costs, use_of
 from plumbline.reports.figures import scale, words
-from plumbline.reports.numbers import numbers_of
 from plumbline.reports.priced import at_accepted_prices
 from plumbline.results import ResultDocument
-from plumbline.scorecards import priced
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,6 @@ def trial_cost(archive: Archive, declared: Declarations, document: ResultDocumen
 
 
 def _outcomes(document: ResultDocument, provider: Provider, day: date) -> tuple[tuple[str, str], ...]:
-    (trial,) = priced([numbers_of(document)], {provider.name: provider}, day)
     known = {outcome.metric for outcome in COSTS}
-    found = [m for m in trial.metrics if m.metric in known and m.value is not None]
-    return tuple((words(m.metric), scale("USD", [m.value], m.metric).text(m.value)) for m in found)
+    found = [c for c in outcome_costs(document, provider, day) if c.metric in known]
+    return tuple((words(c.metric), scale("USD", [c.value], c.metric).text(c.value)) for c in found if c.value is not None)

@@ -7,7 +7,6 @@ exactly over those decimals and rounded once, to the nearest float; only what a 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
@@ -106,11 +105,3 @@ class UnitPrice:
 
     def __str__(self) -> str:
         return f"{Decimal(f'{self.amount:.10g}'):f} {self.currency}/{self.per}"
-
-
-def total(amounts: Iterable[Money]) -> Money | None:
-    """The sum; None of nothing. MixedUnits for several currencies."""
-    result: Money | None = None
-    for amount in amounts:
-        result = amount if result is None else result + amount
-    return result

@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from plumbline.declarations import Provider
+from plumbline.declarations import Provider, TrainingWorkload
 from plumbline.declarations.phases import PHASES
 from plumbline.declarations.purchases import Purchase
 from plumbline.prices.bill import Bill, together
+from plumbline.prices.book import Basis, Quote
+from plumbline.prices.cost import Cost, costs_of
 from plumbline.prices.money import Money
-from plumbline.prices.trial_bill import TrialUse, trial_bill
+from plumbline.prices.trial_bill import TrialUse, hour_price, trial_bill
 from plumbline.reports.numbers import billed_s
 from plumbline.results import Event, ResultDocument
 from plumbline.scorecards.inputs import USABLE
@@ -55,6 +57,20 @@ def measured_s(document: ResultDocument) -> float | None:
         start, end = at.get("measurement_started"), at.get("measurement_finished")
         known = [(start, end)] if start is not None and end is not None and end > start else []
     return _covered(known) if known else None
+
+
+def outcome_costs(
+    document: ResultDocument, provider: Provider, on: date | None = None, purchase: Purchase = "on_demand"
+) -> tuple[Cost, ...]:
+    """What one attempt's outcomes cost at the rates that it measured and at the price of its bill, an invoice's too; empty where its
+    numbers do not count. `on`: None for the day that it began. What is in them: docs/cost.md."""
+    use, workload = use_of(document), document.trial.workload
+    if not use.usable:
+        return ()
+    tokens = workload.data.tokens if isinstance(workload, TrainingWorkload) and workload.data.source != "images" else None
+    told = hour_price(provider, on or use.day, purchase)
+    quoted = Quote(None, told) if isinstance(told, str) else Quote(Basis(purchase, told.unit_price.amount, told.since, told.source), None)
+    return costs_of(workload.kind, quoted, document.value, held_s=use.held_s, epoch_tokens=tokens, nodes=workload.nodes)
 
 
 def campaign_bills(

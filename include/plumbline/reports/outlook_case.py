@@ -202,6 +202,7 @@ class Case:
 
     def undeclared(self, figure: str, taken: str, example: str = "") -> None:
         """Note that nobody declared a figure of the economics."""
-        words, shown = figure.replace("_", " "), example or _EXAMPLES[figure]
+        # The price itself is known where this is asked: what nobody said is how far it may move.
+        words, shown = "a range of the price" if figure == "price" else figure.replace("_", " "), example or _EXAMPLES[figure]
         remedy = f"declare it for {self.provider.name} in economics.yaml, such as {shown}"
         self.unknown.append(Missing(figure, f"{words} is not known: {taken}", remedy))

@@ -15,7 +15,7 @@ from plumbline.scorecards.price_sensitivity import PriceFlip, PriceSwing, price_
 from plumbline.scorecards.primary import primary_of
 from plumbline.scorecards.references import ReferenceShare, shares
 from plumbline.scorecards.scorecard import Row, Scorecard, last_attempts, leaders, scorecard, scorecards
-from plumbline.scorecards.weights import WeightFlip, WeightSwing, reweighted, weight_sensitivity
+from plumbline.scorecards.weights import WeightFlip, WeightSwing, weight_sensitivity
 
 __all__ = [
     "Capacity",
@@ -60,7 +60,6 @@ __all__ = [
     "price_sensitivity",
     "priced",
     "primary_of",
-    "reweighted",
     "scorecard",
     "scorecards",
     "shares",

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from plumbline.declarations import Preference, with_weights
+from plumbline.declarations import Preference
 from plumbline.scorecards.decide import rank
 from plumbline.scorecards.decision import Decision
 from plumbline.scorecards.inputs import Kind, TrialNumbers
@@ -34,11 +34,6 @@ class WeightSwing:
     weight: float
     below: WeightFlip | None
     above: WeightFlip | None
-
-
-def reweighted(preference: Preference, metric: str, weight: float) -> Preference:
-    """The preference with one weight moved (0 to 1) and the others rescaled in proportion. ValueError: see `with_weights`."""
-    return with_weights(preference, {metric: weight})
 
 
 def weight_sensitivity(team: str, kind: Kind, preference: Preference, trials: Sequence[TrialNumbers]) -> tuple[WeightSwing, ...]:

@@ -6,6 +6,7 @@ import pytest
 from tests.data.result_documents import document, failed, provider, trial
 
 from plumbline.archive import open_archive
+from plumbline.results import Reason
 
 PRICE = {"purchase": "on_demand", "price": "3.60 USD/h", "since": "2025-01-01", "source": "price page of January"}
 
@@ -60,6 +61,15 @@ def test_outcomes_are_at_the_price_of_the_bill(home, said):
     assert next(each for each in found["outcomes"] if each["metric"] == "cost_per_run")["value"] == pytest.approx(0.08)
 
 
+def test_an_attempt_that_was_rejected_is_lost_and_has_no_outcomes(home, plumbline, said):
+    asked = trial("inference", where=provider(prices=[PRICE]))
+    with open_archive() as archive:
+        archive.record(document(asked), action="reject", quality_reasons=(Reason(code="implausible", detail="too good"),), uri="file:///1")
+    found, _ = said("cost", "trial", asked.trial_id)
+    assert list(found["by_item"]) == ["failed_launches"] and found["outcomes"] == []
+    assert "it finished no run: there are no outcomes" in plumbline("cost", "trial", asked.trial_id).stdout
+
+
 def test_a_campaign_says_what_came_to_nothing_and_what_a_finished_run_cost(recorded, plumbline, said):
     found, code = said("cost", "campaign", "2025-11")
     (place,) = found["providers"]
@@ -67,7 +77,8 @@ def test_a_campaign_says_what_came_to_nothing_and_what_a_finished_run_cost(recor
     assert place["per_finished_run"]["amount"] == pytest.approx(0.04, abs=1e-8)
     assert any(each["item"] == "failed_launches" for each in place["unknown"])  # nobody saw its launch
     shown = plumbline("cost", "campaign").stdout
-    assert "per finished run" in shown and "≥" in shown
+    assert "per finished run" in shown
+    assert shown.count("≥ 0.0") == 2  # what is not in the total is in no run's share of it either
 
 
 def test_what_was_not_run_has_no_bill(recorded, plumbline):

@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from tests.browser.sample import BEGAN, campaign
-from tests.data.result_documents import document, failed, trial
+from tests.data.result_documents import document, failed, provider, trial
+from tests.fakes.trials import CONFIG
 
 from plumbline.archive import open_archive
 from plumbline.dashboard import download, raw
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.gantt import gantt, spans
+from plumbline.dashboard.trial_cost import TrialCost, trial_cost
+from plumbline.declarations import Declarations, load
 from plumbline.results import Event, LaunchRecord, PodRecord, ResultDocument
 
 TRAINING = "2026-11.local-1core.training.gpt-tiny-cpu.0200.r1"
@@ -188,3 +191,19 @@ def test_a_file_that_expired_is_gone(home: Path) -> None:
         page = client.get(f"/trials/{INFERENCE}").text
     assert gone.status_code == 410 and "older than a second" in gone.text
     assert "/evidence/0" not in page
+
+
+def test_outcomes_are_at_the_price_of_the_bill(tmp_path: Path) -> None:
+    """An invoice goes before the list in both: what a request costs and what the run cost must not contradict each other."""
+    listed = {"purchase": "on_demand", "price": "3.60 USD/h", "since": "2025-01-01", "source": "price page"}
+    invoice = {"month": "2025-11", "amount": "72 USD", "instance_hours": 10, "source": "invoice 4711"}
+
+    def of(**more: object) -> TrialCost:
+        where = provider(prices=[listed], **more)
+        declared = Declarations({where.name: where}, {}, {}, load(CONFIG).thresholds)
+        with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+            return trial_cost(archive, declared, document(trial("inference", where=where)))
+
+    by_list, invoiced = dict(of().outcomes), dict(of(invoices=[invoice]).outcomes)
+    assert by_list["cost per 1k requests"] != invoiced["cost per 1k requests"]
+    assert [line.unit_price for line in of(invoices=[invoice]).lines] == ["7.2 USD/instance-hour"]

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.data.decision_trials import METRIC_NAMES, field, preference, raw_weights, repeats, trials_of, value_functions, weighted
 
-from plumbline.scorecards import WeightFlip, WeightSwing, decide, reweighted, weight_sensitivity
+from plumbline.declarations import with_weights
+from plumbline.scorecards import WeightFlip, WeightSwing, decide, weight_sensitivity
 
 
 def test_a_crossing_worked_by_hand() -> None:
@@ -53,7 +54,9 @@ def test_on_a_grid_nobody_else_is_first_before_the_crossing_and_the_one_it_names
         """Log of how far a provider is ahead of the best other one at this weight."""
         import math
 
-        scores = {r.provider: r.score or 0.0 for r in decide("t", "inference", reweighted(wanted, metric, weight), trials, draws=0).ranking}
+        scores = {
+            r.provider: r.score or 0.0 for r in decide("t", "inference", with_weights(wanted, {metric: weight}), trials, draws=0).ranking
+        }
         return math.log(scores[provider] / max(s for p, s in scores.items() if p != provider))
 
     low = swing.below.weight if swing.below else 0.0
