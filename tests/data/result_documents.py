@@ -210,6 +210,7 @@ def failed(asked: Trial, failure_class: str = "out_of_memory") -> ResultDocument
         trial=asked,
         harness_version="unknown",
         validity=Validity(status="failed", reasons=(reason,), failure_class=failure_class),  # type: ignore[arg-type]
+        simulated=asked.provider.simulated,
     )
 
 

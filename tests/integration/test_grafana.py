@@ -14,6 +14,7 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from tests.data.price_readings import reading
 from tests.data.result_documents import PLANNED, document, failed, training_metrics, trial
+from tests.data.result_documents import provider as provider_declared
 from tests.fakes.grafana_macros import expand
 from tests.fakes.postgres_tcp import TcpPostgres
 
@@ -73,7 +74,18 @@ def fill(archive: Archive) -> None:
     archive.accept_price(
         "lab-2core", "on_demand", None, usd_per_hour=20.0, since=PLANNED.date(), source="gpuhunt", by="ada", why="read twice"
     )
-    archive.save_decision(DecisionRecord("d1", "platform", "training", "lab-2core", 0.9, {}))
+    for name, workloads, provider, made_up in (
+        ("d1", ["gpt-test"], "lab-2core", False),
+        ("d2", ["gpt-test"], "lab-1core", False),
+        ("d3", ["bert-test", "t5-test"], "lab-2core", False),
+        ("d4", ["gpt-test"], "cloud", True),
+    ):
+        archive.save_decision(DecisionRecord(name, "platform", "training", provider, 0.9, {"workloads": workloads, "simulated": made_up}))
+    # A rehearsal in the same archive, of which every launch fails.
+    where = provider_declared("cloud", launcher={"kind": "simulated", "seed": 1}, cloud="simulated")
+    for repeat in (1, 2):
+        asked = trial(campaign="2025-11", repeat=repeat, where=where)
+        archive.record(failed(asked, "launch_timeout"), uri=f"file:///{asked.trial_id}")
 
 
 def rows(engine: Engine, sql: str, variables: Mapping[str, str | Sequence[str]]) -> list[dict[str, Any]]:
@@ -99,7 +111,7 @@ def panel(title: str) -> dict[str, Any]:
 
 def test_the_variables_offer_what_the_archive_has(reader: Engine) -> None:
     values = chosen(reader)
-    assert values["provider"] == ["lab-2core"]
+    assert values["source"] == "measured" and values["provider"] == ["lab-2core"]
     assert values["series"] == trial().series_key
     assert str(values["number"]).startswith("steady/")
 
@@ -130,6 +142,27 @@ def test_launches_are_those_of_the_scorecard(reader: Engine) -> None:
     attempts += [failed(trial(campaign="c", repeat=10), "launch_timeout"), failed(trial(campaign="c", repeat=11), "image_error")]
     share = scorecard([numbers_of(d) for d in attempts]).launch.share
     assert (row["launches"], row["started"]) == (share.n, share.successes) == (10, 9)
+
+
+def test_what_was_simulated_stands_alone(reader: Engine) -> None:
+    measured = chosen(reader)
+    simulated = measured | {"source": "simulated", "provider": ["cloud"]}
+    both = ["lab-2core", "cloud"]
+    usable = panel("Usable attempts")["targets"][0]["rawSql"]
+    for source, share in (("measured", 9 / 11), ("simulated", 0.0)):
+        (row,) = rows(reader, usable, measured | {"source": source, "provider": both})
+        assert float(row["usable"]) == pytest.approx(share)
+    (launched,) = rows(reader, panel("Launches that started")["targets"][0]["rawSql"], simulated)
+    assert (launched["provider"], launched["started"]) == ("cloud", 0)
+    offered = next(v["query"] for v in DASHBOARD["templating"]["list"] if v["name"] == "provider")
+    assert rows(reader, offered, simulated) == [{"provider": "cloud"}]
+
+
+def test_each_choice_of_a_team_is_shown_with_its_newest_decision(reader: Engine) -> None:
+    sql = panel("Who is first, for which team")["targets"][0]["rawSql"]
+    shown = [(row["workloads"], row["first"]) for row in rows(reader, sql, chosen(reader))]
+    assert sorted(shown) == [("bert-test, t5-test", "lab-2core"), ("gpt-test", "lab-1core")]
+    assert [row["first"] for row in rows(reader, sql, chosen(reader) | {"source": "simulated"})] == ["cloud"]
 
 
 def test_another_provider_has_no_rows(reader: Engine) -> None:
