@@ -102,7 +102,7 @@ def test_what_nobody_can_judge_is_not_kept_and_says_why(sample: CampaignData) ->
 def test_a_whole_bill_is_no_least(sample: CampaignData) -> None:
     (table,) = bill_tables([cost(line("gpu", 3), line("idle", 1))])
     assert (table.total, table.per_run, table.at_least, table.unknown) == ("8.00 USD", "4.00 USD", False, ())
-    assert cost_sentence(cost(line("gpu", 3), line("idle", 1))) == "lab: 8.00 USD, 4.00 USD a finished run, 25 % of it idle."
+    assert cost_sentence(cost(line("gpu", 3), line("idle", 1))) == "lab: 8.00 USD, 25 % of it idle, 4.00 USD a finished run."
 
 
 def test_what_is_missing_of_a_bill_is_named_and_the_total_is_a_least() -> None:

@@ -54,10 +54,14 @@ def day(name: str, meaning: str) -> Column:
 
 
 CAMPAIGN = text("campaign", "campaign id")
-PROVIDER = text("provider", "the provider's name")
+PLACE = (
+    text("provider", "the provider's name"),
+    flag("simulated", "whether the provider is simulated: nothing of it was measured on hardware"),
+)
+"""Every table with a provider says whether it is one: a row that is taken elsewhere says so too. `tables` fills the flag in."""
 KIND = text("kind", "training or inference")
 WORKLOAD = text("workload", "the workload's name")
-CARD = (CAMPAIGN, KIND, WORKLOAD, count("version", "the workload's version"), PROVIDER)
+CARD = (CAMPAIGN, KIND, WORKLOAD, count("version", "the workload's version"), *PLACE)
 METRIC = (
     text("metric", "the metric's standard name"),
     text("statistic", "p50, p95, median, value, …"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plumbline.reports.conclusions import Conclusions
-from plumbline.reports.export.column import CAMPAIGN, KIND, PROVIDER, SOURCE, TRIALS, UNIT, WORKLOAD, Row, Table, day, number, text
+from plumbline.reports.export.column import CAMPAIGN, KIND, PLACE, SOURCE, TRIALS, UNIT, WORKLOAD, Row, Table, day, number, text
 from plumbline.reports.sections.outlooks import cost_outlooks
 
 
@@ -75,7 +75,7 @@ TABLES = {
             CAMPAIGN,
             KIND,
             WORKLOAD,
-            PROVIDER,
+            *PLACE,
             text("trial", "trial id; all its attempts are in its bill"),
             text("item", "gpu, cpu, idle, failed_launches, storage, egress, observability or engineering"),
             text("what", "what of the item it is"),
@@ -95,7 +95,7 @@ TABLES = {
     "prices": Table(
         "the prices that costs are reckoned with",
         (
-            PROVIDER,
+            *PLACE,
             text("purchase", "on_demand, spot or reserved"),
             number("price", "price of the whole instance", of="unit"),
             UNIT,
@@ -111,7 +111,7 @@ TABLES = {
             CAMPAIGN,
             KIND,
             WORKLOAD,
-            PROVIDER,
+            *PLACE,
             text("purchase", "on_demand, spot or reserved"),
             text("outcome", "what is paid for"),
             number("amount", "how many of it the costs are of", unit="count"),

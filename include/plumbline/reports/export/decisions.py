@@ -10,7 +10,7 @@ from plumbline.reports.export.column import (
     CAMPAIGN,
     KIND,
     METRIC,
-    PROVIDER,
+    PLACE,
     TRIALS,
     UNIT,
     WORKLOAD,
@@ -112,7 +112,7 @@ TABLES = {
         (
             *_DECISION,
             count("place", "rank; empty for a provider that is not eligible"),
-            PROVIDER,
+            *PLACE,
             flag("eligible", "whether it passes every gate and was measured on every weighted metric"),
             number("score", "weighted score, 1 is best at everything", unit="ratio"),
             number("probability_first", "share of the draws in which it is first; empty: cannot be computed", unit="ratio"),
@@ -129,7 +129,7 @@ TABLES = {
         "the weighted numbers that the rankings are made of",
         (
             *_DECISION,
-            PROVIDER,
+            *PLACE,
             WORKLOAD,
             *METRIC,
             number("weight", "share of the score", unit="ratio"),
@@ -144,7 +144,7 @@ TABLES = {
         "hard gates, provider by provider",
         (
             *_DECISION,
-            PROVIDER,
+            *PLACE,
             WORKLOAD,
             text("gate", "the gate as it was declared"),
             number("value", "median over usable repeats; empty: not measured", of="unit"),
@@ -173,7 +173,7 @@ TABLES = {
         (
             *_DECISION,
             WORKLOAD,
-            PROVIDER,
+            *PLACE,
             flag("meets", "whether it is shown to keep all that is asked"),
             text("metric", "what the cost is of"),
             number("cost", "median over usable repeats; empty: not known", of="unit"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plumbline.reports.conclusions import Conclusions
-from plumbline.reports.export.column import CAMPAIGN, CARD, KIND, METRIC, PROVIDER, UNIT, WORKLOAD, Row, Table, count, day, number, text
+from plumbline.reports.export.column import CAMPAIGN, CARD, KIND, METRIC, PLACE, UNIT, WORKLOAD, Row, Table, count, day, number, text
 from plumbline.scorecards import TrialNumbers
 
 VERDICTS = ("regressed", "improved", "unchanged", "suspected", "insufficient_data")
@@ -92,7 +92,7 @@ TABLES = {
             CAMPAIGN,
             KIND,
             WORKLOAD,
-            PROVIDER,
+            *PLACE,
             text("series", "series key"),
             text("baseline", "campaigns of the baseline, separated by spaces; empty: none was accepted before"),
             *(count(verdict, f"metrics that are {verdict.replace('_', ' ')}") for verdict in VERDICTS),

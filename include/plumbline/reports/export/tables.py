@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from plumbline.reports.conclusions import Conclusions, conclude
@@ -27,7 +27,15 @@ def tables(campaign: CampaignData, found: Conclusions | None = None) -> dict[str
     Numbers are in the unit that the row or the column names, unrounded; what is not known is missing.
     """
     concluded = conclude(campaign) if found is None else found
-    return {name: frame(table, table.rows(concluded)) for name, table in TABLES.items()}
+    simulated = {d.trial.provider.name for d in campaign.documents if d.simulated}
+    simulated |= {name for name, provider in campaign.providers.items() if provider.simulated}
+    return {name: frame(table, _marked(table.rows(concluded), simulated)) for name, table in TABLES.items()}
+
+
+def _marked(rows: Iterable[Row], simulated: Collection[str]) -> Iterator[Row]:
+    """The rows, those of a provider with whether it is one of the simulated."""
+    for row in rows:
+        yield {**row, "simulated": row["provider"] in simulated} if "provider" in row else row
 
 
 def frame(table: Table, rows: Iterable[Row]) -> pd.DataFrame:

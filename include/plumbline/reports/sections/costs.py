@@ -82,19 +82,18 @@ def money(amount: Money | None) -> str:
 
 def cost_sentence(cost: ProviderCost) -> str:
     """What a campaign cost at a provider, all in, in a sentence."""
-    total = cost.bill.total
+    total, simulated = cost.bill.total, " (simulated)" if cost.simulated else ""
     if total is None:
         why = "; ".join(dict.fromkeys(each.reason for each in cost.bill.unknown)) or "nothing was billed"
-        return f"{cost.provider}: unknown ({why})."
+        return f"{cost.provider}{simulated}: unknown ({why})."
     parts = []
-    if cost.per_finished_run is not None:
-        parts.append(f"{cost.per_finished_run} a finished run")
     idle, lost = cost.bill.of("idle"), cost.bill.of("failed_launches")
     for name, amount in (("idle", idle), ("for attempts that came to nothing", lost)):
         if amount is not None and total.amount:
             parts.append(f"{percent(amount.amount / total.amount)} of it {name}")
+    if cost.per_finished_run is not None:
+        parts.append(f"{cost.per_finished_run} a finished run")
     missing = [words(item) for item in dict.fromkeys(each.item for each in cost.bill.unknown)]
     without = f"; without what nobody declared or recorded: {', '.join(missing)}" if missing else ""
-    simulated = " (simulated)" if cost.simulated else ""
     least = "" if cost.bill.complete else "at least "
     return f"{cost.provider}{simulated}: {least}{total}{', ' if parts else ''}{', '.join(parts)}{without}."

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from tests.browser.sample import campaign
+from tests.data.result_documents import provider
 
 from plumbline.declarations import METRICS
 from plumbline.reports import CampaignData, conclude
@@ -55,6 +56,18 @@ def test_the_numbers_are_those_of_the_scorecards(sample: CampaignData, made: dic
         assert (row.value, row.low, row.high, row.n) == (card.value, card.low, card.high, card.n)
         assert row.unit == METRICS["step_time"].unit
         assert tuple(row.trials.split()) == card.trials
+
+
+def test_what_is_simulated_says_so_in_every_table_that_names_a_provider(sample: CampaignData, made: dict[str, pd.DataFrame]) -> None:
+    launcher = provider("sim", launcher={"kind": "simulated", "seed": 1}, cloud="simulated").launcher
+    made_up = sample.providers["local-1core"].model_copy(update={"launcher": launcher})
+    mixed = tables(replace(sample, providers={**sample.providers, "local-1core": made_up}))
+    placed = [name for name, table in TABLES.items() if any(c.name == "provider" for c in table.columns)]
+    assert {"scorecards", "trials", "metrics", "bills", "prices", "decisions", "cheapest"} <= set(placed)
+    for name in placed:
+        assert not made[name]["simulated"].any(), name
+        assert (mixed[name]["simulated"] == (mixed[name]["provider"] == "local-1core")).all(), name
+    assert mixed["scorecards"]["simulated"].any() and not mixed["decisions"]["simulated"].any(), "no decision mixes the two"
 
 
 def test_what_is_not_known_is_missing_and_no_zero(sample: CampaignData) -> None:
@@ -106,6 +119,7 @@ def test_parquet_keeps_its_types_without_a_row(tmp_path: Path) -> None:
         [
             {
                 "provider": "a",
+                "simulated": False,
                 "purchase": "spot",
                 "price": 1.0,
                 "unit": "USD/h",
