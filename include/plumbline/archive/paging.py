@@ -22,6 +22,8 @@ from plumbline.archive.records import DecisionView, FindingKind, FindingState, F
 from plumbline.archive.views import Outcomes, SeriesView, TrialView
 
 T = TypeVar("T")
+MOST_ROWS = 2**31 - 1
+"""What the column that numbers rows can hold."""
 STILL_STANDING = 500
 """So many findings that wait for somebody are looked through for those that a campaign showed again."""
 
@@ -92,7 +94,10 @@ class Paging:
         if series_key is not None:
             query = query.where(Trial.series_key == series_key)
         if after is not None:
-            query = query.where(Trial.id > int(after))
+            row = int(after)
+            if not 0 <= row <= MOST_ROWS:  # a number that no column holds is an error of the database, not an empty page
+                raise ValueError(f"{row} is no trial's row; expected the `after` of the page before")
+            query = query.where(Trial.id > row)
         with reading(self.engine) as session:
             rows = session.execute(query.order_by(Trial.id).limit(limit + 1)).all()
             shown = tuple(trial_view(trial, series, corrected) for trial, series, corrected in rows[:limit])

@@ -9,11 +9,12 @@ from fastapi import FastAPI, Request
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.params import Depends
 from fastapi.responses import JSONResponse, Response
-from sqlalchemy.exc import OperationalError, ProgrammingError
+from sqlalchemy.exc import DataError, OperationalError, ProgrammingError
 from starlette.exceptions import HTTPException
 
 from plumbline.dashboard.choices import Choices
 from plumbline.dashboard.declared import Declared
+from plumbline.dashboard.headers import Headers
 from plumbline.dashboard.page import is_api, make_pages
 from plumbline.dashboard.reading import NoArchive, Reader
 from plumbline.dashboard.routes import (
@@ -42,6 +43,7 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
     which FastAPI would serve to anybody.
     """
     app = FastAPI(title="Plumbline", dependencies=list(dependencies), openapi_url=None, docs_url=None, redoc_url=None)
+    app.add_middleware(Headers)
     reader = Reader(archive_url or places().archive_url)
     folder = reports or places().reports
     pages = make_pages()
@@ -63,6 +65,12 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
     def _unreadable(request: Request, error: Exception) -> Response:
         text = "The archive cannot be read; it may be of another version. Any plumbline command that writes to it migrates it."
         return said(request, "Archive not readable", text, 503)
+
+    @app.exception_handler(DataError)
+    def _unaskable(request: Request, error: Exception) -> Response:
+        # PostgreSQL knows no text with a zero character, and says so before it looks.
+        text = "The archive has nothing of that name: it holds a character that no name has."
+        return JSONResponse({"detail": text}, 404) if is_api(request) else pages.message(request, "Not found", text, 404)
 
     @app.exception_handler(DeclarationError)
     def _undeclared(request: Request, error: Exception) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -11,12 +10,11 @@ from plumbline.archive import Archive, FindingView, Outcomes, SeriesView, TrialV
 from plumbline.archive.paging import CampaignHead, SeriesOutcome, Slice
 from plumbline.dashboard.cells import ANSWERED_WHOLE, HEADLINE
 from plumbline.dashboard.decision_history import Kept, kept
+from plumbline.dashboard.folder import tables
 from plumbline.declarations import METRICS
-from plumbline.reports.export.files import FORMS
 from plumbline.reports.figures import scale, words
 
 MOST_FINDINGS, DECISIONS_LOOKED_AT = 20, 50
-_TABLE = re.compile(rf"^[a-z][a-z0-9_]*\.({'|'.join(FORMS)})$")
 _GROUPS = (*HEADLINE["training"], *HEADLINE["inference"], *ANSWERED_WHOLE)
 _LEADING = dict.fromkeys((*(name for group in _GROUPS for name in group), "inter_token_latency"))
 _ASKED = tuple((name, METRICS[name].statistic) for name in _LEADING)
@@ -64,25 +62,8 @@ def campaign_page(
         trials=archive.trials_page(campaign_id, series_key, after),
         findings=archive.findings_shown_by(campaign_id, MOST_FINDINGS),
         decisions=tuple(k for k in own if campaign_id in k.campaigns),
-        tables=_tables(reports / campaign_id / "tables"),
+        tables=tables(reports, campaign_id),
     )
-
-
-def table_file(reports: Path, campaign_id: str, name: str) -> Path | None:
-    """The file of an exported table; None if there is none. Neither name has a slash or a leading dot, so no path leaves the folder."""
-    if not _TABLE.match(name) or not re.match(r"^[a-z0-9][a-z0-9.-]{0,62}$", campaign_id):
-        return None
-    file = reports / campaign_id / "tables" / name
-    return file if file.is_file() else None
-
-
-def _tables(folder: Path) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Exported tables by name, each with the forms that it lies there in."""
-    found: dict[str, list[str]] = {}
-    for path in sorted(folder.glob("*")) if folder.is_dir() else ():
-        if _TABLE.match(path.name):
-            found.setdefault(path.stem, []).append(path.suffix.removeprefix("."))
-    return tuple((name, tuple(forms)) for name, forms in found.items())
 
 
 def _row(part: SeriesOutcome) -> SeriesRow:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from plumbline.archive import Archive, FindingView
 from plumbline.dashboard.cells import Cell, age, cells_of
+from plumbline.dashboard.folder import report_file
 from plumbline.declarations import Declarations
 from plumbline.scorecards.inputs import Kind
 
@@ -92,7 +93,7 @@ def overview(archive: Archive, declared: Declarations, reports: Path, now: datet
         findings=tuple(open_ones[:LISTED_FINDINGS]),
         campaigns=tuple(
             CampaignLine(
-                c.campaign_id, c.reason, age(c.planned_at, now), marks[c.campaign_id], report_file(reports, c.campaign_id).is_file()
+                c.campaign_id, c.reason, age(c.planned_at, now), marks[c.campaign_id], report_file(reports, c.campaign_id) is not None
             )
             for c in heads
         ),
@@ -115,11 +116,6 @@ def winners(archive: Archive, declared: Declarations, now: datetime) -> tuple[Wi
                 made_up = one is not None and bool(one.detail.get("simulated"))
                 found.append(Winner(team.name, kind, tuple(workloads), who, sure, when, made_up))
     return tuple(found)
-
-
-def report_file(reports: Path, campaign_id: str) -> Path:
-    """Where a campaign's report lies, whether or not it was written."""
-    return reports / campaign_id / "report.html"
 
 
 def explanation(detail: Mapping[str, object]) -> str:

@@ -100,6 +100,8 @@ def test_a_campaign_and_a_trial_in_full(client: TestClient) -> None:
         ("/api/v1/trials/nothing", 404),
         ("/api/v1/campaigns?after=2099-01", 422),
         ("/api/v1/trials?after=x", 422),
+        (f"/api/v1/trials?after={10**25}", 422),
+        (f"/api/v1/trials/nothing?attempt={10**25}", 422),
         ("/api/v1/findings?after=nothing", 422),
         ("/api/v1/prices?after=nothing", 422),
         ("/api/v1/decisions?after=nothing", 422),

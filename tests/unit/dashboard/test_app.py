@@ -238,6 +238,7 @@ def test_the_report_is_served_and_may_ask_nobody_for_anything(client: TestClient
         "/reports/..%2F..%2Farchive.db",
         "/reports/.hidden",
         "/reports/2099-01",
+        "/reports/2026-11%0A",
         "/campaigns/2099-01",
         "/trials/nothing",
         "/static/app.py",
@@ -249,6 +250,40 @@ def test_the_report_is_served_and_may_ask_nobody_for_anything(client: TestClient
 )
 def test_what_is_not_there_is_not_found(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/trials/nothing?attempt=", "/trials/nothing/charts?attempt=", "/campaigns/2026-11?after="])
+def test_a_number_that_no_column_holds_is_refused_before_the_archive_is_asked(client: TestClient, path: str) -> None:
+    for number in (10**25, -(10**25)):
+        assert client.get(f"{path}{number}").status_code == 422
+
+
+def test_a_name_that_a_database_refuses_is_not_found(archive_url: str, tmp_path: Path) -> None:
+    open_archive(archive_url).close()
+    with TestClient(create_app(archive_url=archive_url, reports=tmp_path)) as client:
+        for path in ("/trials/a%00b", "/campaigns/a%00b", "/findings/a%00b", "/reports/a%00b"):
+            assert client.get(path).status_code == 404, path
+        told = client.get("/api/v1/trials/a%00b")
+        assert told.status_code == 404 and told.json()["detail"]
+
+
+def test_every_answer_is_kept_by_nobody_and_is_what_it_says(home: Path) -> None:
+    def nobody() -> None:
+        raise HTTPException(401)
+
+    trial_id = "2026-11.local-1core.training.gpt-tiny-cpu.0200.r1"
+    known = {"campaign_id": "2026-11", "trial_id": trial_id, "number": "0", "finding_id": "7a11c2d94e0b", "provider": "local-1core"}
+    for guards in ([], [Depends(nobody)]):
+        app = create_app(guards, archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")
+        with TestClient(app) as client:
+            paths = [re.sub(r"\{([^}]+)\}", lambda m: known.get(m[1], "platform"), str(getattr(route, "path", ""))) for route in app.routes]
+            for path in (*paths, "/nothing", "/trials/x?attempt=x"):
+                headers = client.get(path, follow_redirects=False).headers
+                if not path.startswith("/static/"):
+                    assert headers["cache-control"] == "no-store", path
+                assert headers["x-content-type-options"] == "nosniff", path
+                assert headers["content-security-policy"].startswith("default-src 'none'"), path
+                assert headers["referrer-policy"] == "same-origin", path
 
 
 def test_links_know_where_the_app_is_mounted(home: Path) -> None:

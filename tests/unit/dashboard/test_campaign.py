@@ -77,5 +77,5 @@ def test_exported_tables_are_handed_out_and_nothing_else(client: TestClient, tmp
     assert f'href="{CAMPAIGN}/tables/trials.csv"' in text and f'href="{CAMPAIGN}/tables/trials.parquet"' in text
     found = client.get(f"{CAMPAIGN}/tables/trials.csv")
     assert found.text == "trial\r\n" and 'filename="2025-11.trials.csv"' in found.headers["content-disposition"]
-    for name in ("README.md", "costs.csv", "..%2Freport.html", "..%2F..%2F..%2Farchive.db", ".csv"):
+    for name in ("README.md", "costs.csv", "..%2Freport.html", "..%2F..%2F..%2Farchive.db", ".csv", "trials.csv%0A"):
         assert client.get(f"{CAMPAIGN}/tables/{name}").status_code == 404

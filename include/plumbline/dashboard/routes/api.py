@@ -12,6 +12,7 @@ from plumbline.archive.records import FindingKind, FindingState, Severity
 from plumbline.dashboard import api_models as out
 from plumbline.dashboard.page import API
 from plumbline.dashboard.reading import Reader
+from plumbline.dashboard.routes.trials import Attempt
 from plumbline.declarations import METRICS
 from plumbline.declarations.phases import PHASES
 from plumbline.scorecards.inputs import Kind
@@ -63,7 +64,7 @@ def router(reader: Reader) -> APIRouter:
             return _listed(out.TrialOut, reader.archive().trials_page(campaign_id, series_key, after, limit))
 
     @routes.get("/trials/{trial_id}", tags=["measured"])
-    def one_trial(trial_id: str, attempt: int | None = None) -> out.TrialDetail:
+    def one_trial(trial_id: str, attempt: Attempt = None) -> out.TrialDetail:
         """An attempt with its numbers: without `attempt` the last usable one, else the last."""
         archive = reader.archive()
         document = archive.document(trial_id, attempt)

@@ -7,10 +7,10 @@ from pathlib import Path
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
-from plumbline.dashboard.campaign import campaign_page, table_file
+from plumbline.dashboard.campaign import campaign_page
+from plumbline.dashboard.folder import report_file, table_file
 from plumbline.dashboard.page import Pages
 from plumbline.dashboard.reading import Reader
-from plumbline.dashboard.routes.written import written
 
 
 def router(pages: Pages, reader: Reader, reports: Path) -> APIRouter:
@@ -23,9 +23,9 @@ def router(pages: Pages, reader: Reader, reports: Path) -> APIRouter:
         campaign_id: str,
         series: str = Query("", max_length=500, description="trials of this series alone"),
         series_after: str = Query("", max_length=500),
-        after: int | None = Query(None, ge=0),
+        after: int | None = Query(None, ge=0, le=2**31 - 1),
     ) -> Response:
-        known = written(reports, campaign_id) is not None
+        known = report_file(reports, campaign_id) is not None
         after_trial = None if after is None else str(after)
         found = campaign_page(reader.archive(), reports, campaign_id, series_after or None, series or None, after_trial)
         if found is None:

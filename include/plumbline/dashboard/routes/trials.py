@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 from plumbline.archive import Archive
@@ -18,13 +19,16 @@ from plumbline.dashboard.trial import numbers_of, trial_page
 from plumbline.dashboard.trial_cost import trial_cost
 from plumbline.results import ResultDocument
 
+Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the last usable one, else the last, if left out")]
+"""No larger than what the archive's column holds."""
+
 
 def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
     """`/trials/{trial_id}`, its charts and its files."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/trials/{trial_id}", response_class=HTMLResponse)
-    def show_trial(request: Request, trial_id: str, attempt: int | None = None) -> Response:
+    def show_trial(request: Request, trial_id: str, attempt: Attempt = None) -> Response:
         archive = reader.archive()
         document = archive.document(trial_id, attempt)
         imported = archive.imported(trial_id) if document is None else None
@@ -37,7 +41,7 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
         return pages.page(request, "trial.html.j2", t=shown, cost=trial_cost(archive, declared.now(), found))
 
     @routes.get("/trials/{trial_id}/charts")
-    def show_charts(trial_id: str, attempt: int | None = None) -> Response:
+    def show_charts(trial_id: str, attempt: Attempt = None) -> Response:
         archive = reader.archive()
         document = _known(archive.document(trial_id, attempt), trial_id, attempt)
         drawn = raw_charts(document, _folder(archive, document))
@@ -47,7 +51,7 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
         return JSONResponse({"charts": charts, "said": list(drawn.said)}, headers={"Cache-Control": "no-store"})
 
     @routes.get("/trials/{trial_id}/evidence/{number}")
-    def hand_out(request: Request, trial_id: str, number: int, attempt: int | None = None) -> Response:
+    def hand_out(request: Request, trial_id: str, number: int, attempt: Attempt = None) -> Response:
         archive = reader.archive()
         document = _known(archive.document(trial_id, attempt), trial_id, attempt)
         if not 0 <= number < len(document.evidence):
