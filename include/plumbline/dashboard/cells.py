@@ -65,7 +65,8 @@ def cells_of(
         if name in declared.providers
     }
     found: dict[tuple[str, str, int], dict[str, Cell]] = {}
-    for part in archive.newest_parts(series, _ASKED):
+    # A provider whose instances changed has a series of each kind of them: the one that was measured last stands in its cell.
+    for part in sorted(archive.newest_parts(series, _ASKED), key=lambda part: part.planned_at):
         one = part.series
         own = {f.severity for f in standing if one.series_key in (f.detail.get("standing") or [f.series_key])}
         worst = next((s for s in _WORST if s in own), None)

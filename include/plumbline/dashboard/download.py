@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import threading
+import weakref
 from collections.abc import Iterator
 from datetime import datetime
 from typing import IO
@@ -13,7 +15,10 @@ from plumbline.results import ResultStore
 from plumbline.results.document import Evidence
 
 MOST_BYTES = 2**30
+MOST_AT_ONCE = 4
+"""Files that one process hands out at the same time: each of them lies whole in its temporary folder until the last byte has left."""
 _IN_MEMORY = 8 * 2**20
+_places = threading.BoundedSemaphore(MOST_AT_ONCE)
 
 
 class Unavailable(LookupError):
@@ -35,7 +40,11 @@ def fetched(folder: str, item: Evidence, expired: tuple[datetime, str] | None) -
         raise Unavailable(410, f"{address} is kept no longer: {expired[1]}, {expired[0]:%Y-%m-%d}. Its checksum stays in the archive.")
     if item.bytes > MOST_BYTES:
         raise Unavailable(413, f"{address} has {size(item.bytes)}, more than a page hands out ({size(MOST_BYTES)}); read it from there.")
+    if not _places.acquire(blocking=False):
+        raise Unavailable(503, f"{MOST_AT_ONCE} files are being handed out, and no more at a time: try it again in a moment.")
     file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (it outlives this function)
+    # With the file itself, so that also somebody who goes away before the first byte leaves room for the next.
+    weakref.finalize(file, _places.release)
     try:
         digest, count = hashlib.sha256(), 0
         for piece in ResultStore(folder, patience_s=0.0).pieces(item.uri):

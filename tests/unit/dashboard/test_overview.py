@@ -27,6 +27,19 @@ def test_a_drift_that_somebody_is_on_is_still_a_drift(tmp_path: Path, state: str
     assert [f.finding_id for f in shown.findings] == (["f1"] if state == "open" else []), "the list is of what waits for somebody"
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_provider_whose_instances_changed_is_told_by_those_that_it_has_now(tmp_path: Path, order: tuple[int, int]) -> None:
+    kinds = ("a-old", "b-new")
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for month, at in enumerate(order):
+            where = provider().model_copy(update={"instance_type": kinds[at]})
+            asked = trial(campaign=f"2025-{10 + month}", where=where, planned_at=PLANNED + timedelta(days=30 * month))
+            archive.record(document(asked), uri="file:///store")
+        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=31))
+    ((cell,),) = (line.cells for line in shown.lines)
+    assert cell is not None and cell.campaign_id == "2025-11" and kinds[order[1]] in cell.series_key
+
+
 def statements(archive: Archive, reports: Path, declared: Declarations) -> int:
     asked: list[str] = []
 

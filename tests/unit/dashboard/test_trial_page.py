@@ -158,6 +158,20 @@ def test_a_file_comes_with_its_checksum_and_as_a_file(home: Path, client: TestCl
     assert found.headers["x-content-type-options"] == "nosniff"
 
 
+def test_only_so_many_files_are_handed_out_at_once_and_each_makes_room_for_the_next(home: Path, client: TestClient) -> None:
+    url = f"sqlite:///{home / 'archive.db'}"
+    with open_archive(url) as archive:
+        found = archive.document(INFERENCE)
+    assert found is not None
+    folder = file_of(home, INFERENCE, "requests.parquet").parents[1].as_uri()
+    held = [download.fetched(folder, found.evidence[0], None) for _ in range(download.MOST_AT_ONCE)]
+    busy = client.get(f"/trials/{INFERENCE}/evidence/0")
+    assert busy.status_code == 503 and "try it again" in busy.text
+    held.pop()
+    for _ in range(2 * download.MOST_AT_ONCE):
+        assert client.get(f"/trials/{INFERENCE}/evidence/0").status_code == 200
+
+
 def test_a_file_that_was_changed_is_not_handed_out(home: Path, client: TestClient) -> None:
     file = file_of(home, INFERENCE, "requests.parquet")
     file.write_bytes(file.read_bytes()[:-1] + b"x")
