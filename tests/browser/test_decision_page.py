@@ -71,7 +71,7 @@ def shown(page: Page) -> list[str]:
 def drawn(page: Page) -> None:
     """Waits until every chart that the page declares has marks in it."""
     page.wait_for_function(
-        "document.querySelectorAll('script[data-for]').length === [...document.querySelectorAll('.chart')]"
+        "() => document.querySelectorAll('script[data-for]').length === [...document.querySelectorAll('.chart')]"
         ".filter(c => c.querySelector('.scatterlayer .trace, .barlayer .trace')).length"
     )
 
@@ -86,7 +86,7 @@ def test_a_slider_recomputes_the_ranking_and_the_charts_and_says_the_answer(page
     for name in ("time_to_first_token", "inter_token_latency"):
         page.locator(f'input[name="w.{name}"]').press("Home")
     page.get_by_text("With weights of your own; the declared ones decide.").wait_for()
-    page.wait_for_function("!document.getElementById('result').hasAttribute('aria-busy')")
+    page.wait_for_function("() => !document.getElementById('result').hasAttribute('aria-busy')")
     drawn(page)
     assert before[0] == "local-2core" and "local-2core" in answer
     assert shown(page)[0] == "local-1core" and "local-1core" in page.locator("#answer").inner_text(), "cost alone chooses another one"

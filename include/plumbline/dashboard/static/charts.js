@@ -60,4 +60,6 @@
   });
   scrolls();
   window.addEventListener("resize", scrolls);
+  document.addEventListener("toggle", scrolls, true);  // what is folded has no width yet
+  window.plumblineScrolls = scrolls;  // for scripts that put new tables on the page
 })();

@@ -38,6 +38,7 @@
       const unfolded = new Set([...result.querySelectorAll("details[open]")].map((box) => box.id || box.querySelector("summary").textContent));
       result.replaceChildren(...next.childNodes);
       for (const box of result.querySelectorAll("details")) box.open = unfolded.has(box.id || box.querySelector("summary").textContent);
+      window.plumblineScrolls();
       const said = document.createElement("b");
       said.textContent = next.dataset.said;
       answer.replaceChildren(said);
