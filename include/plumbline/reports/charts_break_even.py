@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from plumbline.prices.spot import spot_cost
+from plumbline.prices.trial_bill import MONTH_H
 from plumbline.reports.chart import DASHES, Chart, axis, log_axis, rounded
 from plumbline.reports.figures import Scale, scale, sentence
 from plumbline.reports.outlook_hosted import HostedOutlook
@@ -68,7 +69,7 @@ def volume_chart(h: HostedOutlook) -> Chart | None:
     if own is None or not priced:
         return None
     evens = [b.volume.value for b, _ in priced if b.volume is not None and b.volume.value]
-    top = 1.6 * max([*evens, h.volume or 0.0]) or 2 * own.rate * 3600 * 730.5
+    top = 1.6 * max([*evens, h.volume or 0.0]) or 2 * own.rate * 3600 * MONTH_H
     volumes = np.linspace(0.0, top, _POINTS)
     shares = {h.expected: "own"} if h.utilisation is None else _shares(h)
     lines = [(name, np.array([own.monthly(float(v), share) for v in volumes]), "$p0") for share, name in shares.items()]

@@ -182,7 +182,7 @@ def parts_chart(o: Outlook) -> Chart | None:
                 "orientation": "h",
                 "name": name,
                 "y": [label for label, _ in rows],
-                "x": [float(f"{(value or 0.0) / shown.factor:.6g}") for value in values],
+                "x": [None if value is None else float(f"{value / shown.factor:.6g}") for value in values],
                 "marker": {
                     "color": f"$s{2 * i % 12}",
                     "line": {"color": "$paper", "width": 1},
