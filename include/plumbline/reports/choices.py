@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def changed_since(archive: Archive, finding: Finding, since: datetime) -> str:
 
 
 def _courses(archive: Archive, since: datetime) -> list[list[DecisionView]]:
-    """By choice, the decisions since then, newest first; choices whose question changed meanwhile are left out."""
+    """By choice, the decisions since then that have one before them to be held against, newest first; what came before the question last changed
+    is left out."""
     found: dict[tuple[str, str, tuple[str, ...]], list[DecisionView]] = {}
     after: str | None = None
     for _ in range(_MOST // _PAGE):
@@ -43,7 +45,8 @@ def _courses(archive: Archive, since: datetime) -> list[list[DecisionView]]:
         after = page.after
         if after is None or page.rows[-1].decided_at < since:
             break
-    return [views for _, views in sorted(found.items()) if all(view.detail.get("before") for view in views)]
+    courses = (list(takewhile(lambda view: view.detail.get("before"), views)) for _, views in sorted(found.items()))
+    return [course for course in courses if course]
 
 
 def _moved(course: list[DecisionView], provider: str) -> list[str]:

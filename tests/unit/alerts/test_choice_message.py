@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
-from tests.unit.drift.test_winner import BEFORE, CHEAPER, NEBIUS, opened
+from tests.unit.drift.test_winner import CHEAPER, COREWEAVE, NEBIUS, opened
 
 from plumbline.alerts import Context, render
 from plumbline.alerts.digest import Digest, Entry, render_digest
@@ -46,6 +47,8 @@ def test_it_costs_nothing_by_itself_and_the_digest_does_not_call_that_unknown() 
 
 
 def test_a_finding_that_went_on_has_the_same_text_again() -> None:
-    course = winner_course(BEFORE, CHEAPER, (), date(2026, 12, 2), "d2")
-    assert course.new is not None and course.new.finding_id == FINDING.finding_id
-    assert render(FINDING).digest == render(FINDING).digest
+    (went_on,) = winner_course(CHEAPER, replace(CHEAPER, trials="t2"), [FINDING], date(2026, 12, 2), "d3").continued
+    assert render(went_on).digest == render(FINDING).digest
+    less_sure = replace(CHEAPER, trials="t2", eligible=((NEBIUS, 0.7), (COREWEAVE, 0.3)))
+    (changed,) = winner_course(CHEAPER, less_sure, [FINDING], date(2026, 12, 2), "d3").continued
+    assert render(changed).digest != render(FINDING).digest

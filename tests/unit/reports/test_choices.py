@@ -57,6 +57,16 @@ def test_the_provider_that_fell_behind_is_left_by_the_team(archive: Archive) -> 
     assert case_of(archive, declared, winner).context.choice == ""
 
 
+def test_the_first_decision_that_was_stored_after_the_finding_is_what_later_ones_are_held_against(archive: Archive) -> None:
+    declared = world()
+    archive.save_findings([record_of(SLOWER)])
+    rank_all(archive, declared, DAY, "nothing was stored before")
+    assert said(archive, declared, SLOWER) == ""
+    measure(archive, declared, {CHEAP: spread(0.2)}, campaign="2025-12")
+    rank_all(archive, declared, DAY, "a test")
+    assert said(archive, declared, SLOWER).startswith(f"first choice of team platform for training changes to {FAST}")
+
+
 def test_others_and_other_questions_are_not_told(archive: Archive) -> None:
     declared = world()
     rank_all(archive, declared, DAY, "a test")
