@@ -45,6 +45,7 @@ def precision(
                 if row.why:
                     out.print(f"  {row.precision}: {row.why}", style="dim", highlight=False, markup=False, soft_wrap=True)
         if not found:
-            out.print("no provider ran two precisions of one model; chat-limits-cpu and chat-limits-int8-cpu are such a pair")
+            who = f"no campaign of {provider}" if provider else "no provider's campaigns"
+            out.print(f"{who} ran two precisions of one model; chat-limits-cpu and chat-limits-int8-cpu are such a pair", soft_wrap=True)
 
     emit(as_json, {"on": day, "simulated": sorted(now.simulated), "levers": found}, show)

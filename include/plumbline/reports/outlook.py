@@ -14,7 +14,7 @@ from plumbline.prices.scenarios import CostModel, Scenarios, scenarios
 from plumbline.prices.tornado import Tornado, tornado
 from plumbline.reports.outlook_case import Case, Missing
 from plumbline.scorecards import TrialNumbers
-from plumbline.scorecards.cheapest import fitting_cost
+from plumbline.scorecards.cheapest import COST_METRICS
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,13 @@ class Outlook:
 
 
 def fitting(workload: AnyWorkload, trials: Sequence[TrialNumbers]) -> Outcome:
-    """The outcome that a workload is paid for: a request within its SLO, a trained token."""
-    metric = fitting_cost(workload.kind, workload.name, trials)
-    return next(o for o in COSTS if o.metric == metric)
+    """The outcome that a workload is paid for: a request within its SLO, a trained token; of those the first that any usable trial measured.
+
+    Whatever it costs: a price may be declared for one way to pay only, or in the economics alone.
+    """
+    wanted = [next(o for o in COSTS if o.metric == name) for name in COST_METRICS[workload.kind]]
+    own = [t for t in trials if t.usable and t.workload == workload.name]
+    return next((o for o in wanted if any(t.value(o.rate, o.statistic, "steady") is not None for t in own)), wanted[0])
 
 
 def outlook(

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from plumbline.declarations import AnyWorkload, InferenceWorkload
+from plumbline.prices import COSTS
 from plumbline.reports.figures import percent, scale
-from plumbline.reports.outlook import fitting
 from plumbline.scorecards import TrialNumbers
+from plumbline.scorecards.cheapest import fitting_cost
 from plumbline.scorecards.pooling import Pooled, pool
 
 FINEST = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "int4")
@@ -103,7 +104,8 @@ def _lever(provider: str, trials: Sequence[TrialNumbers], members: Sequence[AnyW
         return None
     own = {w.name: [t for t in trials if t.usable and (t.provider, t.workload) == (provider, w.name)] for w in ordered}
     first = ordered[0]
-    outcome = fitting(first, own[first.name])
+    metric = fitting_cost(first.kind, first.name, own[first.name])
+    outcome = next(o for o in COSTS if o.metric == metric)
     declared = {w.quality.reference for w in ordered if isinstance(w, InferenceWorkload) and w.quality is not None}
     reference = next((w for w in ordered if precision_of(w) in declared), first)
     measure, phase = ("output_agreement", "cold_start") if first.kind == "inference" else ("final_loss", "steady")

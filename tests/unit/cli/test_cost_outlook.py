@@ -115,7 +115,7 @@ def test_a_day_before_any_price(plumbline: Callable[..., Result], said: Callable
 
 @pytest.mark.usefixtures("measured")
 def test_precision(plumbline: Callable[..., Result], said: Callable[..., Any]) -> None:
-    assert "no provider ran two precisions of one model" in plumbline("cost", "precision").stdout
+    assert "no provider's campaigns ran two precisions of one model" in plumbline("cost", "precision").stdout
     place = provider(prices=PRICES)
     with open_archive() as archive:
         asked = trial(where=place, workload=training_workload(name="gpt-bf16", precision="bf16"))

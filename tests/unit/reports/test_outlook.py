@@ -98,6 +98,14 @@ def test_by_hand() -> None:
     assert dict(found.sources)["egress"] == "a test; 0.1 USD/GB: a test"
 
 
+def test_the_outcome_is_what_was_measured_also_where_the_economics_alone_know_a_price() -> None:
+    said = economics({"price_per_hour": [{"purchase": "spot", "low": "36 USD/h", "expected": "36 USD/h", "high": "36 USD/h"}]})
+    images = trials(GPT, {"samples_per_second median steady": 100.0})
+    found = outlook(provider(prices=[]), GPT, images, said, DAY, "spot")
+    assert (found.metric, found.reason) == ("cost_per_1m_trained_samples", None)
+    assert found.scenarios is not None and found.scenarios.expected.total == pytest.approx(100.0)
+
+
 def test_the_interval_of_the_rate_is_a_driver() -> None:
     slow = SERVED | {"goodput value steady": 8.0}
     found = outlook(provider(), CHAT, trials(CHAT, SERVED, slow), economics(), DAY)
