@@ -22,6 +22,10 @@ Attempt = tuple[str, int]
 """Trial id and attempt."""
 
 _NOT_MEASURED = ("warmup", "cooldown")
+_COLD_STARTS = (("server_started", "first_inference_ended"), ("training_launched", "first_step_done"))
+_BREAKS = frozenset({"rank_killed", "group_killed", "rank_stopped", "rank_killed_in_checkpoint", "pod_deleted", "training_broke_off"})
+_RECOVERED = frozenset({"lost_step_done_again", "training_done"})
+"""How a training tells of an interruption and of its end; each may happen several times."""
 
 
 def use_of(document: ResultDocument, *, kept_s: float | None = None) -> TrialUse:
@@ -45,14 +49,15 @@ def use_of(document: ResultDocument, *, kept_s: float | None = None) -> TrialUse
 
 
 def measured_s(document: ResultDocument) -> float | None:
-    """Seconds in which the workload's phases ran, from the cold start on; warm-up and cool-down are left out. None if no phase was seen.
+    """Seconds in which the workload's phases ran: from the cold start on, of a training also what an interruption took; warm-up and cool-down
+    are left out. None if no phase was seen.
 
     A simulated trial tells no phases: its whole measurement counts.
     """
     at = {e.name: e.monotonic_s for e in document.timeline if e.clock == "harness" and e.monotonic_s is not None}
     spans = [(at.get(f"{name}_started", at.get(f"{name}_begun")), at.get(f"{name}_ended")) for name in PHASES if name not in _NOT_MEASURED]
-    spans += [(at.get("server_started"), at.get("first_inference_ended"))]
-    known = [(start, end) for start, end in spans if start is not None and end is not None and end > start]
+    spans += [(at.get(start), at.get(end)) for start, end in _COLD_STARTS]
+    known = [(start, end) for start, end in spans if start is not None and end is not None and end > start] + _recoveries(document)
     if not known and document.simulated:
         start, end = at.get("measurement_started"), at.get("measurement_finished")
         known = [(start, end)] if start is not None and end is not None and end > start else []
@@ -71,6 +76,20 @@ def outcome_costs(
     told = hour_price(provider, on or use.day, purchase)
     quoted = Quote(None, told) if isinstance(told, str) else Quote(Basis(purchase, told.unit_price.amount, told.since, told.source), None)
     return costs_of(workload.kind, quoted, document.value, held_s=use.held_s, epoch_tokens=tokens, nodes=workload.nodes)
+
+
+def _recoveries(document: ResultDocument) -> list[tuple[float, float]]:
+    """(start, end) of each interruption of a training, in seconds, from the break to the lost step done again."""
+    found: list[tuple[float, float]] = []
+    began: float | None = None
+    moments = ((e.monotonic_s, e.name) for e in document.timeline if e.clock == "harness" and e.monotonic_s is not None)
+    for seconds, name in sorted(moments):
+        if name in _BREAKS and began is None:
+            began = seconds
+        elif name in _RECOVERED and began is not None:
+            found.append((began, seconds))
+            began = None
+    return found
 
 
 def campaign_bills(

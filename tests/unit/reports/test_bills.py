@@ -47,6 +47,16 @@ def test_warm_up_start_and_stop_are_not_measured() -> None:
     assert (use.held_s, use.measured_s, use.evidence_bytes, use.egress_bytes, use.usable) == (200.0, 110.0, 1000, 0, True)
 
 
+def test_a_training_measures_its_cold_start_and_every_interruption() -> None:
+    once = timeline(
+        measurement_started=0.0, training_launched=1.0, first_step_done=11.0, steady_begun=20.0, steady_ended=50.0,
+        rank_killed=60.0, rank_death_detected=61.0, training_relaunched=62.0, state_loaded=65.0, lost_step_done_again=70.0,
+    )  # fmt: skip
+    again = timeline(rank_killed=80.0, lost_step_done_again=85.0, training_done=95.0)
+    # 10 s of cold start, 30 s of steady steps, interruptions of 10 and 5 s; steps that are thrown away, checkpoints and the end are not in it.
+    assert measured_s(document(trial(), timeline=(*once, *again))) == 55.0
+
+
 def test_what_overlaps_counts_once() -> None:
     seen = timeline(fault_started=0.0, fault_ended=50.0, recovery_started=30.0, recovery_ended=60.0)
     assert measured_s(document(trial("inference"), timeline=seen)) == 60.0
