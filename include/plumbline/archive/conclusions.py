@@ -128,8 +128,8 @@ class Conclusions:
         with writing(self.engine) as session:
             return ledger.save_prices(session, records, utc_now())
 
-    def prices(self, provider: str | None = None) -> list[PriceView]:
-        """Prices by provider, purchase and the day from which they hold."""
+    def prices(self, provider: str | Sequence[str] | None = None) -> list[PriceView]:
+        """Prices by provider, purchase and the day from which they hold; of one provider, or of several."""
         with reading(self.engine) as session:
             return ledger.prices(session, provider)
 

@@ -28,11 +28,11 @@ def save_prices(session: Session, prices: Sequence[PriceRecord], now: datetime) 
     return tuple(new)
 
 
-def prices(session: Session, provider: str | None = None) -> list[PriceView]:
-    """Prices by provider, purchase and the day from which they hold."""
+def prices(session: Session, provider: str | Sequence[str] | None = None) -> list[PriceView]:
+    """Prices by provider, purchase and the day from which they hold; of one provider, or of several."""
     query = select(Price).order_by(Price.provider, Price.purchase, Price.since, Price.first_seen_at)
     if provider is not None:
-        query = query.where(Price.provider == provider)
+        query = query.where(Price.provider.in_([provider] if isinstance(provider, str) else provider))
     return [_price_view(row) for row in session.scalars(query)]
 
 

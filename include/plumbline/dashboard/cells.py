@@ -12,7 +12,7 @@ from plumbline.archive.glance import Part
 from plumbline.declarations import METRICS, Declarations
 from plumbline.prices import COSTS, Quote, costs_of, quote
 from plumbline.reports.figures import scale, words
-from plumbline.reports.priced import at_accepted_prices
+from plumbline.reports.priced import all_at_accepted_prices
 
 HEADLINE: dict[str, tuple[tuple[str, ...], ...]] = {
     "training": (
@@ -59,11 +59,9 @@ def cells_of(
     archive: Archive, declared: Declarations, series: Sequence[SeriesView], standing: Sequence[FindingView], now: datetime
 ) -> dict[tuple[str, str, int], dict[str, Cell]]:
     """(kind, workload, version) → provider → its cell. `standing`: findings that are not settled."""
-    quotes = {
-        name: quote(at_accepted_prices(archive, declared.providers[name]), now.date())
-        for name in {s.provider for s in series}
-        if name in declared.providers
-    }
+    known = sorted({s.provider for s in series} & declared.providers.keys())
+    priced = all_at_accepted_prices(archive, (declared.providers[name] for name in known))
+    quotes = {name: quote(provider, now.date()) for name, provider in priced.items()}
     found: dict[tuple[str, str, int], dict[str, Cell]] = {}
     # A provider whose instances changed has a series of each kind of them: the one that was measured last stands in its cell.
     for part in sorted(archive.newest_parts(series, _ASKED), key=lambda part: part.planned_at):

@@ -94,6 +94,10 @@ class Asked:
         return any(abs(now.get(name, 0.0) - weight) > 1e-9 for name, weight in before.items())
 
 
+class Unanswerable(ValueError):
+    """A question that no decision answers; the message says what was expected instead."""
+
+
 def ask(
     archive: Archive,
     declared: Declarations,
@@ -103,14 +107,17 @@ def ask(
     workload: str | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> Asked:
-    """One choice from the archive. LookupError for a team, kind or workload that names none; ValueError where several fit, and for weights
+    """One choice from the archive. LookupError for a team, kind or workload that names none; Unanswerable where several fit, and for weights
     that cannot be."""
     known = declared.teams.get(team)
     choices = known.preferences(kind) if known is not None else ()
     fits = [p for p in choices if workload is None or workload in p.workloads]
     if len(fits) > 1:
-        raise ValueError(f"team {team} makes {len(fits)} {kind} choices ({_named(fits)}); expected one of their workloads with it")
-    found = decide_from(archive, declared, on, team=team, kind=kind, workload=workload, weights=weights)
+        raise Unanswerable(f"team {team} makes {len(fits)} {kind} choices ({_named(fits)}); expected one of their workloads with it")
+    try:
+        found = decide_from(archive, declared, on, team=team, kind=kind, workload=workload, weights=weights)
+    except ValueError as error:
+        raise Unanswerable(str(error)) from error
     if not found:
         raise LookupError(f"team {team} makes no {kind} choice; expected one in its declaration (include/config/teams)")
     return Asked(found[0], fits[0])
@@ -160,14 +167,14 @@ def answer(asked: Asked) -> DecisionAnswer:
 
 
 def weights_of(text: str) -> dict[str, float]:
-    """Weights from `time_to_first_token=0.5,cost_per_run=0.2`; empty for an empty text. ValueError for anything else."""
+    """Weights from `time_to_first_token=0.5,cost_per_run=0.2`; empty for an empty text. Unanswerable for anything else."""
     found: dict[str, float] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = part.partition("=")
         try:
             found[name.strip()] = float(value)
         except ValueError:
-            raise ValueError(
+            raise Unanswerable(
                 f'"{part}" is no weight; expected a metric and a number from 0 to 1, such as time_to_first_token=0.5'
             ) from None
     return found
@@ -176,7 +183,7 @@ def weights_of(text: str) -> dict[str, float]:
 def slid(asked: Mapping[str, str]) -> dict[str, float]:
     """Weights from sliders, whose values are read in proportion: they need not sum to anything. Empty without sliders.
 
-    ValueError for a value that is no number from 0 to 100, and where all are 0.
+    Unanswerable for a value that is no number from 0 to 100, and where all are 0.
     """
     found: dict[str, float] = {}
     for name, value in asked.items():
@@ -184,10 +191,10 @@ def slid(asked: Mapping[str, str]) -> dict[str, float]:
             try:
                 found[name.removeprefix(SLIDER)] = float(value)
             except ValueError:
-                raise ValueError(f"{name}={value} is no number; expected one from 0 to 100") from None
+                raise Unanswerable(f"{name}={value} is no number; expected one from 0 to 100") from None
     if any(not 0 <= value <= 100 for value in found.values()):
-        raise ValueError("a weight is out of range; expected numbers from 0 to 100")
+        raise Unanswerable("a weight is out of range; expected numbers from 0 to 100")
     total = sum(found.values())
     if found and total <= 0:
-        raise ValueError("every weight is 0; expected at least one above it")
+        raise Unanswerable("every weight is 0; expected at least one above it")
     return {name: value / total for name, value in found.items()}

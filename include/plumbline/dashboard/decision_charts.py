@@ -10,7 +10,7 @@ from plumbline.reports.chart import Chart, axis, colour
 from plumbline.reports.figures import chance, percent, words
 from plumbline.scorecards.decision import Decision
 from plumbline.scorecards.price_sensitivity import PriceFlip, PriceSwing
-from plumbline.scorecards.weights import WeightSwing
+from plumbline.scorecards.weights import WeightFlip, WeightSwing
 
 _NEAR, _FAR = 0.5, 2.0
 """Factors of today's price that the chart of prices shows; what lies beyond is said in the table."""
@@ -56,7 +56,7 @@ def weight_chart(decision: Decision, swings: Sequence[WeightSwing]) -> Chart | N
     """The range of each weight over which the first stays first; None where there is no choice to make."""
     if not swings or decision.first is None:
         return None
-    first, names = decision.first.provider, sorted(r.provider for r in decision.ranking)
+    first, names = decision.first.provider, _named(decision, [flip for s in swings for flip in (s.below, s.above)])
     rows = swings[::-1]
     labels = [words(s.metric) for s in rows]
     data: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
     """The range of each provider's price over which the first stays first; None where nobody is."""
     if not swings or decision.first is None:
         return None
-    first, names = decision.first.provider, sorted(r.provider for r in decision.ranking)
+    first, names = decision.first.provider, _named(decision, [flip for s in swings for flip in (s.falls, s.rises)])
     rows = swings[::-1]
     data: list[dict[str, Any]] = []
     for swing in rows:
@@ -122,6 +122,11 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
         height=140 + 46 * len(rows),
         wide=True,
     )
+
+
+def _named(decision: Decision, flips: Sequence[WeightFlip | PriceFlip | None]) -> list[str]:
+    """Who has a colour: who is listed, and who would be first although so many rank before it that it is not listed."""
+    return sorted({*(r.provider for r in decision.ranking), *(flip.first for flip in flips if flip is not None)})
 
 
 def _shown(flip: PriceFlip | None, end: float) -> float:

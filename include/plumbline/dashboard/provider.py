@@ -14,7 +14,7 @@ from plumbline.dashboard.trend import Quantity, Trend, trend
 from plumbline.declarations import METRICS, Declarations, Provider
 from plumbline.prices import quote
 from plumbline.reports.figures import percent, scale
-from plumbline.reports.priced import at_accepted_prices
+from plumbline.reports.priced import all_at_accepted_prices, at_accepted_prices
 
 LISTED = 20
 """Providers on a page of their list."""
@@ -65,11 +65,12 @@ def provider_lines(archive: Archive, declared: Declarations, now: datetime, afte
     series = archive.series_of(shown)
     last = archive.last_run(shown)
     unsettled = (*archive.findings(state="open", latest=MOST_FINDINGS), *archive.findings(state="acknowledged", latest=MOST_FINDINGS))
+    priced = all_at_accepted_prices(archive, (declared.providers[name] for name in shown if name in declared.providers))
     lines = []
     for name in shown:
         provider = declared.providers.get(name)
         own = [s for s in series if s.provider == name]
-        price, basis = _price(archive, provider, now)
+        price, basis = _price(priced.get(name), now)
         lines.append(
             ProviderLine(
                 name=name,
@@ -110,7 +111,7 @@ def provider_page(
         shown = trend(archive, declared, priced, chosen, wanted, latest)
     return ProviderPage(
         name=name,
-        facts=_facts(archive, provider, series, now),
+        facts=_facts(provider, priced, series, now),
         cells=tuple(sorted(cells, key=lambda c: c.workload)),
         series=tuple(series),
         quantities=quantities,
@@ -141,10 +142,11 @@ def _leading(kind: str, quantities: Sequence[Quantity]) -> Quantity:
     return quantities[0]
 
 
-def _price(archive: Archive, provider: Provider | None, now: datetime) -> tuple[str, str]:
-    if provider is None:
+def _price(priced: Provider | None, now: datetime) -> tuple[str, str]:
+    """`priced`: the provider at accepted prices."""
+    if priced is None:
         return "not known", "it is not declared any more"
-    found = quote(at_accepted_prices(archive, provider), now.date())
+    found = quote(priced, now.date())
     if found.basis is None:
         return "not known", found.reason or ""
     return f"{found.basis.usd_per_hour:,.10g} USD/h", f"{found.basis.purchase.replace('_', ' ')}, since {found.basis.since.isoformat()}"
@@ -167,8 +169,8 @@ def _marks(provider: Provider | None, series: Sequence[SeriesView]) -> tuple[str
     return tuple(found)
 
 
-def _facts(archive: Archive, provider: Provider | None, series: Sequence[SeriesView], now: datetime) -> tuple[tuple[str, str], ...]:
-    price, basis = _price(archive, provider, now)
+def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[SeriesView], now: datetime) -> tuple[tuple[str, str], ...]:
+    price, basis = _price(priced, now)
     if provider is None:
         return (("Where", _place(None, series)), ("Price", f"{price}: {basis}"))
     held = provider.accelerator

@@ -41,7 +41,7 @@ def newest(archive: Archive) -> str:
 def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     """Everything that a report or a scorecard of the campaign says. LookupError if the archive has nothing of it."""
     from plumbline.reports.content import CampaignData, FindingRow, SeriesDrift
-    from plumbline.reports.priced import at_accepted_prices
+    from plumbline.reports.priced import all_at_accepted_prices
 
     declared = load()
     trials = archive.trials(campaign_id)
@@ -66,10 +66,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         reason=documents[0].trial.reason,
         documents=tuple(documents),
         # As they were when they were measured, if a provider is gone from the declarations by now.
-        providers={
-            p.name: at_accepted_prices(archive, declared.providers.get(p.name, p))
-            for p in {d.trial.provider.name: d.trial.provider for d in documents}.values()
-        },
+        providers=all_at_accepted_prices(archive, (declared.providers.get(d.trial.provider.name, d.trial.provider) for d in documents)),
         teams=declared.teams,
         written_at=datetime.now(timezone.utc),
         findings=tuple(findings),

@@ -10,7 +10,7 @@ from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.purchases import Purchase
 from plumbline.prices.bill import Bill
 from plumbline.reports.bills import Attempt, ProviderCost, campaign_bills, provider_costs
-from plumbline.reports.priced import at_accepted_prices
+from plumbline.reports.priced import all_at_accepted_prices
 from plumbline.results import ResultDocument
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def paid(archive: Archive, declared: Declarations, campaign_id: str) -> Paid:
         campaign_id=campaign_id,
         documents=documents,
         # As they were when they were measured, if a provider is gone from the declarations by now.
-        providers={name: at_accepted_prices(archive, declared.providers.get(name, p)) for name, p in providers.items()},
+        providers=all_at_accepted_prices(archive, (declared.providers.get(name, p) for name, p in providers.items())),
         rejected=frozenset((t.trial_id, t.attempt) for t in trials if t.quality_action == "reject"),
         kept_s=declared.upkeep.evidence.keep,
     )

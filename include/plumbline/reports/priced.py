@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from plumbline.declarations import Price, Provider
 from plumbline.declarations.simulation import PriceChange, SimulatedLauncher
 
 if TYPE_CHECKING:
-    from plumbline.archive import Archive
+    from plumbline.archive import Archive, PriceView
 
 
 def at_accepted_prices(archive: Archive, provider: Provider) -> Provider:
@@ -16,10 +17,21 @@ def at_accepted_prices(archive: Archive, provider: Provider) -> Provider:
 
     A simulated provider keeps its own list: what its declared changes make of the price is what it costs.
     """
-    if provider.simulated:
-        return provider
+    return provider if provider.simulated else _with(provider, archive.prices(provider.name))
+
+
+def all_at_accepted_prices(archive: Archive, providers: Iterable[Provider]) -> dict[str, Provider]:
+    """The same for several, by name, however many they are in one question to the archive."""
+    found = {p.name: p for p in providers}
+    held: dict[str, list[PriceView]] = {name: [] for name in found}
+    for price in archive.prices(list(found)):
+        held[price.provider].append(price)
+    return {name: p if p.simulated else _with(p, held[name]) for name, p in found.items()}
+
+
+def _with(provider: Provider, accepted: Iterable[PriceView]) -> Provider:
     own: list[Price] = []
-    for held in sorted(archive.prices(provider.name), key=lambda p: p.since, reverse=True):
+    for held in sorted(accepted, key=lambda p: p.since, reverse=True):
         newer = [p.since for p in provider.prices if p.purchase == held.purchase and p.since > held.since]
         until = min((day for day in (held.until, *newer) if day is not None), default=None)
         if held.term is None and until != held.since:

@@ -18,7 +18,7 @@ from plumbline.prices import Quote, quote
 from plumbline.reports.content import Quality
 from plumbline.reports.kept import kept
 from plumbline.reports.numbers import at_quality
-from plumbline.reports.priced import at_accepted_prices, at_factor
+from plumbline.reports.priced import all_at_accepted_prices, at_factor
 from plumbline.reports.standing_series import LeftOut, Place, chosen, place_of
 from plumbline.scorecards import Decision, TrialNumbers, decide, priced
 from plumbline.scorecards.cheapest import Cheapest, Requirements, cheapest, fitting_cost
@@ -114,7 +114,7 @@ def standing(
         if (one := found.get(attempt.trial_pk)) is not None:
             places[one.provider.name] = one.provider
             specs[one.workload.name] = one.workload
-    providers = {name: at_accepted_prices(archive, declared.providers.get(name, p)) for name, p in sorted(places.items())}
+    providers = all_at_accepted_prices(archive, (declared.providers.get(name, p) for name, p in sorted(places.items())))
     return Standing(
         trials=_priced(trials, providers, on, purchase, specs),
         providers=providers,

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query
 
 from plumbline.dashboard.choices import Choices
-from plumbline.dashboard.decision import DecisionAnswer, answer, ask, weights_of
+from plumbline.dashboard.decision import DecisionAnswer, Unanswerable, answer, ask, weights_of
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.page import API, Pages
 from plumbline.dashboard.reading import Reader
@@ -41,7 +41,7 @@ def router(pages: Pages, reader: Reader, declared: Declared, choices: Choices) -
             return choices.kept(archive, known, today, key, lambda: answer(ask(archive, known, today, team, kind, workload, wanted)))
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
-        except ValueError as error:
+        except Unanswerable as error:
             raise HTTPException(422, str(error)) from error
 
     return routes

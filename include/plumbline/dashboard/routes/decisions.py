@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from plumbline.dashboard.choices import Choices
-from plumbline.dashboard.decision import ask, slid, weights_of
+from plumbline.dashboard.decision import Unanswerable, ask, slid, weights_of
 from plumbline.dashboard.decision_history import kept
 from plumbline.dashboard.decision_page import decision_page
 from plumbline.dashboard.declared import Declared
@@ -75,7 +75,7 @@ def router(pages: Pages, reader: Reader, declared: Declared, choices: Choices) -
             )
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
-        except ValueError as error:
+        except Unanswerable as error:
             return pages.message(request, "No such decision", str(error), 422)
         own = [kept(view) for view in archive.decisions_page(team, kind, limit=KEPT_OF_ONE).rows]
         return pages.page(request, "decision.html.j2", d=shown, workload=workload, history=own, choices=offered)
