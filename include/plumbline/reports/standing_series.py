@@ -29,8 +29,11 @@ def chosen(
     archive: Archive, declared: Declarations, simulated: bool, providers: Collection[str] | None = None
 ) -> tuple[list[NewestView], list[LeftOut]]:
     """The series that count, one for each provider and workload, and why the others do not; of these providers if named. Which ones are
-    simulated or gone is asked of the whole archive: an answer must not depend on which workloads or providers somebody looks at."""
+    simulated, gone or of an older version is asked of the whole archive: an answer must not depend on which workloads or providers somebody
+    looks at."""
     parts = archive.newest_usable(providers=providers)
+    if providers is not None and not _alone(archive, declared, parts):
+        parts = archive.newest_usable()
     left_out: list[LeftOut] = []
 
     def without(gone: Sequence[NewestView], why: str) -> None:
@@ -53,8 +56,22 @@ def chosen(
     for part in older:
         without([part], f"it ran version {part.series.version} of the workload, and the others ran version {newest[part.series.workload]}")
     parts = sorted((p for p in parts if p not in older), key=lambda p: (p.planned_at, p.series.series_key))
+    if providers is not None:
+        parts = [p for p in parts if p.series.provider in providers]
+        left_out = [gone for gone in left_out if gone.provider in providers]
     # The same version with another engine, harness protocol or instance is another series: the newest one is what the provider shows now.
     return list({place_of(part): part for part in parts}.values()), left_out
+
+
+def _alone(archive: Archive, declared: Declarations, parts: Sequence[NewestView]) -> bool:
+    """Whether nothing that other providers ran can matter: all of these are declared, and ran the newest version that there is."""
+    newest: dict[str, int] = {}
+    for name in archive.workload_names():
+        newest[name.workload] = max(name.version, newest.get(name.workload, 0))
+    own: dict[Place, int] = {}
+    for part in parts:
+        own[place_of(part)] = max(part.series.version, own.get(place_of(part), 0))
+    return all(provider in declared.providers and version == newest[workload] for (provider, workload), version in own.items())
 
 
 def place_of(part: NewestView) -> Place:

@@ -69,6 +69,10 @@ def test_what_an_older_version_of_a_workload_showed_does_not_count_beside_the_ne
     assert list(now.campaigns) == [(FAST, "gpt-test")]
     (gone,) = now.left_out
     assert (gone.provider, gone.reason) == (CHEAP, "it ran version 1 of the workload, and the others ran version 2")
+    # Also for who looks at one of them alone.
+    alone = standing(archive, declared, DAY, providers=[CHEAP])
+    assert alone.trials == () and alone.left_out == (gone,)
+    assert standing(archive, declared, DAY, providers=[FAST]).left_out == ()
 
 
 def test_criteria_are_those_of_the_newest_trial_whatever_its_campaign_is_called(archive: Archive) -> None:
@@ -101,6 +105,8 @@ def test_a_provider_that_is_no_longer_declared_gives_way_to_those_that_are(archi
     del declared.providers[CHEAP]
     now = standing(archive, declared, DAY)
     assert set(now.providers) == {FAST} and now.left_out[0].reason == "the provider is no longer declared"
+    alone = standing(archive, declared, DAY, providers=[CHEAP])
+    assert alone.trials == () and alone.left_out == now.left_out
     del declared.providers[FAST]
     # Another installation's archive: as they were when they were measured.
     assert set(standing(archive, declared, DAY).providers) == {FAST, CHEAP}
