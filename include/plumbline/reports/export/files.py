@@ -23,9 +23,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def write_tables(made: Mapping[str, pd.DataFrame], folder: Path, forms: Sequence[Form], written: datetime) -> tuple[Path, ...]:
     """Write each table as `<folder>/<name>.<form>` and what they hold as `README.md`; returns the tables' paths.
 
-    Each file appears whole or not at all, and replaces the one of an earlier export. `written`: whose day's prices are in them.
+    Each file appears whole or not at all, and replaces the one of an earlier export; one of a form that is not asked for now is removed, for
+    nothing would say that its prices are of another day. `written`: whose day's prices are in them.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for stale in (folder / f"{name}.{form}" for name in made for form in FORMS if form not in forms):
+        stale.unlink(missing_ok=True)
     paths = []
     for form in forms:
         for name, table in made.items():

@@ -155,6 +155,13 @@ def test_writing_twice_replaces_the_files_and_leaves_no_draft(made: dict[str, pd
     assert set(first) == {"README.md", *(f"{name}.csv" for name in TABLES)}
 
 
+def test_no_file_of_another_day_stays_beside_the_new_ones(made: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    write_tables(made, tmp_path, FORMS, WRITTEN)
+    (tmp_path / "mine.parquet").touch()
+    write_tables(made, tmp_path, ["csv"], WRITTEN.replace(day=21))
+    assert {f.name for f in tmp_path.glob("*.parquet")} == {"mine.parquet"} and len([*tmp_path.glob("*.csv")]) == len(TABLES)
+
+
 def test_the_readme_and_the_documentation_name_every_column(made: dict[str, pd.DataFrame], tmp_path: Path) -> None:
     write_tables(made, tmp_path, ["csv"], WRITTEN)
     readme = (tmp_path / "README.md").read_text()
