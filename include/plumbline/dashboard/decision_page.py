@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from plumbline.dashboard.decision import SHOWN, SLIDER, Asked
 from plumbline.dashboard.decision_charts import first_chart, price_swings_chart, weight_chart
@@ -14,6 +13,8 @@ from plumbline.reports.figures import chance, percent, scale, words
 from plumbline.reports.tables import RankRow, rank_rows
 from plumbline.scorecards.cheapest import Cheapest
 from plumbline.scorecards.decision import Gate
+from plumbline.scorecards.price_sensitivity import CHEAPEST, DEAREST, PriceFlip
+from plumbline.scorecards.weights import WeightFlip
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class GateRow:
 
 @dataclass(frozen=True)
 class SwingRow:
-    """How far one thing may go down and up before the first changes; "never" where no change was found."""
+    """How far one thing may go down and up before the first changes; where no change was found, how far was looked."""
 
     name: str
     now: str
@@ -162,23 +163,28 @@ def _gates(asked: Asked) -> list[GateRow]:
 
 
 def _weight_swings(asked: Asked) -> list[SwingRow]:
-    def told(flip: Any) -> str:
-        return "never" if flip is None else f"{percent(flip.weight)}: {flip.first}"
+    def told(flip: WeightFlip | None) -> str:
+        return "at no weight" if flip is None else f"{percent(flip.weight)}: {flip.first}"
 
     return [SwingRow(words(s.metric), percent(s.weight), told(s.below), told(s.above)) for s in asked.decided.weight_swings]
 
 
 def _price_swings(asked: Asked) -> list[SwingRow]:
-    def told(flip: Any) -> str:
+    def told(flip: PriceFlip | None, looked: str) -> str:
         if flip is None:
-            return "never"
+            return f"not {looked} of today's"
         usd = f"{flip.usd_per_hour:,.4g} USD/h" if flip.usd_per_hour is not None else f"× {flip.factor:.3g}"
         change = f"{100 * (flip.factor - 1):+.0f} %".replace("-", "−")
         return f"{usd} ({change}): {flip.first}"
 
     rows = asked.near.price_swings
     return [
-        SwingRow(s.provider, f"{s.usd_per_hour:,.4g} USD/h" if s.usd_per_hour is not None else "–", told(s.falls), told(s.rises))
+        SwingRow(
+            s.provider,
+            f"{s.usd_per_hour:,.4g} USD/h" if s.usd_per_hour is not None else "–",
+            told(s.falls, f"down to {percent(CHEAPEST)}"),
+            told(s.rises, f"up to {percent(DEAREST)}"),
+        )
         for s in rows
     ]
 

@@ -212,7 +212,7 @@ class RankRow:
 
 
 def rank_rows(decision: Decision) -> tuple[RankRow, ...]:
-    """A decision's ranking as rows; `shares` are the ratios to the best, in percent, one per column."""
+    """A decision's ranking as rows; `shares`: what each column's value function makes of the value, in percent."""
     scales = [scale(c.unit, [r.values[j] for r in decision.ranking], c.metric) for j, c in enumerate(decision.columns)]
     rows = []
     for i, r in enumerate(decision.ranking, start=1):

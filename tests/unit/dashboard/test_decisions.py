@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from fastapi.testclient import TestClient
 from tests.browser.sample import campaign
 
 from plumbline.archive import DecisionRecord, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.decision import slid, weights_of
+from plumbline.declarations.places import moved_home
 
 PAGE = "/decisions/product/inference?workload=chat-tiny-cpu"
 API = "/api/v1/decisions/product/inference"
@@ -66,6 +69,24 @@ def test_a_decision_says_who_why_and_what_would_change_it(client: TestClient) ->
     assert 'href="/trials/2026-11.local-2core.inference.chat-tiny-cpu.0200.r1?attempt=1"' in text
     assert "With weights of your own" not in text
     assert "The cheapest setup that meets the requirement" in text
+
+
+def test_a_declared_value_is_not_said_to_be_a_share_of_the_best(home: Path, client: TestClient, tmp_path: Path) -> None:
+    assert "% of the best" in client.get(PAGE).text and ">valued " not in client.get(PAGE).text
+    config = Path(shutil.copytree("include/config", tmp_path / "config"))
+    product = config / "teams" / "product.yaml"
+    told = yaml.safe_load(product.read_text())
+    told["inference"]["values"] = {name: {"worst": "3x best", "best": "1x best"} for name in told["inference"]["weights"]}
+    product.write_text(yaml.safe_dump(told))
+    with moved_home(home, config), TestClient(create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home)) as other:
+        text = other.get(PAGE).text
+    assert "<small>valued 100 %</small>" in text and "% of the best</small>" not in text
+
+
+def test_what_would_change_the_first_says_how_far_it_was_looked(client: TestClient) -> None:
+    text = client.get(PAGE).text
+    table = text[text.index('aria-label="Prices that change the first"') :].split("</table>")[0]
+    assert "never" not in text and re.search(r"not (down to 10 %|up to 1000 %) of today&#39;s", table)
 
 
 def test_sliders_move_the_weights(client: TestClient) -> None:
