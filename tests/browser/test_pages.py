@@ -140,6 +140,29 @@ def test_wide_tables_scroll_by_keyboard_where_they_do_not_fit(address: str, chro
         page.close()
 
 
+def test_no_table_is_cut_in_a_window_of_1280_pixels(address: str, chromium: Browser) -> None:
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    for path in ("/", "/decisions/product/inference", "/decisions/platform/training", PROVIDER, "/workloads/chat-1b-gpu", "/prices"):
+        page.goto(address + path, wait_until="load")
+        cut = "boxes => boxes.filter(b => b.scrollWidth > b.clientWidth).map(b => b.getAttribute('aria-label'))"
+        assert page.locator(".scroll").evaluate_all(cut) == [], path
+    page.close()
+
+
+def test_tables_that_a_slider_brought_or_a_fold_hid_scroll_by_keyboard_too(address: str, chromium: Browser) -> None:
+    page = chromium.new_page(viewport={"width": 320, "height": 844})
+    page.goto(address + "/decisions/product/inference", wait_until="load")
+    page.locator("input[type=range]").first.press("End")
+    page.get_by_text("With weights of your own; the declared ones decide.").wait_for()
+    by_hand = "boxes => boxes.filter(b => b.scrollWidth > b.clientWidth).every(b => b.getAttribute('tabindex') === '0')"
+    page.wait_for_function("() => !document.getElementById('result').hasAttribute('aria-busy')")
+    assert page.locator("#result .scroll").evaluate_all(by_hand)
+    assert page.locator("#result .setups").evaluate_all("tables => tables.every(t => t.parentElement.getAttribute('tabindex') === '0')")
+    page.locator("summary", has_text="Prices that change the first").click()
+    page.wait_for_function("() => document.querySelector('[aria-label=\"Prices that change the first\"]').getAttribute('tabindex') === '0'")
+    page.close()
+
+
 def test_charts_follow_the_colour_scheme(address: str, chromium: Browser) -> None:
     page = chromium.new_page(color_scheme="light")
     page.goto(address + PROVIDER)

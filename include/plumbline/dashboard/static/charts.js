@@ -60,6 +60,6 @@
   });
   scrolls();
   window.addEventListener("resize", scrolls);
-  document.addEventListener("toggle", scrolls, true);  // what is folded has no width yet
+  document.addEventListener("toggle", scrolls, true);  // in some browsers what is folded has no width
   window.plumblineScrolls = scrolls;  // for scripts that put new tables on the page
 })();
