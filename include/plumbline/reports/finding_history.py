@@ -47,16 +47,17 @@ def _performance(archive: Archive, finding: Finding) -> History | None:
     metric, statistic, phase = wording.parsed(name)
     known = METRICS[metric]
     planned = dict(archive.series_campaigns(finding.series_key, CAMPAIGNS))
-    levels = archive.levels(finding.series_key, list(planned), [metric])
+    older = [c for c in finding.baseline_campaigns if c not in planned]  # what a creep is held against may lie further back than is shown
+    levels = archive.levels(finding.series_key, [*older, *planned], [metric])
     wanted = (statistic or known.statistic, phase)
-    measured = {c: [o.value for o in levels.get(c, ()) if (o.statistic, o.phase) == wanted] for c in planned}
-    campaigns = {c: (c if len(c) <= _LABEL else f"{planned[c]:%Y-%m-%d}", values) for c, values in measured.items() if values}
+    measured = {c: [o.value for o in levels.get(c, ()) if (o.statistic, o.phase) == wanted] for c in (*older, *planned)}
+    campaigns = {c: (c if len(c) <= _LABEL else f"{at:%Y-%m-%d}", measured[c]) for c, at in planned.items() if measured[c]}
     shown = list(campaigns)
     if finding.campaign_id not in shown[1:]:
         return None
     unit = scale(known.unit, [v for c in shown for v in campaigns[c][1]], metric)
     points = [Point(campaigns[c][0], tuple(v / unit.factor for v in campaigns[c][1]), c in finding.baseline_campaigns) for c in shown]
-    level = _level([v for c in finding.baseline_campaigns if c in campaigns for v in campaigns[c][1]], unit)
+    level = _level([v for c in finding.baseline_campaigns for v in measured[c]], unit)
     return History(
         title=f"{finding.provider} · {finding.workload} · {words(name)}",
         unit=unit.suffix.strip() or known.unit,

@@ -80,6 +80,14 @@ def test_a_long_series_shows_its_newest_campaigns_and_long_names_as_days(archive
     assert len(history.begin) == len("2028-01-01") and history.points[0].label.startswith("m0")
 
 
+def test_a_baseline_further_back_than_is_shown_is_the_level_all_the_same(archive: Archive) -> None:
+    found = slower(archive)
+    measured(archive, [("old", 0.05), *((f"m{i:03d}", 0.1) for i in range(CAMPAIGNS)), ("m999", 0.2)], repeats=1)
+    history = history_of(archive, replace(found, campaign_id="m999", baseline_campaigns=("old",)))
+    assert history is not None and "old" not in [p.label for p in history.points]
+    assert history.level == pytest.approx(50.05) and history.band is not None
+
+
 def read(archive: Archive, prices: Sequence[float], **more: Any) -> list[Reading]:
     """A price as it was read on so many days, stored."""
     begin = datetime(2026, 6, 1, 6, tzinfo=timezone.utc)
