@@ -26,6 +26,8 @@ PEERS = 4.0
 USUAL, WIDE = 0.02, 1.5
 """Repeats of one workload scatter by 2 %, nineteen times in twenty between 0.1 % and 40 % (log-normal)."""
 
+_ROUNDING = 1e-24
+"""Squares of log scores up to which repeats are equal: what is left of three equal numbers less their mean is no noise that was measured."""
 _RATIOS = np.geomspace(0.05, 50, 40) ** 2
 """Variances of slots over that of repeats that are looked at: up to repeats of a slot that are all but equal."""
 _RATIO_PRIOR = -1.5 * np.log1p(_RATIOS / 0.5**2 / 2) + 0.5 * np.log(_RATIOS)
@@ -61,8 +63,8 @@ class Scatter:
         levels = self.means @ self.score
         centres = self.precisions @ levels / self.precisions.sum(axis=1)
         within = float(((self.score - levels[self.slots]) ** 2).sum())
-        found: Array = within + (self.precisions * (levels - centres[:, None]) ** 2).sum(axis=1)
-        return found
+        found = within + (self.precisions * (levels - centres[:, None]) ** 2).sum(axis=1)
+        return np.where(found > _ROUNDING, found, 0.0)
 
     def likelihoods(self) -> Array:
         """Logarithm of the likelihood of levels × ratios, with the ratios' prior in it."""

@@ -26,6 +26,9 @@ from plumbline.scorecards.value import Array, log_values, logs, worth
 USUAL_SPREAD = 0.1
 """Half of all fields of providers are taken to differ by less than this (standard deviation of log scores), half by more."""
 
+_ALIKE = 1e-12
+"""Log scores that differ by no more are equal: less than the rounding of a price decides nothing."""
+
 _SPREADS = USUAL_SPREAD * np.tan(np.pi / 2 * (np.arange(24) + 0.5) / 24)
 """Points of that distribution that are equally likely."""
 
@@ -130,7 +133,7 @@ def _together(central: Array, moved: Array, variances: Array, rng: np.random.Gen
 def _shared_first(scores: Array) -> Array:
     """Who is first in each draw (providers × draws); equal scores share it, and where every gate is closed nobody is."""
     top = scores.max(axis=0)
-    first = (scores == top) & np.isfinite(top)
+    first = (scores >= top - _ALIKE) & np.isfinite(top)
     shared: Array = first / np.maximum(first.sum(axis=0), 1)
     return shared
 

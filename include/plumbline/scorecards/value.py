@@ -53,10 +53,11 @@ def log_values(metric: str, function: Linear | None, found: Array, reference: fl
         return ratios
     known = METRICS[metric]
     worst, best = function.ends(known)
-    if function.relative:
-        numbers = np.exp(behind if known.direction == "higher_is_better" else -behind)
-    else:
-        numbers = _numbers(metric, found, reference)
+    with np.errstate(over="ignore"):  # beyond every number is beyond worst or best all the same
+        if function.relative:
+            numbers = np.exp(behind if known.direction == "higher_is_better" else -behind)
+        else:
+            numbers = _numbers(metric, found, reference)
     logarithms: Array = np.log(np.clip((numbers - worst) / (best - worst), FLOOR, 1.0))
     return logarithms
 

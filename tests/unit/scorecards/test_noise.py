@@ -37,6 +37,10 @@ def test_two_repeats_that_agree_by_chance_are_judged_by_their_peers() -> None:
 
 def test_what_never_moves_is_taken_as_it_is() -> None:
     assert drawn(np.zeros(4), np.zeros(4, dtype=np.intp)).spread.max() == 0
+    # Three equal numbers less their mean may not be 0 to the last bit; whether they are must not change what is thought of the others.
+    slots, rounded, noisy = np.array([0, 0, 0]), np.array([0.0, 0.0, 3e-16]), np.array([0.0, 0.02, -0.02])
+    assert drawn(rounded, slots).spread.max() == 0
+    assert np.array_equal(drawn(noisy, slots, rounded).spread, drawn(noisy, slots, np.zeros(3)).spread)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 6, 9])

@@ -101,3 +101,5 @@ def test_a_gate_that_may_be_missed_takes_its_share() -> None:
 
 def test_equal_numbers_share_the_first_place() -> None:
     assert chance(*timed("a", 0.1, 0.1, 0.1), *timed("b", 0.1, 0.1, 0.1)) == pytest.approx(0.5, abs=0.05)
+    # 0.1 + 0.2 is not 0.3 to the last bit, and nobody is first by that.
+    assert chance(*timed("a", 0.3, 0.3, 0.3), *timed("b", *[0.1 + 0.2] * 3)) == pytest.approx(0.5)
