@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
 from plumbline.declarations.differences import ALWAYS, SOURCE, reason_of
-from plumbline.scorecards.inputs import Conditions, Kind
-from plumbline.scorecards.scorecard import Scorecard
+from plumbline.scorecards.inputs import Conditions, Kind, TrialNumbers
+from plumbline.scorecards.scorecard import Scorecard, scorecards
 
 MONTHS_APART_D = 31
 """Days between two measurements from which on software, neighbours and prices had time to move."""
 
 SAME_LENGTH = 0.05
 """Relative difference in tokens of an answer up to which latencies and rates of requests are still of the same work."""
+
+_OF_LENGTHS = ("output_token_throughput", "request_throughput")
+"""What tells how long answers are: tokens over requests."""
 
 _OF_THE_SERIES = ("kind", "name", "version")
 _HOW = {"source": SOURCE, "protocol": ALWAYS["protocol"], "engine": ALWAYS["engine"]}
@@ -53,6 +56,13 @@ def incomparable(cards: Iterable[Scorecard]) -> tuple[Incomparable, ...]:
             *_apart(side_by_side),
         ]
     return tuple(sorted(found, key=lambda i: i.weight != "refused"))
+
+
+def refusals(trials: Iterable[TrialNumbers]) -> tuple[str, ...]:
+    """Why usable numbers of several providers answer different questions, in words; empty if they may be ranked. Pure."""
+    # A card of all their metrics would cost many times as much and say the same.
+    slim = [replace(t, metrics=tuple(m for m in t.metrics if m.metric in _OF_LENGTHS)) for t in trials if t.usable]
+    return tuple(each.reason for each in incomparable(scorecards(slim)) if each.weight == "refused")
 
 
 def _versions(cards: Sequence[Scorecard]) -> list[Incomparable]:
@@ -105,7 +115,7 @@ def _lengths(cards: Sequence[Scorecard]) -> list[Incomparable]:
 
 
 def _tokens_an_answer(card: Scorecard) -> float | None:
-    tokens, requests = (card.row(name, "value", "steady") for name in ("output_token_throughput", "request_throughput"))
+    tokens, requests = (card.row(name, "value", "steady") for name in _OF_LENGTHS)
     if tokens is None or requests is None or not tokens.value or not requests.value:
         return None
     return tokens.value / requests.value

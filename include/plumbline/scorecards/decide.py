@@ -20,6 +20,7 @@ from statistics import median
 import numpy as np
 
 from plumbline.declarations import METRICS, Criterion, Preference
+from plumbline.scorecards.comparability import refusals
 from plumbline.scorecards.decision import Column, Decision, Gate, Ranked
 from plumbline.scorecards.inputs import Kind, TrialNumbers, home_phase
 from plumbline.scorecards.probability import probabilities
@@ -39,7 +40,8 @@ def decide(
 ) -> Decision:
     """Rank the providers that ran the preference's workloads.
 
-    `trials`: priced trials (see `inputs.priced`) of any provider, kind and workload; others than asked for are left out.
+    `trials`: priced trials (see `inputs.priced`) of any provider, kind and workload; others than asked for are left out. Numbers that answer
+    different questions are ranked all the same, and the note says what they differ in.
     """
     own = [t for t in last_attempts(trials) if t.kind == kind and t.workload in preference.workloads]
     columns = _columns(preference, own)
@@ -58,7 +60,11 @@ def decide(
         for c in sorted(eligible, key=lambda c: (-scores[c.provider], c.provider))
     ]
     rest = [c for c in candidates if not c.eligible]
-    return Decision(team, kind, columns, (*ranked, *rest), _note(candidates, eligible, own), seed, draws)
+    said = _note(candidates, eligible, own)
+    if draws and len(eligible) > 1:
+        names = {c.provider for c in eligible}
+        said = " ".join([*(f"Not comparable: {why}." for why in refusals(t for t in own if t.provider in names)), said]).strip()
+    return Decision(team, kind, columns, (*ranked, *rest), said, seed, draws)
 
 
 def _columns(preference: Preference, trials: Sequence[TrialNumbers]) -> tuple[Column, ...]:

@@ -25,7 +25,7 @@ from plumbline.declarations import Price, Provider
 from plumbline.prices import Bill, Line
 from plumbline.prices.bill import Item
 from plumbline.prices.money import Quantity, UnitPrice
-from plumbline.scorecards import Decision, decide, priced
+from plumbline.scorecards import Conditions, Decision, decide, priced
 
 
 @settings(max_examples=80, deadline=None)
@@ -204,6 +204,23 @@ def test_fewer_than_two_eligible_is_said() -> None:
     assert decide("t", "inference", preference(weights), b).note.startswith("No provider is eligible")
     assert decide("t", "inference", preference(weights), []).note == "No provider ran this team's workloads."
     assert decide("t", "training", preference(weights), a).ranking == ()
+
+
+def test_numbers_that_answer_different_questions_are_not_ranked_in_silence() -> None:
+    told = Conditions("measured", "h2", "triton-vllm", (("model.precision", "bf16"),))
+    full = {"time_to_first_token": 0.1, "output_token_throughput": 100.0, "request_throughput": 10.0}
+
+    def note(other: Conditions, **more: float) -> str:
+        a = [replace(t, conditions=told) for t in repeats("a", full, full)]
+        b = [replace(t, conditions=other) for t in repeats("b", {**full, **more}, {**full, **more})]
+        c = [replace(t, conditions=replace(told, protocol="h9")) for t in repeats("c", {"output_token_throughput": 5.0})]  # not eligible
+        return decide("t", "inference", preference({"time_to_first_token": 1.0}), [*a, *b, *c]).note
+
+    assert "Not comparable" not in note(told)
+    cheaper = replace(told, asked=(("model.precision", "fp8"),))
+    assert note(cheaper).startswith("Not comparable: model.precision bf16 on a; model.precision fp8 on b: ")
+    assert "protocol h1 on b" in note(replace(told, protocol="h1"))
+    assert "answers of 10 tokens on a; answers of 5 tokens on b" in note(told, output_token_throughput=50.0)
 
 
 def test_a_free_provider_and_a_metric_of_zero_do_not_break_the_score() -> None:
