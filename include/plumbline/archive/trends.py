@@ -16,14 +16,15 @@ from plumbline.archive.glance import OURS
 from plumbline.archive.judgements import Price
 from plumbline.archive.models import Environment, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.paging import Slice
-from plumbline.archive.queries import USABLE
+from plumbline.archive.queries import STANDING, USABLE
 from plumbline.archive.records import PriceView
 
 
 @dataclass(frozen=True)
 class LaunchCounts:
     """Every attempt on a provider in one campaign, over all its workloads: failure class → how many, None for those that did not fail.
-    Trials that are missing were never seen to launch and are left out. `lead_times`: request to running process, in seconds."""
+    Trials that are missing were never seen to launch and are left out, and so is what a correction replaced: it was launched once.
+    `lead_times`: request to running process, in seconds."""
 
     campaign_id: str
     planned_at: datetime
@@ -63,7 +64,7 @@ class Trends:
             keys = session.scalars(select(Series.series_key).where(Series.provider == provider, OURS)).all()
             newest = _newest_campaigns(session, keys, latest)
             # In pairs and counted here: by the campaign alone, or grouped by it, a database may read everybody's trials of it.
-            own = and_(Trial.series_key.in_(keys), Trial.campaign_id.in_(newest))
+            own = and_(Trial.series_key.in_(keys), Trial.campaign_id.in_(newest), STANDING)
             ended: dict[str, Counter[str | None]] = defaultdict(Counter)
             for row in session.execute(select(Trial.campaign_id, Trial.failure_class).where(own, Trial.status != "missing")):
                 ended[row.campaign_id][row.failure_class] += 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event
-from tests.data.result_documents import PLANNED, document, provider, row, trial
+from tests.data.result_documents import PLANNED, document, failed, provider, row, trial
 from tests.unit.results.test_outside import result
 
 from plumbline.archive import Archive, open_archive
@@ -97,3 +97,15 @@ def test_workloads_are_named_once_and_know_who_ran_them(archive: Archive) -> Non
     ((kind, workload, version),) = [(w.kind, w.workload, w.version) for w in archive.workload_names()]
     assert (kind, workload, version) == ("training", trial().workload.name, trial().workload.version)
     assert archive.providers_of(workload, limit=1).rows == ("a",) and archive.providers_of(workload, after="a").rows == ("b",)
+
+
+def test_launches_count_a_corrected_attempt_once(archive: Archive) -> None:
+    fill(archive, ["a"], months=2)
+    asked = trial(campaign="2025-11", repeat=2, where=provider("a"), planned_at=PLANNED + timedelta(days=30))
+    archive.record(failed(asked, "launch_timeout"), uri="file:///store")
+    (before, now) = archive.launches("a", 5)
+    assert (before.campaign_id, dict(before.ended)) == ("2025-10", {None: 1})
+    assert dict(now.ended) == {None: 1, "launch_timeout": 1}
+    again = document(asked.model_copy(update={"attempt": 2}), metrics=[row("step_time", 0.1, 9)])
+    archive.correct(again, 1, by="ada", why="the log was misread", uri="file:///store")
+    assert dict(archive.launches("a", 1)[0].ended) == {None: 2}
