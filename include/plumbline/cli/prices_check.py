@@ -75,6 +75,8 @@ def accept(
             made, ranked = accept_and_rank(archive, declared, place, purchase, term, by=by, why=why, usd_per_gpu_hour=price)
     per_gpu = made.usd_per_hour / place.accelerator.count
     said = f"{provider} {what(purchase, term)}: {per_gpu:.4f} USD per {unit_of(place.accelerator.kind)} ({made.usd_per_hour:.4f} USD/h) is accepted, since {made.since}"
+    if place.simulated:
+        said += "; its costs stay what its simulation declares"
     moved = [one for one in ranked if one.new and one.first != one.before]
 
     def show() -> None:
