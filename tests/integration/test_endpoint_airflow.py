@@ -44,7 +44,7 @@ repeats: {per_slot: 1, slots: ["02:00"]}
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The declarations of an installation of its own, with one workload and no provider yet."""
-    folder = Path(shutil.copytree(ROOT / "include" / "config", tmp_path / "config"))
+    folder = Path(shutil.copytree(ROOT / "include" / "config", tmp_path / "config", ignore=shutil.ignore_patterns("economics.yaml")))
     for path in [*(folder / "providers").glob("*"), *(folder / "teams").glob("*"), *(folder / "workloads").rglob("*.yaml")]:
         if path.stem != "chat-hosted":
             path.unlink()
