@@ -34,6 +34,7 @@ from plumbline.dashboard.routes import (
     written,
 )
 from plumbline.declarations import DeclarationError, places
+from plumbline.results import BadResult
 
 
 def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None = None, reports: Path | None = None) -> FastAPI:
@@ -75,6 +76,10 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
     @app.exception_handler(DeclarationError)
     def _undeclared(request: Request, error: Exception) -> Response:
         return said(request, "The declarations cannot be read", str(error), 500)
+
+    @app.exception_handler(BadResult)
+    def _damaged(request: Request, error: Exception) -> Response:
+        return said(request, "A result cannot be read", f"{error}. `plumbline archive verify` lists every one that is damaged.", 500)
 
     @app.exception_handler(HTTPException)
     async def _not_found(request: Request, error: Exception) -> Response:

@@ -1,4 +1,5 @@
-"""Headers that every answer carries, whatever route or error it comes from: what is private is kept by nobody, and is what it says it is."""
+"""Headers that every answer of a route carries, a refusal or an error that it tells too: what is private is kept by nobody, and is what it says
+it is. Only the bare words of a 500, when the app itself is at fault, go without."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.testclient import TestClient
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.browser.sample import campaign
 from tests.data.result_documents import document, trial
 
@@ -230,6 +231,7 @@ def test_the_report_is_served_and_may_ask_nobody_for_anything(client: TestClient
     assert "plotly.js v" in found.text
     assert "default-src 'none'" in found.headers["content-security-policy"]
     assert "connect-src" not in found.headers["content-security-policy"]
+    assert "form-action 'none'" in found.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize(
@@ -326,6 +328,22 @@ def test_a_file_that_is_no_archive_is_said(tmp_path: Path) -> None:
         assert (found.status_code, "cannot be read" in found.text) == (503, True)
 
 
+def test_a_document_that_does_not_hold_any_more_is_told_and_not_shown(tmp_path: Path) -> None:
+    import sqlite3
+
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(document(), uri="file:///store")
+    with sqlite3.connect(tmp_path / "archive.db") as connection:
+        # A disk or a person does not ask the archive's own guards.
+        for (name,) in connection.execute("select name from sqlite_master where type = 'trigger' and tbl_name = 'documents'").fetchall():
+            connection.execute(f"drop trigger {name}")
+        connection.execute("update documents set content = ?", (zlib.compress(b"{}"),))
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        page, told = client.get(f"/trials/{trial().trial_id}"), client.get(f"/api/v1/trials/{trial().trial_id}")
+    assert page.status_code == 500 and "does not hold" in page.text and "plumbline archive verify" in page.text
+    assert told.status_code == 503 and "does not hold" in told.json()["detail"]
+
+
 def test_looking_cannot_write(home: Path, client: TestClient) -> None:
     before = hashlib.sha256((home / "archive.db").read_bytes()).hexdigest()
     for path in ("/", "/findings", "/campaigns/2026-11"):
@@ -334,6 +352,17 @@ def test_looking_cannot_write(home: Path, client: TestClient) -> None:
     with pytest.raises(OperationalError, match="readonly"):
         reader.archive().set_finding_state("7a11c2d94e0b", "resolved", "someone", "by way of a page")
     assert hashlib.sha256((home / "archive.db").read_bytes()).hexdigest() == before
+
+
+def test_either_database_refuses_what_a_page_would_write(archive_url: str) -> None:
+    finding = FindingRecord("f1", "", None, "lab-2core", "price", "warn", "WARN  a test")
+    with open_archive(archive_url) as archive:
+        archive.save_findings([finding])
+    shown = Reader(archive_url).archive()
+    with pytest.raises(DBAPIError, match=r"(?i)read.?only"):
+        shown.set_finding_state("f1", "resolved", "someone", "by way of a page")
+    assert shown.finding("f1").state == "open"
+    shown.close()
 
 
 def test_a_replaced_archive_is_noticed(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.browser.sample import campaign
 from plumbline.archive import DecisionRecord, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.decision import slid, weights_of
-from plumbline.declarations.places import moved_home
+from plumbline.declarations.places import moved_home, places
 
 PAGE = "/decisions/product/inference?workload=chat-tiny-cpu"
 API = "/api/v1/decisions/product/inference"
@@ -73,7 +73,7 @@ def test_a_decision_says_who_why_and_what_would_change_it(client: TestClient) ->
 
 def test_a_declared_value_is_not_said_to_be_a_share_of_the_best(home: Path, client: TestClient, tmp_path: Path) -> None:
     assert "% of the best" in client.get(PAGE).text and ">valued " not in client.get(PAGE).text
-    config = Path(shutil.copytree("include/config", tmp_path / "config"))
+    config = Path(shutil.copytree(places().config, tmp_path / "config"))
     product = config / "teams" / "product.yaml"
     told = yaml.safe_load(product.read_text())
     told["inference"]["values"] = {name: {"worst": "3x best", "best": "1x best"} for name in told["inference"]["weights"]}

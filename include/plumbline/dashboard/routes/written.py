@@ -9,7 +9,10 @@ from fastapi.responses import FileResponse
 
 from plumbline.dashboard.folder import report_file
 
-_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; frame-ancestors 'self'; base-uri 'none'"
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
+)
 
 
 def router(reports: Path) -> APIRouter:
