@@ -67,7 +67,7 @@ def campaign(
     on: On = None,
     as_json: Json = False,
 ) -> None:
-    """What a campaign cost at each provider, by item, with what came to nothing, and what a finished run cost with all of it."""
+    """What a campaign cost at each provider, training and inference apart, by item, with what came to nothing, and what a finished run cost with all of it."""
     from plumbline.orchestration.reporting import newest
     from plumbline.reports.paid import paid
 
@@ -81,25 +81,27 @@ def campaign(
         headings = [item.replace("_", " ") for item in items]
         counts = ("trials", "finished", "lost")
         numbers = (*counts, *headings, "total", "per finished run")
-        shown = table(f"Campaign {name}, USD", "provider", *numbers, right=numbers)
+        shown = table(f"Campaign {name}, USD", "provider", "kind", *numbers, right=numbers)
         for p in found:
             marked = f"{p.provider} [yellow]SIMULATED[/]" if p.simulated else p.provider
             least = "" if p.bill.complete else "≥ "
             shown.add_row(
                 marked,
+                p.kind,
                 *(str(n) for n in (p.trials, p.finished, p.lost)),
                 *(_amount(p.bill.of(item)) for item in items),
                 *("–" if money is None else f"{least}{_amount(money)}" for money in (p.bill.total, p.per_finished_run)),
             )
         out.print(shown)
         for p in found:
-            incomplete(p.bill, f"{p.provider}: ")
+            incomplete(p.bill, f"{p.label}: ")
             if p.why_not:
-                out.print(f"  {p.provider}: no cost per finished run: {p.why_not}", highlight=False, markup=False, soft_wrap=True)
+                out.print(f"  {p.label}: no cost per finished run: {p.why_not}", highlight=False, markup=False, soft_wrap=True)
 
     rows = [
         {
             "provider": p.provider,
+            "kind": p.kind,
             "simulated": p.simulated,
             "trials": p.trials,
             "finished": p.finished,

@@ -16,7 +16,7 @@ from plumbline.prices.money import Money
 from plumbline.prices.trial_bill import TrialUse, hour_price, trial_bill
 from plumbline.reports.numbers import billed_s
 from plumbline.results import Event, ResultDocument
-from plumbline.scorecards.inputs import USABLE
+from plumbline.scorecards.inputs import USABLE, Kind
 
 Attempt = tuple[str, int]
 """Trial id and attempt."""
@@ -112,14 +112,23 @@ def campaign_bills(
 
 @dataclass(frozen=True)
 class ProviderCost:
-    """What a campaign cost at one provider. `finished`: trials with a usable attempt; `lost`: attempts that came to nothing."""
+    """What a campaign's trials of one kind cost at one provider: a training run and an inference run are no runs of one size.
+
+    `finished`: trials with a usable attempt; `lost`: attempts that came to nothing.
+    """
 
     provider: str
+    kind: Kind
     simulated: bool
     bill: Bill
     trials: int
     finished: int
     lost: int
+
+    @property
+    def label(self) -> str:
+        """Whose and of what, as people read it."""
+        return f"{self.provider} · {self.kind}"
 
     @property
     def per_finished_run(self) -> Money | None:
@@ -144,16 +153,17 @@ def provider_costs(
     kept_s: float | None = None,
     rejected: Collection[Attempt] = (),
 ) -> tuple[ProviderCost, ...]:
-    """A campaign's cost by provider, in the order of their names; arguments as those of `campaign_bills`."""
+    """A campaign's cost by provider and kind, in the order of their names; arguments as those of `campaign_bills`."""
     uses = _uses(documents, kept_s, rejected)
-    simulated = {d.trial.provider.name: d.simulated for d in documents}
+    simulated = {(d.trial.provider.name, d.trial.workload.kind): d.simulated for d in documents}
+    kinds = {d.trial.trial_id: d.trial.workload.kind for d in documents}
     found = []
-    for name in sorted(simulated):
-        own = {trial_id: attempts for trial_id, attempts in uses.items() if attempts[0].provider == name}
+    for name, kind in sorted(simulated):
+        own = {trial_id: attempts for trial_id, attempts in uses.items() if (attempts[0].provider, kinds[trial_id]) == (name, kind)}
         finished = sum(any(use.usable for use in attempts) for attempts in own.values())
         lost = sum(not use.usable for attempts in own.values() for use in attempts)
         bill = together(_bill(attempts, providers, on, purchase) for attempts in own.values()).condensed()
-        found.append(ProviderCost(name, simulated[name], bill, len(own), finished, lost))
+        found.append(ProviderCost(name, kind, simulated[name, kind], bill, len(own), finished, lost))
     return tuple(found)
 
 

@@ -14,12 +14,12 @@ _PATTERNS = ("", "/", "x", "-", "|", "+", ".", "\\", "")
 
 
 def bill_chart(costs: Sequence[ProviderCost]) -> Chart | None:
-    """Cost per finished run by provider, stacked by item; None if there is no finished run with a price anywhere."""
+    """Cost per finished run by provider and kind, stacked by item; None if there is no finished run with a price anywhere."""
     known = [c for c in costs if c.per_finished_run is not None]
     if not known:
         return None
     currency = known[0].bill.total.currency if known[0].bill.total else "USD"
-    names = [c.provider for c in reversed(known)]
+    names = [c.label for c in reversed(known)]
     data = []
     for i, item in enumerate(ITEMS):
         amounts = [None if (m := c.bill.of(item)) is None else m.amount / c.finished for c in reversed(known)]

@@ -153,3 +153,9 @@ def test_how_long_evidence_is_kept_is_what_storage_costs(kept_s: float | None) -
     (bill,) = campaign_bills([served(where=place)], {place.name: place}, ON, kept_s=kept_s).values()
     assert (bill.of("storage") is None) == (kept_s is None)
     assert any(each.reason.startswith("evidence is kept for ever") for each in bill.unknown) == (kept_s is None)
+
+
+def test_a_training_run_and_an_inference_run_are_never_averaged() -> None:
+    trained = launched(document(trial(where=PLACE)), 400.0)
+    costs = provider_costs([served(), trained], {PLACE.name: PLACE}, ON)
+    assert [(c.kind, c.finished, str(c.per_finished_run)) for c in costs] == [("inference", 1, "0.20 USD"), ("training", 1, "0.40 USD")]

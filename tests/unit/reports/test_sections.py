@@ -36,7 +36,7 @@ def line(item: str, hours: float, price: float = 2.0) -> Line:
 
 
 def cost(*lines: Line, unknown: tuple[Unknown, ...] = (), finished: int = 2, lost: int = 0) -> ProviderCost:
-    return ProviderCost("lab", False, Bill(lines, unknown), 2, finished, lost)
+    return ProviderCost("lab", "training", False, Bill(lines, unknown), 2, finished, lost)
 
 
 def test_a_weight_that_changes_the_first_place_says_where_and_others_are_named_together() -> None:
@@ -102,14 +102,14 @@ def test_what_nobody_can_judge_is_not_kept_and_says_why(sample: CampaignData) ->
 def test_a_whole_bill_is_no_least(sample: CampaignData) -> None:
     (table,) = bill_tables([cost(line("gpu", 3), line("idle", 1))])
     assert (table.total, table.per_run, table.at_least, table.unknown) == ("8.00 USD", "4.00 USD", False, ())
-    assert cost_sentence(cost(line("gpu", 3), line("idle", 1))) == "lab: 8.00 USD, 25 % of it idle, 4.00 USD a finished run."
+    assert cost_sentence(cost(line("gpu", 3), line("idle", 1))) == "lab · training: 8.00 USD, 25 % of it idle, 4.00 USD a finished run."
 
 
 def test_what_is_missing_of_a_bill_is_named_and_the_total_is_a_least() -> None:
     partial = cost(line("gpu", 3), unknown=(Unknown("storage", "no storage rate is declared for lab"),))
     (table,) = bill_tables([partial])
     assert table.at_least and table.unknown == ("storage: no storage rate is declared for lab",)
-    assert cost_sentence(partial).startswith("lab: at least 6.00 USD") and cost_sentence(partial).endswith("recorded: storage.")
+    assert cost_sentence(partial).startswith("lab · training: at least 6.00 USD") and cost_sentence(partial).endswith("recorded: storage.")
 
 
 def test_without_a_price_or_a_finished_run_there_is_a_dash_and_no_chart() -> None:
@@ -117,7 +117,7 @@ def test_without_a_price_or_a_finished_run_there_is_a_dash_and_no_chart() -> Non
     for one, why in ((unpriced, "no price is declared for lab"), (lost, "no run finished")):
         (table,) = bill_tables([one])
         assert (table.per_run, table.why_not) == ("–", why)
-    assert cost_sentence(unpriced) == "lab: unknown (no price is declared for lab)."
+    assert cost_sentence(unpriced) == "lab · training: unknown (no price is declared for lab)."
     assert bill_chart([unpriced, lost]) is None
 
 
@@ -127,7 +127,7 @@ def test_the_chart_stacks_what_the_table_lists(sample: CampaignData) -> None:
     assert chart is not None
     for one in costs:
         assert one.per_finished_run is not None
-        drawn = sum(x for bar in chart.data for name, x in zip(bar["y"], bar["x"], strict=True) if name == one.provider and x is not None)
+        drawn = sum(x for bar in chart.data for name, x in zip(bar["y"], bar["x"], strict=True) if name == one.label and x is not None)
         assert drawn == pytest.approx(one.per_finished_run.amount, rel=1e-4)
 
 

@@ -33,6 +33,7 @@ class BillTable:
     """
 
     provider: str
+    kind: str
     rows: tuple[LineRow, ...]
     total: str
     at_least: bool
@@ -43,7 +44,7 @@ class BillTable:
 
 
 def bill_tables(costs: Sequence[ProviderCost]) -> tuple[BillTable, ...]:
-    """One table a provider, by name."""
+    """One table a provider and kind."""
     return tuple(_table(cost) for cost in costs)
 
 
@@ -52,6 +53,7 @@ def _table(cost: ProviderCost) -> BillTable:
     lost = f", {cost.lost} attempt{'s' if cost.lost != 1 else ''} came to nothing" if cost.lost else ""
     return BillTable(
         provider=cost.provider,
+        kind=cost.kind,
         rows=tuple(_row(line) for line in cost.bill.lines),
         total=money(total),
         at_least=not cost.bill.complete,
@@ -85,7 +87,7 @@ def cost_sentence(cost: ProviderCost) -> str:
     total, simulated = cost.bill.total, " (simulated)" if cost.simulated else ""
     if total is None:
         why = "; ".join(dict.fromkeys(each.reason for each in cost.bill.unknown)) or "nothing was billed"
-        return f"{cost.provider}{simulated}: unknown ({why})."
+        return f"{cost.label}{simulated}: unknown ({why})."
     parts = []
     idle, lost = cost.bill.of("idle"), cost.bill.of("failed_launches")
     for name, amount in (("idle", idle), ("for attempts that came to nothing", lost)):
@@ -96,4 +98,4 @@ def cost_sentence(cost: ProviderCost) -> str:
     missing = [words(item) for item in dict.fromkeys(each.item for each in cost.bill.unknown)]
     without = f"; without what nobody declared or recorded: {', '.join(missing)}" if missing else ""
     least = "" if cost.bill.complete else "at least "
-    return f"{cost.provider}{simulated}: {least}{total}{', ' if parts else ''}{', '.join(parts)}{without}."
+    return f"{cost.label}{simulated}: {least}{total}{', ' if parts else ''}{', '.join(parts)}{without}."
