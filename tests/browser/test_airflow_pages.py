@@ -98,7 +98,8 @@ def test_every_page_loads_and_draws_without_a_complaint(
     page = logged_in.new_page()
     complaints, elsewhere, charts = complaints_of(page), list[str](), dict[str, int]()
     page.on("request", lambda r: elsewhere.append(r.url) if not r.url.startswith((running.address, "data:", "blob:")) else None)
-    shown = [path for route, path in every_route if "GET" in (route.methods or ()) and _is_page(logged_in, running, path)]
+    # A simulated trial has no raw file to hand out.
+    shown = [path for _, path in every_route if "/evidence/" not in path and _is_page(logged_in, running, path)]
     for path in shown:
         answer = page.goto(f"{running.address}{PREFIX}{path}", wait_until="load")
         assert answer is not None and answer.status == 200, path
