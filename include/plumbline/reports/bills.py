@@ -171,13 +171,18 @@ def _bill(attempts: Sequence[TrialUse], providers: Mapping[str, Provider], on: d
     return together(trial_bill(use, providers[use.provider], on or use.day, purchase) for use in attempts)
 
 
+def as_rejected(use: TrialUse) -> TrialUse:
+    """What an attempt used that the quality checks rejected: all of it came to nothing."""
+    return replace(use, usable=False, ended="rejected by the quality checks")
+
+
 def _uses(documents: Iterable[ResultDocument], kept_s: float | None, rejected: Collection[Attempt]) -> dict[str, list[TrialUse]]:
     """Every attempt by trial, each trial with its share of what its provider's campaign costs once; its last attempt carries it."""
     uses: dict[str, list[TrialUse]] = {}
     for document in sorted(documents, key=lambda d: (d.trial.trial_id, d.trial.attempt)):
         use = use_of(document, kept_s=kept_s)
         if (document.trial.trial_id, document.trial.attempt) in rejected:
-            use = replace(use, usable=False, ended="rejected by the quality checks")
+            use = as_rejected(use)
         uses.setdefault(use.trial_id, []).append(replace(use, share=0.0))
     trials: dict[str, int] = {}
     for own in uses.values():

@@ -216,8 +216,32 @@ def test_outcomes_are_at_the_price_of_the_bill(tmp_path: Path) -> None:
         where = provider(prices=[listed], **more)
         declared = Declarations({where.name: where}, {}, {}, load(CONFIG).thresholds)
         with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
-            return trial_cost(archive, declared, document(trial("inference", where=where)))
+            asked = document(trial("inference", where=where))
+            archive.record(asked, uri="file:///store")
+            return trial_cost(archive, declared, asked, archive.trials(asked.trial.campaign_id))
 
     by_list, invoiced = dict(of().outcomes), dict(of(invoices=[invoice]).outcomes)
     assert by_list["cost per 1k requests"] != invoiced["cost per 1k requests"]
     assert [line.unit_price for line in of(invoices=[invoice]).lines] == ["7.2 USD/instance-hour"]
+
+
+def test_a_rejected_attempt_was_paid_for_nothing_and_a_trial_carries_its_share(tmp_path: Path) -> None:
+    where = provider(
+        prices=[{"purchase": "on_demand", "price": "3.60 USD/h", "since": "2025-01-01", "source": "price page"}],
+        overhead=[
+            {"what": "image updates", "time": "2h", "per": "campaign", "price": "100 USD/h", "since": "2025-01-01", "source": "finance"}
+        ],
+    )
+    declared = Declarations({where.name: where}, {}, {}, load(CONFIG).thresholds)
+    good, bad = (document(trial("inference", where=where, repeat=n)) for n in (1, 2))
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(good, uri="file:///store")
+        archive.record(bad, uri="file:///store", action="reject")
+        shown = [
+            trial_cost(archive, declared, d, [t for t in archive.trials("2025-11") if t.trial_id == d.trial.trial_id]) for d in (good, bad)
+        ]
+    for cost in shown:
+        (engineering,) = (line for line in cost.lines if line.item.startswith("engineering"))
+        assert engineering.cost == "100.00 USD", "half of two hours"
+    assert shown[0].outcomes and not shown[1].outcomes
+    assert {line.item.split(" · ")[0] for line in shown[1].lines} >= {"failed launches"}

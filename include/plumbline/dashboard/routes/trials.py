@@ -38,7 +38,7 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
         trial = found.trial
         attempts = tuple(t for t in archive.trials(trial.campaign_id, trial.series_key) if t.trial_id == trial_id)
         shown = trial_page(found, attempts, archive.expired_files(trial_id, trial.attempt))
-        return pages.page(request, "trial.html.j2", t=shown, cost=trial_cost(archive, declared.now(), found))
+        return pages.page(request, "trial.html.j2", t=shown, cost=trial_cost(archive, declared.now(), found, attempts))
 
     @routes.get("/trials/{trial_id}/charts")
     def show_charts(trial_id: str, attempt: Attempt = None) -> Response:
