@@ -23,14 +23,24 @@ def before_of(detail: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_since(archive: Archive, finding: Finding, since: datetime) -> str:
-    """In a sentence, which teams' first choice, or cheapest setup that meets the requirement, moved away from the finding's provider or to it
-    since then; empty if none did, and for findings that no decision follows from."""
+    """In a sentence, which teams' first choice, or cheapest setup that meets the requirement, moved away from the finding's provider since
+    then where it got worse or dearer, and to it where it got better or cheaper; empty if none did, and for findings that no decision
+    follows from."""
     from plumbline.drift.winner import is_winner
 
     if finding.kind not in CONCERNED or is_winner(finding):
         return ""
-    said = [text for course in _courses(archive, since) for text in _moved(course, finding.provider)]
+    better = _better(finding)
+    said = [text for course in _courses(archive, since) for text in _moved(course, finding.provider, better)]
     return "; ".join(dict.fromkeys(said))
+
+
+def _better(finding: Finding) -> bool | None:
+    """Whether the provider is the better for it; None where the finding does not tell."""
+    if finding.kind == "price":
+        return None if not finding.effect else finding.effect < 0
+    verdict = finding.direction_of(finding.series_key)
+    return None if verdict not in ("regressed", "improved") else verdict == "improved"
 
 
 def _courses(archive: Archive, since: datetime) -> list[list[DecisionView]]:
@@ -49,15 +59,19 @@ def _courses(archive: Archive, since: datetime) -> list[list[DecisionView]]:
     return [course for course in courses if course]
 
 
-def _moved(course: list[DecisionView], provider: str) -> list[str]:
+def _moved(course: list[DecisionView], provider: str, better: bool | None) -> list[str]:
+    def concerned(now: str | None, was: str | None) -> bool:
+        # What fell behind makes nobody choose it: that choice has another cause.
+        return now != was and provider in ((now, was) if better is None else (now,) if better else (was,))
+
     now, was = course[0], course[-1].detail["before"]
     of = f"team {now.team}"
     said = []
-    if now.winner != was["first"] and provider in (now.winner, was["first"]):
+    if concerned(now.winner, was["first"]):
         said.append(f"first choice of {of} for {now.kind} changes to {_named(now.winner, now.probability)}")
     for workload, cheapest, probability in _cheapest(now.detail):
         before = was["cheapest"].get(workload)
-        if cheapest != before and provider in (cheapest, before):
+        if concerned(cheapest, before):
             said.append(f"cheapest eligible provider for {of} on {workload} changes to {_named(cheapest, probability)}")
     return said
 

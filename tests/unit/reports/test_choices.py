@@ -79,3 +79,15 @@ def test_others_and_other_questions_are_not_told(archive: Archive) -> None:
     measure(archive, faster, {FAST: spread(0.3)}, campaign="2025-12")
     rank_all(archive, faster, DAY, "a test")
     assert said(archive, faster, elsewhere) == said(archive, faster, missing) == ""
+
+
+@pytest.mark.parametrize(("verdict", "told"), [("regressed", False), ("improved", True)])
+def test_who_is_chosen_is_not_chosen_because_it_got_worse(archive: Archive, verdict: str, told: bool) -> None:
+    declared = world()
+    rank_all(archive, declared, DAY, "a test")
+    members = tuple(replace(member, verdict=verdict) for member in SLOWER.members)
+    chosen = replace(SLOWER, finding_id="f4", provider=FAST, members=members)
+    archive.save_findings([record_of(chosen)])
+    measure(archive, declared, {CHEAP: spread(0.2)}, campaign="2025-12")
+    rank_all(archive, declared, DAY, "a test")
+    assert said(archive, declared, chosen).startswith(f"first choice of team platform for training changes to {FAST}") is told
