@@ -10,13 +10,8 @@ import io
 import re
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import uvicorn
 from PIL import Image
 from playwright.sync_api import BrowserContext
 
@@ -26,6 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "include")]
 from tests.browser.airflow_pages import examples, routes  # noqa: E402
 from tests.browser.chromium import browser  # noqa: E402
 from tests.browser.fleet import rehearsed  # noqa: E402
+from tests.browser.served import served  # noqa: E402
 from tests.data.page_addresses import address_of  # noqa: E402
 
 from plumbline.dashboard.app import create_app  # noqa: E402
@@ -34,22 +30,6 @@ from plumbline.declarations.places import moved_home  # noqa: E402
 SHAPES = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 SCHEMES = ("light", "dark")
 LONGEST = 2600
-
-
-@contextmanager
-def served(home: Path, config: Path) -> Iterator[str]:
-    """The dashboard without Airflow around it, on a free port of loopback."""
-    with moved_home(home, config):
-        server = uvicorn.Server(uvicorn.Config(create_app(), host="127.0.0.1", port=0, log_level="warning"))
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        while not server.started:
-            if not thread.is_alive():
-                raise RuntimeError("the server of the pages ended at once; its reason stands above")
-            time.sleep(0.05)
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        server.should_exit = True
-        thread.join(20)
 
 
 def name_of(path: str) -> str:
@@ -74,7 +54,7 @@ def main(folder: Path, home: Path, config: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     known = examples(home, config)
     pages = {route.path: address_of(route, known) for route in routes(home, config)}
-    with served(home, config) as address, browser() as started:
+    with moved_home(home, config), served(create_app()) as address, browser() as started:
         for (shape, window), scheme in ((s, c) for s in SHAPES.items() for c in SCHEMES):
             context = started.new_context(viewport=window, color_scheme=scheme)  # type: ignore[arg-type]
             for path, url in ((path, address + own) for path, own in pages.items()):

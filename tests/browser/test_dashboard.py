@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser
 from tests.browser.chromium import SHAPES, browser, executable
 from tests.browser.sample import campaign
+from tests.browser.served import served
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
@@ -61,16 +59,8 @@ def seeded(folder: Path) -> Path:
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = seeded(tmp_path_factory.mktemp("home"))
     app = create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 120
-    while not server.started and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert server.started
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(20)
+    with served(app) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, Page
 from tests.browser.chromium import SHAPES, browser, executable
 from tests.browser.sample import BEGAN
+from tests.browser.served import served
 from tests.browser.test_dashboard import seeded
 
 from plumbline.archive import open_archive
@@ -32,16 +30,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with open_archive(f"sqlite:///{home / 'archive.db'}") as archive:
         rank_all(archive, load(), BEGAN.date(), "campaign 2026-11 was reported")
     app = create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 120
-    while not server.started and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert server.started
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(20)
+    with served(app) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

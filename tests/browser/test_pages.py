@@ -3,15 +3,13 @@ keyboard, narrow windows, and no script, style or request from anywhere else."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, Page
 from tests.browser.chromium import SHAPES, browser, executable
 from tests.browser.fleet import rehearsed
+from tests.browser.served import served
 
 from plumbline.dashboard.app import create_app
 from plumbline.declarations.places import moved_home
@@ -37,17 +35,8 @@ PAGES = {
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home, config = rehearsed(tmp_path_factory.mktemp("fleet"), "2026-05..2026-10", 2)
-    with moved_home(home, config):
-        server = uvicorn.Server(uvicorn.Config(create_app(), host="127.0.0.1", port=0, log_level="warning"))
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        deadline = time.monotonic() + 120
-        while not server.started and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert server.started
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        server.should_exit = True
-        thread.join(20)
+    with moved_home(home, config), served(create_app()) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
