@@ -18,7 +18,7 @@ from plumbline.archive.models import Campaign, Metric, Series, SeriesCampaign, T
 from plumbline.archive.observations import PriceReadingView
 from plumbline.archive.observed import PriceReading
 from plumbline.archive.queries import STANDING, USABLE, outcomes, trial_view
-from plumbline.archive.records import DecisionView, FindingKind, FindingState, FindingView, PriceView, Severity
+from plumbline.archive.records import DecisionView, FindingKind, FindingState, FindingView, Severity
 from plumbline.archive.views import Outcomes, SeriesView, TrialView
 
 T = TypeVar("T")
@@ -142,14 +142,6 @@ class Paging:
             views = {row.finding_id: view_of(row) for query in (opened, standing) for row in session.scalars(query)}
         shown = [view for view in views.values() if view.shown_by(campaign_id)]
         return tuple(sorted(shown, key=lambda v: (-v.opened_at.timestamp(), v.finding_id))[:limit])
-
-    def prices_of(self, providers: Sequence[str]) -> tuple[PriceView, ...]:
-        """Accepted prices of these providers, by provider, purchase and the day from which they hold."""
-        query = select(Price).where(Price.provider.in_(providers))
-        names = PriceView.__dataclass_fields__
-        with reading(self.engine) as session:
-            rows = session.scalars(query.order_by(Price.provider, Price.purchase, Price.since, Price.first_seen_at))
-            return tuple(PriceView(**{name: getattr(row, name) for name in names}) for row in rows)
 
     def newest_readings(self, providers: Sequence[str]) -> tuple[PriceReadingView, ...]:
         """The newest reading of each kind of purchase of these providers."""

@@ -81,7 +81,7 @@ def prices_page(archive: Archive, declared: Declarations, on: date, after: str =
     """Declared providers' prices on a day, those after a name, and the price findings that wait for somebody."""
     names = sorted(name for name in declared.providers if name > after)
     shown = names[:PROVIDERS]
-    accepted, readings = archive.prices_of(shown), archive.newest_readings(shown)
+    accepted, readings = archive.prices(shown), archive.newest_readings(shown)
     rows: list[PriceNow] = []
     for name in shown:
         own, read = [p for p in accepted if p.provider == name], [r for r in readings if r.provider == name]

@@ -13,8 +13,8 @@ from plumbline.orchestration.against_baseline import by_provider, compared
 from plumbline.results import ResultStore
 
 if TYPE_CHECKING:
-    from plumbline.archive import Archive, TrialView
-    from plumbline.reports.content import CampaignData, Quality
+    from plumbline.archive import Archive
+    from plumbline.reports.content import CampaignData
     from plumbline.reports.export.files import Form
 
 
@@ -40,11 +40,12 @@ def newest(archive: Archive) -> str:
 
 def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     """Everything that a report or a scorecard of the campaign says. LookupError if the archive has nothing of it."""
-    from plumbline.reports.content import CampaignData, FindingRow, SeriesDrift
+    from plumbline.reports.content import CampaignData, FindingRow, Quality, SeriesDrift
     from plumbline.reports.priced import all_at_accepted_prices
 
     declared = load()
-    trials = archive.trials(campaign_id)
+    # A correction is the same run in other words: both would be launched, paid for and scored twice.
+    trials = [t for t in archive.trials(campaign_id) if not t.corrected]
     if not trials:
         raise LookupError(f'the archive has no trial of campaign "{campaign_id}"')
     if all(t.source == "imported" for t in trials):
@@ -71,22 +72,15 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         written_at=datetime.now(timezone.utc),
         findings=tuple(findings),
         drift=tuple(drift),
-        quality={(t.trial_id, t.attempt): _quality(t) for t in trials},
+        quality={
+            (t.trial_id, t.attempt): Quality(t.quality_action, tuple(f"{r.code}: {r.detail}" for r in t.quality_reasons)) for t in trials
+        },
         store=ResultStore(places().results_url),
         workloads=declared.workloads,
         references=declared.references,
         economics=declared.economics,
         kept_s=declared.upkeep.evidence.keep,
     )
-
-
-def _quality(attempt: TrialView) -> Quality:
-    """What the checks decided. A corrected attempt is shown and never scored, whatever they had said of it: also where its correction was rejected."""
-    from plumbline.reports.content import Quality
-
-    if attempt.corrected:
-        return Quality("reject", ("corrected: a later attempt stands in its place",))
-    return Quality(attempt.quality_action, tuple(f"{r.code}: {r.detail}" for r in attempt.quality_reasons))
 
 
 def _held_against_itself(archive: Archive, series_key: str, campaign_id: str) -> str | None:

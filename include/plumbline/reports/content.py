@@ -56,7 +56,7 @@ class Quality:
 class CampaignData:
     """Everything that one report says.
 
-    `documents`: every collected attempt. `planned`: what was asked; a planned trial without a document is reported as missing.
+    `documents`: every collected attempt that no correction replaced. `planned`: what was asked; a planned trial without a document is reported as missing.
     `quality`: by (trial id, attempt); a rejected attempt is kept, shown and never scored. `store`: where the raw evidence behind the
     distribution charts lies; without it those charts are left out and the report says so. `written_at`: also the day whose prices count.
     `workloads`: as they are declared now, by name, for which number is asked first; criteria are those of the trials. `references`: what

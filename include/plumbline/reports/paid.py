@@ -38,7 +38,8 @@ class Paid:
 
 def paid(archive: Archive, declared: Declarations, campaign_id: str) -> Paid:
     """Everything that the campaign's bills say. LookupError if the archive has no trial of it that was run here."""
-    trials = [t for t in archive.trials(campaign_id) if t.source != "imported"]
+    # A correction is the same run in other words: both on one bill would be paid for twice.
+    trials = [t for t in archive.trials(campaign_id) if t.source != "imported" and not t.corrected]
     if not trials:
         raise LookupError(f'the archive has no trial of campaign "{campaign_id}" that could have a bill; `plumbline campaigns` lists them')
     documents = tuple(d for t in trials if (d := archive.document(t.trial_id, t.attempt)) is not None)

@@ -132,7 +132,7 @@ def test_prices_and_newest_readings_of_several_providers_at_once(archive: Archiv
     }
     for name in ("a", "c"):
         archive.accept_price(name, "on_demand", None, 2.0, date(2026, 11, 1), "s", by="ada", why="agreed")
-    assert [p.provider for p in archive.prices_of(["a", "b"])] == ["a"]
+    assert [p.provider for p in archive.prices(["a", "b"])] == ["a"]
 
 
 def test_what_a_decision_can_rest_on_moves_its_mark(archive: Archive) -> None:

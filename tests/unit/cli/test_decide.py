@@ -126,7 +126,7 @@ def test_while_somebody_else_ranks_no_price_is_accepted_and_it_says_so(plumbline
             assert had
             result = plumbline("prices", "accept", FAST, "--price", "0.5", "--why", "a new contract")
         assert result.exit_code == 2 and "another process has been ranking" in result.stderr and "Traceback" not in result.stderr
-        assert archive.prices_of([FAST]) == ()
+        assert archive.prices(FAST) == []
     assert plumbline("prices", "accept", FAST, "--price", "0.5", "--why", "a new contract").exit_code == 0
 
 

@@ -8,12 +8,16 @@ import pytest
 from tests.data.result_documents import document, training_metrics, trial
 
 from plumbline.archive import open_archive
+from plumbline.declarations import load
 from plumbline.orchestration.reporting import campaign_data
 from plumbline.reports import conclude
+from plumbline.reports.paid import paid
 
 
 @pytest.mark.parametrize(("action", "usable"), [("reject", 0), ("accept", 1)])
-def test_what_was_corrected_is_shown_and_never_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str, usable: int) -> None:
+def test_what_was_corrected_is_neither_scored_nor_paid_for_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str, usable: int
+) -> None:
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
     with open_archive() as archive:
         archive.record(document(), uri="file:///store")
@@ -26,8 +30,12 @@ def test_what_was_corrected_is_shown_and_never_scored(tmp_path: Path, monkeypatc
             action=action,  # type: ignore[arg-type]
         )
         data = campaign_data(archive, "2025-11")
-    assert len(data.documents) == 2
-    (card,) = conclude(data).cards
-    assert card.usable == usable
+        (told,) = paid(archive, load(), "2025-11").by_provider()
+    assert (told.trials, told.finished, told.lost) == (1, usable, 1 - usable)
+    assert [d.trial.attempt for d in data.documents] == [2]
+    found = conclude(data)
+    (card,), (cost,) = found.cards, found.provider_costs
+    assert (card.usable, card.attempts) == (usable, 1)
+    assert (cost.trials, cost.finished, cost.lost) == (1, usable, 1 - usable)
     row = card.row("step_time")
     assert (row.value if row else None) == (0.2 if usable else None)
