@@ -16,7 +16,7 @@ from plumbline.declarations.provider import Provider
 from plumbline.declarations.thresholds import ValidityLimits
 from plumbline.declarations.training import TrainingWorkload
 
-HARNESS_PROTOCOL = {"training": 2, "inference": 2}
+HARNESS_PROTOCOL = {"training": 3, "inference": 3}
 """How the harness measures each kind. Raised when a change makes new numbers incomparable with old ones: it starts new series."""
 
 AnyWorkload = Annotated[TrainingWorkload | InferenceWorkload, Field(discriminator="kind")]
