@@ -23,6 +23,7 @@ from plumbline.harness.kept import Kept, kept_of
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.observed import ContinuedWatch
 from plumbline.harness.progress import Progress, printer
+from plumbline.harness.torch_range import unsupported
 from plumbline.harness.watch import Watch
 from plumbline.results import (
     Environment,
@@ -163,6 +164,8 @@ class _Run:
             self._progress("environment", 0.0, "looking around")
             self._facts = {f"{'client.' if hosted else ''}{name}": value for name, value in environment.probe().items()}
             self._happened("environment_probed")
+            if not hosted:
+                self._check_torch(self._facts)
             self._check_hardware(self._facts)
         gpus = None if hosted else GpuPhases(_GPUS_EVERY_S)
         with Watch(cpus, promised(), gpus=gpus) if earlier is None else ContinuedWatch(cpus, promised(), gpus, earlier) as watch:
@@ -191,6 +194,14 @@ class _Run:
         wrong = hardware.mismatch(self._trial.provider, self._trial.workload.needs.count, facts)
         if wrong is not None:
             raise TrialFailed("wrong_hardware", wrong)
+
+    def _check_torch(self, facts: Mapping[str, Scalar]) -> None:
+        installed = facts.get("torch.version")
+        if installed is None and self._trial.workload.kind == "inference":
+            return  # an engine of its own may compute without it; only probes need it, and each says so
+        wrong = unsupported(None if installed is None else str(installed))
+        if wrong is not None:
+            raise TrialFailed("image_error", wrong)
 
     def _part(self, phase: str, fraction: float, note: str = "") -> None:
         self._progress(phase, _BEFORE + (_AFTER - _BEFORE) * min(max(fraction, 0.0), 1.0), note)

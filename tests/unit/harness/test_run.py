@@ -205,6 +205,14 @@ def test_a_provider_with_gpus_is_not_measured_without_them(home):
     assert measured == []
 
 
+def test_an_unsupported_torch_is_the_images_fault(home, monkeypatch):
+    monkeypatch.setattr("plumbline.harness.environment.software._version", {"torch": "2.6.0+cu124"}.get)
+    measured = []
+    document = ran(home, lambda *arguments: measured.append(arguments))
+    assert (document.validity.failure_class, measured) == ("image_error", [])
+    assert all(part in document.validity.reasons[0].detail for part in ("2.6.0+cu124", "2.7", "2.13"))
+
+
 def test_a_failing_probe_fails_the_trial(home):
     def broken(cpus, workdir, device, ranks):
         raise OSError("the disk is gone")
