@@ -22,10 +22,11 @@ from plumbline.results import FAILED_AS_DECLARED, ResultDocument, ResultStore
 
 pytestmark = pytest.mark.integration
 
+# A step takes tens of milliseconds, so that the steady phase lasts many ticks of the kernel's CPU clock and contention can be observed.
 SMALL = {
-    "model": {"architecture": "gpt", "layers": 1, "width": 32, "heads": 2, "vocabulary": 128, "context": 16, "seed": 7},
-    "data": {"source": "synthetic", "tokens": 4096, "seed": 11},
-    "batch": {"micro": 2, "accumulation": 1, "sequence": 16},
+    "model": {"architecture": "gpt", "layers": 2, "width": 64, "heads": 2, "vocabulary": 128, "context": 64, "seed": 7},
+    "data": {"source": "synthetic", "tokens": 65536, "seed": 11},
+    "batch": {"micro": 64, "accumulation": 1, "sequence": 64},
     "steps": {"discard": 3, "measure": 17},
     "checkpoint": {"every": 6, "keep": 1},
     "loss": None,
