@@ -7,14 +7,23 @@ host names or free memory. None is a fact too: it was looked for and is not ther
 from __future__ import annotations
 
 from plumbline.declarations import places
-from plumbline.harness.environment import accelerator, amd, container, cpu, disk, host, limits, network, software
+from plumbline.harness.environment import accelerator, amd, container, cpu, disk, fabric, host, limits, network, software
 from plumbline.results import Scalar
 
 
 def probe() -> dict[str, Scalar]:
     """The facts of this process's surroundings, sorted by name."""
     found: dict[str, Scalar] = {}
-    parts = [cpu.facts(), host.facts(), limits.facts(), disk.facts(places().work), network.facts(), software.facts(), container.facts()]
+    parts = [
+        cpu.facts(),
+        host.facts(),
+        limits.facts(),
+        disk.facts(places().work),
+        network.facts(),
+        fabric.facts(),
+        software.facts(),
+        container.facts(),
+    ]
     gpus = accelerator.facts()
     for part in [*parts, gpus, {} if gpus["gpu.count"] else amd.facts()]:
         found |= part

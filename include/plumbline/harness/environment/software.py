@@ -6,13 +6,37 @@ import os
 import platform
 import re
 import runpy
-from importlib.metadata import PackageNotFoundError, version
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from plumbline.harness.environment.cpu import ROOT
 from plumbline.results import Scalar
 
-_PACKAGES = ("numpy", "torch", "torchvision", "torchao", "transformers", "peft", "safetensors", "tritonclient", "pyarrow")
+_PACKAGES = ("numpy", "torch", "torchvision", "transformers", "peft", "safetensors", "tritonclient", "pyarrow")
+_ENGINES: Mapping[str, Sequence[str]] = {
+    "vllm": ("vllm",),
+    "tensorrt_llm": ("tensorrt-llm",),
+    "tensorrt": ("tensorrt",),
+    "flash_attn": ("flash-attn",),
+    "flash_attn_3": ("flash-attn-3",),
+    "flashinfer": ("flashinfer-python", "flashinfer"),
+    "transformer_engine": ("transformer-engine", "transformer-engine-torch"),
+    # `triton.version` is the server's: two programs of one name.
+    "triton_compiler": ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm"),
+    "torchao": ("torchao",),
+}
+"""Names of a fact's package, the first one found counts. An image may keep these apart from the harness, in its own Python."""
+_SITES = (
+    "usr/local/lib/python3*/dist-packages",
+    "usr/local/lib/python3*/site-packages",
+    "usr/lib/python3*/dist-packages",
+    "usr/lib/python3*/site-packages",
+    "opt/conda/lib/python3*/site-packages",
+    "opt/venv/lib/python3*/site-packages",
+)
 _CUDA = ("-cu13", "-cu12", "-cu11", "")
 _LIBRARIES = tuple(map(Path, ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/cuda/lib64", "/usr/lib64")))
 _SETTINGS = (
@@ -55,10 +79,15 @@ _SETTINGS = (
 )
 
 
-def facts() -> dict[str, Scalar]:
-    """`python.*`, `<package>.version`, `torch.cuda`, `harness.version` and one `setting.*` for each variable that is set."""
+def facts(root: Path = ROOT) -> dict[str, Scalar]:
+    """`python.*`, `<package>.version`, `torch.cuda`, `harness.version` and one `setting.*` for each variable that is set.
+
+    Versions of engines and their kernels come from this interpreter's packages, else from those of the image's own Python below `root`.
+    """
     found: dict[str, Scalar] = {"python.version": platform.python_version(), "python.implementation": platform.python_implementation()}
     found |= {f"{name}.version": _version(name) for name in _PACKAGES}
+    sites = [*sys.path, *(str(site) for pattern in _SITES for site in sorted(root.glob(pattern), reverse=True))]
+    found |= {f"{fact}.version": _engine(names, sites) for fact, names in _ENGINES.items()}
     found["harness.version"] = _version("plumbline")
     found["torch.cuda"] = _torch_build("cuda")
     found["torch.rocm"] = _torch_build("hip")
@@ -72,6 +101,11 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def _engine(names: Sequence[str], sites: Sequence[str]) -> str | None:
+    """Read from the packages' metadata: importing an engine takes seconds and GPU memory."""
+    return next((found.version for name in names for found in distributions(name=name, path=list(sites))), None)
 
 
 def _cuda_library(name: str) -> str | None:
