@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.pods import Annotations, Image, Key, Labels, ObjectName, SideContainer, Variables, Volume, check_mounts
 from plumbline.declarations.simulation import SimulatedLauncher
 from plumbline.declarations.units import ByteSize, Duration
 
@@ -26,19 +27,6 @@ class LocalLauncher(Declared):
         if len(set(self.cpus)) != len(self.cpus):
             raise ValueError(f"cpus {list(self.cpus)} names a core twice; expected distinct cores such as [0, 1]")
         return self
-
-
-Key = Annotated[str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
-"""A Kubernetes label key or resource name, such as nvidia.com/gpu.product."""
-Image = Annotated[
-    str,
-    Field(
-        pattern=r"^(localhost/[a-z0-9._/-]+:[A-Za-z0-9._-]+|[a-z0-9][a-z0-9.:_/-]*(:[A-Za-z0-9._-]+)?@sha256:[0-9a-f]{64})$",
-        description="an image by digest, such as registry.example.com/plumbline-training@sha256:…; "
-        "an image that was loaded onto the nodes by hand has none: localhost/name:tag",
-    ),
-]
-ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$", description="name of a Kubernetes object")]
 
 
 class Images(Declared):
@@ -77,6 +65,13 @@ class PodResources(Declared):
     ephemeral_storage: ByteSize | None = Field(None, description="scratch disk, such as 100GiB")
     shared_memory: ByteSize = Field(2.0**30, description="size of /dev/shm, counted against memory; NCCL and data loaders need it")
     extended: dict[Key, Annotated[int, Field(ge=1)]] = Field(default_factory=dict, description='further resources, such as {"rdma/ib": 1}')
+    hugepages: dict[Literal["2Mi", "1Gi"], ByteSize] = Field(
+        default_factory=dict, description="huge pages by their size, such as {2Mi: 5GiB}; beside memory"
+    )
+
+
+_NOT_IN_TRAINJOBS = ("host_ipc", "host_network", "priority_class", "runtime_class", "init_containers", "sidecars")
+"""Fields of the launcher that the Kubeflow trainer lets no TrainJob set."""
 
 
 class KubernetesLauncher(Declared):
@@ -107,6 +102,17 @@ class KubernetesLauncher(Declared):
         "trials with the fault pod_delete keep their checkpoints on it",
     )
     host_ipc: bool = Field(False, description="share the node's IPC namespace; only where NCCL needs it")
+    host_network: bool = Field(False, description="share the node's network; no NetworkPolicy holds for such a pod")
+    env: Variables = Field(default_factory=dict, description='such as {NCCL_SOCKET_IFNAME: eth0}; values are text: "1"; never a secret')
+    annotations: Annotations = Field(default_factory=dict, description="of the pods, such as those that attach networks")
+    labels: Labels = Field(default_factory=dict, description="of the pods")
+    capabilities: tuple[Literal["IPC_LOCK"], ...] = Field((), description="added to the trial's container, which otherwise has none")
+    supplemental_groups: tuple[Annotated[int, Field(ge=1, le=2**31 - 1)], ...] = Field(
+        (), description="further groups of the pods' processes, such as that of a device file"
+    )
+    volumes: tuple[Volume, ...] = ()
+    init_containers: tuple[SideContainer, ...] = Field((), description="run one after the other before the trial starts")
+    sidecars: tuple[SideContainer, ...] = Field((), description="run beside the trial, from before its start to its end")
     parallel: int = Field(1, ge=1, le=1000, description="trials at a time, as many as the quota allows; a gang is one trial")
     schedule_timeout: Duration = Field(1800.0, description="request to a node, queue included")
     startup_timeout: Duration = Field(1800.0, description="node to running containers, image pull included")
@@ -129,8 +135,8 @@ class KubernetesLauncher(Declared):
 
     @model_validator(mode="after")
     def _carried(self) -> KubernetesLauncher:
-        given = {"host_ipc": self.host_ipc, "priority_class": self.priority_class, "runtime_class": self.runtime_class}
-        refused = [name for name, value in given.items() if value]
+        check_mounts(self.volumes, (*self.init_containers, *self.sidecars))
+        refused = [name for name in _NOT_IN_TRAINJOBS if getattr(self, name)]
         if self.gang == "trainjob" and refused:
             raise ValueError(
                 f"gang is trainjob, and a TrainJob cannot set {' or '.join(refused)}; expected gang: jobset or pods, "

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from plumbline.declarations.pods import secret_name
 from plumbline.harness.environment.cpu import ROOT
 from plumbline.results import Scalar
 
@@ -59,24 +60,10 @@ _SETTINGS = (
     "CUBLAS_WORKSPACE_CONFIG",
     "PYTORCH_ALLOC_CONF",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "NCCL_ALGO",
-    "NCCL_PROTO",
-    "NCCL_IB_DISABLE",
-    "NCCL_P2P_DISABLE",
-    "NCCL_SOCKET_IFNAME",
-    "NCCL_NVLS_ENABLE",
-    "NCCL_MIN_NCHANNELS",
-    "NCCL_MAX_NCHANNELS",
-    "NCCL_BUFFSIZE",
-    "NCCL_CROSS_NIC",
-    "NCCL_IB_HCA",
-    "NCCL_IB_QPS_PER_CONNECTION",
-    "NCCL_NET",
-    "NCCL_NET_GDR_LEVEL",
-    "GLOO_SOCKET_IFNAME",
-    "FI_PROVIDER",
     "HIP_VISIBLE_DEVICES",
 )
+_FAMILIES = ("NCCL_", "RCCL_", "FI_", "OFI_", "UCX_", "GLOO_")
+"""Every variable of the libraries that carry collectives and one-sided transfers: clouds' guides set two dozen of them."""
 
 
 def facts(root: Path = ROOT) -> dict[str, Scalar]:
@@ -92,7 +79,11 @@ def facts(root: Path = ROOT) -> dict[str, Scalar]:
     found["torch.cuda"] = _torch_build("cuda")
     found["torch.rocm"] = _torch_build("hip")
     found |= {f"{name}.version": _cuda_library(name) for name in ("nccl", "cudnn", "cublas")}
-    found |= {f"setting.{name}": os.environ[name] for name in _SETTINGS if name in os.environ}
+    found |= {
+        f"setting.{name}": value
+        for name, value in os.environ.items()
+        if name in _SETTINGS or (name.startswith(_FAMILIES) and not secret_name(name))
+    }
     return found
 
 

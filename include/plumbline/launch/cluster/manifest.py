@@ -10,6 +10,7 @@ from plumbline.harness.kept import DELETIONS, VOLUME, Deletion, told
 from plumbline.launch.cluster import credentials, placement
 from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.names import EXPIRES, TRIAL, labels, launch_name, pod_name
+from plumbline.launch.cluster.pod_parts import add_to_pod, quantity
 from plumbline.launch.cluster.provider import image_of, launcher_of
 from plumbline.launch.cluster.templates import template
 from plumbline.launch.failures import BadDeclaration
@@ -42,8 +43,8 @@ def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
     """Metadata and spec that all pods of the trial share, whoever creates them."""
     skeleton = template("pod")
     launcher, metadata, spec = launcher_of(trial.provider), skeleton["metadata"], skeleton["spec"]
-    metadata["labels"] |= labels(trial) | queue_labels(trial) | credentials.identity_labels(launcher)
-    metadata["annotations"] |= launch_annotations(trial, requested_at)
+    metadata["labels"] |= launcher.labels | labels(trial) | queue_labels(trial) | credentials.identity_labels(launcher)
+    metadata["annotations"] |= launcher.annotations | launch_annotations(trial, requested_at)
     spec["activeDeadlineSeconds"] = deadline_s(trial)
     spec["serviceAccountName"] = launcher.service_account
     spec |= {field: value for field, value in _declared(trial).items() if value}
@@ -57,6 +58,7 @@ def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
             volume["emptyDir"]["sizeLimit"] = quantity(launcher.resources.shared_memory)
     if isinstance(trial.workload, TrainingWorkload) and trial.workload.pod_deletions:
         _outlived_by_volume(spec, trial)
+    add_to_pod(spec, launcher)
     return {"metadata": metadata, "spec": spec}
 
 
@@ -138,6 +140,7 @@ def resources(trial: Trial) -> Row:
         amounts["ephemeral-storage"] = quantity(declared.ephemeral_storage)
     if trial.provider.accelerator.kind != "cpu":
         amounts[launcher.gpu_resource] = str(trial.workload.needs.count)
+    amounts |= {f"hugepages-{size}": quantity(amount) for size, amount in sorted(declared.hugepages.items())}
     amounts |= {name: str(count) for name, count in sorted(declared.extended.items())}
     return {"requests": amounts, "limits": dict(amounts)}
 
@@ -146,12 +149,3 @@ def deadline_s(trial: Trial) -> int:
     """After how many seconds on its node the cluster itself ends a pod, whatever became of Airflow."""
     timeout: float = launcher_of(trial.provider).timeout
     return math.ceil(timeout)
-
-
-def quantity(size: float) -> str:
-    """Bytes as Kubernetes writes them, exactly: 64Gi, 1500Mi, or plain bytes."""
-    whole = round(size)
-    for unit, factor in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
-        if whole % factor == 0:
-            return f"{whole // factor}{unit}"
-    return str(whole)

@@ -87,6 +87,7 @@ def pod_of(trial: Trial, launcher: KubernetesLauncher, name: str, path: str, now
     for key in ("hostname", "subdomain", "affinity", "setHostnameAsFQDN"):
         spec.pop(key, None)
     spec["activeDeadlineSeconds"] = whole_s
+    spec.pop("initContainers", None)  # daemons for the network of whole nodes, which one GPU's probe does not use
     container = next(c for c in spec["containers"] if c["name"] == pod_state.CONTAINER)
     container["command"] = ["python", "-m", "plumbline.harness", "probe"]
     container["args"] = ["--out", f"{launcher.results_url.rstrip('/')}/{path}", "--limit", f"{limit_s:g}"]

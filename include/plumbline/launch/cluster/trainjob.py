@@ -13,6 +13,8 @@ from plumbline.launch.cluster.provider import launcher_of
 from plumbline.launch.cluster.templates import template
 
 _MANAGER = "plumbline/launch"
+_CONTAINER = "node"
+"""What the trainer calls the trial's container."""
 _PATCHED = ("serviceAccountName", "imagePullSecrets", "nodeSelector", "tolerations", "affinity")
 """Fields of a pod's specification that the trainer lets a TrainJob set, and that differ by trial or provider."""
 
@@ -34,7 +36,7 @@ def trainjob(trial: Trial, *, requested_at: datetime) -> Row:
             "numNodes": trial.workload.nodes,
             "image": container["image"],
             "args": container["args"],
-            "env": [*manifest.variables(trial), manifest.rendezvous(trial, f"{launch_name(trial)}-{job['name']}-0-0")],
+            "env": [*_further(container, "env"), manifest.rendezvous(trial, f"{launch_name(trial)}-{job['name']}-0-0")],
             "resourcesPerNode": container["resources"],
         },
         "runtimePatches": [
@@ -52,6 +54,23 @@ def _deadline_s(trial: Trial) -> int:
 
 
 def _patch(job: str, pods: Row) -> Row:
-    spec = {field: pods["spec"][field] for field in _PATCHED if field in pods["spec"]}
-    spec["volumes"] = [volume for volume in pods["spec"]["volumes"] if volume["name"] == manifest.SHARED_MEMORY]
+    given = pods["spec"]
+    spec = {field: given[field] for field in _PATCHED if field in given}
+    own = template("pod")["spec"]
+    if given["securityContext"] != own["securityContext"]:
+        spec["securityContext"] = given["securityContext"]
+    spec["volumes"] = [volume for volume in given["volumes"] if volume not in own["volumes"]]
+    container: Row = {}
+    if mounts := _further(given["containers"][0], "volumeMounts"):
+        container["volumeMounts"] = mounts
+    if given["containers"][0]["securityContext"] != own["containers"][0]["securityContext"]:
+        container["securityContext"] = given["containers"][0]["securityContext"]
+    if container:
+        spec["containers"] = [{"name": _CONTAINER, **container}]
     return {"name": job, "template": {"spec": {"template": {"metadata": pods["metadata"], "spec": spec}}}}
+
+
+def _further(container: Row, field: str) -> list[Row]:
+    """Entries of the trial's container that the runtime's template does not have already."""
+    own = template("pod")["spec"]["containers"][0][field]
+    return [entry for entry in container[field] if entry not in own]

@@ -255,6 +255,17 @@ def test_thread_settings_are_facts_and_secrets_are_not(monkeypatch):
     assert "hidden" not in found.values()
 
 
+def test_every_setting_of_the_collective_libraries_is_a_fact(monkeypatch):
+    settings = {"NCCL_SOCKET_IFNAME": "eth0", "FI_PROVIDER": "efa", "UCX_NET_DEVICES": "mlx5_0:1", "NCCL_TUNER_CONFIG_PATH": "/opt/tuner"}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NCCL_PLUGIN_TOKEN", "hidden")
+    monkeypatch.setenv("NCCLISH", "other")
+    found = software.facts()
+    assert {name: found.get(f"setting.{name}") for name in settings} == settings
+    assert not {"hidden", "other"} & set(found.values())
+
+
 def test_torch_is_known_without_importing_it():
     code = "import sys; from plumbline.harness.environment import software; found = software.facts(); assert found['torch.version']; print('torch' in sys.modules)"
     done = subprocess.run(

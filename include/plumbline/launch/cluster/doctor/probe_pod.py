@@ -61,6 +61,7 @@ def probe_of(pod: Row, launcher: KubernetesLauncher, now: float, patience: Patie
         # A trial's own references are optional key by key; here the Secret itself must be there.
         container["envFrom"] = [{"prefix": "PLUMBLINE_CHECKED_", "secretRef": {"name": launcher.results_secret}}]
     spec["containers"] = [container]
+    spec.pop("initContainers", None)  # daemons for accelerators, of which it has none
     return row
 
 

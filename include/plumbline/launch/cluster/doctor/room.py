@@ -22,9 +22,10 @@ def amounts(quantities: Mapping[str, object] | None) -> dict[str, Decimal]:
 
 
 def requested(pod: Row) -> dict[str, Decimal]:
-    """What the containers of a pod ask for together."""
+    """What the containers of a pod ask for together, its sidecars included. (An init container that ends asks for less than the trial.)"""
     total: defaultdict[str, Decimal] = defaultdict(Decimal)
-    for container in pod["spec"]["containers"]:
+    sidecars = [c for c in pod["spec"].get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    for container in [*pod["spec"]["containers"], *sidecars]:
         for name, value in amounts((container.get("resources") or {}).get("requests")).items():
             total[name] += value
     return dict(total)

@@ -1,0 +1,195 @@
+"""What a trial's pods need of a GPU cluster beyond an image and resources: environment, devices, networks and containers beside the trial."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.units import ByteSize
+
+Key = Annotated[str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+"""A Kubernetes label key or resource name, such as nvidia.com/gpu.product."""
+Image = Annotated[
+    str,
+    Field(
+        pattern=r"^(localhost/[a-z0-9._/-]+:[A-Za-z0-9._-]+|[a-z0-9][a-z0-9.:_/-]*(:[A-Za-z0-9._-]+)?@sha256:[0-9a-f]{64})$",
+        description="an image by digest, such as registry.example.com/plumbline-training@sha256:…; "
+        "an image that was loaded onto the nodes by hand has none: localhost/name:tag",
+    ),
+]
+VendorImage = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9][a-z0-9.:_/-]*(:[A-Za-z0-9._-]+|(:[A-Za-z0-9._-]+)?@sha256:[0-9a-f]{64})$",
+        description="an image by digest or by a tag that names a version, such as the cloud publishes it",
+    ),
+]
+ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$", description="name of a Kubernetes object")]
+LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$", description="at most 63 characters")]
+AbsolutePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._@:+-]+)+$", description="an absolute path without a slash at its end")]
+
+OWN_VOLUMES = frozenset(["work", "shared-memory", "kept"])
+"""Volumes of every trial's pod (`k8s/workloads/pod.yaml`)."""
+OWN_PATHS = ("/work", "/tmp", "/dev/shm", "/kept")
+OWN_METADATA = ("plumbline/", "app.kubernetes.io/managed-by", "kueue.x-k8s.io/", "batch.kubernetes.io/", "jobset.sigs.k8s.io/")
+"""Labels and annotations by which launches are found, admitted and numbered."""
+_OWN_VARIABLES = re.compile(r"PLUMBLINE_.*|HOME|TMPDIR|PYTHON.*|JOB_COMPLETION_INDEX|KUBERNETES_.*")
+_SECRET = re.compile(r"(^|_)(SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIALS?|APIKEY)(_|$)|(API|ACCESS|PRIVATE)_KEY")
+_HOST_PATHS = ("/dev/infiniband", "/dev/aperture_devices", "/home/kubernetes/bin", "/mnt", "/opt", "/run/tcpx", "/usr/local/nvidia")
+_SIDECAR_PATHS = ("/sys", "/proc/sys")
+
+
+def own_variable(name: str) -> str | None:
+    """Why a variable may not be declared; None if it may."""
+    if _OWN_VARIABLES.fullmatch(name):
+        return "the launcher sets it itself; expected another variable"
+    if secret_name(name):
+        return "its name is that of a secret, and declarations are public; expected a Secret of the namespace, by valueFrom in pod_patch"
+    return None
+
+
+def secret_name(name: str) -> bool:
+    """Whether a variable's name says that its value is a secret."""
+    return _SECRET.search(name) is not None
+
+
+def own_metadata(key: str) -> str | None:
+    """Why a label or annotation may not be declared; None if it may."""
+    return "the launcher sets it itself; expected another key" if key.startswith(OWN_METADATA) else None
+
+
+def host_path(path: str, *, sidecar: bool) -> str | None:
+    """Why a path of the node may not be mounted; None if it may.
+
+    The list is closed: device files, drivers and scratch disks as clouds document them. `sidecar`: for a container beside the trial alone.
+    """
+    allowed = _HOST_PATHS + (_SIDECAR_PATHS if sidecar else ())
+    if ".." not in path.split("/") and within(path, allowed):
+        return None
+    if within(path, _SIDECAR_PATHS):
+        return f'"{path}" of the node is for sidecars alone; expected no `mount`, and the volume in the sidecar\'s mounts'
+    return f'"{path}" of the node may not be mounted; expected a path below {", ".join(allowed)}'
+
+
+def within(path: str, folders: Iterable[str]) -> bool:
+    """Whether the path is one of the folders or lies below one."""
+    return any(path == folder or path.startswith(folder + "/") for folder in folders)
+
+
+def _variables(values: dict[str, str]) -> dict[str, str]:
+    for name in values:
+        if (why := own_variable(name)) is not None:
+            raise ValueError(f'"{name}": {why}')
+    return values
+
+
+def _metadata(values: dict[str, str]) -> dict[str, str]:
+    for key in values:
+        if (why := own_metadata(key)) is not None:
+            raise ValueError(f'"{key}": {why}')
+    return values
+
+
+Variables = Annotated[
+    dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="name of an environment variable")], str],
+    AfterValidator(_variables),
+]
+"""Environment variables; text alone: `"1"`, not `1`."""
+Labels = Annotated[dict[Key, LabelValue], AfterValidator(_metadata)]
+Annotations = Annotated[dict[Key, str], AfterValidator(_metadata)]
+
+
+class HostPath(Declared):
+    """A folder or device of the node."""
+
+    path: AbsolutePath
+    type: Literal["Directory", "DirectoryOrCreate", "File", "CharDevice", "Socket"] | None = None
+
+
+class EmptyDir(Declared):
+    """Scratch space that ends with the pod; on the node's disk unless `medium` says otherwise."""
+
+    medium: Literal["Memory", "HugePages", "HugePages-2Mi", "HugePages-1Gi"] | None = None
+    size: ByteSize | None = None
+
+
+class Mount(Declared):
+    """Where a container sees a volume."""
+
+    volume: Name
+    path: AbsolutePath
+    sub_path: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$")] | None = None
+    read_only: bool = False
+
+
+class Volume(Declared):
+    """A volume of the pod: exactly one of `host_path`, `empty_dir` and `claim`. `mount` is where the trial itself sees it."""
+
+    name: Name
+    host_path: HostPath | None = None
+    empty_dir: EmptyDir | None = None
+    claim: ObjectName | None = Field(None, description="a PersistentVolumeClaim in the namespace")
+    mount: AbsolutePath | None = Field(None, description="where the trial sees it; left out: only sidecars and init containers do")
+    read_only: bool = Field(False, description="of the trial's mount")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Volume:
+        given = [name for name in ("host_path", "empty_dir", "claim") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"{' and '.join(given) or 'no source'} given; expected exactly one of host_path, empty_dir and claim")
+        if self.name in OWN_VOLUMES:
+            raise ValueError(f'"{self.name}" is a volume of every trial; expected another name')
+        if self.mount is not None and within(self.mount, OWN_PATHS):
+            raise ValueError(f'"{self.mount}" is the trial\'s own; expected a path outside {", ".join(OWN_PATHS)}')
+        if self.host_path is not None:
+            why = host_path(self.host_path.path, sidecar=self.mount is None)
+            if why is not None:
+                raise ValueError(why)
+        return self
+
+
+class SideContainer(Declared):
+    """A container beside the trial: before it (`init_containers`), or from before its start to its end (`sidecars`, Kubernetes ≥ 1.29).
+
+    It runs as the pod's ordinary user without capabilities unless the declaration says otherwise.
+    """
+
+    name: Name
+    image: VendorImage
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: Variables = Field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    cpu: Annotated[int, Field(ge=1, le=256)] = Field(1, description="whole cores, beside those of the trial")
+    memory: ByteSize = Field(2.0**30, description="beside that of the trial")
+    run_as_root: bool = Field(False, description="as the cloud's daemon may need")
+    capabilities: tuple[Literal["IPC_LOCK", "NET_ADMIN", "NET_BIND_SERVICE"], ...] = ()
+    privileged: bool = Field(False, description="all devices and capabilities of the node; only where the cloud documents no other way")
+
+    @model_validator(mode="after")
+    def _another(self) -> SideContainer:
+        if self.name in ("harness", "node"):
+            raise ValueError(f'name "{self.name}" is that of the trial\'s own container; expected another')
+        if self.image.endswith(":latest"):
+            raise ValueError(f'image "{self.image}" changes under its name; expected a tag that names a version, or a digest')
+        return self
+
+
+def check_mounts(volumes: tuple[Volume, ...], beside: tuple[SideContainer, ...]) -> None:
+    """ValueError for names that are declared twice and mounts of volumes that are not declared."""
+    for what, names in (("volumes", [v.name for v in volumes]), ("sidecars and init_containers", [c.name for c in beside])):
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f'{what} name "{name}" twice; expected names of their own')
+    known = {volume.name for volume in volumes}
+    for container in beside:
+        for mount in container.mounts:
+            if mount.volume not in known:
+                raise ValueError(
+                    f'"{container.name}" mounts the volume {mount.volume}, which is not declared; '
+                    f"expected one of {', '.join(sorted(known)) or '(none declared in volumes)'}"
+                )
