@@ -64,6 +64,25 @@ def import_(
 
 
 @archive.command()
+def collect(campaign: Annotated[str, typer.Argument(help="the campaign's id, such as 2026-11")], as_json: Json = False) -> None:
+    """Bring home results that reached their stores after the campaign ended, and record them. Exit code 1 if some still cannot be read."""
+    from plumbline.orchestration.collecting import collect_campaign
+
+    with clear_errors(LookupError, OSError), open_archive() as opened:
+        done = collect_campaign(opened, campaign)
+    new = [one for one in done if {"inserted", "corrected"} & set(one.recorded)]
+    failed = [one for one in done if one.problem is not None]
+
+    def show() -> None:
+        for one in (*new, *failed):
+            out.print(f"{one.trial_id}: {one.problem or ', '.join(one.recorded)}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"{len(done)} trials: {len(new)} with new results, {len(failed)} not collected", highlight=False)
+
+    emit(as_json, done, show)
+    raise typer.Exit(FAILED if failed else OK)
+
+
+@archive.command()
 def correct(
     trial_id: Annotated[str, typer.Argument()],
     why: Annotated[str, typer.Option(help="the reason, for the audit log")],

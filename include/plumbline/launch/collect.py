@@ -19,10 +19,10 @@ def collect(store: ResultStore, campaign_id: str, trial_id: str) -> list[ResultD
     A document counts only if its schema, its checksum, its evidence and its trial hold; else, or if there is none, the attempt becomes
     a document with validity failed and the reason. What a cluster's pods wrote to their own store is brought into this one first.
     Collecting again gives the same documents.
-    Raises BadResult if the store has no attempt of the trial, or if an attempt's trial.json cannot be used; OSError if the pods' store
-    does not answer.
+    An attempt whose trial.json is missing or unusable is recorded as failed under its plan; a folder that was never announced is skipped.
+    Raises BadResult if the store has no attempt of the trial; OSError if the pods' store does not answer.
     """
-    folders = store.attempts(campaign_id, trial_id)
+    folders = store.announced(campaign_id, trial_id)
     if not folders:
         raise BadResult(f"{store.uri(f'{campaign_id}/{trial_id}')}: no attempt of this trial; expected attempt-1/trial.json at least")
     documents = []
@@ -36,8 +36,8 @@ def collect(store: ResultStore, campaign_id: str, trial_id: str) -> list[ResultD
 def _attempt(store: ResultStore, folder: str) -> ResultDocument:
     try:
         asked = store.trial(folder)
-    except FileNotFoundError as error:
-        raise BadResult(f"{store.uri(folder)}/trial.json is missing; expected what was asked of this attempt") from error
+    except (FileNotFoundError, BadResult) as error:
+        return _unspecified(store, folder, error)
     record, unread = _launch(store, folder)
     if isinstance(asked.provider.launcher, KubernetesLauncher) and _may_have_written(record):
         stores.bring_home(asked, stores.of(asked.provider), store)
@@ -59,6 +59,21 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
     if record.failure_class not in _NOTHING_BETTER and document.validity.failure_class == "interrupted":
         document = _reclassified(document, record.failure_class, record.failure_detail or record.failure_class)
     return document.with_launch(record)
+
+
+def _unspecified(store: ResultStore, folder: str, error: Exception) -> ResultDocument:
+    """The document of an attempt whose specification is lost. A result beside it cannot be checked against what was asked, so none counts."""
+    campaign_id, trial_id, attempt = folder.split("/")
+    try:
+        planned = stores.planned(store, {"campaign_id": campaign_id, "trial_id": trial_id})
+    except FileNotFoundError:
+        raise BadResult(f"{store.uri(folder)}/trial.json is missing or unusable, and so is the trial's {stores.PLANNED}") from error
+    missing = isinstance(error, FileNotFoundError)
+    detail = f"{store.uri(folder)}/trial.json is missing; expected the attempt's specification" if missing else str(error)
+    for file in ("trial.json", "result.json"):
+        if store.exists(f"{folder}/{file}"):
+            quarantine.put(store, folder, file, detail)
+    return _failed(planned.model_copy(update={"attempt": int(attempt.rpartition("-")[2])}), "harness_error", detail)
 
 
 def _may_have_written(record: LaunchRecord | None) -> bool:

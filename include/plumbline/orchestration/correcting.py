@@ -42,7 +42,7 @@ def judge(archive: Archive, trial_id: str, attempt: int, action: Action, by: str
         raise ValueError(f"{trial_id}#{attempt} was corrected already; expected the attempt that stands in its place")
     if held.quality_action == action:
         raise ValueError(f"{trial_id}#{attempt} has the verdict {action} already; expected another one")
-    return _stands_for(archive, document, attempt, held.uri, action, (Reason(code=BY_HAND, detail=why),), by, why)
+    return record_as_correction(archive, document, attempt, held.uri, action, (Reason(code=BY_HAND, detail=why),), by, why)
 
 
 def retry(archive: Archive, quarantine_id: str, by: str) -> Retried:
@@ -66,7 +66,7 @@ def retry(archive: Archive, quarantine_id: str, by: str) -> Retried:
         return Retried(quarantine_id, None, "; ".join(f"{reason.code}: {reason.detail}" for reason in reasons))
     why = f"in quarantine: {held.reason}; it holds now"
     if any(_is(t, held.trial_id, held.attempt) for t in archive.trials(held.campaign_id, document.trial.series_key)):
-        attempt = _stands_for(archive, document, held.attempt, store.uri(folder), action, reasons, by, why)
+        attempt = record_as_correction(archive, document, held.attempt, store.uri(folder), action, reasons, by, why)
     else:
         attempt = held.attempt
         _record(archive, document, store.uri(folder), action, reasons)
@@ -106,7 +106,7 @@ def _checked(document: ResultDocument) -> tuple[Action, tuple[Reason, ...]]:
     return verdict.action, verdict.reasons
 
 
-def _stands_for(
+def record_as_correction(
     archive: Archive,
     document: ResultDocument,
     corrects: int,

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from plumbline.results import BadResult, Reason, ResultStore, quarantine
+from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, quarantine
 from plumbline.results.quarantine import Note
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
     from plumbline.archive.views import Action
 
-Outcome = Literal["inserted", "unchanged", "kept", "quarantined"]
-_FILES = ("result.json", "collected.json")
+Outcome = Literal["inserted", "unchanged", "kept", "corrected", "quarantined"]
+_WHO, _WHY = "record", "the result reached the store after its trial was recorded as missing"
+_FILES = ("trial.json", "result.json", "collected.json")
 
 
 def recorded(archive: Archive, store: ResultStore, folder: str, action: Action, reasons: Sequence[Reason]) -> Outcome:
@@ -21,9 +22,11 @@ def recorded(archive: Archive, store: ResultStore, folder: str, action: Action, 
 
     "quarantined": nothing was recorded, because the document does not hold or contradicts the archive. A rejected document is recorded and
     listed in quarantine too, and so is one that `collect` did not believe and recorded as failed in its place.
+    "corrected": the archive held the trial as missing, and the document replaces that row.
     """
     from plumbline.archive import Refused
     from plumbline.launch.timeline import outside_metrics
+    from plumbline.orchestration.correcting import record_as_correction
 
     for file in _FILES:
         held = quarantine.note(store, folder, file)
@@ -31,13 +34,17 @@ def recorded(archive: Archive, store: ResultStore, folder: str, action: Action, 
             listed(archive, store, folder, held)
     try:
         document = store.collected(folder)
-        said: Outcome = archive.record(
-            document,
-            action=action,
-            quality_reasons=reasons,
-            uri=store.uri(folder),
-            extra_metrics=outside_metrics(document.launch) if document.launch else (),
-        )
+        extra = outside_metrics(document.launch) if document.launch else ()
+        said: Outcome = archive.record(document, action=action, quality_reasons=reasons, uri=store.uri(folder), extra_metrics=extra)
+        missing = _missing_before(archive, document) if said == "kept" or document.trial.attempt > 1 else None
+        if missing == document.trial.attempt:
+            record_as_correction(archive, document, missing, store.uri(folder), action, reasons, _WHO, _WHY)
+            said = "corrected"
+        elif missing is not None:
+            archive.correct(
+                document, missing, by=_WHO, why=_WHY, action=action, quality_reasons=reasons, uri=store.uri(folder), extra_metrics=extra
+            )
+            said = "corrected"
     except (BadResult, Refused) as error:
         listed(archive, store, folder, quarantine.put(store, folder, "collected.json", str(error)))
         return "quarantined"
@@ -45,6 +52,14 @@ def recorded(archive: Archive, store: ResultStore, folder: str, action: Action, 
         why = "; ".join(f"{reason.code}: {reason.detail}" for reason in reasons) or "rejected by the quality checks"
         listed(archive, store, folder, quarantine.put(store, folder, "collected.json", why))
     return said
+
+
+def _missing_before(archive: Archive, document: ResultDocument) -> int | None:
+    """The attempt of the trial, this one or an earlier one, that the archive holds as missing; None if it holds none so."""
+    trial = document.trial
+    held = archive.trials(trial.campaign_id, trial.series_key) if document.validity.status != "missing" else ()
+    attempts = [t for t in held if t.trial_id == trial.trial_id and t.attempt <= trial.attempt]
+    return next((t.attempt for t in attempts if t.status == "missing" and not t.corrected), None)
 
 
 def listed(archive: Archive, store: ResultStore, folder: str, note: Note) -> None:

@@ -82,7 +82,10 @@ def collect(spec: Mapping[str, str]) -> Row:
 
 
 def validate(provider: str, lane: str, specs: Iterable[Mapping[str, str]]) -> list[Row]:
-    """Check the campaign's results of one lane as one table; for each trial the verdict on each of its attempts."""
+    """Check the campaign's results of one lane as one table; for each trial the verdict on each of its attempts.
+
+    A trial that has attempts of which none is collected is left out: its red `collect` can still bring the result home.
+    """
     from plumbline.quality import check
 
     store = stores.home()
@@ -100,6 +103,13 @@ def validate(provider: str, lane: str, specs: Iterable[Mapping[str, str]]) -> li
             verdict = report.verdicts[f"{trial.trial_id}#{document.trial.attempt}"]
             reasons = [reason.model_dump() for reason in verdict.reasons]
             verdicts.append({"attempt": document.trial.attempt, "action": verdict.action, "reasons": reasons})
+        if not verdicts and (launched := store.announced(trial.campaign_id, trial.trial_id)):
+            # `record` lists a document that was spoilt since in the archive's quarantine, and records nothing of it.
+            spoilt = [folder for folder in launched if store.exists(f"{folder}/collected.json")]
+            verdicts = [{"attempt": int(folder.rpartition("-")[2]), "action": "reject", "reasons": []} for folder in spoilt]
+            _log.error("%s has attempts, and none is collected: it is not recorded; clear its `collect` task", trial.trial_id)
+            if not verdicts:
+                continue
         rows.append({**spec, "verdicts": verdicts or [_missing(store, trial)]})
     return rows
 
@@ -239,6 +249,5 @@ def _missing(store: ResultStore, trial: Trial) -> Row:
         simulated=trial.provider.simulated,
         validity=Validity(status="missing", reasons=(reason,)),
     )
-    store.put_trial(trial)
     store.put_collected(document)
     return {"attempt": trial.attempt, "action": "accept", "reasons": []}

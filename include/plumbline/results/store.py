@@ -235,6 +235,23 @@ class ResultStore:
         numbers = sorted(int(m[1]) for m in (_ATTEMPT.search(str(n).rstrip("/")) for n in names) if m)
         return [f"{campaign_id}/{trial_id}/attempt-{n}" for n in numbers]
 
+    def trial_ids(self, campaign_id: str) -> list[str]:
+        """Ids of the trials that a campaign's folder holds, in the order of their names; empty if there is no such folder."""
+        try:
+            names = self._retried(lambda: self._seen_now().ls(f"{self._root}/{campaign_id}", detail=False))
+        except FileNotFoundError:
+            return []
+        return sorted(str(name).rstrip("/").rpartition("/")[2] for name in names)
+
+    def announced(self, campaign_id: str, trial_id: str) -> list[str]:
+        """The attempts' folders that hold a specification or a result, oldest first.
+
+        A launcher that dies, or finds the disk full, while it announces an attempt leaves an empty folder: nothing ran for it. Nor did
+        anything for an attempt that was only recorded as missing.
+        """
+        files = ("trial.json", "launch.json", "result.json")
+        return [folder for folder in self.attempts(campaign_id, trial_id) if any(self.exists(f"{folder}/{name}") for name in files)]
+
 
 def _first(error: ValidationError) -> str:
     item = error.errors(include_url=False)[0]

@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.trials import PLANNED_AT, a_trial, cluster_provider
 
 from plumbline.declarations import Trial
+from plumbline.launch import stores
 from plumbline.launch.cluster.attempt import UNFINISHED
 from plumbline.launch.collect import collect
 from plumbline.results import (
@@ -23,6 +24,7 @@ from plumbline.results import (
     ResultDocument,
     ResultStore,
     Validity,
+    quarantine,
     row,
 )
 
@@ -76,6 +78,30 @@ def test_no_document_takes_the_launchers_word(store: ResultStore) -> None:
 def test_neither_document_nor_record_is_an_interruption(store: ResultStore) -> None:
     store.put_trial(TRIAL)
     assert one(store).validity.failure_class == "interrupted"
+
+
+@pytest.mark.parametrize("spoilt", [None, b'{"trial_id": '])
+def test_an_attempt_without_a_usable_specification_is_a_failure(store: ResultStore, spoilt: bytes | None) -> None:
+    store.put(stores.planned_path(TRIAL.campaign_id, TRIAL.trial_id), TRIAL.model_dump_json().encode())
+    if spoilt is not None:
+        store.put(f"{store.folder(TRIAL)}/trial.json", spoilt)
+    store.put_document(document())
+    found = one(store)
+    assert (found.validity.failure_class, found.metrics) == ("harness_error", ())
+    assert quarantine.note(store, store.folder(TRIAL), "result.json") is not None
+
+
+def test_a_folder_that_was_never_announced_is_no_attempt(store: ResultStore, tmp_path: Path) -> None:
+    empty = tmp_path / "results" / store.folder(TRIAL)
+    empty.mkdir(parents=True)
+    (empty / "trial.json.0.part").write_bytes(b"{")  # the disk was full
+    with pytest.raises(BadResult):
+        collect(store, TRIAL.campaign_id, TRIAL.trial_id)
+    second = stores.next_attempt(TRIAL, store)
+    store.put_trial(second)
+    store.put_document(document(second))
+    (only,) = collect(store, TRIAL.campaign_id, TRIAL.trial_id)
+    assert (only.trial.attempt, only.validity.status) == (2, "valid")
 
 
 def test_a_document_that_vanished(store: ResultStore) -> None:

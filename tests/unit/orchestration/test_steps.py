@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.trials import CONFIG
+from tests.unit.orchestration.test_recording import measured
 
 from plumbline.declarations import places
 from plumbline.launch import PlanError, stores
@@ -96,6 +97,52 @@ def test_what_never_ran_is_recorded_as_missing() -> None:
         assert steps.record(checked)["recorded"] == ["unchanged"], "a task that is cleared writes nothing twice"
     with open_archive() as archive:
         assert [(t.status, t.reasons[0].code) for t in archive.trials("2026-11")] == [("missing", "never_launched")] * 2
+
+
+def test_a_trial_whose_collect_failed_is_left_out_and_comes_home_later() -> None:
+    from plumbline.archive import open_archive
+    from plumbline.orchestration.collecting import collect_campaign
+
+    specs = steps.plan("local-1core", LANES["training"], ASKED)
+    trials = [stores.planned(store(), spec) for spec in specs]
+    store().put_trial(trials[0])  # launched, and never collected
+    (checked,) = steps.validate("local-1core", "training", specs)
+    assert checked["trial_id"] == trials[1].trial_id
+    steps.record(checked)
+    store().put_document(measured(trials[0]))
+    with open_archive() as archive:
+        assert [(t.trial_id, t.status) for t in archive.trials("2026-11")] == [(trials[1].trial_id, "missing")]
+        first = {one.trial_id: one for one in collect_campaign(archive, "2026-11")}
+        assert first[trials[0].trial_id].recorded == ("inserted",)
+        again = {one.trial_id: one for one in collect_campaign(archive, "2026-11")}
+        assert again[trials[0].trial_id].recorded == ("unchanged",)
+        with pytest.raises(LookupError, match="2027-01"):
+            collect_campaign(archive, "2027-01")
+
+
+def test_a_result_replaces_the_row_that_says_missing() -> None:
+    from plumbline.archive import open_archive
+    from plumbline.orchestration.collecting import collect_campaign
+
+    (spec, other) = steps.plan("local-1core", LANES["training"], ASKED)
+    for checked in steps.validate("local-1core", "training", [spec, other]):
+        steps.record(checked)
+    same, later = (stores.planned(store(), each) for each in (spec, other))
+    store().put_trial(same)  # the attempt that was recorded as missing
+    store().put_document(measured(same))
+    later = later.model_copy(update={"attempt": 2})  # a launch after that
+    store().put_trial(later)
+    store().put_document(measured(later))
+    with open_archive() as archive:
+        done = {one.trial_id: one.recorded for one in collect_campaign(archive, "2026-11")}
+        assert done[same.trial_id] == ("corrected",)
+        assert done[later.trial_id][-1] == "corrected"
+        counted = [(t.trial_id, t.attempt, t.status) for t in archive.trials("2026-11") if not t.corrected]
+        assert sorted(counted) == sorted([(same.trial_id, 2, "valid"), (later.trial_id, 2, "valid")])
+        before = len(archive.trials("2026-11"))
+        assert not {"corrected", "inserted"} & {said for one in collect_campaign(archive, "2026-11") for said in one.recorded}
+        assert len(archive.trials("2026-11")) == before
+        assert archive.verify(evidence=True) == []
 
 
 def test_sigterm_lets_a_task_clean_up() -> None:

@@ -52,7 +52,7 @@ class Attempt:
     def newest(cls, spec: Mapping[str, str]) -> Attempt | None:
         """The attempt that was announced last; None if there was none yet."""
         home = stores.home()
-        folders = home.attempts(spec["campaign_id"], spec["trial_id"])
+        folders = home.announced(spec["campaign_id"], spec["trial_id"])
         if not folders:
             return None
         trial = home.trial(folders[-1])
