@@ -14,10 +14,13 @@ class AmdSmiError(Exception):
 
 @dataclass
 class Card:
-    """`tells`: it answers more than what it is."""
+    """`tells`: it answers more than what it is. `ecc`: its counts of errors; `bad_pages`: as many, or in words that there are none."""
 
     watts: float = 700.0
     tells: bool = True
+    ecc: dict[str, int] | None = None
+    replays: int | str = "N/A"
+    bad_pages: int | str = "No bad pages found."
 
 
 class AmdSmi:
@@ -61,7 +64,15 @@ class AmdSmi:
         return self._told(card, {"power_cap": 750_000_000, "default_power_cap": 750_000_000})
 
     def amdsmi_get_pcie_info(self, card: Card) -> dict[str, Any]:
-        return self._told(card, {"pcie_static": {"max_pcie_width": 16}, "pcie_metric": {}})
+        return self._told(card, {"pcie_static": {"max_pcie_width": 16}, "pcie_metric": {"pcie_replay_count": card.replays}})
+
+    def amdsmi_get_gpu_total_ecc_count(self, card: Card) -> Any:
+        if card.ecc is None:
+            raise AmdSmiError("AMDSMI_STATUS_NOT_SUPPORTED")
+        return self._told(card, card.ecc)
+
+    def amdsmi_get_gpu_bad_page_info(self, card: Card) -> Any:
+        return self._told(card, [{"value": i} for i in range(card.bad_pages)] if isinstance(card.bad_pages, int) else card.bad_pages)
 
     def amdsmi_get_gpu_compute_partition(self, card: Card) -> Any:
         return self._told(card, "SPX")

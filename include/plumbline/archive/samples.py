@@ -22,7 +22,7 @@ def sample(session: Session, series_key: str, campaign_id: str) -> SampleView:
         raise LookupError(f'the series "{series_key}" has no trial in the campaign "{campaign_id}"')
     columns = (Trial.id, Trial.trial_id, Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
     attempts = session.execute(
-        select(*columns, Trial.failure_class, Trial.environment_hash)
+        select(*columns, Trial.failure_class, Trial.reasons, Trial.environment_hash)
         .where(Trial.series_key == series_key, Trial.campaign_id == campaign_id, STANDING)
         .order_by(Trial.slot, Trial.repeat, Trial.attempt)
     ).all()
@@ -44,7 +44,16 @@ def sample(session: Session, series_key: str, campaign_id: str) -> SampleView:
         observations=_observations(session, {row.id: (row.slot, row.repeat) for row in chosen}),
         environments=tuple(facts[row.environment_hash] for row in chosen),
         outcomes=tuple(
-            OutcomeView(row.trial_id, row.slot, row.repeat, row.attempt, outcome_status(row), row.failure_class) for row in attempts
+            OutcomeView(
+                row.trial_id,
+                row.slot,
+                row.repeat,
+                row.attempt,
+                outcome_status(row),
+                row.failure_class,
+                tuple(reason["code"] for reason in row.reasons),
+            )
+            for row in attempts
         ),
         counts=outcomes(attempts),
     )

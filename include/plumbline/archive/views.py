@@ -111,7 +111,7 @@ class ObservationView:
 
 @dataclass(frozen=True)
 class OutcomeView:
-    """How one attempt ended; a measurement that the quality checks rejected counts as invalid."""
+    """How one attempt ended; a measurement that the quality checks rejected counts as invalid. `reasons`: the codes of its validity."""
 
     trial_id: str
     slot: str
@@ -119,6 +119,7 @@ class OutcomeView:
     attempt: int
     status: Status
     failure_class: FailureClass | None
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

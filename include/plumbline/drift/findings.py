@@ -7,7 +7,7 @@ metric is the same finding. A change of the environment that matters is a findin
 Severity. Performance: page if a leading metric got worse by at least its page threshold, else warn; tails alone warn at most. An
 improvement is drift too, for the baseline is wrong now and the decision may be: warn from the page threshold on, info below.
 Environment: warn. Reliability: page if nothing succeeded, info if that is no more than the
-baseline allows for, else warn. Missing data: page if
+baseline allows for, else warn; errors that GPUs made: info if all of them were corrected or as usual, else warn. Missing data: page if
 nothing was recorded at all, else warn.
 """
 
@@ -21,6 +21,7 @@ from plumbline.drift import wording
 from plumbline.drift.attribution import attribute
 from plumbline.drift.compare import Comparison, MetricComparison
 from plumbline.drift.finding import Finding, Kind, Member, Severity, finding_id, named
+from plumbline.drift.reliability import GPU_ERRORS_SUBJECT
 from plumbline.drift.sample import Series
 
 _LEADS: dict[str, tuple[str, ...]] = {
@@ -35,7 +36,7 @@ def findings_of(comparison: Comparison) -> tuple[Finding, ...]:
 
     A comparison that was refused (no baseline yet, nothing measured) still tells of failures and missing trials.
     """
-    found = (_performance(comparison), _environment(comparison), _reliability(comparison), _missing(comparison))
+    found = (_performance(comparison), _environment(comparison), _reliability(comparison), _gpu_errors(comparison), _missing(comparison))
     return tuple(finding for finding in found if finding is not None)
 
 
@@ -140,6 +141,33 @@ def _reliability(comparison: Comparison) -> Finding | None:
         explanation=f"{before}; failed: {', '.join(seen.failed_trials[:3])}" + (" …" if len(seen.failed_trials) > 3 else ""),
         members=[Member(name, f"{name} × {n}") for name, n in seen.failed],
         attributed_to=[name for name, _ in seen.failed],
+    )
+
+
+_CORRECTED = {"gpu_ecc_corrected", "gpu_pcie_replays"}
+"""What the hardware repaired by itself: it costs time, not results."""
+
+
+def _gpu_errors(comparison: Comparison) -> Finding | None:
+    seen = comparison.reliability
+    if not seen.gpu_errors:
+        return None
+    codes = [code for code, _ in seen.gpu_errors]
+    severity: Severity = "info" if seen.gpu_errors_as_usual or _CORRECTED.issuperset(codes) else "warn"
+    kinds = ", ".join(f"{code} × {n}" for code, n in seen.gpu_errors)
+    affected = f"GPU errors in {len(seen.gpu_error_trials)} of {seen.attempts} attempts"
+    before = f"{seen.baseline_gpu_errors} of {seen.baseline_attempts} in the baseline" if seen.baseline_attempts else "no baseline yet"
+    trials = list(dict.fromkeys(seen.gpu_error_trials))
+    return _finding(
+        comparison,
+        kind="reliability",
+        subject=GPU_ERRORS_SUBJECT,
+        severity=severity,
+        title=affected,
+        what=f"{affected} ({kinds}) in campaign {comparison.candidate_campaign}",
+        explanation=f"{before}; trials: {', '.join(trials[:3])}" + (" …" if len(trials) > 3 else ""),
+        members=[Member(code, f"{code} × {n}") for code, n in seen.gpu_errors],
+        attributed_to=codes,
     )
 
 

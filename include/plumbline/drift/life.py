@@ -20,6 +20,7 @@ from plumbline.drift.comparison import Comparison
 from plumbline.drift.environment import fact
 from plumbline.drift.finding import Finding
 from plumbline.drift.grouping import grouped
+from plumbline.drift.reliability import GPU_ERRORS_SUBJECT
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ def _parts(finding: Finding, standing: Sequence[Finding]) -> list[tuple[Finding,
 def _well(known: Finding, now: Comparison) -> bool:
     """Whether the comparison shows that what the finding says of this series is over."""
     seen = now.reliability
+    if known.subject == GPU_ERRORS_SUBJECT:
+        return seen.attempts > 0 and not seen.gpu_errors
     if known.kind == "reliability":
         return seen.attempts > 0 and not seen.failures
     if known.subject == silence.SUBJECT:
@@ -101,6 +104,8 @@ def _why(known: Finding, now: Comparison) -> str:
         "reliability": "ran without a failed attempt",
         "missing_data": "reports again",
     }.get(known.kind, "is as it was")
+    if known.subject == GPU_ERRORS_SUBJECT:
+        what = "ran without a new error of a GPU"
     series = "the series" if len(known.series) == 1 else f"the last of {len(known.series)} series"
     return f"recovered: in campaign {now.candidate_campaign} {series} {what} ({', '.join(now.baseline_campaigns) or 'no baseline'})"
 

@@ -9,14 +9,21 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from plumbline.drift.sample import CampaignSample
+from plumbline.drift.sample import CampaignSample, TrialOutcome
 
 _LARGER = 0.05
+GPU_ERRORS_SUBJECT = "gpu_errors"
+"""Subject of a finding about them."""
+_GPU_ERRORS = "gpu_"
+"""How the codes of the reasons begin that name new errors of a GPU: see `harness.gpu_health`."""
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """Counts over attempts. `failed` is (failure class, attempts), most frequent first; `missing` are planned trials without any record."""
+    """Counts over attempts. `failed` is (failure class, attempts), most frequent first; `missing` are planned trials without any record.
+
+    `gpu_errors` is (reason code, attempts) of the attempts in which GPUs made new errors, `gpu_error_trials` their trials.
+    """
 
     attempts: int
     failed: tuple[tuple[str, int], ...]
@@ -26,6 +33,9 @@ class Reliability:
     missing: int
     baseline_attempts: int
     baseline_failed: int
+    gpu_errors: tuple[tuple[str, int], ...] = ()
+    gpu_error_trials: tuple[str, ...] = ()
+    baseline_gpu_errors: int = 0
 
     @property
     def failures(self) -> int:
@@ -34,11 +44,17 @@ class Reliability:
     @property
     def as_usual(self) -> bool:
         """Whether the baseline explains the failures: Fisher's exact test sees no larger share than there. False without a baseline."""
+        return self._usual(self.failures, self.baseline_failed)
+
+    @property
+    def gpu_errors_as_usual(self) -> bool:
+        """The same of the attempts with new errors of a GPU."""
+        return self._usual(len(self.gpu_error_trials), self.baseline_gpu_errors)
+
+    def _usual(self, now: int, before: int) -> bool:
         if not self.baseline_attempts:
             return False
-        table = np.array(
-            [[self.failures, self.attempts - self.failures], [self.baseline_failed, self.baseline_attempts - self.baseline_failed]]
-        )
+        table = np.array([[now, self.attempts - now], [before, self.baseline_attempts - before]])
         return float(stats.fisher_exact(table, alternative="greater").pvalue) > _LARGER
 
 
@@ -59,4 +75,11 @@ def reliability_of(baseline: Sequence[CampaignSample], candidate: CampaignSample
         missing=max(0, missing),
         baseline_attempts=len(before),
         baseline_failed=sum(o.status == "failed" for o in before),
+        gpu_errors=tuple(Counter(code for o in ran for code in _gpu_errors(o)).most_common()),
+        gpu_error_trials=tuple(o.trial_id for o in ran if _gpu_errors(o)),
+        baseline_gpu_errors=sum(bool(_gpu_errors(o)) for o in before),
     )
+
+
+def _gpu_errors(outcome: TrialOutcome) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(code for code in outcome.reasons if code.startswith(_GPU_ERRORS)))

@@ -39,7 +39,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """How one attempt of one trial ended, whether or not it gave numbers."""
+    """How one attempt of one trial ended, whether or not it gave numbers. `reasons`: codes of why it is not simply valid."""
 
     trial_id: str
     slot: str
@@ -47,6 +47,7 @@ class TrialOutcome:
     attempt: int
     status: OutcomeStatus
     failure_class: str | None = None
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,9 @@ class CampaignSample:
                 if o["value"] is not None
             ),
             environments=tuple(dict(facts) for facts in data.get("environments", ())),
-            outcomes=tuple(TrialOutcome(**{n: o[n] for n in TrialOutcome.__dataclass_fields__}) for o in data.get("outcomes", ())),
+            outcomes=tuple(
+                TrialOutcome(**{n: o[n] for n in TrialOutcome.__dataclass_fields__ if n in o}) for o in data.get("outcomes", ())
+            ),
             planned=data.get("planned"),
             imported=data.get("imported", False),
             spec=data.get("spec"),

@@ -17,10 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from plumbline.harness import gpu_errors
 from plumbline.harness.environment.accelerator import handles
 from plumbline.harness.environment.amd import handles as amd_handles
 from plumbline.harness.environment.amd import number
 from plumbline.harness.environment.cpu import ROOT
+from plumbline.harness.gpu_xid import XidListener
 
 UNITS = {
     "power": "W",
@@ -58,6 +60,10 @@ class Meters(Protocol):
         """The driver's counter of energy; None if it has none."""
         ...
 
+    def errors(self, gpu: int) -> dict[str, int]:
+        """The counters of errors that it has by name, see `gpu_errors`; XIDs since the first call."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -66,10 +72,10 @@ def open_meters(nvml: Any = None, amdsmi: Any = None, root: Path = ROOT) -> Mete
 
     `nvml`, `amdsmi`: modules with pynvml's and amdsmi's functions; the installed ones if left out.
     """
-    return _nvidia(nvml) or _amd(amdsmi, root)
+    return _nvidia(nvml, root) or _amd(amdsmi, root)
 
 
-def _nvidia(nvml: Any) -> _Nvidia | None:
+def _nvidia(nvml: Any, root: Path) -> _Nvidia | None:
     try:
         library = nvml or importlib.import_module("pynvml")
     except ImportError:
@@ -85,14 +91,20 @@ def _nvidia(nvml: Any) -> _Nvidia | None:
     if not found:
         library.nvmlShutdown()
         return None
-    return _Nvidia(library, found)
+    return _Nvidia(library, found, root)
 
 
 class _Nvidia:
-    def __init__(self, nvml: Any, found: list[Any]) -> None:
+    def __init__(self, nvml: Any, found: list[Any], root: Path) -> None:
         self._nvml, self._handles = nvml, found
         self.count = len(found)
-        self.close = nvml.nvmlShutdown
+        self._root = root
+        self._xids: XidListener | None = None
+
+    def close(self) -> None:
+        if self._xids is not None:
+            self._xids.close()
+        self._nvml.nvmlShutdown()
 
     def read(self, gpu: int) -> dict[str, float]:
         nvml, handle = self._nvml, self._handles[gpu]
@@ -119,6 +131,14 @@ class _Nvidia:
     def joules(self, gpu: int) -> float | None:
         told = self._asked(self._nvml.nvmlDeviceGetTotalEnergyConsumption, self._handles[gpu])
         return None if told is None else float(told) / 1e3
+
+    def errors(self, gpu: int) -> dict[str, int]:
+        if self._xids is None:
+            self._xids = XidListener(self._nvml, self._handles, self._root)
+        found, xids = gpu_errors.of_nvidia(self._nvml, self._handles[gpu]), self._xids.counts(gpu)
+        if xids is None:
+            return found
+        return {**found, "xid": sum(xids.values()), **{f"xid_{code}": count for code, count in sorted(xids.items())}}
 
     def _asked(self, question: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -175,6 +195,9 @@ class _Amd:
         told = self._asked(self._amdsmi.amdsmi_get_energy_count, self._handles[gpu])
         ticks, microjoules = number(told, "energy_accumulator", "power"), number(told, "counter_resolution")
         return None if ticks is None or microjoules is None else ticks * microjoules / 1e6
+
+    def errors(self, gpu: int) -> dict[str, int]:
+        return gpu_errors.of_amd(self._amdsmi, self._handles[gpu])
 
     def _asked(self, question: Callable[..., Any], *arguments: Any) -> Any:
         try:

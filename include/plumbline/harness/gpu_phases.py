@@ -6,10 +6,11 @@ from types import TracebackType
 from typing import Any
 
 from plumbline.declarations.phases import Phase
+from plumbline.harness.gpu_health import GpuHealth
 from plumbline.harness.gpu_meters import HARMFUL, REASONS
 from plumbline.harness.gpu_watch import GpuSampler, Stretch
 from plumbline.harness.measurement import Judgement
-from plumbline.results import MetricRow, Reason, Telemetry, row
+from plumbline.results import GpuCounter, MetricRow, Reason, Telemetry, row
 
 
 class GpuPhases:
@@ -17,7 +18,8 @@ class GpuPhases:
     asked all of it does nothing. `nvml`, `amdsmi`: see `open_meters`."""
 
     def __init__(self, interval_s: float, nvml: Any = None, amdsmi: Any = None) -> None:
-        self._sampler = GpuSampler(interval_s, nvml, amdsmi)
+        self._health = GpuHealth()
+        self._sampler = GpuSampler(interval_s, nvml, amdsmi, self._health)
         self._stretches: dict[Phase, Stretch] = {}
 
     def __enter__(self) -> GpuPhases:
@@ -38,6 +40,16 @@ class GpuPhases:
     def telemetry(self) -> list[Telemetry]:
         """A row for each phase that is over, GPU and signal."""
         return [row for phase, stretch in self._stretches.items() for row in stretch.telemetry(phase)]
+
+    def health(self) -> tuple[GpuCounter, ...]:
+        """Each GPU's counters of errors at the beginning and now, or at the end if it is over."""
+        self._sampler.read_health()
+        return self._health.counters()
+
+    def new_errors(self) -> list[Judgement]:
+        """What errors since the beginning say against the measurement: see `gpu_health.judged`."""
+        self._sampler.read_health()
+        return self._health.judgements()
 
     def rows(self, phase: Phase) -> list[MetricRow]:
         """`gpu_power`: mean of all GPUs together in W, by their counters of energy where they have them; nothing if one of them tells neither."""

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from plumbline.declarations.phases import Phase
+from plumbline.harness.gpu_health import GpuHealth
 from plumbline.harness.gpu_meters import UNITS, Meters, open_meters
 from plumbline.results import Telemetry
 
@@ -80,11 +81,12 @@ class Stretch:
 class GpuSampler:
     """A context manager that asks every GPU each `every_s` seconds, in a thread of its own, and tells it to the stretches under way.
 
-    Every GPU of CUDA_VISIBLE_DEVICES counts, also one that idles: it is paid for. Without a GPU there is no thread. `nvml`, `amdsmi`: see
-    `open_meters`.
+    Every GPU of CUDA_VISIBLE_DEVICES counts, also one that idles: it is paid for. Without a GPU there is no thread. `health`: its counters of
+    errors are read at both ends of the block. `nvml`, `amdsmi`: see `open_meters`.
     """
 
-    def __init__(self, every_s: float, nvml: Any = None, amdsmi: Any = None) -> None:
+    def __init__(self, every_s: float, nvml: Any = None, amdsmi: Any = None, health: GpuHealth | None = None) -> None:
+        self._health = health
         self._every_s, self._libraries = every_s, (nvml, amdsmi)
         self._meters: Meters | None = None
         self._lock = threading.Lock()
@@ -95,6 +97,8 @@ class GpuSampler:
     def __enter__(self) -> GpuSampler:
         self._meters = open_meters(*self._libraries)
         if self._meters is not None:
+            if self._health is not None:
+                self._health.begin(self._meters)
             self._thread.start()
         return self
 
@@ -102,12 +106,20 @@ class GpuSampler:
         if self._meters is not None:
             self._stop.set()
             self._thread.join()
+            if self._health is not None:
+                self._health.read(self._meters)
             self._meters.close()
 
     @property
     def gpus(self) -> int:
         """How many can be asked."""
         return 0 if self._meters is None else self._meters.count
+
+    def read_health(self) -> None:
+        """Read the counters of errors now; after the end of the block, what was read then stays."""
+        if self._health is not None and self._meters is not None and not self._stop.is_set():
+            with self._lock:
+                self._health.read(self._meters)
 
     def begin(self, stretch: Stretch) -> None:
         """From now on `stretch` is told, beginning with a sample."""

@@ -28,7 +28,7 @@ class Observed:
     @classmethod
     def of(cls, watch: Watch, limits: ValidityLimits) -> Observed:
         """What a watch has seen so far."""
-        return cls(tuple(watch.telemetry()), tuple(watch.gpu_rows()), tuple(watch.judgements(limits)))
+        return cls(tuple(watch.telemetry()), tuple(watch.gpu_rows()), (*watch.judgements(limits), *watch.gpu_errors()))
 
     def row(self) -> dict[str, Any]:
         """As JSON."""

@@ -30,6 +30,7 @@ from plumbline.results import (
     Event,
     Evidence,
     FailureClass,
+    GpuCounter,
     MetricRow,
     Reproducibility,
     ResultDocument,
@@ -110,6 +111,8 @@ class _Run:
         self._probed: list[MetricRow] = []
         self._telemetry: list[Telemetry] = []
         self._contention: list[Judgement] = []
+        self._gpu_health: tuple[GpuCounter, ...] = ()
+        self._gpu_errors: list[Judgement] = []
         self._measurement = Measurement()
         self._kept: Kept | None = None
         self._happened("harness_started")
@@ -123,7 +126,7 @@ class _Run:
                 self._kept = kept_of(self._trial, os.environ)
                 self._measure(workdir)
                 self._interruption.hold_off()
-                return self._write(store, validity.verdict([*self._measurement.judgements, *self._contention]))
+                return self._write(store, validity.verdict([*self._measurement.judgements, *self._contention, *self._gpu_errors]))
             except (UnusableStore, StoreAway):
                 raise
             except TrialFailed as failure:
@@ -184,6 +187,8 @@ class _Run:
             finally:
                 self._end_leftovers()
                 self._telemetry = watch.telemetry()
+                # Also of a trial that fails: an error of the GPU is what can have made it fail.
+                self._gpu_errors, self._gpu_health = watch.gpu_errors(), watch.gpu_health()
             self._contention = watch.judgements(trial.validity)
         if earlier is not None:  # not before: looking around would count as the time that the recovery takes
             facts = environment.probe()
@@ -217,7 +222,7 @@ class _Run:
             report.write_text("".join(traceback.format_exception(type(error), error, error.__traceback__)), encoding="utf-8")
             named[report.name] = EvidenceFile("traceback", report)
         measured.evidence = list(named.values())
-        return self._write(store, validity.failed(kind, detail, measured.judgements))
+        return self._write(store, validity.failed(kind, detail, [*measured.judgements, *self._gpu_errors]))
 
     def _write(self, store: ResultStore, verdict: Validity) -> ResultDocument:
         trial, measured = self._trial, self._measurement
@@ -242,6 +247,7 @@ class _Run:
             curves=tuple(measured.curves),
             stages=tuple(measured.stages),
             telemetry=(*measured.telemetry, *(row for row in self._telemetry if (row.phase, row.signal) not in seen)),
+            gpu_health=self._gpu_health,
             evidence=tuple(evidence),
         )
         store.put_document(document)

@@ -29,7 +29,7 @@ from plumbline.harness.gpu_phases import GpuPhases
 from plumbline.harness.machine_load import CoreTimes, core_times, pressure_file, pressure_s
 from plumbline.harness.measurement import Judgement
 from plumbline.harness.own_cpu import OwnTree
-from plumbline.results import MetricRow, Reason, Telemetry
+from plumbline.results import GpuCounter, MetricRow, Reason, Telemetry
 
 SPLIT_S = 0.5
 """Counters of CPU time move in ticks of 10 ms: over less than this their quotient is mostly rounding. Pressure and load are read no more often
@@ -153,6 +153,14 @@ class Watch:
     def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
         """What the GPUs drew: see `GpuPhases.rows`."""
         return [] if self._gpus is None else self._gpus.rows(phase)
+
+    def gpu_health(self) -> tuple[GpuCounter, ...]:
+        """The GPUs' counters of errors: see `GpuPhases.health`."""
+        return () if self._gpus is None else self._gpus.health()
+
+    def gpu_errors(self) -> list[Judgement]:
+        """What the GPUs' new errors say against the trial, whichever phase they came in: see `GpuPhases.new_errors`."""
+        return [] if self._gpus is None else self._gpus.new_errors()
 
     def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
         """What makes the phase less than valid. A phase in which nothing could be seen is degraded: unseen is not undisturbed."""

@@ -154,6 +154,23 @@ class Telemetry(Part):
     max: float
 
 
+class GpuCounter(Part):
+    """A counter of errors that a GPU's driver keeps, read before and after the trial. One that the card does not have has no row."""
+
+    node: int = Field(0, ge=0, description="of a training job on several nodes, the node's rank")
+    gpu: int = Field(ge=0, description="in the order of CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES")
+    counter: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["ecc_uncorrected_volatile", "xid_79"])
+    before: int | None = Field(ge=0, description="null: it could not be read then")
+    after: int | None = Field(ge=0)
+
+    @property
+    def new(self) -> int:
+        """Errors during the trial; 0 if one end is unknown. A counter that restarted (a reset GPU) counts from 0."""
+        if self.before is None or self.after is None:
+            return 0
+        return self.after - self.before if self.after >= self.before else self.after
+
+
 class Evidence(Part):
     """A raw file behind the numbers. `uri` is relative to the document."""
 
@@ -255,6 +272,7 @@ class _Content(Part):
     curves: tuple[Curve, ...] = ()
     stages: tuple[Stage, ...] = ()
     telemetry: tuple[Telemetry, ...] = ()
+    gpu_health: tuple[GpuCounter, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     launch: LaunchRecord | None = Field(None, description="added by collect; not part of what the harness signed")
     simulated: bool = False

@@ -7,7 +7,7 @@ from tests.data.result_documents import FACTS, document, failed, training_metric
 
 from plumbline.archive import Archive
 from plumbline.drift.sample import CampaignSample
-from plumbline.results import row
+from plumbline.results import Reason, Validity, row
 
 URI = "file:///store"
 
@@ -37,6 +37,13 @@ def test_a_sample_holds_the_best_attempts_and_every_outcome(archive: Archive) ->
     ]
     assert (sample.counts.planned, sample.counts.usable, sample.counts.rejected, sample.counts.failed) == (4, 3, 1, 0)
     assert not sample.simulated
+
+
+def test_drift_knows_why_an_attempt_was_degraded(archive: Archive) -> None:
+    worse = Validity(status="degraded", reasons=(Reason(code="gpu_xid", detail="79"), Reason(code="throttled", detail="heat")))
+    archive.record(document(validity=worse), uri=URI)
+    given = CampaignSample.of(archive.sample(trial().series_key, "2025-11").plain())
+    assert given.outcomes[0].reasons == ("gpu_xid", "throttled")
 
 
 def test_drift_can_be_given_a_sample(archive: Archive) -> None:

@@ -10,7 +10,7 @@ from tests.unit.reports.test_utilisation import sampled
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
-from plumbline.results import ResultDocument
+from plumbline.results import GpuCounter, ResultDocument
 
 
 def page(folder: Path, found: ResultDocument) -> str:
@@ -28,6 +28,22 @@ def test_beside_what_was_achieved(tmp_path: Path) -> None:
     assert "90 %" in table and "1.00 GFLOP/s" in table and "1.00 kW" in table and "not measured" in table
     assert "utilization" not in part  # the raw signals have no row of it
     assert "gpu0 power" in part
+
+
+def test_counters_that_grew_come_first_and_open(tmp_path: Path) -> None:
+    rows = (
+        GpuCounter(gpu=0, counter="pcie_replays", before=4, after=4),
+        GpuCounter(node=1, gpu=3, counter="ecc_uncorrected_volatile", before=1, after=3),
+    )
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    found = document(gpu_health=rows)
+    with open_archive(url) as archive:
+        archive.record(found, uri="s3://x")
+    with TestClient(create_app(archive_url=url, reports=tmp_path)) as client:
+        text = client.get(f"/trials/{found.trial.trial_id}").text
+    part = text[text.index('<section id="gpu-health">') :].split("</section>")[0]
+    assert "<details open>" in part and "3 of node 1" in part
+    assert part.index("ecc uncorrected volatile") < part.index("pcie replays")
 
 
 def test_alone_it_is_withheld(tmp_path: Path) -> None:

@@ -91,13 +91,15 @@ def noisy(sample: Callable[..., CampaignSample]) -> Callable[..., CampaignSample
 
 @pytest.fixture
 def outcomes() -> Callable[..., tuple[TrialOutcome, ...]]:
-    """outcomes("valid", "failed:timeout", …): one attempt per repeat."""
+    """outcomes("valid", "failed:timeout", "degraded!gpu_xid", …): one attempt per repeat; behind `!` the codes of its reasons."""
 
     def build(*words: str) -> tuple[TrialOutcome, ...]:
         found = []
         for i, word in enumerate(words, 1):
-            status, _, failure = word.partition(":")
-            found.append(TrialOutcome(f"c.p.training.gpt.0200.r{i}", "02:00", i, 1, status, failure or None))  # type: ignore[arg-type]
+            ending, _, reasons = word.partition("!")
+            status, _, failure = ending.partition(":")
+            codes = tuple(filter(None, reasons.split("!")))
+            found.append(TrialOutcome(f"c.p.training.gpt.0200.r{i}", "02:00", i, 1, status, failure or None, codes))  # type: ignore[arg-type]
         return tuple(found)
 
     return build

@@ -103,6 +103,25 @@ def test_all_went_well_is_no_reliability_finding(review: Any, outcomes: Any) -> 
     assert review({"step_time": FIVE}, outcomes=outcomes("valid", "degraded"), planned=2) == ()
 
 
+def test_new_errors_of_a_gpu_are_a_reliability_finding_of_their_own(review: Any, outcomes: Any) -> None:
+    ran = outcomes("valid", "degraded!gpu_xid!gpu_lost", "degraded!gpu_xid!throttled", "failed:harness_error!gpu_lost")
+    failed, found = review({"step_time": FIVE}, outcomes=ran, planned=4)
+    assert failed.subject == "launches"
+    assert (found.kind, found.subject, found.severity) == ("reliability", "gpu_errors", "warn")
+    assert [(member.name, member.text) for member in found.members] == [("gpu_xid", "gpu_xid × 2"), ("gpu_lost", "gpu_lost × 2")]
+    assert found.attributed_to == ("gpu_xid", "gpu_lost")
+    assert "3 of 4 attempts" in found.title
+
+
+def test_errors_that_the_hardware_corrected_are_information(review: Any, outcomes: Any) -> None:
+    (found,) = review({"step_time": FIVE}, outcomes=outcomes("valid", "degraded!gpu_ecc_corrected"), planned=2)
+    assert (found.subject, found.severity) == ("gpu_errors", "info")
+
+
+def test_other_reasons_to_be_degraded_are_no_gpu_error(review: Any, outcomes: Any) -> None:
+    assert review({"step_time": FIVE}, outcomes=outcomes("valid", "degraded!contended_cpu"), planned=2) == ()
+
+
 def test_simulated_says_so(review: Any) -> None:
     (found,) = review({"step_time": times(2)}, simulated=True)
     assert found.simulated and "SIMULATED" in found.headline

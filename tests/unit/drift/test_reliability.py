@@ -27,3 +27,15 @@ def test_failures_are_as_usual_only_where_the_baseline_failed_alike(sample: Any,
     assert not reliability_of([never], now).as_usual
     assert reliability_of([often], one).as_usual and reliability_of([never], one).as_usual
     assert not reliability_of([], one).as_usual
+
+
+def test_errors_of_gpus_are_counted_by_attempt_and_by_code(sample: Any, outcomes: Any) -> None:
+    often = sample("b", {}, outcomes=outcomes(*["valid"] * 2, *["degraded!gpu_ecc_corrected"] * 2))
+    never = sample("b", {}, outcomes=outcomes(*["valid"] * 20))
+    now = sample("c", {}, outcomes=outcomes("valid", *["degraded!gpu_ecc_corrected!gpu_nvlink_errors"] * 2, "degraded!step_time_unsteady"))
+    found = reliability_of([often], now)
+    assert dict(found.gpu_errors) == {"gpu_ecc_corrected": 2, "gpu_nvlink_errors": 2}
+    assert (len(found.gpu_error_trials), found.baseline_gpu_errors) == (2, 2)
+    assert found.gpu_errors_as_usual
+    assert not reliability_of([never], now).gpu_errors_as_usual and not reliability_of([], now).gpu_errors_as_usual
+    assert reliability_of([often], never).gpu_errors == ()

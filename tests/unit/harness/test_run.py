@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from tests.fakes.nvml import Card, Nvml
 from tests.fakes.trials import a_trial, declared
 
 from plumbline.declarations import Trial, criteria_hash, places
+from plumbline.harness.gpu_phases import GpuPhases
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.probes import disk
 from plumbline.harness.run import StoreAway, UnusableStore, run
@@ -133,6 +135,25 @@ def test_a_measurements_own_telemetry_is_kept_beside_the_watchs(home):
     document = ran(home, measured)
     assert [t.mean for t in document.telemetry if (t.phase, t.signal) == ("steady", "load_1m")] == [0.5]
     assert document.timeline[0].name == "early"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_new_errors_of_a_gpu_are_in_the_document_also_of_a_trial_that_fails(home, monkeypatch, fails):
+    card = Card(replays=3, events=[])
+    monkeypatch.setattr("plumbline.harness.run.GpuPhases", lambda every_s: GpuPhases(every_s, Nvml(card)))
+
+    def falling_off_the_bus(*arguments):
+        card.events = [79]
+        measured = products(*arguments)
+        if fails:
+            raise TrialFailed("harness_error", "the device is gone", measured)
+        return measured
+
+    document = ran(home, falling_off_the_bus)
+    assert document.validity.status == ("failed" if fails else "degraded")
+    assert "gpu_xid" in [reason.code for reason in document.validity.reasons]
+    told = {row.counter: (row.before, row.after, row.new) for row in document.gpu_health}
+    assert told == {"pcie_replays": (3, 3, 0), "xid": (0, 1, 1), "xid_79": (0, 1, 1)}
 
 
 def test_a_failure_is_recorded_with_what_was_measured(home):

@@ -1,0 +1,101 @@
+"""Counters of errors that GPUs' drivers keep. A counter that a card or driver does not have is left out, never 0.
+
+ecc_corrected_volatile, ecc_uncorrected_volatile      memory errors since the driver was loaded
+ecc_corrected_aggregate, ecc_uncorrected_aggregate    memory errors of the card's lifetime
+ecc_corrected, ecc_uncorrected, ecc_deferred          AMD's memory errors, which it counts since the driver was loaded
+rows_remapped_correctable, rows_remapped_uncorrectable, row_remap_pending, row_remap_failure    spare rows of memory in use (since Ampere)
+pages_retired_corrected, pages_retired_uncorrected, page_retirement_pending                     the same of older cards
+pages_retired                                         AMD's bad pages
+pcie_replays                                          packets that PCIe sent again
+nvlink_crc_flit, nvlink_crc_data, nvlink_replays, nvlink_recoveries    over all links of the card
+throttled_<reason>_ms                                 time below its clocks since the driver was loaded; judged from samples, not from here
+xid, xid_<code>                                       errors that the driver reported, see `gpu_xid`; `xid` is their sum
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from plumbline.harness.environment.amd import number
+
+_POLICIES = {
+    "power": "NVML_PERF_POLICY_POWER",
+    "thermal": "NVML_PERF_POLICY_THERMAL",
+    "board_limit": "NVML_PERF_POLICY_BOARD_LIMIT",
+    "reliability": "NVML_PERF_POLICY_RELIABILITY",
+}
+_LINK_COUNTERS = {
+    "nvlink_crc_flit": "NVML_NVLINK_ERROR_DL_CRC_FLIT",
+    "nvlink_crc_data": "NVML_NVLINK_ERROR_DL_CRC_DATA",
+    "nvlink_replays": "NVML_NVLINK_ERROR_DL_REPLAY",
+    "nvlink_recoveries": "NVML_NVLINK_ERROR_DL_RECOVERY",
+}
+
+
+def of_nvidia(nvml: Any, handle: Any) -> dict[str, int]:
+    """The counters of one GPU, by NVML; nvmlInit must have been called."""
+
+    def asked(question: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return question(handle, *arguments)
+        except nvml.NVMLError:
+            return None
+
+    found: dict[str, int | None] = {}
+    for word, kind in (("corrected", nvml.NVML_SINGLE_BIT_ECC), ("uncorrected", nvml.NVML_DOUBLE_BIT_ECC)):
+        for span, since in (("volatile", nvml.NVML_VOLATILE_ECC), ("aggregate", nvml.NVML_AGGREGATE_ECC)):
+            found[f"ecc_{word}_{span}"] = asked(nvml.nvmlDeviceGetTotalEccErrors, kind, since)
+    if (rows := asked(nvml.nvmlDeviceGetRemappedRows)) is not None:
+        names = ("rows_remapped_correctable", "rows_remapped_uncorrectable", "row_remap_pending", "row_remap_failure")
+        found |= dict(zip(names, rows, strict=True))
+    causes = {
+        "corrected": nvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
+        "uncorrected": nvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
+    }
+    for word, cause in causes.items():
+        pages = asked(nvml.nvmlDeviceGetRetiredPages, cause)
+        found[f"pages_retired_{word}"] = None if pages is None else len(pages)
+    found["page_retirement_pending"] = asked(nvml.nvmlDeviceGetRetiredPagesPendingStatus)
+    found["pcie_replays"] = asked(nvml.nvmlDeviceGetPcieReplayCounter)
+    for reason, policy in _POLICIES.items():
+        told = asked(nvml.nvmlDeviceGetViolationStatus, getattr(nvml, policy))
+        found[f"throttled_{reason}_ms"] = None if told is None else told.violationTime // 1_000_000  # NVML counts nanoseconds
+    return {name: int(value) for name, value in (found | _links(nvml, asked)).items() if value is not None}
+
+
+def _links(nvml: Any, asked: Callable[..., Any]) -> dict[str, int | None]:
+    """Summed over the links that are up; a counter that no link tells is None."""
+    sums: dict[str, int | None] = dict.fromkeys(_LINK_COUNTERS)
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        state = asked(nvml.nvmlDeviceGetNvLinkState, link)
+        if state is None:
+            break  # links are numbered from 0: a GPU without this one has no further one
+        if state != nvml.NVML_FEATURE_ENABLED:
+            continue
+        for name, counter in _LINK_COUNTERS.items():
+            told = asked(nvml.nvmlDeviceGetNvLinkErrorCounter, link, getattr(nvml, counter))
+            if told is not None:
+                sums[name] = (sums[name] or 0) + told
+    return sums
+
+
+def of_amd(amdsmi: Any, handle: Any) -> dict[str, int]:
+    """The counters of one GPU, by AMD SMI (which reads the kernel's RAS counters); a guest of a virtual machine is told few of them."""
+
+    def asked(question: str) -> Any:
+        try:
+            return getattr(amdsmi, question)(handle)
+        except (amdsmi.AmdSmiException, AttributeError):  # an older release of ROCm has no such question
+            return None
+
+    ecc, pcie = asked("amdsmi_get_gpu_total_ecc_count"), asked("amdsmi_get_pcie_info")
+    pages = asked("amdsmi_get_gpu_bad_page_info")
+    found = {
+        "ecc_corrected": number(ecc, "correctable_count"),
+        "ecc_uncorrected": number(ecc, "uncorrectable_count"),
+        "ecc_deferred": number(ecc, "deferred_count"),
+        "pcie_replays": number((pcie or {}).get("pcie_metric"), "pcie_replay_count"),
+        "pages_retired": len(pages) if isinstance(pages, list) else None,  # a card without any may answer in words
+    }
+    return {name: int(value) for name, value in found.items() if value is not None}
