@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from plumbline.cli.check_pods import patched_fields, show_patched_fields
 from plumbline.cli.output import UNUSABLE, Json, emit, err, out, table
 from plumbline.declarations import DeclarationError, Declarations, load
 
@@ -30,7 +31,16 @@ def check(
         emit(as_json, {"ok": False, "problems": found}, problems)
         raise typer.Exit(UNUSABLE) from None
     rows = _rows(declared)
-    emit(as_json, {"ok": True, "would_run": rows}, lambda: _show(declared, rows))
+    patched = patched_fields(declared)
+    ok = all(field.known for field in patched)
+
+    def everything() -> None:
+        _show(declared, rows)
+        show_patched_fields(patched)
+
+    emit(as_json, {"ok": ok, "would_run": rows, "pod_patches": patched}, everything)
+    if not ok:
+        raise typer.Exit(UNUSABLE)
 
 
 def _rows(declared: Declarations) -> list[dict[str, object]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.pod_patch import check_patch
 from plumbline.declarations.pods import Annotations, Image, Key, Labels, ObjectName, SideContainer, Variables, Volume, check_mounts
 from plumbline.declarations.simulation import SimulatedLauncher
 from plumbline.declarations.units import ByteSize, Duration
@@ -113,6 +114,10 @@ class KubernetesLauncher(Declared):
     volumes: tuple[Volume, ...] = ()
     init_containers: tuple[SideContainer, ...] = Field((), description="run one after the other before the trial starts")
     sidecars: tuple[SideContainer, ...] = Field((), description="run beside the trial, from before its start to its end")
+    pod_patch: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="a strategic merge patch on the pod, {metadata: …, spec: …}, for what no field covers; the trial's container is harness",
+    )
     parallel: int = Field(1, ge=1, le=1000, description="trials at a time, as many as the quota allows; a gang is one trial")
     schedule_timeout: Duration = Field(1800.0, description="request to a node, queue included")
     startup_timeout: Duration = Field(1800.0, description="node to running containers, image pull included")
@@ -135,7 +140,9 @@ class KubernetesLauncher(Declared):
 
     @model_validator(mode="after")
     def _carried(self) -> KubernetesLauncher:
-        check_mounts(self.volumes, (*self.init_containers, *self.sidecars))
+        beside = (*self.init_containers, *self.sidecars)
+        check_mounts(self.volumes, beside)
+        check_patch(self.pod_patch, {container.name for container in beside}, trainjob=self.gang == "trainjob")
         refused = [name for name in _NOT_IN_TRAINJOBS if getattr(self, name)]
         if self.gang == "trainjob" and refused:
             raise ValueError(

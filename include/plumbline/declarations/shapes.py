@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_NAMED = re.compile(r"^([a-z_]+(?:\[\d+\]|\.[a-z_]+)*) ")
+_NAMED = re.compile(r"^([a-z_]+(?:\[\d+\]|\.[A-Za-z_]+)*) ")
 _QUOTED = re.compile(r'"([^"]+)"')
 
 
@@ -40,7 +40,7 @@ def pointed(message: str, field: tuple[str | int, ...], data: Any) -> tuple[tupl
         inner = inner[part]
     named = _NAMED.match(message)
     if named:
-        path = tuple(int(part) if part.isdigit() else part for part in re.findall(r"[a-z_]+|\d+", named[1]))
+        path = tuple(int(part) if part.isdigit() else part for part in re.findall(r"[A-Za-z_]+|\d+", named[1]))
         if _has(inner, path):
             return (*field, *path), message[named.end() :]
     quoted = _QUOTED.search(message)

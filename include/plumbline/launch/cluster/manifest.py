@@ -12,6 +12,7 @@ from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.names import EXPIRES, TRIAL, labels, launch_name, pod_name
 from plumbline.launch.cluster.pod_parts import add_to_pod, quantity
 from plumbline.launch.cluster.provider import image_of, launcher_of
+from plumbline.launch.cluster.strategic_merge import merged
 from plumbline.launch.cluster.templates import template
 from plumbline.launch.failures import BadDeclaration
 from plumbline.results import ResultStore
@@ -59,7 +60,9 @@ def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
     if isinstance(trial.workload, TrainingWorkload) and trial.workload.pod_deletions:
         _outlived_by_volume(spec, trial)
     add_to_pod(spec, launcher)
-    return {"metadata": metadata, "spec": spec}
+    row = merged({"metadata": metadata, "spec": spec}, launcher.pod_patch)
+    placement.avoid_nodes(trial, row["spec"])
+    return row
 
 
 def _outlived_by_volume(spec: Row, trial: Trial) -> None:

@@ -37,21 +37,30 @@ def tolerations(provider: Provider) -> list[Row]:
 
 
 def affinity(trial: Trial) -> Row:
-    """Nodes to avoid, for a trial that needs a fresh one; for a gang, pods near each other and each on a node of its own.
+    """For a gang: pods near each other and each on a node of its own.
 
-    Both wishes of a gang are preferences: a small cluster runs it all the same, and the record says where its pods were.
+    Both are preferences: a small cluster runs the gang all the same, and the record says where its pods were.
     """
     found: Row = {}
-    if trial.placement == "fresh_node" and trial.avoid_nodes:
-        # By name: on some clouds the host name label differs from it. Fields take one value each, and all of a term must hold.
-        avoid = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in trial.avoid_nodes]
-        found["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": avoid}]}}
     if trial.workload.nodes > 1:
         topology = launcher_of(trial.provider).topology
         if topology is not None:
             found["podAffinity"] = _preferred(trial, topology)
         found["podAntiAffinity"] = _preferred(trial, HOSTNAME)
     return found
+
+
+def avoid_nodes(trial: Trial, spec: Row) -> None:
+    """Keep the pod off the nodes that a trial with a fresh node avoids, whatever node affinity its specification has already."""
+    if trial.placement != "fresh_node" or not trial.avoid_nodes:
+        return
+    # By name: on some clouds the host name label differs from it. Fields take one value each, and all of a term must hold.
+    avoid = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in trial.avoid_nodes]
+    nodes = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    required = nodes.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+    # One of the terms must hold, so that each must avoid them.
+    terms = required.get("nodeSelectorTerms") or [{}]
+    required["nodeSelectorTerms"] = [{**term, "matchFields": [*(term.get("matchFields") or ()), *avoid]} for term in terms]
 
 
 def _preferred(trial: Trial, key: str) -> Row:

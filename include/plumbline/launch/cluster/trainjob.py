@@ -15,7 +15,7 @@ from plumbline.launch.cluster.templates import template
 _MANAGER = "plumbline/launch"
 _CONTAINER = "node"
 """What the trainer calls the trial's container."""
-_PATCHED = ("serviceAccountName", "imagePullSecrets", "nodeSelector", "tolerations", "affinity")
+_PATCHED = ("serviceAccountName", "imagePullSecrets", "nodeSelector", "tolerations", "affinity", "schedulingGates")
 """Fields of a pod's specification that the trainer lets a TrainJob set, and that differ by trial or provider."""
 
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.data.manifests.rewrite import EIGHT_GPUS, gang_trial, h100
+from tests.data.manifests.rewrite import EIGHT_GPUS, REQUESTED_AT, gang_trial, h100
 from tests.fakes.trials import a_trial, cluster_provider
 
-from plumbline.launch.cluster import placement
+from plumbline.launch.cluster import manifest, placement
 from plumbline.launch.cluster.names import LAUNCH, launch_name
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -51,7 +51,8 @@ def test_declared_tolerations_come_first_and_none_is_doubled() -> None:
 def test_a_fresh_node_is_none_of_those_to_avoid() -> None:
     trial = a_trial(provider=h100(), declare=EIGHT_GPUS)
     fresh = trial.model_copy(update={"placement": "fresh_node", "avoid_nodes": ("gpu-3", "gpu-17")})
-    (term,) = placement.affinity(fresh)["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    affinity = manifest.pod(fresh, requested_at=REQUESTED_AT)["spec"]["affinity"]
+    (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term == {
         "matchFields": [
             {"key": "metadata.name", "operator": "NotIn", "values": ["gpu-3"]},
