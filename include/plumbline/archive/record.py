@@ -56,7 +56,7 @@ def record(
     content = document.model_dump_json()
     session.execute(insert(Document), [{"trial_pk": pk, "schema_version": document.schema_version, "content": content}])
     parts: tuple[tuple[Any, list[dict[str, Any]]], ...] = (
-        (Metric, [m.model_dump() for m in metrics]),
+        (Metric, [m.model_dump(exclude={"reason", "method"}) for m in metrics]),  # the document keeps both
         (Stage, _numbered(document.stages)),
         (Telemetry, _numbered(document.telemetry)),
         (Evidence, _numbered(document.evidence)),

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -140,7 +141,8 @@ def show(document: ResultDocument) -> None:
             shown.add_section()
         lead = next((r for r in rows if r.statistic == METRICS[metric].statistic), rows[0])
         interval = "" if lead.ci_low is None else f"{reading(lead.ci_low, lead.unit)} … {reading(lead.ci_high, lead.unit)}"
-        beside = " · ".join(f"{r.statistic} {reading(r.value, r.unit)}" for r in rows if r is not lead and r.value is not None)
+        others = [f"{r.statistic} {reading(r.value, r.unit)}" for r in rows if r is not lead and r.value is not None]
+        beside = escape(" · ".join([*others, *filter(None, [lead.reason, lead.method])]))
         statistic = "" if lead.statistic == "value" else lead.statistic
         name = phase if phase != last else ""
         shown.add_row(name, metric, statistic, reading(lead.value, lead.unit), interval, f"{lead.n:,}", f"[dim]{beside}[/]")

@@ -22,7 +22,7 @@ from plumbline.results.outside import OutsideResult
 
 @dataclass(frozen=True)
 class MetricLine:
-    """A metric by its leading statistic; `beside` has the others in words, `meaning` the catalogue's explanation of it."""
+    """A metric by its leading statistic; `beside` has the others in words, why it is absent and how it was measured, `meaning` the catalogue's explanation of it."""
 
     name: str
     meaning: str
@@ -159,7 +159,15 @@ def _line(rows: list[MetricRow]) -> MetricLine:
     beside = [f"{row.statistic} {scale(row.unit, [row.value], row.metric).text(row.value)}" for row in others]
     statistic = "" if lead.statistic == "value" else lead.statistic
     meaning = METRICS[lead.metric].meaning
-    return MetricLine(words(lead.metric), meaning, statistic, shown.text(lead.value), interval, lead.n, " · ".join(beside))
+    return MetricLine(
+        words(lead.metric),
+        meaning,
+        statistic,
+        shown.text(lead.value),
+        interval,
+        lead.n,
+        " · ".join([*beside, *filter(None, [lead.reason, lead.method])]),
+    )
 
 
 def _signal(item: Telemetry) -> SignalLine:

@@ -13,6 +13,9 @@ from plumbline.declarations.pods import Annotations, Image, Key, Labels, ObjectN
 from plumbline.declarations.simulation import SimulatedLauncher
 from plumbline.declarations.units import ByteSize, Duration
 
+COLLECTIVE_LIMIT_S = 300.0
+_COLLECTIVE = "how long a probe's collectives may take, NCCL's start included; on many or large nodes that start takes minutes"
+
 
 class LocalLauncher(Declared):
     """A process on this machine. Trials on the same `machine` never overlap: one Airflow pool per machine, one slot."""
@@ -22,6 +25,7 @@ class LocalLauncher(Declared):
     cpus: tuple[Annotated[int, Field(ge=0, le=4095)], ...] = Field(min_length=1, description="cores the trial is pinned to, such as [0, 1]")
     memory: ByteSize = Field(4 * 2.0**30, description="resident memory of the trial's process tree, above which it is ended")
     timeout: Duration = Field(600.0, description="a trial that is not done by then is ended with its whole process tree")
+    collective_timeout: Duration = Field(COLLECTIVE_LIMIT_S, ge=1, description=_COLLECTIVE)
 
     @model_validator(mode="after")
     def _distinct(self) -> LocalLauncher:
@@ -123,6 +127,7 @@ class KubernetesLauncher(Declared):
     startup_timeout: Duration = Field(1800.0, description="node to running containers, image pull included")
     timeout: Duration = Field(14400.0, description="activeDeadlineSeconds of the pods: they end then, whatever became of Airflow")
     unreachable_timeout: Duration = Field(900.0, description="how long the cluster's API may not answer while a trial runs")
+    collective_timeout: Duration = Field(COLLECTIVE_LIMIT_S, ge=1, description=_COLLECTIVE)
     retries: int = Field(
         2, ge=0, le=10, description="tries after the first, of a failure that time can mend (preempted, no capacity, quota…)"
     )

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.budget import Budget
-from plumbline.declarations.launchers import KubernetesLauncher, Launcher, LocalLauncher
+from plumbline.declarations.launchers import COLLECTIVE_LIMIT_S, KubernetesLauncher, Launcher, LocalLauncher
 from plumbline.declarations.price_sources import DeclaredSource
 from plumbline.declarations.purchases import Purchase as Purchase
 from plumbline.declarations.rates import DeclaredRate, Invoice, Overhead, check_invoices, check_rates
@@ -126,6 +126,12 @@ class Provider(Declared):
         if isinstance(self.launcher, KubernetesLauncher | SimulatedLauncher):
             return f"plumbline_{self.name}"
         return f"plumbline_{self.launcher.machine}"
+
+    @property
+    def collective_s(self) -> float:
+        """How many seconds the collectives of a hardware probe may take there."""
+        launcher = self.launcher
+        return launcher.collective_timeout if isinstance(launcher, LocalLauncher | KubernetesLauncher) else COLLECTIVE_LIMIT_S
 
     @property
     def simulated(self) -> bool:

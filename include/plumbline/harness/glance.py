@@ -39,10 +39,10 @@ def glance(folder: Path, limit_s: float = LIMIT_S, wanted: Sequence[probes.Probe
         if left_s <= 0:
             left_out[name] = f"the limit of {limit_s:g} s was over"
             continue
-        try:
-            rows += probes.run(usable(), folder, "cuda" if cuda else "cpu", only=(name,), limit_s=left_s, gpus=1)
-        except probes.ProbeFailed as failed:
-            left_out[name] = _in_short(str(failed))
+        found = probes.run(usable(), folder, "cuda" if cuda else "cpu", only=(name,), limit_s=left_s, gpus=1)
+        rows += found
+        if found and all(row.value is None for row in found):
+            left_out[name] = next((row.reason for row in found if row.reason), "not measured")
     return ProbeDocument(
         harness_version=version("plumbline"),
         taken_at=datetime.now(timezone.utc),
@@ -52,12 +52,6 @@ def glance(folder: Path, limit_s: float = LIMIT_S, wanted: Sequence[probes.Probe
         foreign_cpu=None if before is None else _foreign(before, _used(usable())),
         left_out=left_out,
     )
-
-
-def _in_short(why: str) -> str:
-    """What failed and the last line of what it wrote, where that is a traceback."""
-    first, *more = why.strip().splitlines()
-    return f"{first.partition(': ')[0]}: {more[-1]}" if more else first
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ from plumbline.results import (
 
 Measure = Callable[[Trial, Path, Progress, Watch, Sequence[MetricRow]], Measurement]
 """The last argument: what the hardware probes found."""
-Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"], int], list[MetricRow]]
-"""The last argument: how many ranks of a job run on this node."""
+Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"], int, float], list[MetricRow]]
+"""The last two arguments: how many ranks of a job run on this node, and how many seconds their all-reduce may take."""
 
 _LOCAL_PATIENCE_S, _REMOTE_PATIENCE_S = 15.0, 300.0
 _GPUS_EVERY_S = 0.1
@@ -178,7 +178,7 @@ class _Run:
                     device: Literal["cpu", "cuda"] = "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda"
                     ranks = trial.workload.parallelism.processes if trial.workload.kind == "training" else 1
                     with watch.phase("environment"):
-                        self._probed = self._probe(cpus[: promised()], workdir, device, ranks)
+                        self._probed = self._probe(cpus[: promised()], workdir, device, ranks, trial.provider.collective_s)
                 self._happened("measurement_started" if earlier is None else "measurement_continued")
                 if self._kept is not None:
                     Begun(self._facts, self._probed, self._events).keep(self._kept)

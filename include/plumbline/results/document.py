@@ -77,6 +77,9 @@ class Event(Part):
     clock: Literal["harness", "launcher", "cluster"] = "harness"
 
 
+REASON_LENGTH = 300
+
+
 class MetricRow(Part):
     """One number. `value` is None when it could not be measured: absent is never zero."""
 
@@ -89,6 +92,10 @@ class MetricRow(Part):
     direction: Direction
     ci_low: float | None = None
     ci_high: float | None = None
+    reason: str | None = Field(None, max_length=REASON_LENGTH, description="why the value is absent; only where it is")
+    method: str | None = Field(
+        None, max_length=REASON_LENGTH, description="how it was measured, where that differs between places: streams, direct I/O, transport"
+    )
 
     @model_validator(mode="after")
     def _in_catalogue(self) -> MetricRow:
@@ -99,6 +106,8 @@ class MetricRow(Part):
             raise ValueError(f'unknown statistic "{self.statistic}"; expected one of {", ".join(STATISTICS)}')
         if self.statistic != "cv" and (self.unit, self.direction) != (known.unit, known.direction):
             raise ValueError(f"{self.metric} is in {known.unit}, {known.direction}; got {self.unit}, {self.direction}")
+        if self.reason is not None and self.value is not None:
+            raise ValueError(f"{self.metric} has both the value {self.value} and a reason why it has none; expected one of them")
         return self
 
 
@@ -327,8 +336,13 @@ def row(
     phase: Phase = "steady",
     statistic: str | None = None,
     ci: tuple[float, float] | None = None,
+    reason: str | None = None,
+    method: str | None = None,
 ) -> MetricRow:
-    """A metric row with unit and direction from the catalogue; NaN and infinity become absent."""
+    """A metric row with unit and direction from the catalogue; NaN and infinity become absent.
+
+    `reason` is kept only if the value is absent; it and `method` are cut to REASON_LENGTH characters.
+    """
     known = METRICS[metric]
     chosen = statistic or known.statistic
     absent = value is None or not math.isfinite(value)
@@ -342,4 +356,10 @@ def row(
         direction="informative" if chosen == "cv" else known.direction,
         ci_low=ci[0] if ci and not absent else None,
         ci_high=ci[1] if ci and not absent else None,
+        reason=_cut(reason) if absent else None,
+        method=_cut(method),
     )
+
+
+def _cut(text: str | None) -> str | None:
+    return text if text is None or len(text) <= REASON_LENGTH else f"{text[: REASON_LENGTH - 1]}…"

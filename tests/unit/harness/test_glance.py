@@ -29,7 +29,8 @@ def test_a_probe_that_fails_is_left_out_with_the_last_thing_that_it_said(tmp_pat
     (tmp_path / "torch.py").write_text("raise ImportError('libcuda.so: wrong driver')\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     seen = glance(tmp_path, wanted=("matmul",))
-    assert seen.left_out == {"matmul": "the matmul probes ended with 1: ImportError: libcuda.so: wrong driver"}
+    assert seen.left_out == {"matmul": "ImportError: libcuda.so: wrong driver"}
+    assert {row.value for row in seen.metrics} == {None} and seen.figures == {}
 
 
 def test_others_on_the_cores_are_noticed_and_we_are_not_others() -> None:

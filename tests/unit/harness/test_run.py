@@ -20,14 +20,15 @@ from tests.fakes.nvml import Card, Nvml
 from tests.fakes.trials import a_trial, declared
 
 from plumbline.declarations import Trial, criteria_hash, places
+from plumbline.harness import probes
 from plumbline.harness.gpu_phases import GpuPhases
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
-from plumbline.harness.probes import disk
+from plumbline.harness.probes import disk, runner
 from plumbline.harness.run import StoreAway, UnusableStore, run
 from plumbline.results import Event, Reason, ResultStore, Telemetry, row
 
 
-def disk_alone(cpus, workdir, device, ranks):
+def disk_alone(cpus, workdir, device, ranks, collective_s):
     return disk.rows(workdir)
 
 
@@ -234,11 +235,23 @@ def test_an_unsupported_torch_is_the_images_fault(home, monkeypatch):
     assert all(part in document.validity.reasons[0].detail for part in ("2.6.0+cu124", "2.7", "2.13"))
 
 
-def test_a_failing_probe_fails_the_trial(home):
-    def broken(cpus, workdir, device, ranks):
-        raise OSError("the disk is gone")
-
-    assert ran(home, products, probe=broken).validity.failure_class == "harness_error"
+def test_a_probe_that_fails_costs_its_rows_and_never_the_trial(home, monkeypatch):
+    breaks = (
+        "import errno, os, signal, torch",
+        "def full(_): raise OSError(errno.ENOSPC, 'No space left on device')",
+        "os.fsync = full",
+        "torch.matmul = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)",
+    )
+    script = "; ".join(f"exec({line!r})" for line in breaks) + "; from plumbline.harness.probes.worker import main; main()"
+    monkeypatch.setattr(runner, "command", lambda: [sys.executable, "-c", script])
+    document = ran(home, products, probe=probes.run)
+    assert document.validity.status == "valid"
+    found = {row.metric: row for row in document.metrics if row.phase == "environment"}
+    assert found["memory_bandwidth"].value is not None
+    for metric in ("disk_write_bandwidth", "disk_read_bandwidth", "dataset_read_bandwidth"):
+        assert (found[metric].value, "No space left on device" in (found[metric].reason or "")) == (None, True)
+    for metric in ("matmul_tflops", "matmul_tflops_fp32", "matmul_tflops_bf16"):
+        assert (found[metric].value, "signal 9" in (found[metric].reason or "")) == (None, True)
 
 
 def test_what_the_measurement_leaves_running_is_ended(home, capsys):
@@ -290,7 +303,7 @@ def stuck(trial, workdir, progress, watch, probed):
         while True:
             time.sleep(60)
 
-document = run(read_trial(sys.argv[1]), sys.argv[2], {"training": stuck}, lambda cpus, workdir, device, ranks: disk.rows(workdir))
+document = run(read_trial(sys.argv[1]), sys.argv[2], {"training": stuck}, lambda cpus, workdir, *_: disk.rows(workdir))
 sys.exit(3 if document.validity.failure_class == "interrupted" else 1)
 """
 

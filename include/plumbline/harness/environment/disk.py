@@ -37,6 +37,11 @@ def facts(folder: Path, root: Path = ROOT) -> dict[str, Scalar]:
     }
 
 
+def in_memory(folder: Path, root: Path = ROOT) -> bool:
+    """Whether a folder is on a file system without a disk."""
+    return _mount(root, folder.resolve())[0] in ("tmpfs", "ramfs")
+
+
 def _mount(root: Path, folder: Path) -> tuple[str | None, str | None]:
     """Type and telling options of the mount that `folder` is below: the longest mount point that it begins with, the last of equal ones."""
     best: tuple[int, str, str] | None = None

@@ -15,7 +15,7 @@ import torch.distributed as dist
 _CPU_SIZES, _GPU_SIZES = (2**20, 2**24), (2**26, 2**30)
 """Bytes. Small ones measure how long a message is under way, large ones how many bytes fit through."""
 _SECONDS_EACH, _AT_LEAST = 0.2, 3
-_LIMIT_S = 60.0
+_FAREWELL_S = 10.0
 
 
 class RankFailed(RuntimeError):
@@ -28,9 +28,9 @@ def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
     return size / seconds * 2 * (ranks - 1) / ranks
 
 
-def all_reduce(ranks: int, cuda: bool, threads: int, folder: Path) -> tuple[float, int]:
+def all_reduce(ranks: int, cuda: bool, threads: int, folder: Path, limit_s: float) -> tuple[float, int]:
     """Best bus bandwidth in bytes/s over the sizes, by NCCL between GPUs 0 to `ranks` - 1 or by gloo between processes with `threads` each;
-    and the number of all-reduces. `folder` is where they meet. RankFailed."""
+    and the number of all-reduces. `folder` is where they meet. RankFailed, also if there is no answer within `limit_s`."""
     # A forked process has torch imported already; a GPU's context does not survive a fork.
     context = multiprocessing.get_context("spawn") if cuda else multiprocessing.get_context("fork")
     answers: SimpleQueue[Any] = context.SimpleQueue()
@@ -39,17 +39,19 @@ def all_reduce(ranks: int, cuda: bool, threads: int, folder: Path) -> tuple[floa
     try:
         for process in processes:
             process.start()
-        deadline = time.monotonic() + _LIMIT_S
+        deadline = time.monotonic() + limit_s
         while answers.empty() and all(process.exitcode in (None, 0) for process in processes) and time.monotonic() < deadline:
             time.sleep(0.01)
         if answers.empty():
-            raise RankFailed(f"an all-reduce over {ranks} ranks gave no answer within {_LIMIT_S:g} s, or a rank died")
+            died = [process.exitcode for process in processes if process.exitcode not in (None, 0)]
+            how = f"a rank ended with {died[0]}" if died else f"no answer within {limit_s:g} s"
+            raise RankFailed(f"an all-reduce over {ranks} ranks failed: {how}")
         answer = answers.get()
         if isinstance(answer, str):
             raise RankFailed(f"an all-reduce over {ranks} ranks failed: {answer}")
         rate, n = answer
         for process in processes:
-            process.join(_LIMIT_S)
+            process.join(_FAREWELL_S)
         return float(rate), int(n)
     finally:
         for process in processes:

@@ -5,31 +5,60 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import shutil
 import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from plumbline.harness.probes import disk_streams
+from plumbline.harness.probes.page_cache import is_cold
 from plumbline.results import MetricRow, row
 
 _SIZE, _BLOCK, _TIMES = 64 * 2**20, 4 * 2**20, 3
+LARGE_BYTES = 8 * 2**30
+"""What the probe writes on a node with GPUs, if a quarter of the free space allows it: more than a disk's own cache holds."""
+_SPACE_SHARE = 4
 _WINDOW, _WINDOWS_S = 16 * 2**10, 0.3
 """Bytes of a sample of some thousand tokens; how long samples are read."""
+_CACHED = "the file system kept in memory what had just been written"
 
 
-def rows(workdir: Path) -> list[MetricRow]:
-    """`disk_write_bandwidth`: median of three files of 64 MiB, written in order and flushed to the device with fsync; `disk_read_bandwidth`:
-    of reading them again in order. Its value is absent where the system would not forget what it had just written."""
+def rows(workdir: Path, *, large: bool = False) -> list[MetricRow]:
+    """`disk_write_bandwidth` and `disk_read_bandwidth`; a reading is absent where the system would not forget what it had just written.
+
+    Small: the median of three files of 64 MiB, written in order and flushed to the device with fsync, and of reading them again in order.
+    `large`: 8 GiB over several streams at once, past the page cache (`disk_streams`). OSError if the disk cannot be written.
+    """
+    if large:
+        return _large(workdir)
     writes, reads = [], []
     for _ in range(_TIMES):
         with _file(workdir) as (file, seconds):
             writes.append(_SIZE / seconds)
-            if _forgotten(file):
+            if is_cold(file) is True:
                 reads.append(_SIZE / _read(file))
+    method = f"1 stream, buffered, {_TIMES} files of {_SIZE // 2**20} MiB"
     return [
-        row("disk_write_bandwidth", statistics.median(writes), len(writes), phase="environment"),
-        row("disk_read_bandwidth", statistics.median(reads) if reads else None, len(reads), phase="environment"),
+        row("disk_write_bandwidth", statistics.median(writes), len(writes), phase="environment", method=method),
+        row(
+            "disk_read_bandwidth",
+            statistics.median(reads) if reads else None,
+            len(reads),
+            phase="environment",
+            reason=_CACHED,
+            method=method,
+        ),
+    ]
+
+
+def _large(workdir: Path) -> list[MetricRow]:
+    size = min(LARGE_BYTES, shutil.disk_usage(workdir).free // _SPACE_SHARE)
+    found = disk_streams.measure(workdir, size)
+    return [
+        row("disk_write_bandwidth", found.write, 1, phase="environment", method=found.method),
+        row("disk_read_bandwidth", found.read, int(found.read is not None), phase="environment", reason=_CACHED, method=found.method),
     ]
 
 
@@ -37,8 +66,8 @@ def dataset_rows(workdir: Path) -> list[MetricRow]:
     """`dataset_read_bandwidth`: windows of 16 KiB at random places of a memory-mapped file of 64 MiB, none of them twice. Absent where the
     system would not forget the file."""
     with _file(workdir) as (file, _):
-        if not _forgotten(file):
-            return [row("dataset_read_bandwidth", None, 0, phase="environment")]
+        if is_cold(file) is not True:
+            return [row("dataset_read_bandwidth", None, 0, phase="environment", reason=_CACHED)]
         places = random.Random(1).sample(range(_SIZE // _WINDOW), _SIZE // _WINDOW)
         read = 0
         with file.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
@@ -65,22 +94,6 @@ def _file(workdir: Path) -> Iterator[tuple[Path, float]]:
         yield file, time.perf_counter() - started
     finally:
         file.unlink(missing_ok=True)
-
-
-def _forgotten(file: Path) -> bool:
-    """Have the system drop the file's pages, and say whether it did: a file system in memory keeps them, and some systems cannot be asked."""
-    if not hasattr(os, "posix_fadvise") or not hasattr(os, "RWF_NOWAIT"):
-        return False
-    with file.open("rb", buffering=0) as source:
-        os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        try:
-            # Answers only from memory. The last page: what may be read ahead after this question is what the probe reads last.
-            os.preadv(source.fileno(), [bytearray(1)], _SIZE - 1, os.RWF_NOWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False  # a file system that cannot be asked
-        return False
 
 
 def _read(file: Path) -> float:

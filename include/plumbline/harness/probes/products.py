@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 
@@ -30,15 +31,25 @@ _DTYPES = {
 }
 
 
-def formats(device: torch.device) -> tuple[str, ...]:
-    """What the device computes in by itself: names of `matmul_tflops_<name>`."""
+_LEAST = {"fp32": (0, 0), "tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 0), "fp8": (8, 9)}
+"""Of NVIDIA's GPUs: the compute capability from which on they compute in a format."""
+
+
+def not_computed(device: torch.device, name: str) -> str | None:
+    """Why the device does not compute in a format by itself; None if it does."""
     if device.type == "cpu":
-        return ("fp32", "bf16")
-    capability = torch.cuda.get_device_capability(device)
+        return None if name in ("fp32", "bf16") else f"{name} is measured on GPUs only"
     if torch.version.hip is not None:
-        return ("fp32", "bf16", "fp16")  # AMD's 8-bit formats differ from card to card, and few have TF32
-    least = {"fp32": (0, 0), "tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 0), "fp8": (8, 9)}
-    return tuple(name for name, needed in least.items() if capability >= needed)
+        # AMD's 8-bit formats differ from card to card, and few have TF32.
+        return None if name in ("fp32", "bf16", "fp16") else f"{name} is not measured on AMD GPUs"
+    capability = torch.cuda.get_device_capability(device)
+    if capability >= _LEAST[name]:
+        return None
+    return f"{name} takes compute capability {_text(_LEAST[name])}, and this GPU has {_text(capability)}"
+
+
+def _text(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"
 
 
 def best(device: torch.device, name: str, shapes: Sequence[Shape]) -> tuple[float, int, Shape]:
@@ -73,11 +84,20 @@ def product(device: torch.device, name: str, shape: Shape) -> Callable[[], torch
     if name == "fp8":
         # The tensor cores take the second factor column by column.
         right = torch.randn(columns, inner, generator=generator, device=device).to(_DTYPES[name]).t()
-        one, whole = torch.ones((), device=device), torch.nn.functional.ScalingType.TensorWise
-        return lambda: torch.nn.functional.scaled_mm(left, right, one, whole, one, whole, output_dtype=torch.bfloat16, use_fast_accum=True)
+        return _scaled(left, right)
     right = torch.randn(inner, columns, generator=generator, device=device).to(_DTYPES[name])
     out = torch.empty(rows, columns, dtype=_DTYPES[name], device=device)
     return lambda: torch.matmul(left, right, out=out)
+
+
+def _scaled(left: torch.Tensor, right: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """An fp8 product with one scale a matrix, by the interface that this torch has: the public one came with 2.10."""
+    one = torch.ones((), device=left.device)
+    public = getattr(torch.nn.functional, "scaled_mm", None)
+    if public is None:
+        return lambda: torch._scaled_mm(left, right, one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
+    whole = torch.nn.functional.ScalingType.TensorWise
+    return lambda: cast(torch.Tensor, public(left, right, one, whole, one, whole, output_dtype=torch.bfloat16, use_fast_accum=True))
 
 
 def _times(device: torch.device, name: str, shape: Shape, seconds: float) -> list[float]:

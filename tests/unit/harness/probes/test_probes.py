@@ -1,8 +1,11 @@
+import errno
+import os
+import sys
+
 import pytest
 
 from plumbline.harness import probes
-from plumbline.harness.probes import computing, disk, memory
-from plumbline.harness.probes.computing import ProbeFailed
+from plumbline.harness.probes import disk, disk_streams, memory, runner
 
 
 def test_a_copy_moves_every_byte_and_has_a_plausible_rate():
@@ -54,9 +57,43 @@ def test_a_disk_that_cannot_be_written_is_an_error(tmp_path):
         disk.rows(tmp_path / "not-there")
 
 
-def test_a_failing_worker_says_what_it_said(tmp_path):
-    with pytest.raises(ProbeFailed, match="--threads"):
-        computing.rows(["matmul"], "cpu", "many", 1, tmp_path)
+def test_large_files_are_written_in_streams_and_leave_nothing(tmp_path):
+    found = disk_streams.measure(tmp_path, 32 * 2**20, streams=2)
+    assert found.write > 0 and found.method.startswith("2 streams, ")
+    assert found.read is None or found.read > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_direct_io_is_measured_and_named(tmp_path, monkeypatch):
+    opened = os.open
+
+    def without_direct(path, flags, *more, **named):
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
+        return opened(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", without_direct)
+    found = disk_streams.measure(tmp_path, 16 * 2**20, streams=1)
+    assert found.write > 0 and "buffered" in found.method
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_slow_disks_are_measured_for_a_while_alone(tmp_path):
+    found = disk_streams.measure(tmp_path, 10 * 2**30, streams=1, seconds=0.0)
+    assert found.method.endswith("0.00781 GiB")
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "write", lambda *_: 0)
+    with pytest.raises(OSError, match="No space left"):
+        disk_streams.measure(tmp_path, 16 * 2**20)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_costs_the_disks_rows_alone(tmp_path):
+    rows = {row.metric: row for row in probes.run([0], tmp_path / "not-there", only=("disk", "memory"))}
+    assert rows["memory_bandwidth"].value > 0
+    assert (rows["disk_write_bandwidth"].value, "No such file" in rows["disk_write_bandwidth"].reason) == (None, True)
 
 
 def test_a_subset_is_measured_and_nothing_else(tmp_path):
@@ -68,14 +105,39 @@ def test_a_subset_is_measured_and_nothing_else(tmp_path):
 
 def test_what_needs_torch_comes_from_a_process_of_its_own(tmp_path):
     rows = {row.metric: row for row in probes.run([0], tmp_path, ranks=2, only=("matmul", "all_reduce"))}
-    assert set(rows) == {"matmul_tflops", "matmul_tflops_fp32", "matmul_tflops_bf16", "all_reduce_bus_bandwidth"}
+    measured = {"matmul_tflops", "matmul_tflops_fp32", "matmul_tflops_bf16", "all_reduce_bus_bandwidth"}
+    assert {metric for metric, row in rows.items() if row.value is not None} == measured
     assert rows["matmul_tflops"].value == rows["matmul_tflops_fp32"].value
-    assert all(row.value is not None and row.value > 1e3 and row.phase == "environment" for row in rows.values())
+    assert all(rows[metric].value > 1e3 and rows[metric].phase == "environment" for metric in measured)
+    assert all(row.reason.startswith(probes.NOT_COMPUTED) for metric, row in rows.items() if metric not in measured)
+    assert rows["matmul_tflops_fp8"].reason
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ranks_that_cannot_meet_say_why(tmp_path, monkeypatch):
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "no-such-card")
-    with pytest.raises(ProbeFailed, match=r"an all-reduce over 2 ranks failed: rank [01]: .*no-such-card"):
-        computing.rows(["all_reduce"], "cpu", 2, 2, tmp_path)
+def broken(monkeypatch, plant):
+    """A worker in which something was broken before it begins."""
+    script = f"exec({plant!r}); from plumbline.harness.probes.worker import main; main()"
+    monkeypatch.setattr(runner, "command", lambda: [sys.executable, "-c", script])
+
+
+@pytest.mark.parametrize(
+    ("probe", "plant", "reason"),
+    [
+        ("all_reduce", "import os; os.environ['GLOO_SOCKET_IFNAME'] = 'no-such-card'", "no-such-card"),
+        ("matmul", "import torch\ndef f(*a, **k): raise RuntimeError('no kernel image')\ntorch.matmul = f", "no kernel image"),
+        ("matmul", "import sys; sys.modules['torch'] = None", "torch"),
+        ("memory", "import numpy\ndef f(*a, **k): raise MemoryError('no room')\nnumpy.copyto = f", "no room"),
+        ("disk", "import os\ndef f(*a): raise OSError(28, 'No space left on device')\nos.fsync = f", "No space left"),
+        ("dataset", "import os, random\nrandom.Random = lambda _: os._exit(9)", "exit code 9"),
+    ],
+)
+def test_each_probe_fails_alone_and_says_why(tmp_path, monkeypatch, probe, plant, reason):
+    beside = "memory" if probe in ("disk", "dataset") else "disk"
+    broken(monkeypatch, plant + ("\nimport plumbline.harness.probes.disk as d; d.is_cold = lambda _: True" if probe == "dataset" else ""))
+    rows = probes.run([0], tmp_path, ranks=2, only=(probe, beside))
+    of_it = [row for row in rows if row.metric.startswith(("matmul", "all_reduce") if probe in ("matmul", "all_reduce") else probe)]
+    failed = [row for row in of_it if not (row.reason or "").startswith(probes.NOT_COMPUTED)]
+    assert failed and {row.value for row in failed} == {None}
+    assert all(reason in row.reason for row in failed), failed
+    assert next(row for row in rows if row.metric in ("memory_bandwidth", "disk_write_bandwidth") and row not in of_it).value > 0
     assert list(tmp_path.iterdir()) == []

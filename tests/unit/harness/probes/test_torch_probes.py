@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from plumbline.harness.probes import products, transfers
+from plumbline.harness.probes import FORMATS, products, transfers
 from plumbline.harness.probes.collective import bus_bandwidth
 
 CPU = torch.device("cpu")
@@ -18,6 +18,8 @@ def test_products_are_counted_in_operations() -> None:
 
 @pytest.mark.parametrize("name", ["fp32", "tf32", "bf16", "fp16", "fp8"])
 def test_every_format_multiplies(name: str) -> None:
+    if name == "fp8" and not hasattr(torch.nn.functional, "scaled_mm"):
+        pytest.skip("before 2.10 PyTorch multiplies fp8 on GPUs only")
     result = products.product(CPU, name, (32, 64, 48))()
     generator = torch.Generator(CPU).manual_seed(1)
     left = torch.randn(32, 64, generator=generator)
@@ -39,9 +41,31 @@ def test_a_gpu_is_asked_for_what_it_computes_in(
     monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], expected: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    assert products.formats(torch.device("cuda", 0)) == expected
+    assert computed(torch.device("cuda", 0)) == expected
     monkeypatch.setattr(torch.version, "hip", "7.0")
-    assert products.formats(torch.device("cuda", 0)) == ("fp32", "bf16", "fp16")
+    assert computed(torch.device("cuda", 0)) == ("fp32", "bf16", "fp16")
+    assert computed(CPU) == ("fp32", "bf16")
+
+
+def computed(device: torch.device) -> tuple[str, ...]:
+    return tuple(name for name in FORMATS if products.not_computed(device, name) is None)
+
+
+def test_an_older_torch_multiplies_fp8_by_the_interface_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = products.product(CPU, "fp8", (32, 64, 48))() if hasattr(torch.nn.functional, "scaled_mm") else torch.ones(32, 48)
+    calls = []
+
+    def before_2_10(
+        left: torch.Tensor, right: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, **options: object
+    ) -> torch.Tensor:
+        calls.append(options)
+        return expected
+
+    monkeypatch.delattr(torch.nn.functional, "scaled_mm", raising=False)
+    monkeypatch.delattr(torch.nn.functional, "ScalingType", raising=False)
+    monkeypatch.setattr(torch, "_scaled_mm", before_2_10)
+    assert products.product(CPU, "fp8", (32, 64, 48))() is expected
+    assert calls == [{"out_dtype": torch.bfloat16, "use_fast_accum": True}]
 
 
 def test_the_fastest_shape_wins_and_slow_ones_are_not_tried() -> None:
@@ -59,8 +83,9 @@ def test_the_precision_of_products_is_as_it_was() -> None:
 
 def test_transfers_count_their_bytes() -> None:
     both, n = transfers.within(CPU, 2**20)
-    there, _ = transfers.to_device(CPU, 2**20)
-    back, _ = transfers.to_host(CPU, 2**20)
+    there, _, where = transfers.to_device(CPU, 2**20)
+    back, _, _ = transfers.to_host(CPU, 2**20)
+    assert where.startswith("not bound")
     assert n >= 3
     assert all(1e7 < rate < 1e13 for rate in (both, there, back))
 
