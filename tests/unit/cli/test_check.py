@@ -34,10 +34,10 @@ def test_on_demand_workloads_are_shown_and_not_counted(said):
 @pytest.mark.parametrize(("patch", "code"), [("schedulerName: volcano", 0), ("affinity: {nodeAfinity: {}}", 2)])
 def test_what_a_pod_patch_changes_is_shown_and_a_field_that_no_pod_has_is_refused(tmp_path, said, patch, code):
     shutil.copytree(CONFIG, tmp_path / "config")
-    file = tmp_path / "config" / "providers" / "example-aks-h100.yaml"
+    file = tmp_path / "config" / "providers" / "example-oke-h100.yaml"
     file.write_text(file.read_text().replace("prices:", f"  pod_patch: {{spec: {{{patch}}}}}\nprices:", 1))
     found, exit_code = said("check", "--config", str(tmp_path / "config"))
     assert exit_code == code and found["ok"] == (code == 0)
-    (field, *unknown) = [row for row in found["pod_patches"] if row["provider"] == "example-aks-h100"]
+    (field, *unknown) = [row for row in found["pod_patches"] if row["provider"] == "example-oke-h100"]
     assert field["field"] == f"spec.{patch.partition(':')[0]}"
     assert [item["known"] for item in unknown] == [False] * (code // 2)
