@@ -455,7 +455,6 @@ METRICS: dict[str, Metric] = {
         _m("provisioning_lead_time", "s", _LOW, "value", "start_up", "from the request for the trial to its process running"),
         _m("pod_scheduling_time", "s", _LOW, "value", "start_up", "from the pod's creation to its node"),
         _m("image_pull_time", "s", _LOW, "value", "start_up", "time the node took to pull the image"),
-        _m("launch_success_ratio", "ratio", _HIGH, "value", "reliability", "trials whose harness started over trials that were launched"),
         _m("time_to_recover", "s", _LOW, "value", "recovery", "from the end of a fault to service within the SLO again", 0.10, 0.25),
         _m("requests_lost", "count", _LOW, "value", "recovery", "requests that failed because of a fault, until the service was back"),
         _m(

@@ -135,7 +135,7 @@ def _detail(shown: Scale, low: float | None, high: float | None, coverage: float
 def _friction(cards: Sequence[Scorecard]) -> tuple[PlainRow, ...]:
     leads = [c.friction.lead_time.time for c in cards]
     return (
-        PlainRow("launch success", METRICS["launch_success_ratio"].meaning, tuple(_launch(c) for c in cards)),
+        PlainRow("launch success", "launches whose harness started over launches", tuple(_launch(c) for c in cards)),
         PlainRow("lead time", METRICS["provisioning_lead_time"].meaning, tuple(_lead(c, _scale(leads)) for c in cards)),
         _measured("pod scheduling", [c.friction.pod_scheduling for c in cards]),
         _measured("image pull", [c.friction.image_pull for c in cards]),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from plumbline.declarations import Criterion, ValidityLimits
+from plumbline.declarations import Criterion, InferenceWorkload, ValidityLimits
 from plumbline.declarations.confidence import too_few
+from plumbline.declarations.models import Llama
 from plumbline.harness.inference.metrics import achieved_rate_ratio, cpu_utilization, dispatch_p99
 from plumbline.harness.inference.requestlog import RequestLog
 from plumbline.harness.inference.server_view import ServerView
@@ -59,3 +60,14 @@ def too_few_requests(criteria: Iterable[Criterion], metrics: Sequence[MetricRow]
     ]
     missing = [f'"{criterion.text}": {reason}' for criterion, n in absent if (reason := too_few(criterion, n))]
     return Judgement("degraded", Reason(code="too_few_requests", detail="; ".join(missing))) if missing else None
+
+
+def quality_unchecked(workload: InferenceWorkload) -> Judgement | None:
+    """Invalid where a quality is declared and no reference can be computed: a server with dummy weights of its own making."""
+    if workload.quality is None or not isinstance(workload.model, Llama):
+        return None
+    detail = (
+        f"server.backend {workload.server.backend} draws its dummy weights itself, so no reference exists for its answers in "
+        f"{workload.model.precision}: the speed is measured, the quality is not; expected model.precision bf16, or the architecture gpt or encoder"
+    )
+    return Judgement("invalid", Reason(code="quality_unchecked", detail=detail))

@@ -21,8 +21,9 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.models import Encoder, Llama, Quality
+from plumbline.declarations.models import Encoder, Quality
 from plumbline.harness.environment.cpu import promised
+from plumbline.harness.inference import judging
 from plumbline.harness.inference.prompts import Prompt
 from plumbline.harness.inference.repositories import Repository
 from plumbline.harness.measurement import Judgement, TrialFailed
@@ -55,8 +56,8 @@ def check(workload: InferenceWorkload, repository: Repository, address: str) -> 
     quality, model = workload.quality, workload.model
     if quality is None:
         raise ValueError(f"workload {workload.name} declares no quality; expected one to check")
-    if isinstance(model, Llama):
-        return Checked([], [_unchecked(workload.server.backend, model.precision)], 0)
+    if (unchecked := judging.quality_unchecked(workload)) is not None:
+        return Checked([], [unchecked], 0)
     prompts = prompts_of(model.vocabulary, model.context, quality.prompts)
     tokens = min(_TOKENS, model.context - max(map(len, prompts)))
     reference = _reference(workload, quality, prompts, tokens)
@@ -110,14 +111,6 @@ def judge(agreement: float, quality: Quality, precision: str, n: int) -> Judgeme
         f"expected at least {quality.agreement:.1%}: the speed was bought with the answers"
     )
     return Judgement("invalid", Reason(code="quality_lost", detail=detail))
-
-
-def _unchecked(backend: str, precision: str) -> Judgement:
-    detail = (
-        f"server.backend {backend} makes its dummy weights itself, so there is no reference to hold its answers in {precision} against: the "
-        "speed is measured, what it cost in answers is not; expected model.precision bf16, or the architecture gpt or encoder"
-    )
-    return Judgement("invalid", Reason(code="quality_unchecked", detail=detail))
 
 
 def _reference(workload: InferenceWorkload, quality: Quality, prompts: Sequence[TokenIds], tokens: int) -> Any:

@@ -9,13 +9,16 @@ from typing import Literal
 
 from plumbline.declarations import InferenceWorkload, TrainingWorkload, Trial
 from plumbline.declarations.load import longest
+from plumbline.declarations.trial import AnyWorkload
+from plumbline.harness.inference.judging import quality_unchecked, too_few_requests
+from plumbline.harness.validity import verdict
 from plumbline.launch.simulated import inference, training
 from plumbline.launch.simulated.hardware import hardware_of, probe_rows
 from plumbline.launch.simulated.model import Draw
 from plumbline.launch.simulated.surroundings import environment_of
 from plumbline.results import Event, MetricRow, Reproducibility, ResultDocument, Stage, Validity
 
-VERSION = "simulated-1"
+VERSION = "simulated-2"
 """`harness_version` of simulated documents; raised when the model gives other numbers for the same declaration."""
 SPEED = 1000.0
 """Seconds of the trial that pass in one second of the wall clock: months are rehearsed in minutes, and no event lies in the future."""
@@ -69,11 +72,19 @@ def simulate(trial: Trial) -> ResultDocument:
             clock.event("measurement_started", begin + _PROBING_S),
             clock.event("measurement_finished", begin + _PROBING_S + took),
         ),
-        validity=Validity(status="valid"),
+        validity=_validity(workload, metrics),
         metrics=tuple(metrics),
         stages=tuple(stages),
         simulated=True,
     )
+
+
+def _validity(workload: AnyWorkload, metrics: Sequence[MetricRow]) -> Validity:
+    """By the harness's own judgements, those that need no machine."""
+    if not isinstance(workload, InferenceWorkload):
+        return Validity(status="valid")
+    found = (quality_unchecked(workload), too_few_requests(workload.acceptance, metrics))
+    return verdict(each for each in found if each is not None)
 
 
 def _value(metrics: Sequence[MetricRow], metric: str, phase: str) -> float:

@@ -15,6 +15,7 @@ from plumbline.declarations.inference import InferenceWorkload, Slo
 from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, LoadPhaseSpec, SearchPhaseSpec
 from plumbline.declarations.phases import Phase
 from plumbline.declarations.requests import Portion, Tokens
+from plumbline.harness.inference.judging import quality_unchecked
 from plumbline.harness.inference.statistics import PERCENTILES, supported
 from plumbline.launch.simulated.hardware import Hardware
 from plumbline.launch.simulated.model import Draw
@@ -30,6 +31,8 @@ _SIGMA, _TOKEN_SIGMA = 0.35, 0.2
 _CLIENT_S = 0.0002
 _READY_S, _CPU_READY_S = 25.0, 2.0
 _NORMAL = NormalDist()
+_UNCOUNTED = ("sweep", "fault", "recovery")
+"""Phases for which the harness has no counters of the server: it was killed, or the phase is a part of another one."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +93,14 @@ def mean_tokens(lengths: Tokens | Portion) -> float:
 def rows(workload: InferenceWorkload, has: Hardware, draw: Draw) -> list[MetricRow]:
     """All metric rows but the probes'."""
     server = server_of(workload, has, draw)
-    found = [
-        draw.row("time_to_ready", server.start_s, 1, phase="cold_start", moved=False),
-        draw.row("model_load_time", server.load_s, 1, phase="cold_start", moved=False),
-        draw.row("first_inference_latency", 2 * server.request_s, 1, phase="cold_start"),
-    ]
-    if workload.quality is not None:
+    found = []
+    if workload.server.backend != "external":
+        found += [
+            draw.row("time_to_ready", server.start_s, 1, phase="cold_start", moved=False),
+            draw.row("model_load_time", server.load_s, 1, phase="cold_start", moved=False),
+        ]
+    found.append(draw.row("first_inference_latency", 2 * server.request_s, 1, phase="cold_start"))
+    if workload.quality is not None and quality_unchecked(workload) is None:
         found.append(row("output_agreement", (1.0 + workload.quality.agreement) / 2, 64, phase="cold_start"))
     for spec in workload.phases:
         if isinstance(spec, SearchPhaseSpec):
@@ -116,7 +121,9 @@ def stages(workload: InferenceWorkload, has: Hardware, draw: Draw) -> list[Stage
     """Where the requests of the steady phase spent their time."""
     server = server_of(workload, has, draw)
     n = next(s.requests for spec in workload.phases for s in stretches(spec, server) if s.phase == "steady")
-    spent = {"dispatch": _CLIENT_S, "prefill": server.prefill_s, "decode": (server.outputs - 1) * server.token_s}
+    spent = {"dispatch": _CLIENT_S}
+    if _tells_times(workload):
+        spent |= {"prefill": server.prefill_s, "decode": (server.outputs - 1) * server.token_s}
     return [Stage(phase="steady", stage=name, total_s=seconds * n, n=n) for name, seconds in spent.items()]
 
 
@@ -137,6 +144,11 @@ def stretches(spec: object, server: Server) -> Iterator[Stretch]:
         if isinstance(spec, FaultPhaseSpec):
             after = max(1.0, seconds - spec.at - (spec.lasts or (server.start_s if _kills(spec) else 0.0)))
             yield Stretch("recovery", max(1, round(arrivals.expected(seconds) * after / seconds)), after)
+
+
+def _tells_times(workload: InferenceWorkload) -> bool:
+    """Whether the model reports the seconds of its stages: the house's own models do, engines and hosted servers do not."""
+    return workload.server.backend == "python"
 
 
 def _kills(spec: object) -> bool:
@@ -178,11 +190,13 @@ def _load(stretch: Stretch, workload: InferenceWorkload, server: Server, draw: D
         yield row("achieved_rate_ratio", 1.0, n, phase=phase)
     for statistic, delay in (("p50", 1.0), ("p99", 4.0), ("max", 6.0)):
         yield row("request_dispatch_delay", _CLIENT_S * delay, n, phase=phase, statistic=statistic)
-    yield row("queue_time", wait, n, phase=phase)
-    yield row("compute_time", server.request_s, n, phase=phase)
-    yield row("prefill_time", server.prefill_s, n, phase=phase)
-    if server.outputs > 1:
-        yield row("decode_time", (server.outputs - 1) * server.token_s, n, phase=phase)
+    told, counted = _tells_times(workload), phase not in _UNCOUNTED and workload.server.backend != "external"
+    yield row("queue_time", wait if counted else None, n, phase=phase)
+    yield row("compute_time", server.request_s if told or (counted and server.outputs == 1) else None, n, phase=phase)
+    if told:
+        yield row("prefill_time", server.prefill_s, n, phase=phase)
+        if server.outputs > 1:
+            yield row("decode_time", (server.outputs - 1) * server.token_s, n, phase=phase)
     if workload.retrieval is not None:
         yield draw.row("retrieval_time", 0.3 * server.prefill_s, n, phase=phase, moved=False)
 
@@ -247,7 +261,8 @@ def _context(spec: ContextPhaseSpec, workload: InferenceWorkload, has: Hardware,
     )
     yield _share("error_rate", 0.0, spec.requests * len(lengths), "context", draw)
     exponent = math.log(long.prefill_s / short.prefill_s) / math.log(lengths[-1] / lengths[0])
-    yield draw.row("prefill_growth_exponent", exponent, len(lengths), phase="context", moved=False)
+    told = exponent if _tells_times(workload) else None
+    yield draw.row("prefill_growth_exponent", told, len(lengths), phase="context", moved=False)
     yield draw.row("first_token_growth_exponent", exponent, len(lengths), phase="context", moved=False)
     if long.outputs > 1:
         yield draw.row("inter_token_latency_growth", 1.1, len(lengths), phase="context", moved=False)
