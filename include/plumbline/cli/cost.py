@@ -14,6 +14,7 @@ from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.purchases import Purchase
 from plumbline.prices import ITEMS, Cost, Money
+from plumbline.prices.book import OTHER_GPUS_TEXT, share_of
 from plumbline.results import BadResult
 
 cost = typer.Typer(help="What trials, campaigns and plans cost, line by line.", no_args_is_help=True)
@@ -49,15 +50,21 @@ def trial(
         found = paid(archive, load(), document.trial.campaign_id)
     bill = found.bills(day, way)[trial_id].condensed()
     counts = (trial_id, document.trial.attempt) not in found.rejected
-    outcomes = outcome_costs(document, found.providers[document.trial.provider.name], day, way) if counts else ()
+    provider = found.providers[document.trial.provider.name]
+    outcomes = outcome_costs(document, provider, day, way) if counts else ()
+    share = share_of(provider, document.trial.workload.gpus)
+    caveats = [share.caveat] if share is not None and share.caveat else []
 
     def show() -> None:
         marked = "  [yellow]SIMULATED: nobody paid this[/]" if document.simulated else ""
         out.print(lines_table(f"{trial_id}{marked}", bill))
         incomplete(bill)
         out.print(_outcome_table(outcomes))
+        if caveats:
+            out.print(f"  every cost {OTHER_GPUS_TEXT}: {provider.name} sells whole instances", highlight=False)
 
-    emit(as_json, {"trial_id": trial_id, "simulated": document.simulated, **as_data(bill), "outcomes": outcomes}, show)
+    told = {"trial_id": trial_id, "simulated": document.simulated, **as_data(bill), "outcomes": outcomes, "caveats": caveats}
+    emit(as_json, told, show)
 
 
 @cost.command()

@@ -11,6 +11,7 @@ from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.glance import Part
 from plumbline.declarations import METRICS, Declarations
 from plumbline.prices import COSTS, Quote, costs_of, quote
+from plumbline.prices.book import charged, share_of
 from plumbline.reports.figures import scale, words
 from plumbline.reports.priced import all_at_accepted_prices
 
@@ -109,12 +110,15 @@ def _cost(part: Part, declared: Declarations, price: Quote | None) -> tuple[str,
         values = part.values.get((metric, statistic))
         return median(values) if values else None
 
-    found = {c.metric: c for c in costs_of(part.series.kind, price, measured, nodes=workload.nodes)}
+    share = share_of(declared.providers[part.series.provider], workload.gpus)
+    found = {c.metric: c for c in costs_of(part.series.kind, charged(price, share), measured, nodes=workload.nodes)}
     shown = [found[name] for name in COSTS_SHOWN[part.series.kind] if name in found]
     known = next((c for c in shown if c.value is not None), None)
     if known is None:
         return "", next((c.reason for c in shown if c.reason), "nothing was measured that has a cost")
-    return scale(METRICS[known.metric].unit, [known.value], known.metric).text(known.value), words(known.metric)
+    return scale(METRICS[known.metric].unit, [known.value], known.metric).text(known.value), words(known.metric) + (
+        f", {share}" if share else ""
+    )
 
 
 def _asked() -> tuple[tuple[str, str], ...]:

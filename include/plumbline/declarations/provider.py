@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.budget import Budget
-from plumbline.declarations.launchers import COLLECTIVE_LIMIT_S, KubernetesLauncher, Launcher, LocalLauncher
+from plumbline.declarations.launchers import COLLECTIVE_LIMIT_S, EndpointLauncher, KubernetesLauncher, Launcher, LocalLauncher
 from plumbline.declarations.price_sources import DeclaredSource
 from plumbline.declarations.purchases import Purchase as Purchase
 from plumbline.declarations.rates import DeclaredRate, Invoice, Overhead, check_invoices, check_rates
@@ -63,6 +63,9 @@ class Provider(Declared):
     accelerator: Accelerator
     launcher: Launcher
     prices: tuple[Price, ...] = ()
+    sold_by: Literal["gpu", "instance"] = Field(
+        "instance", description="gpu: a part of an instance can be rented; instance: all its accelerators are billed together"
+    )
     price_sources: tuple[DeclaredSource, ...] = ()
     rates: tuple[DeclaredRate, ...] = ()
     overhead: tuple[Overhead, ...] = ()
@@ -88,6 +91,11 @@ class Provider(Declared):
                 f"accelerator.count is {self.accelerator.count} but launcher.cpus lists {len(self.launcher.cpus)}; expected one core per count"
             )
         self._budget_counts()
+        if self.sold_by == "gpu" and (self.accelerator.kind == "cpu" or isinstance(self.launcher, EndpointLauncher)):
+            raise ValueError(
+                f"sold_by gpu, but {'accelerator.kind is cpu' if self.accelerator.kind == 'cpu' else 'the launcher is an endpoint'}: a trial "
+                "takes all of it; expected sold_by: instance, or none"
+            )
         if self.accelerator.kind == "cpu" and any(rate.item == "cpu" for rate in self.rates):
             raise ValueError(
                 "rates of cpu, but accelerator.kind is cpu: the instance's own price is the CPU's; expected it in prices alone"
@@ -117,7 +125,7 @@ class Provider(Declared):
     def of_trial(self) -> Provider:
         """The provider as its trials carry it: without when and how much it is used, who tells its price, what else is paid and
         what people do for it, which change nothing that is measured, and which a harness of an earlier version would refuse as unknown."""
-        paid = {"price_sources": (), "rates": (), "overhead": (), "invoices": ()}
+        paid = {"sold_by": "instance", "price_sources": (), "rates": (), "overhead": (), "invoices": ()}
         return self.model_copy(update={"watch": Watch(), "budget": None, "manual_steps": None, **paid})
 
     @property

@@ -95,6 +95,11 @@ class Workload(Declared):
         return self.model_copy(update={"primary": None})
 
     @property
+    def gpus(self) -> int | None:
+        """Accelerators that a trial holds on each of its nodes; None for all that there are."""
+        return self.needs.count
+
+    @property
     def nodes(self) -> int:
         """Nodes that one trial takes at a time."""
         return 1

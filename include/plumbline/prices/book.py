@@ -2,24 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
-from plumbline.declarations import Price, Provider
+from plumbline.declarations import EndpointLauncher, Price, Provider
 from plumbline.declarations.provider import Purchase
+
+OTHER_GPUS = "other_gpus_alike"
+"""The caveat of every figure that charges a part of an instance that is sold whole."""
+OTHER_GPUS_TEXT = "assumes the other GPUs are used alike"
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a trial is charged of each instance: `gpus` of its `of` accelerators. `assumed`: the provider sells the instance whole."""
+
+    gpus: int
+    of: int
+    assumed: bool = False
+
+    @property
+    def fraction(self) -> float:
+        return self.gpus / self.of
+
+    @property
+    def caveat(self) -> str | None:
+        """The code of what the figure assumes; None if it assumes nothing."""
+        return OTHER_GPUS if self.assumed else None
+
+    def __str__(self) -> str:
+        return f"{self.gpus} of {self.of} GPUs" + (f", {OTHER_GPUS_TEXT}" if self.assumed else "")
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What a cost rests on; every figure in USD that is shown to a person carries one."""
+    """What a cost rests on; every figure in USD that is shown to a person carries one.
+
+    `share`: the part of the instance that `usd_per_hour` charges; None for all of it.
+    """
 
     purchase: Purchase
     usd_per_hour: float
     since: date
     source: str
+    share: Share | None = None
+
+    @property
+    def hour(self) -> str:
+        """The price of an hour as a formula shows it."""
+        if self.share is None:
+            return f"{self.usd_per_hour:.10g} USD/h"
+        return f"{self.usd_per_hour / self.share.fraction:.10g} USD/h × {self.share.gpus}/{self.share.of}"
 
     def __str__(self) -> str:
-        return f"{self.purchase}, {self.usd_per_hour:.10g} USD/h since {self.since.isoformat()}, source: {self.source}"
+        part = "" if self.share is None else f" ({self.share})"
+        return f"{self.purchase}, {self.hour}{part} since {self.since.isoformat()}, source: {self.source}"
 
 
 @dataclass(frozen=True)
@@ -28,6 +65,24 @@ class Quote:
 
     basis: Basis | None
     reason: str | None
+
+
+def share_of(provider: Provider, gpus: int | None) -> Share | None:
+    """What a trial that holds `gpus` accelerators of each instance (None: all) is charged of it; None for all of it.
+
+    The cores of a CPU provider are one trial's, the client's beside the server's, and what is behind an endpoint is billed as a whole.
+    """
+    has = provider.accelerator
+    if gpus is None or gpus >= has.count or has.kind == "cpu" or isinstance(provider.launcher, EndpointLauncher):
+        return None
+    return Share(gpus, has.count, assumed=provider.sold_by == "instance")
+
+
+def charged(quoted: Quote, share: Share | None) -> Quote:
+    """The quote of an instance as one of the part of it that is charged."""
+    if quoted.basis is None or share is None:
+        return quoted
+    return Quote(replace(quoted.basis, usd_per_hour=quoted.basis.usd_per_hour * share.fraction, share=share), None)
 
 
 def price_of(provider: Provider, on: date, purchase: Purchase = "on_demand") -> Price | None:

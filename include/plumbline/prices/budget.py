@@ -8,7 +8,7 @@ from datetime import date
 from statistics import median
 
 from plumbline.declarations import Budget, Provider
-from plumbline.prices.book import quote
+from plumbline.prices.book import charged, quote, share_of
 from plumbline.prices.cost import HOUR_S
 
 _ROUNDING = 1e-9
@@ -32,17 +32,19 @@ class Use:
         return Use(self.gpu_hours * n, None if self.usd is None else self.usd * n, self.unpriced)
 
 
-def use_of(provider: Provider, held_s: float, on: date) -> Use:
-    """What holding the provider's instances for `held_s` seconds (summed over the nodes) from the day `on` takes.
+def use_of(provider: Provider, held_s: float, on: date, gpus: int | None = None) -> Use:
+    """What holding `gpus` accelerators (None: all) of the provider's instances for `held_s` seconds (summed over the nodes) from the day
+    `on` takes.
 
-    GPU-hours count every accelerator of an instance, 0 of one that has none; USD is the on-demand price of that day in its list.
+    GPU-hours are 0 of an instance without accelerators; USD is the on-demand price of that day in its list, charged by `share_of`.
     """
     if held_s <= 0:
         return Use()
     hours = held_s / HOUR_S
-    gpus = 0 if provider.accelerator.kind == "cpu" else provider.accelerator.count
-    quoted = quote(provider, on)
-    return Use(gpus * hours, None if quoted.basis is None else quoted.basis.usd_per_hour * hours, quoted.reason)
+    share = share_of(provider, gpus)
+    counted = 0 if provider.accelerator.kind == "cpu" else share.gpus if share is not None else provider.accelerator.count
+    quoted = charged(quote(provider, on), share)
+    return Use(counted * hours, None if quoted.basis is None else quoted.basis.usd_per_hour * hours, quoted.reason)
 
 
 def expected_s(held: Sequence[float], limit_s: float) -> float:

@@ -91,7 +91,7 @@ def cost_per_run(quote: Quote, held_s: float | None) -> Cost:
     if held_s is None or not math.isfinite(held_s) or held_s <= 0:
         return Cost("cost_per_run", None, quote.basis, reason="the time that the trial held the provider was not recorded")
     price = quote.basis.usd_per_hour
-    return Cost("cost_per_run", price * held_s / HOUR_S, quote.basis, f"{price:.10g} USD/h × {held_s:.4g} s")
+    return Cost("cost_per_run", price * held_s / HOUR_S, quote.basis, f"{quote.basis.hour} × {held_s:.4g} s")
 
 
 def cost_per_finished_run(quote: Quote, held_s: float | None, lost_s: float | None) -> Cost:
@@ -105,7 +105,7 @@ def cost_per_finished_run(quote: Quote, held_s: float | None, lost_s: float | No
     if lost_s is None:
         return Cost("cost_per_finished_run", None, quote.basis, reason="the time that failed attempts held the provider was not recorded")
     price = quote.basis.usd_per_hour
-    formula = f"{price:.10g} USD/h × ({held_s:.4g} s + {lost_s:.4g} s of attempts that came to nothing)"
+    formula = f"{quote.basis.hour} × ({held_s:.4g} s + {lost_s:.4g} s of attempts that came to nothing)"
     return Cost("cost_per_finished_run", price * (held_s + lost_s) / HOUR_S, quote.basis, formula)
 
 
@@ -120,4 +120,4 @@ def cost_of_outcome(outcome: Outcome, quote: Quote, amount: float, per_second: f
     price = quote.basis.usd_per_hour
     value = nodes * price / HOUR_S * amount / per_second
     several = f"{nodes} nodes × " if nodes > 1 else ""
-    return Cost(outcome.metric, value, quote.basis, f"{several}{price:.10g} USD/h × {amount:.10g} {outcome.what} ÷ {per_second:.6g}/s")
+    return Cost(outcome.metric, value, quote.basis, f"{several}{quote.basis.hour} × {amount:.10g} {outcome.what} ÷ {per_second:.6g}/s")

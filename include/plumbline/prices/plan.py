@@ -9,6 +9,7 @@ from datetime import date
 from plumbline.declarations import Provider
 from plumbline.declarations.cost_plan import CostPlan, PlanLine
 from plumbline.prices.bill import Bill, Line, Unknown
+from plumbline.prices.book import share_of
 from plumbline.prices.money import MixedUnits, Money, Quantity, UnitPrice
 from plumbline.prices.trial_bill import hour_price
 
@@ -58,7 +59,11 @@ def _line(planned: PlanLine, where: str, providers: Mapping[str, Provider], toda
         told = hour_price(provider, planned.on or today, planned.purchase)
         if isinstance(told, str):
             return Unknown(planned.item, told)
-        what = planned.what or f"{provider.instance_type} of {provider.name}"
-        return Line(planned.item, quantity, told.unit_price, told.basis, told.source, told.since, what)
+        what, price = planned.what or f"{provider.instance_type} of {provider.name}", told.unit_price
+        if quantity.unit.lower() == "gpu-hour" and provider.accelerator.kind != "cpu":
+            price = UnitPrice(price.amount / provider.accelerator.count, price.currency, quantity.unit)
+            share = share_of(provider, 1)
+            what += f": {share}" if share is not None else ""
+        return Line(planned.item, quantity, price, told.basis, told.source, told.since, what)
     except MixedUnits as error:
         raise MixedUnits(f"{where}: {error}") from None

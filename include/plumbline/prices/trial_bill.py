@@ -15,7 +15,7 @@ from plumbline.declarations.launchers import KubernetesLauncher
 from plumbline.declarations.purchases import Purchase
 from plumbline.declarations.rates import RateItem, Stated
 from plumbline.prices.bill import Bill, CostBasis, Item, Line, Unknown
-from plumbline.prices.book import quote
+from plumbline.prices.book import Share, quote, share_of
 from plumbline.prices.money import Money, Quantity, UnitPrice, exact
 
 HOUR_S = 3600.0
@@ -32,6 +32,7 @@ class TrialUse:
     one the failure class. `held_s`: from the moment that is billed (a node's assignment on a cluster) to the release. `measured_s`: the
     part of it in which the workload's phases ran, warm-up and cool-down left out. `kept_s`: how long its evidence is kept, None for ever.
     `checkpoint_bytes`: of one checkpoint. `egress_bytes`: what left the provider. `share`: of what a campaign costs once, None if unknown.
+    `gpus`: accelerators that it held on each node, None for all.
     """
 
     trial_id: str
@@ -46,23 +47,26 @@ class TrialUse:
     egress_bytes: int = 0
     kept_s: float | None = None
     share: float | None = None
+    gpus: int | None = None
 
 
 def trial_bill(use: TrialUse, provider: Provider, on: date, purchase: Purchase = "on_demand") -> Bill:
     """The bill of one attempt at the prices and rates that hold on the day `on`, in USD.
 
-    An invoice of that month goes before the list. What was used and has no price, rate or record is `unknown`, with the reason.
+    An invoice of that month goes before the list. What was used and has no price, rate or record is `unknown`, with the reason. Of an
+    instance whose accelerators the trial did not all hold, its share of the instance-hours is billed: see `share_of`.
     """
-    found = [*_instance(use, provider, on, purchase), *_beside(use, provider, on), *_engineering(use, provider, on)]
+    share = share_of(provider, use.gpus)
+    found = [*_instance(use, provider, on, purchase, share), *_beside(use, provider, on, share), *_engineering(use, provider, on, share)]
     return Bill(
         tuple(each for each in found if isinstance(each, Line)),
         tuple(each for each in found if isinstance(each, Unknown)),
     )
 
 
-def hours(seconds: float) -> float:
-    """Seconds as hours, to 1e-9 h."""
-    return round(seconds / HOUR_S, 9)
+def hours(seconds: float, share: Share | None = None) -> float:
+    """Seconds as hours, to 1e-9 h; of a share of the instance so much of them."""
+    return round(seconds / HOUR_S * (1.0 if share is None else share.fraction), 9)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def hour_price(provider: Provider, on: date, purchase: Purchase = "on_demand") -
     return HourPrice(UnitPrice(basis.usd_per_hour, "USD", "instance-hour"), BASES[basis.purchase], basis.source, basis.since)
 
 
-def _instance(use: TrialUse, provider: Provider, on: date, purchase: Purchase) -> Iterator[Line | Unknown]:
+def _instance(use: TrialUse, provider: Provider, on: date, purchase: Purchase, share: Share | None) -> Iterator[Line | Unknown]:
     measuring: Item = "cpu" if provider.accelerator.kind == "cpu" else "gpu"
     if use.held_s is None:
         item = measuring if use.usable else "failed_launches"
@@ -102,9 +106,10 @@ def _instance(use: TrialUse, provider: Provider, on: date, purchase: Purchase) -
         return
 
     def line(item: Item, held_h: float, what: str) -> Line:
-        return Line(item, Quantity(held_h, "instance-hour"), price.unit_price, price.basis, price.source, price.since, what)
+        part = f"{what}: {share}" if share is not None else what
+        return Line(item, Quantity(held_h, "instance-hour"), price.unit_price, price.basis, price.source, price.since, part)
 
-    held_h = hours(use.held_s)
+    held_h = hours(use.held_s, share)
     if not use.usable:
         yield line("failed_launches", held_h, use.ended.replace("_", " "))
         return
@@ -112,12 +117,12 @@ def _instance(use: TrialUse, provider: Provider, on: date, purchase: Purchase) -
         yield Unknown("idle", f"when {use.trial_id} measured was not recorded: its whole time counts as {measuring}")
         yield line(measuring, held_h, provider.instance_type)
         return
-    measured_h = min(hours(use.measured_s), held_h)
+    measured_h = min(hours(use.measured_s, share), held_h)
     yield line(measuring, measured_h, provider.instance_type)
     yield line("idle", float(exact(held_h) - exact(measured_h)), "start, probes, warm-up and stop")
 
 
-def _beside(use: TrialUse, provider: Provider, on: date) -> Iterator[Line | Unknown]:
+def _beside(use: TrialUse, provider: Provider, on: date, share: Share | None) -> Iterator[Line | Unknown]:
     """What is billed by rates of its own."""
     own_cpu = provider.accelerator.kind != "cpu" and any(rate.item == "cpu" for rate in provider.rates)
     if own_cpu:
@@ -141,7 +146,7 @@ def _beside(use: TrialUse, provider: Provider, on: date) -> Iterator[Line | Unkn
     if use.held_s is None:
         yield Unknown("observability", f"the time that {use.trial_id} held {provider.name} was not recorded")
     else:
-        yield _rated("observability", hours(use.held_s), provider, on, "metrics and logs")
+        yield _rated("observability", hours(use.held_s, share), provider, on, "metrics and logs")
 
 
 def _rated(item: RateItem, used: float, provider: Provider, on: date, what: str) -> Line | Unknown:
@@ -158,7 +163,7 @@ def _rated(item: RateItem, used: float, provider: Provider, on: date, what: str)
     return Line(item, Quantity(value, unit), price, "declared", _source(rate), rate.since, what)
 
 
-def _engineering(use: TrialUse, provider: Provider, on: date) -> Iterator[Line | Unknown]:
+def _engineering(use: TrialUse, provider: Provider, on: date, share: Share | None) -> Iterator[Line | Unknown]:
     holding = [each for each in provider.overhead if each.holds(on)]
     if not holding:
         when = f"holds on {on.isoformat()} for" if provider.overhead else "is declared for"
@@ -169,7 +174,7 @@ def _engineering(use: TrialUse, provider: Provider, on: date) -> Iterator[Line |
             if use.held_s is None:
                 yield Unknown("engineering", f"the time that {use.trial_id} held {provider.name} was not recorded")
                 continue
-            value = spent_h * hours(use.held_s) / each.instance_hours
+            value = spent_h * hours(use.held_s, share) / each.instance_hours
         elif use.share is None:
             yield Unknown("engineering", f"{each.what}: {spent_h:g} h for each campaign, and how many trials share them is not known")
             continue

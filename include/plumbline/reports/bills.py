@@ -10,7 +10,7 @@ from plumbline.declarations import Provider, TrainingWorkload
 from plumbline.declarations.phases import PHASES
 from plumbline.declarations.purchases import Purchase
 from plumbline.prices.bill import Bill, together
-from plumbline.prices.book import Basis, Quote
+from plumbline.prices.book import Basis, Quote, charged, share_of
 from plumbline.prices.cost import Cost, costs_of
 from plumbline.prices.money import Money
 from plumbline.prices.trial_bill import TrialUse, hour_price, trial_bill
@@ -45,6 +45,7 @@ def use_of(document: ResultDocument, *, kept_s: float | None = None) -> TrialUse
         checkpoint_bytes=document.value("checkpoint_size", "value") or 0.0,
         egress_bytes=evidence if trial.provider.launcher.kind == "kubernetes" else 0,
         kept_s=kept_s,
+        gpus=trial.workload.gpus,
     )
 
 
@@ -75,6 +76,7 @@ def outcome_costs(
     tokens = workload.data.tokens if isinstance(workload, TrainingWorkload) and workload.data.source != "images" else None
     told = hour_price(provider, on or use.day, purchase)
     quoted = Quote(None, told) if isinstance(told, str) else Quote(Basis(purchase, told.unit_price.amount, told.since, told.source), None)
+    quoted = charged(quoted, share_of(provider, workload.gpus))
     return costs_of(workload.kind, quoted, document.value, held_s=use.held_s, epoch_tokens=tokens, nodes=workload.nodes)
 
 

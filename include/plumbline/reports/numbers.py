@@ -37,6 +37,7 @@ def numbers_of(document: ResultDocument, quality: Quality | None = None) -> Tria
         reasons=tuple(f"{reason.code}: {reason.detail}" for reason in document.validity.reasons),
         held_s=billed_s(document),
         nodes=trial.workload.nodes,
+        gpus=trial.workload.gpus,
         conditions=conditions_of(document),
     )
     return numbers if quality is None else at_quality(numbers, quality)

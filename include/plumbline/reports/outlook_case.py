@@ -15,6 +15,7 @@ from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Bytes, Economics, Utilisation
 from plumbline.declarations.purchases import Purchase
 from plumbline.prices import Outcome, quote
+from plumbline.prices.book import charged, share_of
 from plumbline.prices.scenarios import Range
 from plumbline.scorecards import TrialNumbers
 from plumbline.scorecards.pooling import pool
@@ -125,19 +126,20 @@ class Case:
 
     def price(self, purchase: Purchase) -> Priced | str:
         """The declared range of that purchase, else the price in the book and the declared multiples of it; or why there is none."""
-        nodes, used, has = self.workload.nodes, self.workload.needs.count, self.provider.accelerator.count
+        nodes, share = self.workload.nodes, share_of(self.provider, self.workload.gpus)
         several = f"{nodes} × " if nodes > 1 else ""
-        whole = f"; the whole instance, of whose {has} accelerators (or cores) the workload needs {used}" if used < has else ""
         declared = self.economics.price_per_hour(self.provider.name, self.workload.name, purchase)
         if declared is not None:
             span = Range(declared.value.low, declared.value.expected, declared.value.high)
             self.sources["price"] = declared.source
-            return Priced(span.times(nodes), f"{several}{purchase}, {span.expected:.10g} USD/h, declared: {declared.source}{whole}")
-        quoted = quote(self.provider, self.on, purchase)
+            part = "" if share is None else f" × {share.gpus}/{share.of} ({share})"
+            charge = span.times(nodes * (1.0 if share is None else share.fraction))
+            return Priced(charge, f"{several}{purchase}, {span.expected:.10g} USD/h{part}, declared: {declared.source}")
+        quoted = charged(quote(self.provider, self.on, purchase), share)
         if quoted.basis is None:
             return str(quoted.reason)
         factor = self.range("price", "the price is taken as it holds") or Range.fixed(1.0)
-        return Priced(factor.times(quoted.basis.usd_per_hour * nodes), f"{several}{quoted.basis}{whole}")
+        return Priced(factor.times(quoted.basis.usd_per_hour * nodes), f"{several}{quoted.basis}")
 
     def range(self, figure: Literal["price", "utilisation", "failure_rate"], taken: str) -> Range | None:
         """A declared range; None if nobody declared it, and then `taken` says how the cost is reckoned without it."""

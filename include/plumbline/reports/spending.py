@@ -17,7 +17,7 @@ from plumbline.launch.plan import declared_slots
 from plumbline.prices.budget import Balance, Use, expected_s, use_of
 from plumbline.reports.numbers import held_s
 from plumbline.reports.priced import at_accepted_prices
-from plumbline.results import BadResult
+from plumbline.results import BadResult, ResultDocument
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -38,19 +38,22 @@ def balance(archive: Archive, provider: Provider, now: datetime, apart: str | No
     used, priced = Use(), at_accepted_prices(archive, provider)
     for attempt in archive.held_since(provider.name, month):
         if apart is None or attempt.run_id != apart:
-            used += use_of(priced, _held_s(archive, attempt, provider), (attempt.started_at or attempt.planned_at).date())
+            document = _document(archive, attempt)
+            gpus = None if document is None else document.trial.workload.gpus
+            used += use_of(priced, _held_s(attempt, document, provider), (attempt.started_at or attempt.planned_at).date(), gpus)
     return Balance(provider.name, f"{month:%Y-%m}", provider.budget, used)
 
 
 def expected_use(archive: Archive, provider: Provider, workload: AnyWorkload, now: datetime, apart: str | None = None) -> Use:
     """What one trial of the workload on the provider is expected to use: like the last ones of its series, or all that its launcher allows."""
     held = list(islice(_last_held_s(archive, provider, series_key(workload, provider), apart), _TRIALS))
-    return use_now(archive, provider, expected_s(held, limit_s(provider, workload.nodes)), now)
+    return use_now(archive, provider, expected_s(held, limit_s(provider, workload.nodes)), now, workload.gpus)
 
 
-def use_now(archive: Archive, provider: Provider, held_s: float, now: datetime) -> Use:
-    """What holding the provider's instances for `held_s` seconds (summed over the nodes) takes at the price that holds now."""
-    return use_of(at_accepted_prices(archive, provider), held_s, now.astimezone(timezone.utc).date())
+def use_now(archive: Archive, provider: Provider, held_s: float, now: datetime, gpus: int | None = None) -> Use:
+    """What holding `gpus` accelerators (None: all) of the provider's instances for `held_s` seconds (summed over the nodes) takes at the
+    price that holds now."""
+    return use_of(at_accepted_prices(archive, provider), held_s, now.astimezone(timezone.utc).date(), gpus)
 
 
 def monthly_use(archive: Archive, declared: Declarations, provider: Provider, now: datetime) -> Use:
@@ -67,7 +70,11 @@ def _last_held_s(archive: Archive, provider: Provider, key: str, apart: str | No
     """What the usable trials of a series took, the newest first."""
     for campaign_id, _ in reversed(archive.series_campaigns(key, _CAMPAIGNS)):
         for trial in reversed(archive.trials(campaign_id, key)):
-            if trial.usable and (apart is None or trial.run_id != apart) and (seconds := _held_s(archive, trial, provider)) > 0:
+            if (
+                trial.usable
+                and (apart is None or trial.run_id != apart)
+                and (seconds := _held_s(trial, _document(archive, trial), provider)) > 0
+            ):
                 yield seconds
 
 
@@ -77,13 +84,16 @@ def limit_s(provider: Provider, nodes: int) -> float:
     return nodes * (_SIMULATED_LIMIT_S if isinstance(launcher, SimulatedLauncher) else launcher.timeout)
 
 
-def _held_s(archive: Archive, attempt: TrialView, provider: Provider) -> float:
+def _document(archive: Archive, attempt: TrialView) -> ResultDocument | None:
+    try:
+        return archive.document(attempt.trial_id, attempt.attempt)
+    except BadResult:
+        return None
+
+
+def _held_s(attempt: TrialView, document: ResultDocument | None, provider: Provider) -> float:
     if attempt.status == "missing":
         return 0.0
-    try:
-        document = archive.document(attempt.trial_id, attempt.attempt)
-    except BadResult:
-        document = None
     if document is None:
         return limit_s(provider, 1)
     held = held_s(document)

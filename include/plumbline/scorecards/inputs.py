@@ -9,6 +9,7 @@ from typing import Literal
 
 from plumbline.declarations import METRICS, Provider
 from plumbline.prices import costs_of, quote
+from plumbline.prices.book import Share, charged, share_of
 from plumbline.prices.cost import cost_per_finished_run
 
 Kind = Literal["training", "inference"]
@@ -69,6 +70,8 @@ class TrialNumbers:
         default=None, metadata={"unit": "s", "meaning": "request to release, idle time included, summed over nodes"}
     )
     nodes: int = 1
+    gpus: int | None = field(default=None, metadata={"meaning": "accelerators that it holds on each node; None: all"})
+    share: Share | None = field(default=None, metadata={"meaning": "what its costs charge of each instance; None: all of it"})
     conditions: Conditions | None = field(default=None, metadata={"meaning": "None of a trial whose document is not at hand"})
 
     @property
@@ -115,7 +118,8 @@ def priced(
         if provider is None or not trial.usable:
             result.append(trial)
             continue
-        quoted = quote(provider, on, purchase)
+        share = share_of(provider, trial.gpus)
+        quoted = charged(quote(provider, on, purchase), share)
         found = costs_of(
             trial.kind,
             quoted,
@@ -127,7 +131,7 @@ def priced(
         found += (cost_per_finished_run(quoted, trial.held_s, lost[trial.provider, trial.workload]),)
         costs = tuple(Number("steady", c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in found)
         names = {c.metric for c in costs}
-        result.append(replace(trial, metrics=tuple(m for m in trial.metrics if m.metric not in names) + costs))
+        result.append(replace(trial, share=share, metrics=tuple(m for m in trial.metrics if m.metric not in names) + costs))
     return tuple(result)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.data.result_documents import document, failed, provider, trial
+from tests.data.result_documents import document, failed, inference_workload, provider, trial
 
 from plumbline.archive import open_archive
+from plumbline.launch.simulated import simulate
 from plumbline.results import Reason
 
 PRICE = {"purchase": "on_demand", "price": "3.60 USD/h", "since": "2025-01-01", "source": "price page of January"}
@@ -59,6 +60,40 @@ def test_outcomes_are_at_the_price_of_the_bill(home, said):
     found, _ = said("cost", "trial", asked.trial_id)
     assert found["lines"][0]["basis"] == "invoiced" and found["by_item"]["cpu"]["amount"] == pytest.approx(0.08, abs=1e-7)
     assert next(each for each in found["outcomes"] if each["metric"] == "cost_per_run")["value"] == pytest.approx(0.08)
+
+
+GPUS = {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3", "count": 8}
+NODE = {"launcher": {"kind": "simulated", "seed": 1}, "accelerator": GPUS, "prices": [PRICE | {"price": "80 USD/h"}]}
+
+
+def cost_of_one_gpu(home, sold_by: str) -> str:
+    asked = trial("inference", where=provider(**NODE, sold_by=sold_by), workload=inference_workload(needs={"accelerator": "nvidia"}))
+    with open_archive() as archive:
+        archive.record(simulate(asked), uri="file:///1")
+    return asked.trial_id
+
+
+def test_one_gpu_of_eight_costs_an_eighth_of_the_node(home, said, plumbline):
+    trial_id = cost_of_one_gpu(home, "instance")
+    found, _ = said("cost", "trial", trial_id)
+    outcomes = {each["metric"]: each for each in found["outcomes"]}
+    with open_archive() as archive:
+        document = archive.document(trial_id)
+    rate = document.value("output_token_throughput", "value")
+    assert outcomes["cost_per_1m_output_tokens"]["value"] == pytest.approx(80 / 8 / 3600 * 1e6 / rate)
+    assert outcomes["cost_per_run"]["basis"]["share"] == {"gpus": 1, "of": 8, "assumed": True}
+    billed = sum(line["cost"]["amount"] for line in found["lines"] if line["unit_price"]["per"] == "instance-hour")
+    assert billed == pytest.approx(outcomes["cost_per_run"]["value"], abs=1e-6)
+    assert found["caveats"] == ["other_gpus_alike"]
+    shown = " ".join(plumbline("cost", "trial", trial_id).stdout.split())
+    assert "80 USD/h × 1/8" in shown and "assumes the other GPUs are used alike" in shown
+
+
+def test_a_provider_that_sells_by_the_gpu_assumes_nothing(home, said, plumbline):
+    trial_id = cost_of_one_gpu(home, "gpu")
+    found, _ = said("cost", "trial", trial_id)
+    assert found["caveats"] == [] and found["outcomes"][0]["basis"]["share"] == {"gpus": 1, "of": 8, "assumed": False}
+    assert "used alike" not in plumbline("cost", "trial", trial_id).stdout
 
 
 def test_an_attempt_that_was_rejected_is_lost_and_has_no_outcomes(home, plumbline, said):

@@ -8,6 +8,7 @@ import pytest
 
 from plumbline.declarations import Price, Provider
 from plumbline.prices import price_of, quote
+from plumbline.prices.book import Share, charged, share_of
 
 
 def provider(*prices: dict[str, object]) -> Provider:
@@ -60,3 +61,16 @@ def test_the_reason_says_what_is_declared() -> None:
 def test_the_basis_names_purchase_price_date_and_source() -> None:
     basis = quote(provider(BEFORE, AFTER), date(2025, 7, 1)).basis
     assert str(basis) == "on_demand, 55.04 USD/h since 2025-06-01, source: list price after the cut"
+
+
+def test_a_trial_is_charged_its_share_of_an_instance_with_gpus_only() -> None:
+    node = {"accelerator": {"kind": "nvidia", "count": 8}, "launcher": {"kind": "simulated", "seed": 1}}
+    whole = provider(AFTER)
+    assert share_of(whole, 1) is None, "the cores of a CPU provider are one trial's"
+    gpus = Provider.model_validate({**whole.model_dump(exclude={"accelerator", "launcher", "prices"}), **node})
+    assert share_of(gpus, 2) == Share(2, 8, assumed=True) and share_of(gpus.model_copy(update={"sold_by": "gpu"}), 2) == Share(2, 8)
+    assert share_of(gpus, 8) is share_of(gpus, None) is None
+    basis = charged(quote(whole, date(2025, 7, 1)), Share(2, 8, assumed=True)).basis
+    assert basis is not None and basis.usd_per_hour == 13.76 and basis.hour == "55.04 USD/h × 2/8"
+    unpriced = quote(provider(), date(2025, 7, 1))
+    assert charged(unpriced, Share(2, 8)) is unpriced

@@ -89,3 +89,9 @@ def test_what_is_left_reads_as_a_person_asks_for_it() -> None:
     assert str(balance(100, None, Use(140.0, 0.0))) == "0 of 100 GPU-hours left of 2026-11"
     assert str(balance(None, 50, Use(1.0, None, "no price"))) == "an unknown part of 50 USD left of 2026-11 (no price)"
     assert balance(100).usd_left is None
+
+
+def test_a_trial_on_one_gpu_uses_one_and_costs_its_share() -> None:
+    assert use_of(provider(), 1800.0, DAY, gpus=1) == Use(0.5, 2.5)
+    assert use_of(provider(), 1800.0, DAY, gpus=8) == use_of(provider(), 1800.0, DAY)
+    assert use_of(provider(**TWO_CORES), 1800.0, DAY, gpus=1) == Use(0.0, 20.0), "the other core is the client's"

@@ -13,6 +13,7 @@ from plumbline.declarations.cost_plan import CostPlan
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.places import REPOSITORY
 from plumbline.prices import MixedUnits, Money
+from plumbline.prices.book import OTHER_GPUS_TEXT
 from plumbline.prices.plan import PlannedOption, plan_bills
 
 TODAY = date(2026, 11, 21)
@@ -97,3 +98,12 @@ def test_a_provider_without_a_price_is_unknown_and_no_difference_is_told() -> No
 def test_the_price_of_today_counts_unless_a_day_is_named() -> None:
     (option,) = options({"item": "gpu", "quantity": "1 instance-hour", "provider": EKS.name})
     assert option.bill.total == Money(55.04)
+
+
+def test_gpu_hours_of_a_provider_are_its_instance_hours_divided() -> None:
+    by_gpu, by_instance = options(
+        {"item": "gpu", "quantity": "800 GPU-hours", "provider": EKS.name},
+        {"item": "gpu", "quantity": "100 instance-hours", "provider": EKS.name},
+    )
+    assert by_gpu.bill.total == by_instance.bill.total == Money(5_504.0)
+    assert OTHER_GPUS_TEXT in by_gpu.bill.lines[0].what

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from plumbline.declarations import Provider
 from plumbline.prices import Bill, Money
+from plumbline.prices.book import OTHER_GPUS_TEXT
 from plumbline.prices.money import exact
 from plumbline.prices.trial_bill import TrialUse, hours, trial_bill
 
@@ -214,3 +215,17 @@ def test_a_month_s_work_is_shared_by_the_hours_that_are_used_in_one() -> None:
     # 20 h a month over 400 instance-hours: 0.05 h for each; 2 h held.
     monthly = {**WORK, "time": "20h", "per": "month", "instance_hours": 400}
     assert str(trial_bill(USE, provider(overhead=[WORK, monthly]), ON).of("engineering")) == "132.00 USD"
+
+
+def test_one_gpu_of_eight_is_billed_an_eighth_of_the_instance_hours() -> None:
+    one, whole = replace(USE, gpus=1), replace(USE, gpus=8)
+    assert sums(trial_bill(one, provider(), ON))["gpu"] == "18.44 USD"  # 1.5 h × 98.32 ÷ 8
+    assert sums(trial_bill(whole, provider(), ON)) == sums(trial_bill(USE, provider(), ON))
+    rated = {line.item: line.quantity.value for line in trial_bill(one, provider(rates=RATES), ON).lines if line.item == "observability"}
+    assert rated == {"observability": 0.25}
+
+
+def test_a_share_of_an_instance_that_is_sold_whole_says_what_it_assumes() -> None:
+    (first, *_), (sold_by_gpu, *_) = (trial_bill(replace(USE, gpus=1), provider(sold_by=how), ON).lines for how in ("instance", "gpu"))
+    assert OTHER_GPUS_TEXT in first.what and OTHER_GPUS_TEXT not in sold_by_gpu.what
+    assert first.exact_cost == sold_by_gpu.exact_cost
