@@ -17,6 +17,8 @@ def show_decided(decided: Decided, trials: bool = False) -> None:
     """Everything that a person decides by; `trials` lists those behind each provider's numbers."""
     _ranking(decided)
     _gates(decided)
+    if decided.decision.comparison.line:
+        _line(decided.decision.comparison.line)
     if decided.decision.note:
         _line(decided.decision.note)
     _changes("weight", weight_sentences(decided.weight_swings))

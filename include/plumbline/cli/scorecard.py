@@ -87,6 +87,8 @@ def show_scorecards(data: CampaignData, concluded: Conclusions) -> None:
         for row in rank_rows(decision):
             shown.add_row(row.place, row.provider, row.score, row.chance, "; ".join(row.why_not))
         out.print(shown)
+        if decision.comparison.line:
+            out.print(f"  {decision.comparison.line}", style="dim", highlight=False, markup=False)
         if decision.note:
             out.print(f"  {decision.note}", style="dim", highlight=False, markup=False)
 

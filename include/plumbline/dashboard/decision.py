@@ -18,6 +18,7 @@ from plumbline.scorecards.cheapest import Cheapest
 from plumbline.scorecards.decision import Column, Ranked
 from plumbline.scorecards.inputs import Kind
 from plumbline.scorecards.price_sensitivity import PriceSwing
+from plumbline.scorecards.stack import Comparison
 from plumbline.scorecards.weights import WeightSwing
 
 SHOWN = 12
@@ -50,6 +51,7 @@ class DecisionAnswer(BaseModel):
     first: str | None
     probability_first: float | None
     note: str
+    comparison: Comparison = Field(description="the class in which those that are eligible are compared, and what limits it")
     columns: tuple[Column, ...]
     candidates: int = Field(description="how many were ranked; `ranking` and what follows name the first of them")
     ranking: tuple[Ranked, ...]
@@ -149,6 +151,7 @@ def answer(asked: Asked) -> DecisionAnswer:
         first=first.provider if first else None,
         probability_first=first.probability_first if first else None,
         note=decision.note,
+        comparison=decision.comparison,
         columns=decision.columns,
         candidates=len(decision.ranking),
         ranking=near.decision.ranking,

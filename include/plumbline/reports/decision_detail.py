@@ -27,6 +27,7 @@ def detail(decided: Decided) -> dict[str, Any]:
         "columns": decision.columns,
         "ranking": decision.ranking,
         "note": decision.note,
+        "comparison": decision.comparison,
         "seed": decision.seed,
         "draws": decision.draws,
         "prices": {name: _price(standing, name, quote) for name, quote in decided.prices.items()},

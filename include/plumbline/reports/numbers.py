@@ -13,6 +13,7 @@ from plumbline.reports.content import CampaignData, Quality
 from plumbline.results import Event, ResultDocument
 from plumbline.scorecards import Conditions, Number, TrialNumbers
 from plumbline.scorecards.inputs import USABLE
+from plumbline.scorecards.stack import FACTS
 
 
 def numbers_of(document: ResultDocument, quality: Quality | None = None) -> TrialNumbers:
@@ -46,7 +47,15 @@ def numbers_of(document: ResultDocument, quality: Quality | None = None) -> Tria
 def conditions_of(document: ResultDocument) -> Conditions:
     """Under what the trial was measured: what decides what its numbers may be put beside."""
     _, _, protocol, engine, *_ = document.trial.series_key.split("/")
-    return Conditions("simulated" if document.simulated else "measured", protocol, engine, tuple(flat(asked_of(document.trial))))
+    facts = document.environment.facts if document.environment is not None else {}
+    return Conditions(
+        "simulated" if document.simulated else "measured",
+        protocol,
+        engine,
+        tuple(flat(asked_of(document.trial))),
+        stack=tuple((name, str(facts[name])) for name in FACTS if facts.get(name) is not None),
+        accelerator=document.trial.provider.accelerator.product,
+    )
 
 
 def at_quality(numbers: TrialNumbers, quality: Quality) -> TrialNumbers:

@@ -10,6 +10,7 @@ from typing import Literal
 from plumbline.declarations.differences import ALWAYS, SOURCE, reason_of
 from plumbline.scorecards.inputs import Conditions, Kind, TrialNumbers
 from plumbline.scorecards.scorecard import Scorecard, scorecards
+from plumbline.scorecards.stack import Compared, comparison
 
 MONTHS_APART_D = 31
 """Days between two measurements from which on software, neighbours and prices had time to move."""
@@ -29,7 +30,8 @@ _HOW = {"source": SOURCE, "protocol": ALWAYS["protocol"], "engine": ALWAYS["engi
 class Incomparable:
     """One reason not to compare. `weight` refused: the numbers answer different questions; caution: they may be read with this in mind.
 
-    `providers`: the columns that it concerns. `reason` names them, with what each has.
+    `providers`: the columns that it concerns. `reason` names them, with what each has. `code`: of what limits a comparison that is made,
+    `native_stack` or one of `stack.Limitation`; else empty.
     """
 
     kind: Kind
@@ -37,6 +39,7 @@ class Incomparable:
     providers: tuple[str, ...]
     reason: str
     weight: Literal["refused", "caution"]
+    code: str = ""
 
 
 def incomparable(cards: Iterable[Scorecard]) -> tuple[Incomparable, ...]:
@@ -54,6 +57,7 @@ def incomparable(cards: Iterable[Scorecard]) -> tuple[Incomparable, ...]:
             *_lengths(side_by_side),
             *_degraded(side_by_side),
             *_apart(side_by_side),
+            *_limited(side_by_side),
         ]
     return tuple(sorted(found, key=lambda i: i.weight != "refused"))
 
@@ -142,3 +146,12 @@ def _apart(cards: Sequence[Scorecard]) -> list[Incomparable]:
     told = ", ".join(f"{c.provider} from {first}" for first, c in dated)
     why = f"measured {days} days apart ({told}): software, neighbours and prices had time to move"
     return [Incomparable(cards[0].kind, cards[0].workload, tuple(dict.fromkeys(c.provider for _, c in dated)), why, "caution")]
+
+
+def _limited(cards: Sequence[Scorecard]) -> list[Incomparable]:
+    """Stacks and accelerators that differ, and costs that charge a part of an instance that is sold whole."""
+    found = comparison(Compared(c.provider, told, c.charged) for c in cards for told in c.conditions)
+    names = tuple(dict.fromkeys(c.provider for c in cards))
+    told = [("native_stack", f"each provider's own stack: {', '.join(found.differences)}")] if found.differences else []
+    told += [(each.code, each.text) for each in found.limitations]
+    return [Incomparable(cards[0].kind, cards[0].workload, names, text, "caution", code) for code, text in told]

@@ -25,6 +25,7 @@ from plumbline.scorecards.decision import Column, Decision, Gate, Ranked
 from plumbline.scorecards.inputs import Kind, TrialNumbers, home_phase
 from plumbline.scorecards.probability import probabilities
 from plumbline.scorecards.scorecard import last_attempts
+from plumbline.scorecards.stack import Compared, Comparison, comparison
 from plumbline.scorecards.value import Array, in_words, log_values, logs, worth
 
 DRAWS = 4000
@@ -64,7 +65,12 @@ def decide(
     if draws and len(eligible) > 1:
         names = {c.provider for c in eligible}
         said = " ".join([*(f"Not comparable: {why}." for why in refusals(t for t in own if t.provider in names)), said]).strip()
-    return Decision(team, kind, columns, (*ranked, *rest), said, seed, draws)
+    compared = Comparison()
+    if draws:
+        names, costs = {c.provider for c in eligible}, any(c.unit == "USD" for c in columns)
+        measured = (Compared(t.provider, t.conditions, t.share) for t in own if t.usable and t.provider in names)
+        compared = comparison(measured, costs=costs)
+    return Decision(team, kind, columns, (*ranked, *rest), said, seed, draws, compared)
 
 
 def _columns(preference: Preference, trials: Sequence[TrialNumbers]) -> tuple[Column, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from plumbline.scorecards.inputs import Kind
+from plumbline.scorecards.stack import Comparison
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,10 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Decision:
-    """The ranking, best first; providers that are not eligible come last, by name. `note` says what the ranking cannot say."""
+    """The ranking, best first; providers that are not eligible come last, by name. `note` says what the ranking cannot say.
+
+    `comparison`: of those that are eligible, in which class they are compared and what limits it.
+    """
 
     team: str
     kind: Kind
@@ -67,6 +71,7 @@ class Decision:
     note: str
     seed: int
     draws: int
+    comparison: Comparison = field(default_factory=Comparison)
 
     @property
     def workloads(self) -> tuple[str, ...]:

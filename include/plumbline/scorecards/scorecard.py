@@ -11,6 +11,7 @@ from itertools import groupby
 from plumbline.declarations import METRICS, Criterion, Provider
 from plumbline.declarations.phases import PHASES
 from plumbline.declarations.primary import Primary
+from plumbline.prices.book import Share
 from plumbline.scorecards.acceptance import Judged, judge
 from plumbline.scorecards.capacity import Capacity, capacity
 from plumbline.scorecards.friction import Friction, friction
@@ -55,6 +56,7 @@ class Scorecard:
     the degraded ones, whose numbers count. `asked_first` says which number is the
     primary one; `primary` is None if no usable repeat measured it. `capacity` is of all launches of the kind, whatever the workload.
     `conditions`: under what its usable trials were measured, each once; `first` and `last`: the days on which they began.
+    `charged`: the part of an instance that its costs charge; None for all of it.
     """
 
     provider: str
@@ -75,6 +77,7 @@ class Scorecard:
     conditions: tuple[Conditions, ...]
     first: date | None
     last: date | None
+    charged: Share | None = None
 
     @property
     def launch(self) -> LaunchSuccess:
@@ -147,6 +150,7 @@ def scorecard(
         conditions=tuple(dict.fromkeys(t.conditions for t in usable if t.conditions is not None)),
         first=min(days, default=None),
         last=max(days, default=None),
+        charged=next((t.share for t in usable if t.share is not None), None),
     )
 
 

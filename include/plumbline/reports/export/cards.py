@@ -203,6 +203,7 @@ TABLES = {
             WORKLOAD,
             text("providers", "the providers that it concerns, separated by spaces"),
             text("weight", "refused or caution"),
+            text("code", "of what limits a comparison that is made: native_stack, gpu_class or other_gpus_alike; else empty"),
             text("reason", "why"),
         ),
         _comparability,
