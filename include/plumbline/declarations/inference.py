@@ -32,6 +32,10 @@ class Server(Declared):
         "off", description="cold: on and empty when a phase begins; primed: the shared prefixes are in it"
     )
     client_placement: Literal["same_node", "other_node", "other_region"] = "same_node"
+    ready_timeout: Duration | None = Field(
+        None,
+        description="a server that does not answer by then ends the trial; left out: 20min on accelerators, 5min on CPUs",
+    )
 
 
 _DECLARED = ("warmup", "steady", "context", "stress", "sweep", "burst", "fault")
@@ -146,6 +150,14 @@ class InferenceWorkload(Workload):
             )
 
     @property
+    def ready_timeout_s(self) -> float:
+        """How long the server may take to load, compile and answer."""
+        if self.server.ready_timeout is not None:
+            return float(self.server.ready_timeout)
+        # An 8B model's weights are read from an empty page cache and its graphs compiled for the first time: minutes of both.
+        return 300.0 if self.needs.accelerator == "cpu" else 1200.0
+
+    @property
     def added_tokens(self) -> int:
         """Tokens that the server itself puts before each prompt: those of retrieved documents."""
         return self.retrieval.added_tokens if self.retrieval else 0
@@ -154,6 +166,8 @@ class InferenceWorkload(Workload):
         """What nobody can do to a server that somebody else runs, or know of it."""
         if self.quality is not None:
             raise ValueError("quality of an external server: its weights are not ours to compare with; expected no quality")
+        if self.server.ready_timeout is not None:
+            raise ValueError("server.ready_timeout of an external server, which is not started here; expected no ready_timeout")
         if self.server.prefix_cache == "cold":
             raise ValueError("server.prefix_cache cold: nobody can empty the cache of an external server; expected off or primed")
         for i, phase in enumerate(self.phases):

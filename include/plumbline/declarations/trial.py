@@ -85,6 +85,9 @@ def brief(trial: Trial) -> dict[str, Any]:
 
 _CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
 _OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only", "primary"}
+# A trial within the limit measures the same under any limit; a longer one must not start a new series.
+_LIMITS: dict[str, Any] = {"server": {"ready_timeout"}}
+_NOT_MEASURED: dict[str, Any] = {**dict.fromkeys(_CRITERIA_FIELDS | _OUTSIDE_FIELDS, True), **_LIMITS}
 
 
 def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
@@ -92,12 +95,12 @@ def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
 
     Fields at their default are left out, so that a field added later changes no recorded hash. A changed default does, rightly.
     """
-    return digest(workload.model_dump(mode="json", exclude=_CRITERIA_FIELDS | _OUTSIDE_FIELDS, exclude_defaults=True))
+    return digest(workload.model_dump(mode="json", exclude=_NOT_MEASURED, exclude_defaults=True))
 
 
 def specification(workload: TrainingWorkload | InferenceWorkload) -> dict[str, Any]:
     """What is measured, every default written out: to be compared field by field. Its hash is not `spec_hash`, which leaves defaults out."""
-    return workload.model_dump(mode="json", exclude=_CRITERIA_FIELDS | _OUTSIDE_FIELDS)
+    return workload.model_dump(mode="json", exclude=_NOT_MEASURED)
 
 
 def asked_of(trial: Trial) -> dict[str, Any]:

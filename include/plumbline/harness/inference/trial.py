@@ -28,8 +28,6 @@ from plumbline.harness.progress import Progress
 from plumbline.harness.watch import Watch
 from plumbline.results import MetricRow
 
-READY_WITHIN_S = 300.0
-
 
 def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch, probed: Sequence[MetricRow] = ()) -> Measurement:
     """Measure one inference trial in `workdir`, with a server of its own that is gone afterwards, or against an endpoint.
@@ -89,7 +87,9 @@ def _on_own_triton(record: Record, schedule: Schedule, prompts: Prompts) -> None
     installed.require(record.workload.server.backend)
     repository = repositories.write(record.workload, record.workdir / "models", threads=cores.server_count)
     record.report("cold_start", 0.0, "starting tritonserver")
-    triton = Triton(installed, repository.folder, repository.model, record.workdir, ready_within_s=READY_WITHIN_S, cpus=cores.server)
+    triton = Triton(
+        installed, repository.folder, repository.model, record.workdir, ready_within_s=record.workload.ready_timeout_s, cpus=cores.server
+    )
     served = OwnTriton(triton, repository)
     driver = Driver(record, served, Settings(cpus=cores.client))
     cold_start.client_facts(record, cores)
