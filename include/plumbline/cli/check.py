@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli.check_pods import patched_fields, show_patched_fields
+from plumbline.cli.check_pods import patched_fields, show_defaults, show_patched_fields
 from plumbline.cli.output import UNUSABLE, Json, emit, err, out, table
 from plumbline.declarations import DeclarationError, Declarations, load
 
@@ -36,9 +36,10 @@ def check(
 
     def everything() -> None:
         _show(declared, rows)
+        show_defaults(declared)
         show_patched_fields(patched)
 
-    emit(as_json, {"ok": ok, "would_run": rows, "pod_patches": patched}, everything)
+    emit(as_json, {"ok": ok, "would_run": rows, "pod_patches": patched, "from_defaults": declared.from_defaults}, everything)
     if not ok:
         raise typer.Exit(UNUSABLE)
 

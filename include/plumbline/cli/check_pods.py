@@ -1,4 +1,4 @@
-"""What `plumbline check` says of patched pods: the difference that each provider's `pod_patch` makes, and fields that no pod has."""
+"""What `plumbline check` says of pods: fields that come from `defaults.yaml`, the difference that each provider's `pod_patch` makes, and fields that no pod has."""
 
 from __future__ import annotations
 
@@ -62,3 +62,13 @@ def show_patched_fields(fields: list[PatchedField]) -> None:
 def _short(value: Any) -> str:
     text = "–" if value is None else value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _LONG else text[: _LONG - 1] + "…"
+
+
+def show_defaults(declared: Declarations) -> None:
+    """A line for each field that `defaults.yaml` gives, with the providers that take it."""
+    takers: dict[str, list[str]] = {}
+    for provider, fields in sorted(declared.from_defaults.items()):
+        for field in fields:
+            takers.setdefault(field, []).append(provider)
+    for field, providers in takers.items():
+        out.print(f"launcher.{field} from defaults.yaml: {', '.join(providers)}", highlight=False)

@@ -9,7 +9,19 @@ from pydantic import Field, JsonValue, model_validator
 
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.pod_patch import check_patch
-from plumbline.declarations.pods import Annotations, Image, Key, Labels, ObjectName, SideContainer, Variables, Volume, check_mounts
+from plumbline.declarations.pods import (
+    Annotations,
+    Image,
+    Key,
+    Labels,
+    ObjectName,
+    Registry,
+    SideContainer,
+    Variables,
+    Volume,
+    check_mounts,
+    names_registry,
+)
 from plumbline.declarations.simulation import SimulatedLauncher
 from plumbline.declarations.units import ByteSize, Duration
 
@@ -88,6 +100,7 @@ class KubernetesLauncher(Declared):
     )
     namespace: Name = "plumbline"
     images: Images
+    registry: Registry | None = Field(None, description="put before images that name no registry: a mirror near the cluster")
     resources: PodResources
     gpu_resource: Key = Field("nvidia.com/gpu", description="the extended resource of which a trial requests its accelerators")
     node_selector: dict[Key, str] = Field(default_factory=dict, description="labels of the nodes that count as this instance type")
@@ -158,7 +171,10 @@ class KubernetesLauncher(Declared):
 
     def image_for(self, kind: str) -> str | None:
         """The image that runs trials of a kind; None if the provider declares none."""
-        return self.images.training if kind == "training" else self.images.inference
+        image = self.images.training if kind == "training" else self.images.inference
+        if image is None or self.registry is None or names_registry(image):
+            return image
+        return f"{self.registry}/{image}"
 
 
 class EndpointLauncher(Declared):

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ValidationError
 
 from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.contract import Contract
+from plumbline.declarations.defaults import Defaults
+from plumbline.declarations.defaults import fill_in as fill_in_defaults
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, Launcher
@@ -79,6 +81,8 @@ class Declarations:
     upkeep: Upkeep = dataclasses.field(default_factory=Upkeep)
     economics: Economics = dataclasses.field(default_factory=Economics)
     references: References = dataclasses.field(default_factory=References)
+    from_defaults: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """Fields of `launcher` that `defaults.yaml` gave, by provider."""
 
     def enabled_providers(self) -> tuple[Provider, ...]:
         """Providers that take part, in the order of their names."""
@@ -156,11 +160,17 @@ def load(config: Path | None = None) -> Declarations:
         raise DeclarationError(
             [Problem(shown(root), 1, "", "is not a folder; expected providers/, workloads/, teams/ and thresholds.yaml in it")]
         )
+    defaults, wrong = _alone(root / "defaults.yaml", Defaults)
+    broken = bool(wrong)
+    problems += wrong
+    from_defaults: dict[str, tuple[str, ...]] = {}
     for folder, model in _FOLDERS:
         group = folder.split("/")[0]
         for path in sorted((root / folder).glob("*.y*ml")):
-            declared, lines, wrong = _one(path, model, root / "traces")
-            problems += wrong
+            added: list[str] = []
+            declared, lines, wrong = _one(path, model, root / "traces", defaults, added)
+            # What a broken file of defaults would have given is missing everywhere; its own problem says so once.
+            problems += [problem for problem in wrong if not (broken and problem.field == "launcher.images")]
             if declared is None:
                 continue
             name = str(declared.name)  # type: ignore[attr-defined]
@@ -179,6 +189,8 @@ def load(config: Path | None = None) -> Declarations:
                 )
             origin[group, name] = (path, lines)
             found[group][name] = declared
+            if added:
+                from_defaults[name] = tuple(added)
     thresholds, _, wrong = _one(root / "thresholds.yaml", Thresholds, root / "traces")
     problems += wrong
     unread = {(folder.split("/")[0], path.stem) for folder, _ in _FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
@@ -195,7 +207,16 @@ def load(config: Path | None = None) -> Declarations:
     if problems or thresholds is None:
         raise DeclarationError(problems)
     return Declarations(
-        found["providers"], found["workloads"], found["teams"], thresholds, found["contracts"], alerts, upkeep, economics, references
+        found["providers"],
+        found["workloads"],
+        found["teams"],
+        thresholds,
+        found["contracts"],
+        alerts,
+        upkeep,
+        economics,
+        references,
+        from_defaults,
     )
 
 
@@ -239,13 +260,18 @@ def shown(path: Path) -> str:
     return str(path)
 
 
-def _one(path: Path, model: type[Model], traces: Path) -> tuple[Model | None, dict[Path_, int], list[Problem]]:
+def _one(
+    path: Path, model: type[Model], traces: Path, defaults: Defaults | None = None, added: list[str] | None = None
+) -> tuple[Model | None, dict[Path_, int], list[Problem]]:
+    """The file's declaration, the lines of its fields and what is wrong; fields of a provider that `defaults` gave go into `added`."""
     try:
         data, lines = read(path)
     except Unreadable as error:
         return None, {}, [Problem(shown(path), error.line, error.field, str(error))]
     if model is InferenceWorkload and (unread := fill_in(data, traces)):
         return None, lines, [Problem(shown(path), lines[field], dotted(field), message) for field, message in unread]
+    if model is Provider and defaults is not None and added is not None:
+        added += fill_in_defaults(data, defaults)
     try:
         # JSON mode: strict about types, yet lists become tuples and ISO dates dates.
         return model.model_validate_json(json.dumps(data)), lines, []

@@ -28,6 +28,13 @@ VendorImage = Annotated[
         description="an image by digest or by a tag that names a version, such as the cloud publishes it",
     ),
 ]
+Registry = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*$",
+        description="registry or mirror, with its path, that is put before images which name none, such as registry.example.com/team",
+    ),
+]
 ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$", description="name of a Kubernetes object")]
 LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$", description="at most 63 characters")]
 AbsolutePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._@:+-]+)+$", description="an absolute path without a slash at its end")]
@@ -73,6 +80,12 @@ def host_path(path: str, *, sidecar: bool) -> str | None:
     if within(path, _SIDECAR_PATHS):
         return f'"{path}" of the node is for sidecars alone; expected no `mount`, and the volume in the sidecar\'s mounts'
     return f'"{path}" of the node may not be mounted; expected a path below {", ".join(allowed)}'
+
+
+def names_registry(image: str) -> bool:
+    """Whether an image's reference begins with the host of a registry."""
+    host, slash, _ = image.partition("/")
+    return bool(slash) and ("." in host or ":" in host or host == "localhost")
 
 
 def within(path: str, folders: Iterable[str]) -> bool:
