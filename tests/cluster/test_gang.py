@@ -25,6 +25,10 @@ def test_a_gang_trains_together_and_leaves_nothing(e2e: World, workload: str, po
     assert document.validity.status in ("valid", "degraded"), e2e.explain(run) or document.validity
     assert document.environment is not None
     assert document.environment.facts["training.world_size"] == pods
+    # Between the pods beside within one of them.
+    for metric in ("all_reduce_bus_bandwidth", "inter_node_all_reduce_bus_bandwidth", "inter_node_all_reduce_algorithm_bandwidth"):
+        assert document.value(metric, phase="environment"), [row for row in document.metrics if row.metric == metric]
+    assert document.environment.facts["network.inter_node_transport"] == "gloo over TCP"
     assert document.launch is not None
     assert [pod.rank for pod in document.launch.pods] == list(range(pods))
     for pod in document.launch.pods:

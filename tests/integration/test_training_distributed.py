@@ -21,6 +21,7 @@ from tests.fakes.trials import cluster_provider
 from tests.integration.test_training import ENDLESS, ROOT, TINY, all_end, codes, run, trains, trial, workers
 
 from plumbline.harness.measurement import Measurement, TrialFailed
+from plumbline.harness.probes.inter_node import COLLECTIVES
 from plumbline.harness.training.stages import STAGES
 from plumbline.results import ResultStore
 
@@ -197,6 +198,11 @@ def test_two_nodes_make_one_document_and_both_end_well(tmp_path: Path, node: Cal
     assert document.environment is not None and document.environment.facts["training.nodes"] == 2
     probed = {row.metric: row.value for row in document.metrics if row.phase == "environment"}
     assert probed["peer_round_trip_time"] and probed["peer_bandwidth"]
+    collectives = [f"inter_node_{name}_{kind}_bandwidth" for name in COLLECTIVES for kind in ("bus", "algorithm")]
+    assert all(probed[metric] for metric in ["all_reduce_bus_bandwidth", *collectives]), [
+        row for row in document.metrics if row.metric in collectives
+    ]
+    assert document.environment.facts["network.inter_node_transport"] == "gloo over TCP"
     assert "losses_continue_exactly" in document.reproducibility.guarantees
     (steps,) = [item for item in document.evidence if item.kind == "steps"]
     ranks = pq.read_table(tmp_path / "results" / folder / steps.uri)["rank"].to_pylist()

@@ -150,7 +150,7 @@ def show(document: ResultDocument) -> None:
     if measured:
         out.print(shown)
     # Along steps and time there are too many places for a table: the trial's page draws them.
-    listed = [curve for curve in document.curves if curve.along in ("input_tokens", "rank")]
+    listed = [curve for curve in document.curves if curve.along in ("input_tokens", "rank", "message_bytes")]
     for phase in dict.fromkeys(curve.phase for curve in listed):
         out.print(_curves([curve for curve in listed if curve.phase == phase]))
     if left_out in known:

@@ -451,6 +451,22 @@ METRICS: dict[str, Metric] = {
         ),
         _m("peer_round_trip_time", "s", _LOW, "median", "hardware", "one small message over TCP to another node and back"),
         _m("peer_bandwidth", "bytes/s", _HIGH, "max", "hardware", "one TCP connection to another node, all bytes acknowledged"),
+        *(
+            _m(
+                f"inter_node_{name}_{kind}_bandwidth",
+                "bytes/s",
+                _HIGH,
+                "max",
+                "hardware",
+                f"{what} over all ranks of several nodes, best size: {how}",
+            )
+            for name, what, factor in (
+                ("all_reduce", "all-reduce", "2(n-1)/n"),
+                ("all_gather", "all-gather", "(n-1)/n"),
+                ("all_to_all", "all-to-all", "(n-1)/n"),
+            )
+            for kind, how in (("bus", f"bytes over time, times {factor}"), ("algorithm", "bytes over time"))
+        ),
         # what only the outside sees
         _m("provisioning_lead_time", "s", _LOW, "value", "start_up", "from the request for the trial to its process running"),
         _m("pod_scheduling_time", "s", _LOW, "value", "start_up", "from the pod's creation to its node"),

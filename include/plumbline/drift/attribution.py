@@ -25,6 +25,7 @@ _PROBES: dict[str, Cause] = {
     "memory_bandwidth": "memory",
     "disk_write_bandwidth": "storage",
     "all_reduce_bus_bandwidth": "network",
+    "inter_node_all_reduce_bus_bandwidth": "network",
 }
 _BY_METRIC: dict[str, tuple[Cause, ...]] = {
     "checkpoint_save_time": ("storage",),

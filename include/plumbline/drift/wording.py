@@ -9,6 +9,7 @@ _SHORT = {
     "memory_bandwidth": "memory bandwidth",
     "disk_write_bandwidth": "disk",
     "all_reduce_bus_bandwidth": "all-reduce",
+    "inter_node_all_reduce_bus_bandwidth": "all-reduce between nodes",
 }
 
 

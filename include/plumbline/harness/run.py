@@ -176,7 +176,7 @@ class _Run:
                 if not hosted and earlier is None:
                     self._progress("environment", 0.01, "probing the hardware")
                     device: Literal["cpu", "cuda"] = "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda"
-                    ranks = trial.workload.parallelism.processes if trial.workload.kind == "training" else 1
+                    ranks = _ranks_here(trial)
                     with watch.phase("environment"):
                         self._probed = self._probe(cpus[: promised()], workdir, device, ranks, trial.provider.collective_s)
                 self._happened("measurement_started" if earlier is None else "measurement_continued")
@@ -269,6 +269,15 @@ def _stored(store: ResultStore, trial: Trial, files: list[EvidenceFile]) -> list
     if twice:
         raise ValueError(f"two evidence files are called {', '.join(twice)}; the second would replace the first")
     return [store.put_evidence(trial, item.kind, item.path, item.rows) for item in files]
+
+
+def _ranks_here(trial: Trial) -> int:
+    """How many ranks the all-reduce within this node's CPU takes: the job's, and of a job of several nodes two at least, so that the figure
+    between the nodes has one to be compared with."""
+    if trial.workload.kind != "training":
+        return 1
+    job = trial.workload.parallelism
+    return job.processes if job.nodes == 1 else max(job.processes, 2)
 
 
 def _scratch() -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 OLDEST, NEWEST = (2, 7), (2, 13)
-"""Major and minor release, both included. docs/torch.md says how both ends are tried."""
+"""Major and minor release, both included. docs/hardware-probes.md says how both ends are tried."""
 
 
 def unsupported(version: str | None) -> str | None:

@@ -125,7 +125,9 @@ class Curve(Part):
     """A metric along what a phase varies from one part of it to the next, at rising places."""
 
     phase: Phase
-    along: Literal["input_tokens", "step", "run_time", "rank"] = Field(description="run_time: seconds since the first step began")
+    along: Literal["input_tokens", "step", "run_time", "rank", "message_bytes"] = Field(
+        description="run_time: seconds since the first step began"
+    )
     metric: str
     statistic: str
     unit: Unit

@@ -19,7 +19,7 @@ from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness import environment, hardware
 from plumbline.harness.environment.cpu import cpu_limit, usable
 from plumbline.harness.interruption import Interrupted, interruptible
-from plumbline.harness.probes import peer
+from plumbline.harness.probes import inter_node, peer
 from plumbline.harness.training import dataset, plan
 from plumbline.harness.training.dataset import DataFile
 from plumbline.harness.training.job import set_apart
@@ -85,6 +85,7 @@ class _Node:
         self._running, self._before_runs = ExitStack(), ExitStack()
         self._workers: tuple[Worker, ...] = ()
         self._data: DataFile | None = None
+        self._probing: inter_node.Ranks | None = None
         self._explanation = Explanation()
         self._told = False
         """Whether node 0 knows that ranks of the current run broke off; it says what to do."""
@@ -103,13 +104,16 @@ class _Node:
         while True:
             wait_for_any(self._workers, [self._link], _TURN_S)
             for message in self._link.news():
-                if message["kind"] == "start":
+                if message["kind"] == "probe":
+                    self._probe(message)
+                elif message["kind"] == "start":
                     self._start(message)
                 elif message["kind"] == "stop" and self._workers:  # else they ended by themselves meanwhile, and that was said
                     self._report_end()
                 elif message["kind"] == "end":
                     because: str | None = message["because"]
                     return because
+            self._check_probe()
             if self._workers and all(worker.ended and worker.cause() is None for worker in self._workers):
                 self._report_end()
             cause = None if self._told else self._explanation.of(causes_of(self._workers))
@@ -134,6 +138,7 @@ class _Node:
 
     def _start(self, message: Message) -> None:
         assert self._data is not None and self._place.rendezvous is not None
+        self._probing = None  # ended on purpose
         self._before_runs.close()
         run: plan.RunName = message["run"]
         spec = plan.orders(run, self._workload, self._data, self._folder, device=self._device, resume=message["resume"])
@@ -148,6 +153,25 @@ class _Node:
         for worker in self._workers:
             self._running.enter_context(worker)
         _say(f"{run}: started rank{'s' if len(self._workers) > 1 else ''} {', '.join(str(worker.rank) for worker in self._workers)}")
+
+    def _probe(self, message: Message) -> None:
+        """Start this node's ranks of the collective probe; they are ended before the first run."""
+        assert self._place.rendezvous is not None
+        parts = shares(usable(), cpu_limit(os.environ), self._place.processes, self._device)
+        common = {name: message[name] for name in ("nodes", "processes", "device", "limit_s", "port")}
+        orders = inter_node.Orders(host=self._place.rendezvous.host, **common)
+        variables = gloo_interface(self._link.local_host)
+        try:
+            ranks = inter_node.Ranks(orders, self._place.node, parts[0].threads, self._folder, variables)
+            self._probing = self._before_runs.enter_context(ranks)
+        except OSError as error:
+            self._link.send("probe_failed", detail=f"{type(error).__name__}: {error}")
+
+    def _check_probe(self) -> None:
+        why = self._probing.failure() if self._probing is not None else None
+        if why is not None:
+            self._probing = None
+            self._link.send("probe_failed", detail=why)
 
     def _report_end(self) -> None:
         """The ranks of the run have ended, or are ended now: hand over what they wrote down."""

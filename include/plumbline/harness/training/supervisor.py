@@ -1,7 +1,7 @@
 """Starts, follows and ends the worker processes of one node.
 
 Workers stay in the process group of the harness, so that whatever ends the harness's group ends them too; and they end by themselves
-when the harness does (see `worker.end_with_parent`).
+when the harness does (see `own_parent`).
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Any
 
 from plumbline.declarations import Trial
 from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.probes.inter_node import Orders
 from plumbline.harness.training.link import Gone, Link, Message, listening
 from plumbline.harness.training.place import Address, Place
 from plumbline.harness.training.plan import RunName
@@ -19,6 +20,7 @@ from plumbline.harness.training.supervisor import Cause, wait_for_any
 
 _FAREWELL_S = 10.0
 _TURN_S = 0.5
+_PROBE_TURN_S = 0.05
 _NO_WORD = "without a word: its harness was killed, or its pod or its machine went away"
 
 
@@ -34,6 +36,8 @@ class Team:
         self._data: dict[int, str] = {}
         self.peers: dict[int, tuple[str, int]] = {}
         """Where each node answers the network's probes, until its first run."""
+        self.probe_failures: dict[int, str] = {}
+        """Why a node's ranks of the collective probe ended before they should."""
         self._ended: set[int] = set()
         self.causes: dict[int, Cause] = {}
         self.logs: dict[int, Mapping[str, list[Line]]] = {}
@@ -99,6 +103,18 @@ class Team:
         self.logs.clear()
         self.causes = self._lasting()
         self.tell("start", run=run, port=store.port, resume=resume)
+
+    def probe(self, orders: Orders, store: Address) -> None:
+        """Have every node start its ranks of the collective probe; they end before the first run starts."""
+        told = {"nodes": orders.nodes, "processes": orders.processes, "device": orders.device, "limit_s": orders.limit_s}
+        self.tell("probe", port=store.port, **told)
+
+    def probe_failure(self) -> str | None:
+        """Wait a moment; why another node cannot take part in the collective probe, or None."""
+        wait_for_any((), self.sources, _PROBE_TURN_S)
+        self.hear()
+        gone = [cause.detail for cause in self.causes.values()]
+        return next(iter([*self.probe_failures.values(), *gone]), None)
 
     def stop(self, patience_s: float, meanwhile: Callable[[], None]) -> None:
         """Have every node end its ranks at once; returns when they are gone and their logs are here.
@@ -166,6 +182,8 @@ class Team:
         elif kind == "ended":
             self._ended.add(node)
             self.logs[node] = message["logs"]
+        elif kind == "probe_failed":
+            self.probe_failures[node] = f"{self._title(node)}: {message['detail']}"
         elif kind == "failed":
             detail = f"{self._title(node)}: {message['detail']}"
             self.causes[node] = Cause(message["failure_class"], detail, certain=message["certain"], passing=message["passing"])

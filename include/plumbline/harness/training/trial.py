@@ -17,7 +17,7 @@ from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness.environment.cpu import cpu_limit, usable
 from plumbline.harness.kept import Kept, kept_of
 from plumbline.harness.measurement import Measurement, TrialFailed
-from plumbline.harness.probes import peer
+from plumbline.harness.probes import inter_node, peer
 from plumbline.harness.progress import Progress
 from plumbline.harness.training import dataset, plan, recovery, replacement, summary, verdicts
 from plumbline.harness.training.attempts import Incident
@@ -68,7 +68,9 @@ def measure_training(trial: Trial, workdir: Path, progress: Progress, watch: Wat
     finally:
         session.clear()
     measured = summary.measurement(workload, session.records, folder)
-    measured.metrics += session.network
+    measured.metrics += [*session.network, *session.between.rows]
+    measured.curves += session.between.curves
+    measured.facts |= session.between.facts
     measured.judgements += verdicts.judge(workload, trial.validity, session.records)
     measured.judgements += recovery.late(session.records, kept.deletions if kept else ())
     return measured
@@ -86,6 +88,7 @@ class _Session:
         self._progress, self._watch = progress, watch
         self.records = Records(plan.fault_plan(workload))
         self.network: list[MetricRow] = []
+        self.between = inter_node.Found()
         self._phase: Phase = "cold_start"
         self._reported_s = 0.0
         self._fraction = 0.0
@@ -107,7 +110,19 @@ class _Session:
                 self._report("probing the network between the nodes", force=True)
                 self.network = peer.rows(team.peers.values())
             setting = stack.enter_context(meeting(Setting(self._folder, place, parts, team=team)))
+            if team is not None:
+                self._probe_collectives(setting, team, device)
             self._runs(setting, lambda name, resume: plan.orders(name, workload, data, self._folder, device=device, resume=resume))
+
+    def _probe_collectives(self, setting: Setting, team: Team, device: str) -> None:
+        place, store = setting.place, setting.store
+        assert store is not None
+        self._report("measuring collectives between the nodes", force=True)
+        limit_s = self._trial.provider.collective_s
+        orders = inter_node.Orders(place.nodes, place.processes, device, store.host, store.port, limit_s)
+        team.probe(orders, store)
+        ranks = inter_node.Ranks(orders, place.node, setting.shares[0].threads, self._folder, setting.variables)
+        self.between = inter_node.measure(ranks, team.probe_failure)
 
     def _runs(self, setting: Setting, orders: _Orders) -> None:
         fault = self.records.fault

@@ -6,16 +6,13 @@ the next begins, and ends when the process that started it ends, however that ha
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import os
-import signal
 import sys
-import threading
 from pathlib import Path
 
 import torch
 
+from plumbline.harness.own_parent import end_with_parent
 from plumbline.harness.training import plan
 from plumbline.harness.training.dataset import DamagedData
 from plumbline.harness.training.kernels import NotDeterministic
@@ -23,23 +20,6 @@ from plumbline.harness.training.plan import WorkerSpec
 from plumbline.harness.training.precision import Unsupported
 from plumbline.harness.training.steplog import StepLog
 from plumbline.harness.training.trainer import NoDevice, NothingToResume, Trainer
-
-_PR_SET_PDEATHSIG = 1
-
-
-def end_with_parent(parent: int) -> None:
-    """Have the kernel end this process with its parent; where it cannot, the end of standard input does."""
-
-    def watch_input() -> None:
-        while os.read(0, 4096):
-            pass
-        os._exit(1)
-
-    threading.Thread(target=watch_input, daemon=True).start()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before the kernel was told
-            os._exit(1)
 
 
 def main(arguments: list[str]) -> int:

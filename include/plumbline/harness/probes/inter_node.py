@@ -1,0 +1,185 @@
+"""Collectives over all ranks of a job on several nodes: bandwidth by size, and the network that NCCL chose.
+
+Each node's harness starts its ranks (`Ranks`); node 0 follows them and makes the rows (`measure`). A collective that fails, a node that goes
+away and a limit that is over cost rows, which say why, and never the trial.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from plumbline.harness.probes.nccl_log import transport
+from plumbline.harness.probes.runner import end_tree
+from plumbline.results import Curve, MetricRow, Point, Scalar, row
+
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
+_START_S = 60.0
+"""What starting the processes may add to the limit."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of the network between the nodes."""
+
+    rows: list[MetricRow] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    facts: dict[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What the ranks of all nodes share. `host`, `port`: the store through which they meet."""
+
+    nodes: int
+    processes: int
+    device: str
+    host: str
+    port: int
+    limit_s: float
+
+    @property
+    def world(self) -> int:
+        """Ranks in all."""
+        return self.nodes * self.processes
+
+
+class Ranks:
+    """The probe's processes of one node, as a context: none outlives the block."""
+
+    def __init__(self, orders: Orders, node: int, threads: int, folder: Path, variables: Mapping[str, str]) -> None:
+        self.orders, self._node, self._threads, self._folder, self._variables = orders, node, threads, folder, variables
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Ranks:
+        with ExitStack() as stack:
+            for local in range(self.orders.processes):
+                self._processes.append(self._start(local, stack))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _start(self, local: int, stack: ExitStack) -> subprocess.Popen[bytes]:
+        orders = self.orders
+        told = {
+            "rank": self._node * orders.processes + local,
+            "local_rank": local,
+            "world": orders.world,
+            "threads": self._threads,
+            "device": orders.device,
+            "host": orders.host,
+            "port": orders.port,
+            "limit_s": orders.limit_s,
+        }
+        debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_DEBUG_FILE": str(self._path(local, "nccl"))}
+        # Its ends of the files are its own; ours are closed at once.
+        with self._path(local, "out").open("wb") as out, self._path(local, "err").open("wb") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "plumbline.harness.probes.inter_node_rank", json.dumps(told), str(os.getpid())],
+                stdin=subprocess.PIPE,  # its end is the harness's end, where the kernel does not tell
+                stdout=out,
+                stderr=errors,
+                env={**os.environ, **self._variables, **debug},
+            )
+        stack.callback(process.wait)
+        stack.callback(end_tree, process.pid)
+        assert process.stdin is not None
+        stack.callback(process.stdin.close)
+        return process
+
+    def _path(self, local: int, suffix: str) -> Path:
+        return self._folder / f"inter-node-{self._node}-{local}.{suffix}"
+
+    @property
+    def done(self) -> bool:
+        """Whether all of them ended well."""
+        return all(process.poll() == 0 for process in self._processes)
+
+    def failure(self) -> str | None:
+        """Why one of them ended before it should; None if none did."""
+        for local, process in enumerate(self._processes):
+            if process.poll() not in (None, 0):
+                said = self._path(local, "err").read_text(errors="replace").strip().splitlines()
+                return f"rank {self._node * self.orders.processes + local} ended with {process.returncode}{f': {said[-1]}' if said else ''}"
+        return None
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What the node's first rank reported until now."""
+        path = self._path(0, "out")
+        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
+
+    def transport(self) -> str | None:
+        """The network that the node's ranks chose; None if it cannot be told."""
+        if self.orders.device != "cuda":
+            return "gloo over TCP"
+        return transport("\n".join(file.read_text(errors="replace") for file in sorted(self._folder.glob("inter-node-*.nccl"))))
+
+
+def measure(ranks: Ranks, others: Callable[[], str | None]) -> Found:
+    """Run node 0's ranks to their end and make the rows. `others` waits a moment and says why another node cannot take part, if so."""
+    deadline = time.monotonic() + ranks.orders.limit_s + _START_S
+    why: str | None = None
+    told: list[dict[str, Any]] = []
+    chosen: str | None = None
+    try:
+        with ranks:
+            while not ranks.done and why is None:
+                why = ranks.failure() or others()
+                if why is None and time.monotonic() > deadline:
+                    why = f"took longer than {ranks.orders.limit_s:g} s"
+            told, chosen = ranks.lines(), ranks.transport()
+    except OSError as error:
+        why = f"{type(error).__name__}: {error}"
+    return _found(ranks.orders, told, chosen, why)
+
+
+def _found(orders: Orders, told: list[dict[str, Any]], chosen: str | None, why: str | None) -> Found:
+    found = Found(facts={"network.inter_node_transport": chosen} if chosen else {})
+    for name in COLLECTIVES:
+        mine = [each for each in told if each["collective"] == name]
+        sizes = [each for each in mine if "bytes" in each]
+        failed = next((each["failed"] for each in mine if "failed" in each), None)
+        reason = failed or why or "no size fitted into the memory or the limit"
+        best = max(sizes, key=lambda each: each["bytes"] / each["seconds"], default=None)
+        method = None
+        if sizes:
+            span = f"{_size(sizes[0]['bytes'])} to {_size(sizes[-1]['bytes'])}"
+            method = f"{orders.world} ranks on {orders.nodes} nodes, {chosen or 'unknown transport'}, {span}"
+        algorithm = None if best is None else best["bytes"] / best["seconds"]
+        n = 0 if best is None else int(best["n"])
+        for kind, factor in (("bus", _factor(name, orders.world)), ("algorithm", 1.0)):
+            value = None if algorithm is None else algorithm * factor
+            metric = f"inter_node_{name}_{kind}_bandwidth"
+            found.rows.append(row(metric, value, n, phase="environment", reason=reason, method=method))
+        if sizes:
+            found.curves.append(_curve(name, sizes, orders.world))
+    return found
+
+
+def _curve(name: str, sizes: list[dict[str, Any]], world: int) -> Curve:
+    lead = row(f"inter_node_{name}_bus_bandwidth", None, 0, phase="environment")
+    points = tuple(
+        Point(at=float(each["bytes"]), value=each["bytes"] / each["seconds"] * _factor(name, world), n=int(each["n"])) for each in sizes
+    )
+    return Curve(phase="environment", along="message_bytes", metric=lead.metric, statistic=lead.statistic, unit=lead.unit, points=points)
+
+
+def _factor(name: str, world: int) -> float:
+    """Bus over algorithm bandwidth, as nccl-tests define them: what one rank's link carries, however many ranks there are."""
+    return (2 if name == "all_reduce" else 1) * (world - 1) / world
+
+
+def _size(count: int) -> str:
+    return f"{count // 2**30} GiB" if count >= 2**30 else f"{count // 2**20} MiB"
