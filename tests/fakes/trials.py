@@ -75,4 +75,5 @@ def a_trial(kind: str = "training", provider: Provider | None = None, declare: M
         workload = type(workload).model_validate_json(json.dumps(json.loads(workload.model_dump_json()) | dict(declare)))
     world = Declarations({where.name: where}, {workload.name: workload}, shipped.teams, shipped.thresholds)
     asked = {"campaign_id": "2026-11", "reason": "a test", "workloads": [workload.name], **request}
-    return plan(world, Request(**asked), PLANNED_AT)[0]
+    # The selfcheck takes seconds that a test of something else need not pay for.
+    return plan(world, Request(**asked), PLANNED_AT)[0].model_copy(update={"selfcheck": False})

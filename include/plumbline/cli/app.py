@@ -26,6 +26,7 @@ from plumbline.cli import (
     prices_replay,
     rehearse,
     scorecard,
+    selfcheck,
     serve,
     trial,
     trigger,
@@ -50,6 +51,7 @@ app.command()(watch.watch)
 app.command("demo-drift")(demo.demo_drift)
 app.command("demo-watch")(demo_watch.demo_watch)
 app.command()(rehearse.rehearse)
+app.command()(selfcheck.selfcheck)
 app.command()(trial.trial)
 app.command()(trial.replay)
 app.command()(serve.serve)

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out, table
+from plumbline.cli.selfcheck import compact
 from plumbline.declarations import METRICS, DeclarationError, Declarations, EndpointLauncher, LocalLauncher, Trial, load
 from plumbline.declarations.reading import reading
 from plumbline.harness.progress import ProgressLine
@@ -157,6 +158,8 @@ def show(document: ResultDocument) -> None:
         out.print("  warmup: not shown, because nothing is judged by it; its rows stand in the document, as with --json", style="dim")
     for item in document.evidence:
         out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim", highlight=False)
+    if document.selfcheck:
+        out.print(compact(document.selfcheck), style="dim", highlight=False, markup=False)
     if document.reproducibility:
         out.print(f"again: {document.reproducibility.replay_command}", style="dim", highlight=False)
 

@@ -53,6 +53,7 @@ class Trial(Declared):
         "any", description="fresh_node: on none of avoid_nodes, its image pulled anew if it was not there"
     )
     avoid_nodes: tuple[str, ...] = Field((), description="nodes that earlier trials of the series ran on; used with fresh_node")
+    selfcheck: bool = Field(False, description="the harness checks itself before it measures: of a plan's first trial on each provider")
     replay_of: str | None = Field(None, description="trial id that this one repeats from its record")
     origin: Origin | None = None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from plumbline.declarations import EndpointLauncher, Trial, places
-from plumbline.harness import environment, hardware, probes, validity
+from plumbline.harness import environment, hardware, probes, selfcheck, validity
 from plumbline.harness.continued import Begun, changed
 from plumbline.harness.environment.cpu import promised, usable
 from plumbline.harness.gpu_phases import GpuPhases
@@ -26,6 +26,7 @@ from plumbline.harness.progress import Progress, printer
 from plumbline.harness.torch_range import unsupported
 from plumbline.harness.watch import Watch
 from plumbline.results import (
+    CheckLine,
     Environment,
     Event,
     Evidence,
@@ -113,6 +114,7 @@ class _Run:
         self._contention: list[Judgement] = []
         self._gpu_health: tuple[GpuCounter, ...] = ()
         self._gpu_errors: list[Judgement] = []
+        self._selfcheck: list[CheckLine] = []
         self._measurement = Measurement()
         self._kept: Kept | None = None
         self._happened("harness_started")
@@ -126,7 +128,8 @@ class _Run:
                 self._kept = kept_of(self._trial, os.environ)
                 self._measure(workdir)
                 self._interruption.hold_off()
-                return self._write(store, validity.verdict([*self._measurement.judgements, *self._contention, *self._gpu_errors]))
+                found = [*self._measurement.judgements, *self._contention, *self._gpu_errors, *selfcheck.judgements(self._selfcheck)]
+                return self._write(store, validity.verdict(found))
             except (UnusableStore, StoreAway):
                 raise
             except TrialFailed as failure:
@@ -170,6 +173,10 @@ class _Run:
             if not hosted:
                 self._check_torch(self._facts)
             self._check_hardware(self._facts)
+            if trial.selfcheck:
+                self._progress("environment", 0.005, "checking the instrument")
+                self._selfcheck = selfcheck.of_trial(trial)
+                self._happened("instrument_checked")
         gpus = None if hosted else GpuPhases(_GPUS_EVERY_S)
         with Watch(cpus, promised(), gpus=gpus) if earlier is None else ContinuedWatch(cpus, promised(), gpus, earlier) as watch:
             try:
@@ -248,6 +255,7 @@ class _Run:
             stages=tuple(measured.stages),
             telemetry=(*measured.telemetry, *(row for row in self._telemetry if (row.phase, row.signal) not in seen)),
             gpu_health=self._gpu_health,
+            selfcheck=tuple(self._selfcheck),
             evidence=tuple(evidence),
         )
         store.put_document(document)

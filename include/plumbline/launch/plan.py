@@ -59,6 +59,8 @@ def plan(declarations: Declarations, request: Request, planned_at: datetime) -> 
     pairs = _pairs(declarations, request)
     schedules = {name: _schedule_hash(w) for name, w in {w.name: w for _, w in pairs}.items()}
     trials = []
+    # A simulated provider has no instrument.
+    unchecked = {provider.name for provider, _ in pairs if not provider.simulated}
     slots = {(p.name, w.name): tuple(request.slots or declared_slots(p, w)) for p, w in pairs}
     for slot in sorted({slot for several in slots.values() for slot in several}):
         for repeat in range(1, max(_repeats(request, w) for _, w in pairs) + 1):
@@ -80,9 +82,11 @@ def plan(declarations: Declarations, request: Request, planned_at: datetime) -> 
                         spec_hash=spec_hash(workload),
                         criteria_hash=criteria_hash(workload, declarations.thresholds.validity),
                         schedule_hash=schedules[workload.name],
+                        selfcheck=provider.name in unchecked,
                         origin=request.origin,
                     )
                 )
+                unchecked.discard(provider.name)
     return trials
 
 

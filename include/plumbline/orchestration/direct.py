@@ -36,6 +36,7 @@ def replayed(recorded: Trial) -> Trial:
         "reason": f"replay of {recorded.trial_id}",
         "planned_at": now,
         "attempt": 1,
+        "selfcheck": True,
         "replay_of": recorded.trial_id,
         "origin": None,
     }

@@ -3,6 +3,8 @@
 from plumbline.results.document import (
     FAILED_AS_DECLARED,
     SCHEMA_VERSION,
+    CheckLine,
+    CheckName,
     Curve,
     Environment,
     Event,
@@ -30,6 +32,8 @@ __all__ = [
     "FAILED_AS_DECLARED",
     "SCHEMA_VERSION",
     "BadResult",
+    "CheckLine",
+    "CheckName",
     "Curve",
     "Environment",
     "Event",

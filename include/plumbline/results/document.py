@@ -182,6 +182,27 @@ class GpuCounter(Part):
         return self.after - self.before if self.after >= self.before else self.after
 
 
+CheckName = Literal["event_timer", "energy_counter", "counted_flops", "load_client", "clock_offset"]
+
+
+class CheckLine(Part):
+    """One thing that the instrument was checked against, before it measured: docs/selfcheck.md."""
+
+    check: CheckName
+    of: str = Field("", description="what of it, where there are several: an architecture, a clock")
+    status: Literal["pass", "fail", "not_applicable"]
+    measured: float | None = Field(None, description="by the harness; null if not applicable or the check broke off")
+    expected: float | None = None
+    tolerance: float | None = Field(None, ge=0, description="largest difference that passes, in `unit`")
+    unit: str = ""
+    reason: str = Field(description="what was compared, or why it was not")
+
+    @property
+    def name(self) -> str:
+        """Such as `counted_flops gpt`."""
+        return f"{self.check} {self.of}".strip()
+
+
 class Evidence(Part):
     """A raw file behind the numbers. `uri` is relative to the document."""
 
@@ -284,6 +305,7 @@ class _Content(Part):
     stages: tuple[Stage, ...] = ()
     telemetry: tuple[Telemetry, ...] = ()
     gpu_health: tuple[GpuCounter, ...] = ()
+    selfcheck: tuple[CheckLine, ...] = Field((), description="of the first trial that a plan has on each provider")
     evidence: tuple[Evidence, ...] = ()
     launch: LaunchRecord | None = Field(None, description="added by collect; not part of what the harness signed")
     simulated: bool = False

@@ -10,6 +10,7 @@ from tests.unit.reports.test_utilisation import sampled
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
+from plumbline.harness.selfcheck.lines import compared, not_applicable
 from plumbline.results import GpuCounter, ResultDocument
 
 
@@ -44,6 +45,18 @@ def test_counters_that_grew_come_first_and_open(tmp_path: Path) -> None:
     part = text[text.index('<section id="gpu-health">') :].split("</section>")[0]
     assert "<details open>" in part and "3 of node 1" in part
     assert part.index("ecc uncorrected volatile") < part.index("pcie replays")
+
+
+def test_a_failed_selfcheck_is_open(tmp_path: Path) -> None:
+    lines = (compared("load_client", 0.3, 0.1, 0.005, "s", "late", of="gap"), not_applicable("energy_counter", "no GPU"))
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    found = document(selfcheck=lines)
+    with open_archive(url) as archive:
+        archive.record(found, uri="s3://x")
+    with TestClient(create_app(archive_url=url, reports=tmp_path)) as client:
+        text = client.get(f"/trials/{found.trial.trial_id}").text
+    part = text[text.index('<section id="selfcheck">') :].split("</section>")[0]
+    assert "<details open>" in part and "0.3 s" in part and "0.005 s" in part and "not applicable" in part
 
 
 def test_alone_it_is_withheld(tmp_path: Path) -> None:

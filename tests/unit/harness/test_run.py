@@ -25,6 +25,7 @@ from plumbline.harness.gpu_phases import GpuPhases
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.probes import disk, runner
 from plumbline.harness.run import StoreAway, UnusableStore, run
+from plumbline.harness.selfcheck.lines import compared
 from plumbline.results import Event, Reason, ResultStore, Telemetry, row
 
 
@@ -138,6 +139,22 @@ def test_a_measurements_own_telemetry_is_kept_beside_the_watchs(home):
     assert document.timeline[0].name == "early"
 
 
+@pytest.mark.parametrize(("measured", "told"), [(1.0, False), (2.0, True)])
+def test_the_first_trial_of_a_plan_carries_the_selfcheck(home, monkeypatch, measured, told):
+    lines = [compared("event_timer", measured, 1.0, 0.1, "s", "a spin")]
+    monkeypatch.setattr("plumbline.harness.selfcheck.of_trial", lambda trial: lines)
+    document = ran(home, products, tolerant().model_copy(update={"selfcheck": True}))
+    assert document.selfcheck == tuple(lines)
+    assert ("selfcheck_failed" in [reason.code for reason in document.validity.reasons]) == told
+    assert document.validity.status != "valid" or not told
+    assert "instrument_checked" in [event.name for event in document.timeline]
+
+
+def test_the_other_trials_do_not_pay_for_it(home, monkeypatch):
+    monkeypatch.setattr("plumbline.harness.selfcheck.of_trial", lambda trial: pytest.fail("it was run"))
+    assert ran(home, products).selfcheck == ()
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_new_errors_of_a_gpu_are_in_the_document_also_of_a_trial_that_fails(home, monkeypatch, fails):
     card = Card(replays=3, events=[])
@@ -151,7 +168,7 @@ def test_new_errors_of_a_gpu_are_in_the_document_also_of_a_trial_that_fails(home
         return measured
 
     document = ran(home, falling_off_the_bus)
-    assert document.validity.status == ("failed" if fails else "degraded")
+    assert (document.validity.status == "failed") == fails
     assert "gpu_xid" in [reason.code for reason in document.validity.reasons]
     told = {row.counter: (row.before, row.after, row.new) for row in document.gpu_health}
     assert told == {"pcie_replays": (3, 3, 0), "xid": (0, 1, 1), "xid_79": (0, 1, 1)}

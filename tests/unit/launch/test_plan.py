@@ -222,3 +222,10 @@ def test_planning_is_light_enough_for_the_parse_of_a_dag() -> None:
     include = Path(__file__).resolve().parents[3] / "include"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(include)})
     assert done.stdout.strip() == "[]"
+
+
+def test_the_first_trial_on_each_measured_provider_checks_the_instrument() -> None:
+    trials = plan(SHIPPED, ask(), PLANNED_AT)
+    checked = [trial for trial in trials if trial.selfcheck]
+    first = {trial.provider.name: trial for trial in reversed(trials)}
+    assert checked and {trial.trial_id for trial in checked} == {t.trial_id for t in first.values() if not t.provider.simulated}

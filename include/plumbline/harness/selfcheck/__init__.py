@@ -1,0 +1,61 @@
+"""The instrument checks itself against what is known: run by `plumbline selfcheck`, and by a campaign's first trial on each provider.
+
+    event_timer     the timer of steps and requests against a second clock; on a GPU, CUDA's events against a kernel of known cycles
+    energy_counter  the driver's counter of energy against the power that was sampled meanwhile
+    counted_flops   the harness's count of a step's arithmetic against torch's own, for each architecture
+    load_client     the load client's latencies against what a server with set delays really did
+    clock_offset    the wall clock against the monotonic one, and against its time server
+
+On a CPU all of it takes some seconds, most of which torch needs to start; a trial checks fewer architectures and takes less than five.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+from plumbline.declarations import Trial
+from plumbline.harness.measurement import Judgement
+from plumbline.harness.selfcheck import clocks, load_client, torch_process
+from plumbline.harness.selfcheck.architectures import ARCHITECTURES
+from plumbline.harness.selfcheck.clocks import WallClock
+from plumbline.results import CheckLine, Reason
+
+__all__ = ["judgements", "of_trial", "run"]
+
+
+def run(device: Literal["cpu", "cuda"] = "cpu", architectures: Collection[str] = ARCHITECTURES) -> list[CheckLine]:
+    """All lines, in the order above; `architectures`: whose FLOPs are counted. Raises nothing that a check can say in its line."""
+    wall = WallClock()
+    with torch_process.started(device, architectures) as torch_lines:
+        lines = [*clocks.event_timer(), *torch_lines()]
+    # With the other process gone: it would take the core that the server or the client needs.
+    lines += load_client.lines()
+    lines += [wall.line(), clocks.synchronised()]
+    order = ("event_timer", "energy_counter", "counted_flops", "load_client", "clock_offset")
+    return sorted(lines, key=lambda line: order.index(line.check))
+
+
+def of_trial(trial: Trial) -> list[CheckLine]:
+    """The lines of a campaign's first trial, on the device that it measures: FLOPs of our own decoder, which starts fastest, and of its model."""
+    workload = trial.workload
+    # Of a hosted model only the client runs here.
+    device: Literal["cpu", "cuda"] = "cpu" if workload.needs.accelerator == "cpu" or trial.provider.launcher.kind == "endpoint" else "cuda"
+    own = {str(workload.model.architecture)} if workload.kind == "training" else set()
+    return run(device, {"gpt", *own} & set(ARCHITECTURES))
+
+
+def judgements(lines: list[CheckLine]) -> list[Judgement]:
+    """`selfcheck_failed` degrades the trial, and does not make it invalid: the trial's own checks still hold, and a machine that others keep busy
+    can fail a line too."""
+    bad = [line for line in lines if line.status == "fail"]
+    if not bad:
+        return []
+    detail = "; ".join(f"{line.name}: {_numbers(line)}{line.reason}" for line in bad)
+    return [Judgement("degraded", Reason(code="selfcheck_failed", detail=f"the instrument failed its own check: {detail}"))]
+
+
+def _numbers(line: CheckLine) -> str:
+    if line.measured is None or line.expected is None or line.tolerance is None:
+        return ""
+    return f"{line.measured:.6g} {line.unit}, expected {line.expected:.6g} ± {line.tolerance:.3g}; "

@@ -1,0 +1,106 @@
+"""The clocks that the harness measures by, against others of this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import time
+from collections.abc import Callable
+
+from plumbline.harness.selfcheck.lines import compared, not_applicable
+from plumbline.results import CheckLine
+
+_SPIN_S = 0.2
+_SPIN_SHARE = 0.002
+"""NTP steers CLOCK_MONOTONIC by at most 0.05 %; the rest is what reading two clocks one after the other can differ by."""
+_READINGS = 9
+_OFFSET_S = 0.1
+_STEP_S = 0.01
+"""An event's wall clock serves people and the order of events on several machines; durations come from the monotonic clock."""
+_UNSYNCHRONISED = 5
+"""TIME_ERROR of adjtimex(2)."""
+_NANOSECONDS = 0x2000
+
+
+def event_timer(timer_ns: Callable[[], int] = time.monotonic_ns) -> list[CheckLine]:
+    """The clock of CPU steps and of requests, over a spin whose length the raw hardware clock knows."""
+    begun = _pair(timer_ns)
+    while time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - begun[0] < _SPIN_S * 1e9:
+        pass
+    ended = _pair(timer_ns)
+    expected, measured = ((after - before) / 1e9 for before, after in zip(begun, ended, strict=True))
+    reason = "a spin by CLOCK_MONOTONIC, expected by CLOCK_MONOTONIC_RAW"
+    return [compared("event_timer", measured, expected, _SPIN_SHARE * expected, "s", reason, of="cpu")]
+
+
+def _pair(timer_ns: Callable[[], int]) -> tuple[int, int]:
+    """(raw, timer) at one moment: of several readings the one that nothing came between."""
+    found = []
+    for _ in range(_READINGS):
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        read = timer_ns()
+        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        found.append((after - before, (before + after) // 2, read))
+    return min(found)[1:]
+
+
+class WallClock:
+    """Whether the wall clock ran like the monotonic one since this was made."""
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self._wall = wall
+        self._began = (wall(), time.monotonic())
+
+    def line(self) -> CheckLine:
+        """Of the time until now."""
+        elapsed, expected = self._wall() - self._began[0], time.monotonic() - self._began[1]
+        reason = "time passed by the wall clock during the selfcheck, expected by CLOCK_MONOTONIC"
+        return compared("clock_offset", elapsed, expected, _STEP_S + 0.001 * expected, "s", reason, of="wall clock")
+
+
+class _Timeval(ctypes.Structure):
+    _fields_ = (("tv_sec", ctypes.c_long), ("tv_usec", ctypes.c_long))
+
+
+class _Timex(ctypes.Structure):
+    """struct timex of adjtimex(2), with the room that it keeps at its end."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("constant", ctypes.c_long),
+        ("precision", ctypes.c_long),
+        ("tolerance", ctypes.c_long),
+        ("time", _Timeval),
+        ("tick", ctypes.c_long),
+        ("room", ctypes.c_byte * 128),
+    )
+
+
+def adjtimex() -> tuple[int, float, float] | None:
+    """(state, offset that is left to be steered away in s, greatest error in s) as the kernel keeps them; None where it cannot be asked."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).adjtimex
+    except (OSError, AttributeError):
+        return None
+    timex = _Timex()  # modes 0: read only, which needs no right
+    state = int(call(ctypes.byref(timex)))
+    if state < 0:
+        return None
+    return state, timex.offset / (1e9 if timex.status & _NANOSECONDS else 1e6), timex.maxerror / 1e6
+
+
+def synchronised(kernel: Callable[[], tuple[int, float, float] | None] = adjtimex) -> CheckLine:
+    """The wall clock against its time server, as far as the kernel knows."""
+    known = kernel()
+    if known is None:
+        return not_applicable("clock_offset", "the kernel's clock discipline cannot be read (adjtimex)", of="time server")
+    state, offset, greatest = known
+    if state == _UNSYNCHRONISED:
+        return not_applicable("clock_offset", "the kernel says that nothing synchronises this clock (adjtimex)", of="time server")
+    reason = f"offset from the time server by adjtimex; its greatest error is {greatest:.3g} s"
+    return compared("clock_offset", offset, 0.0, _OFFSET_S, "s", reason, of="time server")

@@ -1,0 +1,104 @@
+"""The load client's latencies against what a server with set delays really did."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from plumbline.harness.selfcheck.lines import compared, failed, not_applicable
+from plumbline.results import CheckLine
+
+if TYPE_CHECKING:
+    from plumbline.harness.inference.requestlog import RequestLog
+
+_REQUESTS, _TOKENS, _RATE = 30, 4, 100.0
+_FIRST_S, _GAP_S = 0.1, 0.02
+_TOLERANCE_S = 0.005
+_QUARTILE = 25
+"""Of the differences between client and server: a wrong clock or a wrong moment moves all of them, a busy machine only some."""
+_PATIENCE_S = 30.0
+
+Drive = Callable[..., "RequestLog"]
+
+
+def lines(drive: Drive | None = None) -> list[CheckLine]:
+    """`load_client` for the first token (from the scheduled arrival) and for the gaps between tokens. `drive`: the client; the harness's own if
+    left out."""
+    if find_spec("tritonclient") is None or find_spec("grpc") is None:
+        return [not_applicable("load_client", "this image measures no inference: tritonclient is not installed")]
+    try:
+        log, sent = _driven(drive)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return [failed("load_client", f"the golden server could not be used: {type(error).__name__}: {error}")]
+    return _lines(log, sent)
+
+
+def _driven(drive: Drive | None) -> tuple[RequestLog, Mapping[int, Sequence[float]]]:
+    import numpy as np
+
+    from plumbline.harness.inference import client
+    from plumbline.harness.inference.arrivals import PhaseLoad
+    from plumbline.harness.inference.wire import Tensor, Wire
+
+    wire = Wire("stream", "golden", {"TOKEN": 4, "INDEX": 4})
+    load = PhaseLoad(
+        "steady",
+        duration_s=_REQUESTS / _RATE,
+        arrivals_s=np.round(np.arange(_REQUESTS) / _RATE, 6),
+        input_tokens=np.full(_REQUESTS, 1, np.int32),
+        output_tokens=np.full(_REQUESTS, _TOKENS, np.int32),
+        after=np.full(_REQUESTS, -1, np.int32),
+    )
+    wanted = Tensor("MAX_TOKENS", "INT32", (1,), np.array([_TOKENS], "<i4").tobytes())
+    bodies = [wire.body(number, [wanted]) for number in range(_REQUESTS)]
+    command = [sys.executable, "-m", "plumbline.harness.selfcheck.golden_server", str(_FIRST_S), str(_GAP_S)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | _QUIET) as server:
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().strip()
+            if not address:
+                raise OSError("the golden server ended before it listened")
+            target = client.Target(address, wire, lambda: server.poll() is None)
+            log = (drive or client.drive)(load, bodies, target, timeout_s=_PATIENCE_S)
+            told, _ = server.communicate(timeout=_PATIENCE_S)
+        finally:
+            server.kill()
+    return log, {int(number): moments for number, moments in json.loads(told).items()}
+
+
+_QUIET = {"GRPC_VERBOSITY": "NONE"}
+
+
+def _lines(log: RequestLog, sent: Mapping[int, Sequence[float]]) -> list[CheckLine]:
+    import numpy as np
+
+    answered = [number for number in range(_REQUESTS) if log.ok[number] and len(sent.get(number, ())) == _TOKENS]
+    if len(answered) < _REQUESTS:
+        return [failed("load_client", f"{len(answered)} of {_REQUESTS} requests were answered; {log.first_error()}")]
+    truth = np.array([[moment - log.began for moment in sent[number]] for number in answered])
+    seen = np.array([log.tokens(number) for number in answered])
+    scheduled = log.load.arrivals_s[answered]
+    measured = log.latencies("scheduled", "first_token")[answered]
+    early = int((seen < truth).sum())
+    if early:
+        return [failed("load_client", f"{early} of {seen.size} tokens have a time before the server sent them", of="first token")]
+    return [
+        _line(measured, truth[:, 0] - scheduled, "first token", "time to the first token from the scheduled arrival"),
+        _line(np.diff(seen).ravel(), np.diff(truth).ravel(), "gap", "time between tokens"),
+    ]
+
+
+def _line(measured: Any, truth: Any, of: str, what: str) -> CheckLine:
+    import numpy as np
+
+    expected = float(np.median(truth))
+    difference = measured - truth
+    # The difference's own sign says nothing of gaps: a token that came late makes one longer and the next shorter.
+    typical = float(np.percentile(difference, _QUARTILE)) if of == "first token" else float(np.median(difference))
+    reason = f"{what} of {_REQUESTS} requests by the client, expected by the golden server's own clock"
+    return compared("load_client", expected + typical, expected, _TOLERANCE_S, "s", reason, of=of)

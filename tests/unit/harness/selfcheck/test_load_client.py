@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plumbline.harness.inference import client
+from plumbline.harness.selfcheck import load_client
+
+
+def statuses(drive: Any = None) -> dict[str, str]:
+    return {line.of: line.status for line in load_client.lines(drive)}
+
+
+def test_the_client_agrees_with_the_golden_server() -> None:
+    assert statuses() == {"first token": "pass", "gap": "pass"}
+
+
+def late(log: Any) -> None:
+    log.token_at += 0.02
+
+
+def stretched(log: Any) -> None:
+    log.token_at *= 1.5
+
+
+def early(log: Any) -> None:
+    log.token_at -= 0.02
+
+
+def from_dispatch(log: Any) -> None:
+    log.scheduled -= 0.02
+
+
+def losing(log: Any) -> None:
+    log.error[3] = 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "red"),
+    [
+        (late, {"first token": "fail", "gap": "pass"}),
+        (stretched, {"first token": "fail", "gap": "fail"}),
+        (early, {"first token": "fail"}),
+        (from_dispatch, {"first token": "fail", "gap": "pass"}),
+        (losing, {"": "fail"}),
+    ],
+)
+def test_a_wrong_client_fails(fault: Any, red: dict[str, str]) -> None:
+    def wrong(*arguments: Any, **given: Any) -> Any:
+        log = client.drive(*arguments, **given)
+        fault(log)
+        return log
+
+    assert statuses(wrong) == red
+
+
+def test_a_server_that_does_not_start_is_a_failed_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plumbline.harness.selfcheck.load_client.sys.executable", "/bin/false")
+    assert statuses() == {"": "fail"}
