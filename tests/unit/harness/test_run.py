@@ -245,7 +245,7 @@ def test_a_provider_with_gpus_is_not_measured_without_them(home):
 
 
 def test_an_unsupported_torch_is_the_images_fault(home, monkeypatch):
-    monkeypatch.setattr("plumbline.harness.environment.software._version", {"torch": "2.6.0+cu124"}.get)
+    monkeypatch.setattr("plumbline.harness.environment.software._engine", lambda names, _: {"torch": "2.6.0+cu124"}.get(names[0]))
     measured = []
     document = ran(home, lambda *arguments: measured.append(arguments))
     assert (document.validity.failure_class, measured) == ("image_error", [])

@@ -6,17 +6,20 @@ import os
 import platform
 import re
 import runpy
-import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, distributions, version
-from importlib.util import find_spec
 from pathlib import Path
 
 from plumbline.declarations.pods import secret_name
+from plumbline.harness import engine_python
 from plumbline.harness.environment.cpu import ROOT
 from plumbline.results import Scalar
 
-_PACKAGES = ("numpy", "torch", "torchvision", "transformers", "peft", "safetensors", "tritonclient", "pyarrow")
+_CLIENT = ("tritonclient", "pyarrow")
+"""Packages of the harness's own process."""
+_PACKAGES = ("numpy", "torch", "torchvision", "transformers", "peft", "safetensors")
+"""Packages of the engine Python, which computes."""
 _ENGINES: Mapping[str, Sequence[str]] = {
     "vllm": ("vllm",),
     "tensorrt_llm": ("tensorrt-llm",),
@@ -29,7 +32,7 @@ _ENGINES: Mapping[str, Sequence[str]] = {
     "triton_compiler": ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm"),
     "torchao": ("torchao",),
 }
-"""Names of a fact's package, the first one found counts. An image may keep these apart from the harness, in its own Python."""
+"""Names of a fact's package, the first one found counts."""
 _SITES = (
     "usr/local/lib/python3*/dist-packages",
     "usr/local/lib/python3*/site-packages",
@@ -69,16 +72,18 @@ _FAMILIES = ("NCCL_", "RCCL_", "FI_", "OFI_", "UCX_", "GLOO_")
 def facts(root: Path = ROOT) -> dict[str, Scalar]:
     """`python.*`, `<package>.version`, `torch.cuda`, `harness.version` and one `setting.*` for each variable that is set.
 
-    Versions of engines and their kernels come from this interpreter's packages, else from those of the image's own Python below `root`.
+    Versions of engines and their kernels come from the engine Python's packages, else from those of another Python of the image below `root`.
     """
     found: dict[str, Scalar] = {"python.version": platform.python_version(), "python.implementation": platform.python_implementation()}
-    found |= {f"{name}.version": _version(name) for name in _PACKAGES}
-    sites = [*sys.path, *(str(site) for pattern in _SITES for site in sorted(root.glob(pattern), reverse=True))]
+    searched = engine_python.about().search_path
+    found |= {f"{name}.version": _version(name) for name in _CLIENT}
+    found |= {f"{name}.version": _engine((name,), searched) for name in _PACKAGES}
+    sites = [*searched, *(str(site) for pattern in _SITES for site in sorted(root.glob(pattern), reverse=True))]
     found |= {f"{fact}.version": _engine(names, sites) for fact, names in _ENGINES.items()}
     found["harness.version"] = _version("plumbline")
-    found["torch.cuda"] = _torch_build("cuda")
-    found["torch.rocm"] = _torch_build("hip")
-    found |= {f"{name}.version": _cuda_library(name) for name in ("nccl", "cudnn", "cublas")}
+    found["torch.cuda"] = _torch_build("cuda", searched)
+    found["torch.rocm"] = _torch_build("hip", searched)
+    found |= {f"{name}.version": _cuda_library(name, searched) for name in ("nccl", "cudnn", "cublas")}
     found |= {
         f"setting.{name}": value
         for name, value in os.environ.items()
@@ -99,10 +104,10 @@ def _engine(names: Sequence[str], sites: Sequence[str]) -> str | None:
     return next((found.version for name in names for found in distributions(name=name, path=list(sites))), None)
 
 
-def _cuda_library(name: str) -> str | None:
+def _cuda_library(name: str, searched: Sequence[str]) -> str | None:
     """Of the package that PyTorch's wheel brings along (whose name ends in CUDA's version), else of the system's library: images from NVIDIA
     build PyTorch on that one. None without either."""
-    packaged = next(filter(None, (_version(f"nvidia-{name}{suffix}") for suffix in _CUDA)), None)
+    packaged = next(filter(None, (_engine((f"nvidia-{name}{suffix}",), searched) for suffix in _CUDA)), None)
     if packaged is not None:
         return packaged
     for folder in _LIBRARIES:
@@ -112,9 +117,9 @@ def _cuda_library(name: str) -> str | None:
     return None
 
 
-def _torch_build(name: str) -> str | None:
+def _torch_build(name: str, searched: Sequence[str]) -> str | None:
     """A value of torch/version.py, read without the seconds that importing torch takes."""
-    spec = find_spec("torch")
+    spec = PathFinder.find_spec("torch", searched)
     if spec is None or spec.origin is None:
         return None
     value = runpy.run_path(str(Path(spec.origin).with_name("version.py"))).get(name)

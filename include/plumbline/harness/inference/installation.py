@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
 from plumbline.declarations.places import REPOSITORY
+from plumbline.harness import engine_python
 from plumbline.harness.measurement import TrialFailed
 
 VARIABLE = "PLUMBLINE_TRITONSERVER"
@@ -69,18 +69,26 @@ class Installation:
                 link.symlink_to(self.root / "backends" / backend, target_is_directory=True)
         return folder
 
-    def environment(self) -> dict[str, str]:
-        """The server's environment variables: its models run on this interpreter, with its packages."""
+    def environment(self, backend: str = "python") -> dict[str, str]:
+        """The server's environment variables: its Python models run on the engine Python, with its packages.
+
+        Models of ours (`backend` python) find the harness's packages behind the base's; an engine's own backend does not see them.
+        """
+        python = engine_python.about()
         libraries = [str(self.libraries)] if self.libraries else []
         # Without this the stub takes whichever libpython the system has, or finds none.
-        libraries.append(str(sysconfig.get_config_var("LIBDIR")))
+        libraries.append(python.libraries)
         if inherited := os.environ.get("LD_LIBRARY_PATH"):
             libraries.append(inherited)
-        return {
+        first = str(Path(python.executable).parent if python.apart else Path(sys.prefix) / "bin")
+        variables = {
             **os.environ,
             "LD_LIBRARY_PATH": os.pathsep.join(libraries),
-            "PATH": os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ.get("PATH", os.defpath)]),
+            "PATH": os.pathsep.join([first, os.environ.get("PATH", os.defpath)]),
         }
+        if python.apart:
+            variables["PYTHONPATH"] = os.pathsep.join(python.search_path if backend == "python" else python.base_path)
+        return variables
 
 
 def find() -> Installation:

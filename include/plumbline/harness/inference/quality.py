@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.models import Encoder, Quality
+from plumbline.harness import engine_python
 from plumbline.harness.environment.cpu import promised
 from plumbline.harness.inference import judging
 from plumbline.harness.inference.prompts import Prompt
@@ -122,9 +122,17 @@ def _reference(workload: InferenceWorkload, quality: Quality, prompts: Sequence[
         "prompts": [ids.tolist() for ids in prompts],
         "tokens": tokens,
     }
-    command = [sys.executable, "-m", "plumbline.harness.inference.reference_worker"]
+    command = [engine_python.executable(), "-m", "plumbline.harness.inference.reference_worker"]
     try:
-        done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=_REFERENCE_WITHIN_S, check=False)
+        done = subprocess.run(
+            command,
+            input=json.dumps(asked),
+            env=engine_python.environment(),
+            capture_output=True,
+            text=True,
+            timeout=_REFERENCE_WITHIN_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         raise TrialFailed("timeout", f"the reference's answers took longer than {_REFERENCE_WITHIN_S:g}s") from error
     if done.returncode:

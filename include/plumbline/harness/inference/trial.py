@@ -88,7 +88,13 @@ def _on_own_triton(record: Record, schedule: Schedule, prompts: Prompts) -> None
     repository = repositories.write(record.workload, record.workdir / "models", threads=cores.server_count)
     record.report("cold_start", 0.0, "starting tritonserver")
     triton = Triton(
-        installed, repository.folder, repository.model, record.workdir, ready_within_s=record.workload.ready_timeout_s, cpus=cores.server
+        installed,
+        repository.folder,
+        repository.model,
+        record.workdir,
+        ready_within_s=record.workload.ready_timeout_s,
+        cpus=cores.server,
+        backend=record.workload.server.backend,
     )
     served = OwnTriton(triton, repository)
     driver = Driver(record, served, Settings(cpus=cores.client))

@@ -66,6 +66,8 @@ class Triton:
     """A context manager around one server. `address` is host:port of its gRPC endpoint, `metrics_address` of its metrics page, and
     `http_address` of KServe over HTTP if `http` asks for it: else that stays closed, a port less is a race less.
 
+    `backend` is the model's: an engine's own backend sees the base's packages alone.
+
     A port that somebody takes between its choice and the server's start is a reason to try the next ones of `ports`. `cpus`: the server and
     its model processes run on these only. Entering raises TrialFailed: "image_error" without a usable server, "server_error" if it ends or
     its model does not load, "timeout" if it is not ready in time.
@@ -82,9 +84,10 @@ class Triton:
         ports: Callable[[], int] = free_port,
         cpus: Collection[int] | None = None,
         http: bool = False,
+        backend: str = "python",
     ) -> None:
         self.installation, self.repository, self.model = installation, repository, model
-        self.workdir, self.ready_within_s, self.ports, self.http = workdir, ready_within_s, ports, http
+        self.workdir, self.ready_within_s, self.ports, self.http, self.backend = workdir, ready_within_s, ports, http, backend
         self.address = self.metrics_address = self.http_address = ""
         self._log = ServerLog(workdir / "server.log")
         self.log = self._log.path
@@ -191,7 +194,7 @@ class Triton:
 
     def _ready(self, started: float) -> StartUp:
         self._log.begin()
-        self._process.start(self._command(), {**self.installation.environment(), _ADDRESS: self.address}, self.log)
+        self._process.start(self._command(), {**self.installation.environment(self.backend), _ADDRESS: self.address}, self.log)
         ready = self._wait(started)
         if ready is None:
             raise TrialFailed("server_error", f"not ready after {time.monotonic() - started:.1f}s: {self.state()}")

@@ -10,13 +10,13 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 import psutil
 
+from plumbline.harness import engine_python
 from plumbline.results import MetricRow, row
 
 PART_LIMIT_S = 120.0
@@ -75,7 +75,7 @@ def _run(
 
 def command() -> list[str]:
     """What starts the worker."""
-    return [sys.executable, "-m", "plumbline.harness.probes.worker"]
+    return [engine_python.executable(), "-m", "plumbline.harness.probes.worker"]
 
 
 def _ended(code: int, errors: str) -> str:
@@ -123,7 +123,15 @@ class _Streams:
 def _worker(words: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     """The process; at the end of the block it and whatever it started are gone."""
     with ExitStack() as stack:
-        process = stack.enter_context(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        process = stack.enter_context(
+            subprocess.Popen(
+                words,
+                env=engine_python.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        )
         stack.callback(end_tree, process.pid)
         yield process
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from plumbline.harness import engine_python
 from plumbline.harness.environment.limits import oom_kills
 from plumbline.harness.training import plan
 from plumbline.harness.training.place import Address, Place, Share
@@ -28,7 +28,6 @@ from plumbline.results import FailureClass
 DEATH_TIMEOUT_S = 60.0
 _POLL_WITHOUT_HANDLE_S = 0.02
 _SHOWN_LINES = 12
-_PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 STEADY_MEMORY = {
     # glibc gives each large tensor back to the kernel and maps it anew in the next step: thousands of page faults a step, which made
     # steps 15 % slower and, beside an idle Airflow, their coefficient of variation 40 % instead of 24 %. Freed memory stays ours instead.
@@ -86,8 +85,7 @@ class Worker:
 
     def __enter__(self) -> Worker:
         self.spec.write(self._spec_path)
-        command = [sys.executable, "-m", "plumbline.harness.training.worker", str(self._spec_path), str(os.getpid())]
-        paths = [str(_PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        command = [engine_python.executable(), "-m", "plumbline.harness.training.worker", str(self._spec_path), str(os.getpid())]
         bound = BOUND_THREADS if self._share.bind else {}
         mine = os.sched_getaffinity(0) if self._share.cores else None
         with self.stderr_path.open("wb") as stderr:
@@ -100,7 +98,7 @@ class Worker:
                     stdin=subprocess.PIPE,  # its end tells the worker that the harness is gone
                     stdout=stderr,
                     stderr=stderr,
-                    env={**os.environ, **STEADY_MEMORY, **bound, **self._variables, "PYTHONPATH": os.pathsep.join(paths)},
+                    env={**engine_python.environment(), **STEADY_MEMORY, **bound, **self._variables},
                 )
             finally:
                 if mine is not None:

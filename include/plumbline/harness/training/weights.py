@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.declarations.architectures import HubModel
+from plumbline.harness import engine_python
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training.dataset.generated import sha256_of
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 GENERATOR = 1
 """Raised when the same seed would give other weights."""
-_PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 _WANTED = ("*.json", "*.safetensors")
 _SHOWN_LINES = 6
 
@@ -46,14 +45,13 @@ def _written(shape: str, folder: Path) -> Path:
     draft, told = (file.with_name(f"{file.name}.{os.getpid()}.{kind}") for kind in ("part", "json"))
     try:
         told.write_text(shape)
-        paths = [str(_PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         done = subprocess.run(
-            [sys.executable, "-m", "plumbline.harness.training.models.stored", str(told), str(draft)],
+            [engine_python.executable(), "-m", "plumbline.harness.training.models.stored", str(told), str(draft)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env=engine_python.environment(),
             check=False,
         )
         if done.returncode:

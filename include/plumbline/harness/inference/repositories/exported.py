@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.models import PATCH_BYTES, Encoder
+from plumbline.harness import engine_python
 from plumbline.harness.inference.prompts import Prompt
 from plumbline.harness.inference.repositories import export
 from plumbline.harness.inference.repositories.repository import Input, Repository, config_of, hash_of, needs_precision, version_folder
@@ -68,8 +68,9 @@ def _export(shape: Encoder, backend: str, file: Path, names: tuple[str, str]) ->
     asked = {"shape": shape.model_dump(mode="json"), "backend": backend, "file": str(file), "names": names}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", f"from {export.__name__} import main; main()"],
+            [engine_python.executable(), "-c", f"from {export.__name__} import main; main()"],
             input=json.dumps(asked),
+            env=engine_python.environment(),
             capture_output=True,
             text=True,
             check=False,
