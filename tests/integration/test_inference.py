@@ -213,7 +213,7 @@ def test_a_model_that_does_not_load(tmp_path: Path) -> None:
     source = written.folder / written.model / "1" / "transformer.py"
     source.write_text(source.read_text().replace("import torch\n", "import a_module_that_is_missing\n", 1))
     with (
-        pytest.raises(TrialFailed, match=r"server_error: not ready.*No module named 'a_module_that_is_missing'"),
+        pytest.raises(TrialFailed, match=r"image_error: not ready.*No module named 'a_module_that_is_missing'"),
         a_triton(written, tmp_path),
     ):
         pytest.fail("a server without its model is not ready")

@@ -21,7 +21,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.models import Encoder, Quality
-from plumbline.harness import engine_python
+from plumbline.harness import engine_python, image_faults
 from plumbline.harness.environment.cpu import promised
 from plumbline.harness.inference import judging
 from plumbline.harness.inference.prompts import Prompt
@@ -137,7 +137,8 @@ def _reference(workload: InferenceWorkload, quality: Quality, prompts: Sequence[
         raise TrialFailed("timeout", f"the reference's answers took longer than {_REFERENCE_WITHIN_S:g}s") from error
     if done.returncode:
         raise TrialFailed(
-            "harness_error", f"the reference's answers were not computed: {' | '.join(done.stderr.strip().splitlines()[-3:])}"
+            "image_error" if image_faults.sign(done.stderr) else "harness_error",
+            f"the reference's answers were not computed: {' | '.join(done.stderr.strip().splitlines()[-3:])}",
         )
     return json.loads(done.stdout)
 

@@ -13,12 +13,14 @@ from typing import Any
 
 import grpc
 
+from plumbline.harness import image_faults
 from plumbline.harness.inference import control, scrape, shared_memory
 from plumbline.harness.inference.installation import Installation
 from plumbline.harness.inference.server_view import ServerView
 from plumbline.harness.inference.serverlog import ServerLog
 from plumbline.harness.inference.serverprocess import ServerProcess
 from plumbline.harness.measurement import TrialFailed
+from plumbline.results import FailureClass
 
 GAUGES_EVERY_S = 1.0
 """How often the server looks at its gauges, GPU memory among them."""
@@ -197,7 +199,8 @@ class Triton:
         self._process.start(self._command(), {**self.installation.environment(self.backend), _ADDRESS: self.address}, self.log)
         ready = self._wait(started)
         if ready is None:
-            raise TrialFailed("server_error", f"not ready after {time.monotonic() - started:.1f}s: {self.state()}")
+            failure_class: FailureClass = "image_error" if image_faults.sign(self._log.text()) else "server_error"
+            raise TrialFailed(failure_class, f"not ready after {time.monotonic() - started:.1f}s: {self.state()}")
         self._process.note_family()
         return StartUp(started, ready, self._log.load_s(self.model), self._log.about())
 

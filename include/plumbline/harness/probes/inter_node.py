@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from plumbline.harness import engine_python
 from plumbline.harness.probes.nccl_log import transport
 from plumbline.harness.probes.runner import end_tree
 from plumbline.results import Curve, MetricRow, Point, Scalar, row
@@ -87,11 +87,11 @@ class Ranks:
         # Its ends of the files are its own; ours are closed at once.
         with self._path(local, "out").open("wb") as out, self._path(local, "err").open("wb") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "plumbline.harness.probes.inter_node_rank", json.dumps(told), str(os.getpid())],
+                [engine_python.executable(), "-m", "plumbline.harness.probes.inter_node_rank", json.dumps(told), str(os.getpid())],
                 stdin=subprocess.PIPE,  # its end is the harness's end, where the kernel does not tell
                 stdout=out,
                 stderr=errors,
-                env={**os.environ, **self._variables, **debug},
+                env={**engine_python.environment(), **self._variables, **debug},
             )
         stack.callback(process.wait)
         stack.callback(end_tree, process.pid)

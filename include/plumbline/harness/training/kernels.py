@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager
 
 import torch
 
+from plumbline.harness import image_faults
+from plumbline.harness.image_faults import ImageIncomplete
 from plumbline.harness.training.precision import Unsupported
 
 _NO_ATTENTION = ("No viable backend for scaled_dot_product_attention", "No available kernel")
 _NOT_DETERMINISTIC = "does not have a deterministic implementation"
-_NO_COMPILER = ("No working C++ compiler found", "Cannot find a working triton installation")
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
@@ -45,14 +46,14 @@ def only_deterministic(wanted: bool) -> None:
     torch.use_deterministic_algorithms(wanted)
 
 
-def misfit(error: RuntimeError, attention: str) -> Unsupported | NotDeterministic | None:
-    """What was declared that torch had no kernel for, if that is what an error of torch says."""
+def misfit(error: RuntimeError, attention: str) -> Unsupported | ImageIncomplete | NotDeterministic | None:
+    """What was declared that torch had no kernel or no compiler for, if that is what an error of torch says."""
     said = str(error)
     if any(words in said for words in _NO_ATTENTION):
         return Unsupported(f"attention {attention} has no kernel for this model, precision and device; attention auto and math do: {said}")
-    if any(words in said for words in _NO_COMPILER):
-        return Unsupported(
-            f"compile has no compiler to work with here (a C++ one for a CPU, triton for a GPU); compile: false works: {said}"
+    if (missing := image_faults.sign(said)) is not None:
+        return ImageIncomplete(
+            f"the image lacks a kernel or a compiler (compile: true takes a C++ compiler; on a GPU also triton and Python's headers): {missing}"
         )
     if _NOT_DETERMINISTIC in said:
         operation = said.partition(" ")[0]

@@ -35,6 +35,7 @@ EXIT_LOST_A_PEER = 69
 EXIT_UNSUPPORTED = 70
 EXIT_NOT_DETERMINISTIC = 71
 EXIT_DEVICE_FAILED = 72
+EXIT_IMAGE_INCOMPLETE = 73
 """A worker's own exit codes: they tell the cause even where no file can be written any more."""
 
 

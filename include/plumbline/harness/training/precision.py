@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from plumbline.harness.image_faults import ImageIncomplete
 from plumbline.harness.training.optimizers import clip_gradients
 
 _FP8_CAPABILITY = (8, 9)
@@ -19,7 +20,7 @@ _FP8_MULTIPLE = 16
 
 
 class Unsupported(Exception):
-    """This hardware, or this build of torch, cannot do what was declared; the message says what and what would."""
+    """The declared kind of hardware cannot do what the workload declares; the message says what and what would."""
 
 
 class Precision:
@@ -29,11 +30,13 @@ class Precision:
     """
 
     def __init__(self, name: str, device: torch.device) -> None:
-        """Sets torch up for it; raises Unsupported."""
+        """Sets torch up for it; raises Unsupported, or ImageIncomplete without a package that it needs."""
         capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
-        reason = obstacle(name, device.type, capability, torchao=find_spec("torchao") is not None)
+        reason = obstacle(name, device.type, capability)
         if reason is not None:
             raise Unsupported(reason)
+        if name == "fp8" and find_spec("torchao") is None:
+            raise ImageIncomplete("precision fp8 needs the package torchao, which the image has not; bf16 works without it")
         self._device = device
         self._name = name
         self._kind = {"bf16": torch.bfloat16, "fp8": torch.bfloat16, "fp16": torch.float16}.get(name)
@@ -87,7 +90,7 @@ def stepped(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer, clip
     return None if factor is None or before is None else factor < before
 
 
-def obstacle(name: str, device: str, capability: tuple[int, int] | None, *, torchao: bool) -> str | None:
+def obstacle(name: str, device: str, capability: tuple[int, int] | None) -> str | None:
     """Why a precision is not possible on a device of this type and CUDA compute capability, and what would be; None if it is."""
     if device != "cuda":
         return None if name in ("fp32", "bf16") else f"precision {name} needs a GPU; fp32 and bf16 work on a {device}"
@@ -100,8 +103,6 @@ def obstacle(name: str, device: str, capability: tuple[int, int] | None, *, torc
             f"precision fp8 needs compute capability 8.9 (NVIDIA L4, H100) or higher and this GPU has {shown}; "
             f"{'bf16' if capability >= _TF32_CAPABILITY else 'fp16'} works here"
         )
-    if name == "fp8" and not torchao:
-        return "precision fp8 needs the package torchao, which is not installed beside torch here; bf16 works without it"
     return None
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from plumbline.harness import engine_python
+from plumbline.harness import engine_python, image_faults
 from plumbline.harness.environment.limits import oom_kills
 from plumbline.harness.training import plan
 from plumbline.harness.training.place import Address, Place, Share
@@ -214,7 +214,8 @@ def wait_for_any(workers: Sequence[Worker], others: Sequence[Any], seconds: floa
 _KNOWN: dict[int, tuple[FailureClass, str]] = {
     plan.EXIT_OUT_OF_MEMORY: ("out_of_memory", "ran out of memory"),
     plan.EXIT_NO_DEVICE: ("wrong_hardware", "found no device"),
-    plan.EXIT_UNSUPPORTED: ("wrong_hardware", "found that what was declared is unsupported on this hardware"),
+    plan.EXIT_UNSUPPORTED: ("bad_declaration", "found that the declared kind of hardware cannot do what the workload declares"),
+    plan.EXIT_IMAGE_INCOMPLETE: ("image_error", "found that its image lacks what was declared"),
     plan.EXIT_NOT_DETERMINISTIC: ("bad_declaration", "cannot be deterministic as declared"),
     plan.EXIT_DISK_FULL: ("harness_error", "could not write: the disk is full or a quota or file size limit is reached"),
     plan.EXIT_NOTHING_TO_RESUME: ("harness_error", "found no checkpoint to resume from"),
@@ -231,6 +232,8 @@ def _what(code: int, said: str, *, short_of_memory: bool) -> tuple[FailureClass,
         return "interrupted", "was killed from outside (not by the harness, and the kernel counts nobody killed for want of memory)", True
     if code in _KNOWN:
         return *_KNOWN[code], False
+    if code > 0 and image_faults.sign(said) is not None:
+        return *_KNOWN[plan.EXIT_IMAGE_INCOMPLETE], False
     if any(word in said for word in _MEMORY_WORDS):
         return *_KNOWN[plan.EXIT_OUT_OF_MEMORY], False
     if code == plan.EXIT_LOST_A_PEER:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from plumbline.harness.image_faults import ImageIncomplete
 from plumbline.harness.training import closing, kernels
 from plumbline.harness.training.checkpoint import NothingToResume
 from plumbline.harness.training.checkpoint.keeper import Keeper
@@ -41,8 +42,10 @@ class Trainer:
     """The training loop of one rank."""
 
     def __init__(self, spec: WorkerSpec, log: StepLog) -> None:
-        """Raises NoDevice, DamagedData, and `precision.Unsupported`; `steps` also `kernels.NotDeterministic`."""
+        """Raises NoDevice, DamagedData, Unsupported and ImageIncomplete; `steps` also NotDeterministic."""
         if spec.device == "cuda" and not torch.cuda.is_available():
+            if torch.version.cuda is None and torch.version.hip is None:
+                raise ImageIncomplete(f"the workload needs a GPU and torch {torch.__version__} of the image is built for CPUs alone")
             raise NoDevice("the workload needs a GPU and torch finds none")
         self._spec, self._log, group = spec, log, spec.group
         # With its number: a thread that makes a GPU its own is asked for one.

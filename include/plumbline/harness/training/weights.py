@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.declarations.architectures import HubModel
-from plumbline.harness import engine_python
+from plumbline.harness import engine_python, image_faults
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training.dataset.generated import sha256_of
 
@@ -57,7 +57,8 @@ def _written(shape: str, folder: Path) -> Path:
         if done.returncode:
             said = "\n".join(done.stderr.strip().splitlines()[-_SHOWN_LINES:])
             raise TrialFailed(
-                "harness_error", f"the initial weights could not be written to {folder} (exit code {done.returncode}): {said}"
+                "image_error" if image_faults.sign(said) else "harness_error",
+                f"the initial weights could not be written to {folder} (exit code {done.returncode}): {said}",
             )
         with draft.open("rb") as written:
             os.fsync(written.fileno())

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from plumbline.harness.image_faults import ImageIncomplete
 from plumbline.harness.own_parent import end_with_parent
 from plumbline.harness.training import plan
 from plumbline.harness.training.dataset import DamagedData
@@ -34,6 +35,8 @@ def main(arguments: list[str]) -> int:
         return _failed(plan.EXIT_NO_DEVICE, error)
     except Unsupported as error:
         return _failed(plan.EXIT_UNSUPPORTED, error)
+    except ImageIncomplete as error:
+        return _failed(plan.EXIT_IMAGE_INCOMPLETE, error)
     except NotDeterministic as error:
         return _failed(plan.EXIT_NOT_DETERMINISTIC, error)
     except NothingToResume as error:

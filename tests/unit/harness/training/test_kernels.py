@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from plumbline.harness.image_faults import ImageIncomplete
 from plumbline.harness.training.kernels import NotDeterministic, attention, misfit
 from plumbline.harness.training.precision import Unsupported
 
@@ -39,8 +40,19 @@ def test_an_operation_that_is_not_deterministic_is_named() -> None:
     assert isinstance(found, NotDeterministic) and "histc_cuda has no deterministic kernel" in str(found)
 
 
-def test_a_compiler_that_is_not_there_is_named() -> None:
-    assert isinstance(misfit(RuntimeError("No working C++ compiler found in ..."), "auto"), Unsupported)
+@pytest.mark.parametrize(
+    "said",
+    [
+        "No working C++ compiler found in torch._inductor.config.cpp.cxx: (None, 'g++')",
+        "Failed to find C compiler. Please specify via CC environment variable.",
+        "Cannot find a working triton installation. Either the package is not installed or it is too old.",
+        "/tmp/main.c:5:10: fatal error: Python.h: No such file or directory",
+        "CUDA error: no kernel image is available for execution on the device",
+    ],
+)
+def test_what_the_image_lacks_is_no_fault_of_the_hardware(said: str) -> None:
+    found = misfit(RuntimeError(f"first line\n{said}\nlast line"), "auto")
+    assert isinstance(found, ImageIncomplete) and said in str(found)
 
 
 def test_other_errors_are_not_explained_away() -> None:

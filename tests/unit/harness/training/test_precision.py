@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
 
+from plumbline.harness.image_faults import ImageIncomplete
 from plumbline.harness.training.precision import Precision, Unsupported, obstacle, stepped
 
 CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
-    ("name", "capability", "torchao", "expected"),
+    ("name", "capability", "expected"),
     [
-        ("fp32", (7, 0), False, None),
-        ("fp16", (7, 0), False, None),
-        ("bf16", (8, 0), False, None),
-        ("bf16", (7, 5), False, "compute capability 8.0"),
-        ("tf32", (8, 0), False, None),
-        ("tf32", (7, 5), False, "this GPU has 7.5; fp32 and fp16 work here"),
-        ("fp8", (9, 0), True, None),
-        ("fp8", (9, 0), False, "torchao"),
-        ("fp8", (8, 0), True, "this GPU has 8.0; bf16 works here"),
-        ("fp8", (7, 5), True, "fp16 works here"),
+        ("fp32", (7, 0), None),
+        ("fp16", (7, 0), None),
+        ("bf16", (8, 0), None),
+        ("bf16", (7, 5), "compute capability 8.0"),
+        ("tf32", (8, 0), None),
+        ("tf32", (7, 5), "this GPU has 7.5; fp32 and fp16 work here"),
+        ("fp8", (9, 0), None),
+        ("fp8", (8, 0), "this GPU has 8.0; bf16 works here"),
+        ("fp8", (7, 5), "fp16 works here"),
     ],
 )
-def test_what_a_gpu_can_do(name: str, capability: tuple[int, int], torchao: bool, expected: str | None) -> None:
-    said = obstacle(name, "cuda", capability, torchao=torchao)
+def test_what_a_gpu_can_do(name: str, capability: tuple[int, int], expected: str | None) -> None:
+    said = obstacle(name, "cuda", capability)
     assert said is None if expected is None else said is not None and expected in said
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_fp8_without_torchao_is_the_images_fault(monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr("plumbline.harness.training.precision.find_spec", {"torchao": object() if there else None}.get)
+    with nullcontext() if there else pytest.raises(ImageIncomplete, match="torchao"):
+        assert Precision("fp8", torch.device("cuda", 0)).state_dict() == {}
 
 
 @pytest.mark.parametrize("name", ["tf32", "fp16", "fp8"])

@@ -15,12 +15,13 @@ import pytest
 import torch
 
 from plumbline.declarations.training import TrainingWorkload
+from plumbline.harness.image_faults import ImageIncomplete
 from plumbline.harness.training import dataset
 from plumbline.harness.training.kernels import NotDeterministic
 from plumbline.harness.training.plan import undisturbed
 from plumbline.harness.training.precision import Unsupported
 from plumbline.harness.training.steplog import StepLog
-from plumbline.harness.training.trainer import Trainer
+from plumbline.harness.training.trainer import NoDevice, Trainer
 
 Tiny = Callable[..., TrainingWorkload]
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))
@@ -55,6 +56,17 @@ def trained(workload: TrainingWorkload, folder: Path, device: str, **changed: An
 
 
 SHORT = {"fault": None, "checkpoint": {"every": 12}}
+
+
+@pytest.mark.parametrize(("built_for", "expected"), [("12.8", NoDevice), (None, ImageIncomplete)])
+def test_without_a_gpu_torchs_build_says_whose_fault_it_is(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built_for: str | None, expected: type[Exception]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", built_for)
+    monkeypatch.setattr(torch.version, "hip", None)
+    with pytest.raises(expected):
+        trainer(tiny(**SHORT), tmp_path / "folder", "cuda")
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -1,0 +1,24 @@
+"""Which output of a program names something that its image lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from plumbline.harness.image_faults import sign
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ModuleNotFoundError: No module named 'torchao'",
+        "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
+        "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",
+    ],
+)
+def test_what_is_missing_is_named_by_its_own_line(line: str) -> None:
+    assert sign(f"Traceback (most recent call last):\n  {line}\nnote: see the manual\n") == line
+
+
+@pytest.mark.parametrize("said", ["", "CUDA error: out of memory", "RuntimeError: NCCL error: unhandled system error", "no such file"])
+def test_other_failures_are_not_the_images(said: str) -> None:
+    assert sign(said) is None
