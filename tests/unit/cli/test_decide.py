@@ -32,6 +32,7 @@ def test_one_workload_of_one_team(plumbline):
         "What another weight would change:",
         "What another price would change:",
         f"{FAST} is first",
+        "Comparison class: standardised.",
         f"The cheapest setup that meets the requirement of gpt-test (nothing is required): {CHEAP}",
         f"2025-11.{CHEAP}.training.gpt-test.0200.r1",
     ):
@@ -60,6 +61,7 @@ def test_every_choice_as_data_with_the_trials_behind_each_number(said):
     first = told["decisions"][0]["ranking"][0]
     assert first["provider"] == CHEAP and len(first["trials"]) == 3 and told["kept"] == []
     assert told["decisions"][1]["ranking"][0]["gates"][0]["passed"]
+    assert told["decisions"][0]["comparison"] == {"kind": "standardised", "differences": [], "limitations": []}
 
 
 @pytest.mark.usefixtures("labs")

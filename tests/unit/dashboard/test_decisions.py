@@ -68,6 +68,7 @@ def test_a_decision_says_who_why_and_what_would_change_it(client: TestClient) ->
     assert 'href="#trials.local-2core.chat-tiny-cpu"' in text and 'id="trials.local-2core.chat-tiny-cpu"' in text
     assert 'href="/trials/2026-11.local-2core.inference.chat-tiny-cpu.0200.r1?attempt=1"' in text
     assert "With weights of your own" not in text
+    assert 'class="note comparison">Comparison class: standardised.</p>' in text
     assert "The cheapest setup that meets the requirement" in text
 
 

@@ -53,6 +53,7 @@ def test_training_and_inference_stand_apart_with_their_trials(page: str, sample:
         assert document.trial.trial_id in text
     assert "plumbline replay 2026-11.local-1core.training.gpt-tiny-cpu.0200.r1" in text
     assert "2 of 3 trials usable" in text
+    assert "Comparison class: standardised." in text
 
 
 def test_every_chart_that_the_data_allows_is_there(page: str) -> None:
