@@ -11,12 +11,13 @@ from plumbline.declarations import InferenceWorkload, TrainingWorkload, Trial
 from plumbline.declarations.load import longest
 from plumbline.declarations.trial import AnyWorkload
 from plumbline.harness.inference.judging import quality_unchecked, too_few_requests
+from plumbline.harness.measurement import Judgement
 from plumbline.harness.validity import verdict
 from plumbline.launch.simulated import inference, training
 from plumbline.launch.simulated.hardware import hardware_of, probe_rows
 from plumbline.launch.simulated.model import Draw
 from plumbline.launch.simulated.surroundings import environment_of
-from plumbline.results import Event, MetricRow, Reproducibility, ResultDocument, Stage, Validity
+from plumbline.results import Event, MetricRow, Reason, Reproducibility, ResultDocument, Stage, Validity
 
 VERSION = "simulated-2"
 """`harness_version` of simulated documents; raised when the model gives other numbers for the same declaration."""
@@ -83,8 +84,15 @@ def _validity(workload: AnyWorkload, metrics: Sequence[MetricRow]) -> Validity:
     """By the harness's own judgements, those that need no machine."""
     if not isinstance(workload, InferenceWorkload):
         return Validity(status="valid")
-    found = (quality_unchecked(workload), too_few_requests(workload.acceptance, metrics))
+    found = (quality_unchecked(workload), too_few_requests(workload.acceptance, metrics), _search_open(metrics))
     return verdict(each for each in found if each is not None)
+
+
+def _search_open(metrics: Sequence[MetricRow]) -> Judgement | None:
+    """As the harness judges a search whose range the highest rate lies outside; None if it lies inside, or nothing was searched."""
+    if not any(r.metric == "highest_sustained_rate" and r.value is None for r in metrics):
+        return None
+    return Judgement("degraded", Reason(code="search_open", detail="no highest rate in sweep: it lies outside the declared range"))
 
 
 def _value(metrics: Sequence[MetricRow], metric: str, phase: str) -> float:

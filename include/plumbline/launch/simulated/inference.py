@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 from plumbline.declarations.confidence import wilson
 from plumbline.declarations.inference import InferenceWorkload, Slo
-from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, LoadPhaseSpec, SearchPhaseSpec
+from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, LoadPhaseSpec, Search, SearchPhaseSpec
 from plumbline.declarations.phases import Phase
 from plumbline.declarations.requests import Portion, Tokens
 from plumbline.harness.inference.judging import quality_unchecked
@@ -104,9 +104,8 @@ def rows(workload: InferenceWorkload, has: Hardware, draw: Draw) -> list[MetricR
         found.append(row("output_agreement", (1.0 + workload.quality.agreement) / 2, 64, phase="cold_start"))
     for spec in workload.phases:
         if isinstance(spec, SearchPhaseSpec):
-            low, high = spec.search.between
-            highest = min(max(low, _SUSTAINED * server.capacity), high)
-            found.append(draw.row("highest_sustained_rate", highest, spec.search.at_most, phase="sweep", moved=False))
+            found += _search(spec.search, workload, server, draw)
+            continue
         if isinstance(spec, ContextPhaseSpec):
             found += _context(spec, workload, has, draw)
             continue
@@ -128,11 +127,9 @@ def stages(workload: InferenceWorkload, has: Hardware, draw: Draw) -> list[Stage
 
 
 def stretches(spec: object, server: Server) -> Iterator[Stretch]:
-    """The load that a phase puts on the server; none of a growing context, which asks one request after the other."""
-    if isinstance(spec, SearchPhaseSpec):
-        rate = min(max(spec.search.between[0], _SUSTAINED * server.capacity), spec.search.between[1])
-        yield Stretch("sweep", max(10, round(rate * spec.search.probe)), spec.search.probe)
-    elif isinstance(spec, LoadPhaseSpec | FaultPhaseSpec):
+    """The load that a phase puts on the server; none of a search, which sets its own, and of a growing context, which asks one request after
+    the other."""
+    if isinstance(spec, LoadPhaseSpec | FaultPhaseSpec):
         arrivals, seconds = spec.arrivals, spec.duration
         if arrivals.closed is not None:
             users = arrivals.closed.users
@@ -151,6 +148,40 @@ def _tells_times(workload: InferenceWorkload) -> bool:
     return workload.server.backend == "python"
 
 
+def _search(search: Search, workload: InferenceWorkload, server: Server, draw: Draw) -> Iterator[MetricRow]:
+    """The highest rate that keeps the SLO, and the rows of the load at it. As in the harness the rate has no value where it lies outside the
+    declared range; above it the load is that of the upper end, below it there is none."""
+    low, high = search.between
+    found = draw.row("highest_sustained_rate", _sustained(search, workload, server), search.at_most, phase="sweep", moved=False)
+    rate = found.value or 0.0
+    yield found if low <= rate < high else row("highest_sustained_rate", None, search.at_most, phase="sweep")
+    if rate >= low:
+        rate = min(rate, high)
+        yield from _load(Stretch("sweep", max(10, round(rate * search.probe)), search.probe), workload, server, draw)
+
+
+def _sustained(search: Search, workload: InferenceWorkload, server: Server) -> float:
+    """The highest rate at which the declared share of requests meets the SLO, requests/s; 0 where it never does."""
+
+    def holds(taken: float) -> bool:
+        return _meets(workload.slo, *_medians(server, taken)) >= float(search.goodput)
+
+    low, high = 0.0, _SUSTAINED
+    if holds(high):
+        return high * server.capacity
+    for _ in range(40):
+        taken = (low + high) / 2
+        low, high = (taken, high) if holds(taken) else (low, taken)
+    return low * server.capacity
+
+
+def _medians(server: Server, taken: float) -> tuple[float, float, float]:
+    """Seconds to the first token, between two tokens and to the last token, where a share `taken` of the server's time is taken."""
+    first = server.prefill_s * taken / (1 - taken) + server.prefill_s
+    token = server.token_s * (1 + 0.5 * taken)
+    return first, token, first + (server.outputs - 1) * token
+
+
 def _kills(spec: object) -> bool:
     return isinstance(spec, FaultPhaseSpec) and spec.inject in ("server_kill", "model_reload")
 
@@ -163,8 +194,7 @@ def _load(stretch: Stretch, workload: InferenceWorkload, server: Server, draw: D
     lost = round(n * min(1.0, down / stretch.seconds))
     served = n - lost
     wait = server.prefill_s * taken / (1 - taken)
-    token = server.token_s * (1 + 0.5 * taken)
-    first, alone = wait + server.prefill_s, wait + server.prefill_s + (server.outputs - 1) * token
+    first, token, alone = _medians(server, taken)
     factors = {name: draw.own(name, phase, draw.declared.noise_of("inference").run) for name in _LATENCIES}
     first, token = first * factors["time_to_first_token"], token * factors["inter_token_latency"]
     seen = max(alone * factors["request_latency"], first - _CLIENT_S)

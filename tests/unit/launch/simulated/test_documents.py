@@ -60,7 +60,8 @@ def test_every_workload_of_the_house_passes_the_quality_checks_as_it_is(tmp_path
     assert all(document.simulated for document in documents)
     # As the harness would judge it: an engine with dummy weights of its own has no reference for its cheaper precision.
     unchecked = {d.trial.workload.name: [r.code for r in d.validity.reasons] for d in documents if d.validity.status != "valid"}
-    assert unchecked == {"chat-8b-fp8": ["quality_unchecked"]}
+    assert unchecked.pop("chat-8b-fp8") == ["quality_unchecked"]
+    assert {code for codes in unchecked.values() for code in codes} <= {"search_open"}
 
 
 def test_a_document_of_a_simulated_provider_must_say_that_it_is_simulated() -> None:
