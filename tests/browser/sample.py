@@ -293,6 +293,7 @@ def _inference(store: ResultStore, trial: Trial, rng: np.random.Generator) -> Re
         return [row(metric, float(np.percentile(values, int(s[1:]))), len(values), statistic=s) for s in ("p50", "p90", "p95", "p99")]
 
     rate = n / 15
+    held = 80.0 * speed * float(rng.normal(1, 0.02))
     metrics = [
         *spread("time_to_first_token", ttft),
         *spread("inter_token_latency", gap),
@@ -310,6 +311,11 @@ def _inference(store: ResultStore, trial: Trial, rng: np.random.Generator) -> Re
         row("time_to_ready", 2.31 * float(rng.normal(1, 0.03)), 1, phase="cold_start"),
         row("model_load_time", 1.62 * float(rng.normal(1, 0.03)), 1, phase="cold_start"),
         row("first_inference_latency", 0.131 / speed, 1, phase="cold_start"),
+        row("highest_sustained_rate", held, 8, phase="sweep", ci=(held, held * 1.2)),
+        row("request_throughput", held, 160, phase="sweep"),
+        row("output_token_throughput", held * 16, 2560, phase="sweep"),
+        row("goodput", held * 0.98, 160, phase="sweep"),
+        row("error_rate", 0.0, 160, phase="sweep"),
     ]
     stages = [
         Stage(phase="steady", stage="queue", total_s=0.0031 / speed**2 * n, n=n),

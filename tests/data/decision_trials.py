@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from plumbline.declarations import METRICS, Preference
+from plumbline.prices.cost import phase_of
 from plumbline.scorecards import Number, TrialNumbers
 
 METRIC_NAMES = ("time_to_first_token", "output_token_throughput", "error_rate", "cost_per_1k_requests")
@@ -12,7 +15,7 @@ METRIC_NAMES = ("time_to_first_token", "output_token_throughput", "error_rate", 
 
 def number(metric: str, value: float) -> Number:
     known = METRICS[metric]
-    return Number("steady", metric, known.statistic, value, known.unit, known.direction, 90)
+    return Number(phase_of(metric), metric, known.statistic, value, known.unit, known.direction, 90)
 
 
 def repeats(provider: str, *numbers: dict[str, float], workload: str = "chat", slots: tuple[str, ...] = ("02:00",)) -> list[TrialNumbers]:
@@ -32,6 +35,21 @@ def repeats(provider: str, *numbers: dict[str, float], workload: str = "chat", s
         )
         for i, found in enumerate(numbers, start=1)
     ]
+
+
+def with_sweep(trial: TrialNumbers, highest: float | None, *, tokens: float = 100.0) -> TrialNumbers:
+    """The trial with a sweep that found this highest rate, all requests good; None: it found none."""
+    at = highest or 1.0
+    found = {
+        "request_throughput": at,
+        "goodput": at,
+        "output_token_throughput": at * tokens,
+        "input_token_throughput": at,
+        "error_rate": 0.0,
+    }
+    rows = [replace(number(m, v), phase="sweep") for m, v in found.items()]
+    rate = replace(number("highest_sustained_rate", at), phase="sweep", value=highest)
+    return replace(trial, metrics=(*trial.metrics, *rows, rate))
 
 
 def preference(weights: dict[str, float], *gates: str, workloads: tuple[str, ...] = ("chat",), **more: object) -> Preference:

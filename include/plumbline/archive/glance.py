@@ -5,7 +5,7 @@ statements. Everything is found by indexes; nothing is counted over the whole ar
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -25,17 +25,24 @@ OURS = Series.source != "imported"
 """That a series is of what ran here."""
 
 
+Asked = tuple[str, str, str]
+"""(metric, statistic, phase)"""
+
+
 @dataclass(frozen=True)
 class Part:
-    """A series in its newest campaign: how its trials ended, whether it has a baseline, and by (metric, statistic) what its usable trials
-    measured in the steady phase."""
+    """A series in its newest campaign: how its trials ended, whether it has a baseline, and what each usable trial measured."""
 
     series: SeriesView
     campaign_id: str
     planned_at: datetime
     outcomes: Outcomes
     baseline: bool
-    values: dict[tuple[str, str], tuple[float, ...]]
+    measured: tuple[Mapping[Asked, float], ...]
+
+    def values(self, metric: str, statistic: str, phase: str = "steady") -> tuple[float, ...]:
+        """One number of each usable trial that has it."""
+        return tuple(own[metric, statistic, phase] for own in self.measured if (metric, statistic, phase) in own)
 
 
 @dataclass(frozen=True)
@@ -103,8 +110,8 @@ class Glance:
             found = session.scalars(query.order_by(Series.provider).limit(limit + 1)).all()
         return Slice(tuple(found[:limit]), found[limit - 1] if len(found) > limit else None)
 
-    def newest_parts(self, series: Sequence[SeriesView], measured: Sequence[tuple[str, str]] = ()) -> list[Part]:
-        """Each of these series in its newest campaign, in the given order. `measured`: (metric, statistic) to hand out."""
+    def newest_parts(self, series: Sequence[SeriesView], measured: Sequence[Asked] = ()) -> list[Part]:
+        """Each of these series in its newest campaign, in the given order. `measured`: the numbers to hand out."""
         keys = {s.series_key: s for s in series}
         with reading(self.engine) as session:
             newest = _newest(session, list(keys))
@@ -113,7 +120,7 @@ class Glance:
             current = select(Baseline.series_key).where(Baseline.series_key.in_(keys), Baseline.superseded_at.is_(None))
             held = set(session.scalars(current.distinct()))
         return [
-            Part(one, *newest[key], ended.get(key, Outcomes()), key in held, values.get(key, {}))
+            Part(one, *newest[key], ended.get(key, Outcomes()), key in held, values.get(key, ()))
             for key, one in keys.items()
             if key in newest
         ]
@@ -169,21 +176,21 @@ def _ended(session: Session, pairs: Sequence[tuple[str, str]]) -> dict[str, Outc
     return {key: outcomes(rows) for key, rows in attempts.items()}
 
 
-def _values(
-    session: Session, pairs: Sequence[tuple[str, str]], measured: Sequence[tuple[str, str]]
-) -> dict[str, dict[tuple[str, str], tuple[float, ...]]]:
+def _values(session: Session, pairs: Sequence[tuple[str, str]], measured: Sequence[Asked]) -> dict[str, tuple[Mapping[Asked, float], ...]]:
+    """Series → what the best usable attempt of each trial measured."""
     if not measured:
         return {}
     of = select(Trial.id, Trial.series_key, Trial.slot, Trial.repeat).where(of_parts(pairs), *USABLE)
     best = {(row.series_key, row.slot, row.repeat): row.id for row in session.execute(of.order_by(Trial.attempt))}
-    series_of = {trial: key for (key, *_), trial in best.items()}
-    wanted = or_(*(and_(Metric.metric == metric, Metric.statistic == statistic) for metric, statistic in measured))
-    query = select(Metric.trial_pk, Metric.metric, Metric.statistic, Metric.value)
-    query = query.where(Metric.trial_pk.in_(series_of), Metric.phase == "steady", wanted, Metric.value.is_not(None))
-    found: dict[str, dict[tuple[str, str], tuple[float, ...]]] = defaultdict(dict)
-    for row in session.execute(query.order_by(Metric.trial_pk)):
-        own = found[series_of[row.trial_pk]]
-        own[row.metric, row.statistic] = (*own.get((row.metric, row.statistic), ()), row.value)
+    wanted = or_(*(and_(Metric.metric == m, Metric.statistic == statistic, Metric.phase == phase) for m, statistic, phase in measured))
+    query = select(Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.value)
+    query = query.where(Metric.trial_pk.in_(best.values()), wanted, Metric.value.is_not(None))
+    trials: dict[int, dict[Asked, float]] = {trial: {} for trial in best.values()}
+    for row in session.execute(query):
+        trials[row.trial_pk][row.metric, row.statistic, row.phase] = row.value
+    found: dict[str, tuple[Mapping[Asked, float], ...]] = {}
+    for (key, *_), trial in sorted(best.items(), key=lambda item: item[1]):
+        found[key] = (*found.get(key, ()), trials[trial])
     return found
 
 

@@ -8,10 +8,11 @@ from datetime import datetime
 from statistics import median
 
 from plumbline.archive import Archive, FindingView, SeriesView
-from plumbline.archive.glance import Part
+from plumbline.archive.glance import Asked, Part
 from plumbline.declarations import METRICS, Declarations
 from plumbline.prices import COSTS, Quote, costs_of, quote
 from plumbline.prices.book import charged, share_of
+from plumbline.prices.cost import SUSTAINED
 from plumbline.reports.figures import scale, words
 from plumbline.reports.priced import all_at_accepted_prices
 
@@ -87,12 +88,12 @@ def cells_of(
 
 
 def _numbers(part: Part) -> tuple[tuple[str, str], ...]:
-    whole = part.series.kind == "inference" and ("inter_token_latency", METRICS["inter_token_latency"].statistic) not in part.values
+    whole = part.series.kind == "inference" and not part.values("inter_token_latency", METRICS["inter_token_latency"].statistic)
     found = []
     for group in ANSWERED_WHOLE if whole else HEADLINE[part.series.kind]:
         for name in group:
             known = METRICS[name]
-            values = part.values.get((name, known.statistic))
+            values = part.values(name, known.statistic)
             if values:
                 found.append((words(name), scale(known.unit, values, name).text(median(values))))
                 break
@@ -105,29 +106,26 @@ def _cost(part: Part, declared: Declarations, price: Quote | None) -> tuple[str,
         return "", f"{part.series.provider} is not declared any more: no price"
     if workload is None or workload.version != part.series.version:
         return "", f"version {part.series.version} of the workload is not declared any more: its nodes are not known"
-
-    def measured(metric: str, statistic: str) -> float | None:
-        values = part.values.get((metric, statistic))
-        return median(values) if values else None
-
+    kind, nodes = part.series.kind, workload.nodes
     share = share_of(declared.providers[part.series.provider], workload.gpus)
-    found = {c.metric: c for c in costs_of(part.series.kind, charged(price, share), measured, nodes=workload.nodes)}
-    shown = [found[name] for name in COSTS_SHOWN[part.series.kind] if name in found]
-    known = next((c for c in shown if c.value is not None), None)
-    if known is None:
-        return "", next((c.reason for c in shown if c.reason), "nothing was measured that has a cost")
-    return scale(METRICS[known.metric].unit, [known.value], known.metric).text(known.value), words(known.metric) + (
-        f", {share}" if share else ""
-    )
+    due = charged(price, share)
+    each = [c for own in part.measured for c in costs_of(kind, due, lambda *asked, own=own: own.get(asked), nodes=nodes)]
+    for name in COSTS_SHOWN[kind]:
+        values = [c.value for c in each if c.metric == name and c.value is not None]
+        if values:
+            return scale(METRICS[name].unit, values, name).text(median(values)), words(name) + (f", {share}" if share else "")
+    reasons = (c.reason for name in COSTS_SHOWN[kind] for c in each if c.metric == name and c.reason)
+    return "", next(reasons, "nothing was measured that has a cost")
 
 
-def _asked() -> tuple[tuple[str, str], ...]:
+def _asked() -> tuple[Asked, ...]:
     named = {name for groups in (*HEADLINE.values(), ANSWERED_WHOLE) for group in groups for name in group} | {"inter_token_latency"}
-    return tuple(sorted({(name, METRICS[name].statistic) for name in named} | {(c.rate, c.statistic) for c in COSTS}))
+    read = {(name, METRICS[name].statistic, "steady") for name in named} | {(c.rate, c.statistic, c.phase) for c in COSTS}
+    return tuple(sorted(read | {(name, "value", "sweep") for name in (SUSTAINED, "request_throughput", "error_rate")}))
 
 
 _ASKED = _asked()
-"""(metric, statistic) that cells are made of."""
+"""The numbers that cells are made of."""
 
 
 def age(then: datetime, now: datetime) -> str:

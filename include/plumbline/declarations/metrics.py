@@ -49,6 +49,11 @@ def _m(
 
 _LOW: Direction = "lower_is_better"
 _HIGH: Direction = "higher_is_better"
+_NEITHER: Direction = "informative"
+_READ = "declared price for the time in which a million input tokens are read, their answers included,"
+_SUSTAINED = "at the highest rate that keeps the SLO (the sweep's)"
+# Price over a rate that the load sets, not the provider: it ranks prices, not providers.
+_OFFERED = "at the rate that the steady phase offers, which a faster provider does not change"
 
 METRICS: dict[str, Metric] = {
     m.name: m
@@ -492,22 +497,18 @@ METRICS: dict[str, Metric] = {
             "declared price for the time that one finished run held the provider, and its share of the time of attempts that came to nothing",
         ),
         _m("cost_per_epoch", "USD", _LOW, "value", "cost", "declared price for one pass over the declared data"),
-        _m("cost_per_1k_requests", "USD", _LOW, "value", "cost", "declared price for a thousand requests at the measured throughput"),
+        _m("cost_per_1k_requests", "USD", _LOW, "value", "cost", f"declared price for a thousand requests {_SUSTAINED}"),
+        _m("cost_per_1k_requests_at_offered_rate", "USD", _NEITHER, "value", "cost", f"declared price for a thousand requests {_OFFERED}"),
+        _m("cost_per_1m_input_tokens", "USD", _LOW, "value", "cost", f"{_READ} {_SUSTAINED}"),
+        _m("cost_per_1m_input_tokens_at_offered_rate", "USD", _NEITHER, "value", "cost", f"{_READ} {_OFFERED}"),
+        _m("cost_per_1m_output_tokens", "USD", _LOW, "value", "cost", f"declared price for a million output tokens {_SUSTAINED}"),
         _m(
-            "cost_per_1m_input_tokens",
+            "cost_per_1m_output_tokens_at_offered_rate",
             "USD",
-            _LOW,
+            _NEITHER,
             "value",
             "cost",
-            "declared price for the time in which a million input tokens are read at the measured throughput, their answers included",
-        ),
-        _m(
-            "cost_per_1m_output_tokens",
-            "USD",
-            _LOW,
-            "value",
-            "cost",
-            "declared price for a million output tokens at the measured throughput",
+            f"declared price for a million output tokens {_OFFERED}",
         ),
         _m("cost_per_1m_trained_tokens", "USD", _LOW, "value", "cost", "declared price for a million trained tokens at the steady rate"),
         _m(
@@ -518,7 +519,15 @@ METRICS: dict[str, Metric] = {
             "cost",
             "declared price for a million trained samples at the steady rate, of what has no tokens",
         ),
-        _m("cost_per_good_request", "USD", _LOW, "value", "cost", "declared price for one request that met its SLO"),
+        _m("cost_per_good_request", "USD", _LOW, "value", "cost", f"declared price for one request that met its SLO, {_SUSTAINED}"),
+        _m(
+            "cost_per_good_request_at_offered_rate",
+            "USD",
+            _NEITHER,
+            "value",
+            "cost",
+            f"declared price for one request that met its SLO, {_OFFERED}",
+        ),
         _m("gpu_power", "W", "informative", "mean", "hardware", "power drawn by the accelerators"),
         _m("energy_per_output_token", "J", _LOW, "value", "cost", "accelerator energy for one output token"),
         _m("energy_per_trained_token", "J", _LOW, "mean", "cost", "accelerator power over trained tokens a second, in the steady state"),

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from plumbline.prices.cost import AT_OFFERED_RATE, sustained
+
 _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
     "s": ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"), (60.0, "min"), (3600.0, "h")),
     "bytes": ((1.0, "B"), (2.0**10, "KiB"), (2.0**20, "MiB"), (2.0**30, "GiB"), (2.0**40, "TiB")),
@@ -56,7 +58,7 @@ def _unit(unit: str, metric: str, size: float) -> tuple[float, str]:
         # Nobody reads 90 s better as 1.5 min: minutes and hours start at two.
         fitting = [step for step in _STEPS[unit] if size >= step[0] * (2 if step[1] in ("min", "h") else 1)]
         return fitting[-1] if fitting else _STEPS[unit][0]
-    if metric == "cost_per_good_request" and size < 1e-3:
+    if metric.removesuffix(AT_OFFERED_RATE) == "cost_per_good_request" and size < 1e-3:
         return 1e-6, "USD per million"  # nobody reads 0.000000906 USD
     return 1.0, _SHOWN.get(unit, unit)
 
@@ -85,8 +87,9 @@ def size(count: int) -> str:
 
 
 def words(name: str) -> str:
-    """A metric's or statistic's name for people."""
-    return name.replace("_", " ").replace(" 1m ", " 1M ")
+    """A metric's or statistic's name for people; of a cost of inference also the rate that it is at."""
+    plain = name.replace("_", " ").replace(" 1m ", " 1M ").replace("at offered rate", "at the offered rate")
+    return f"{plain} at the sustained rate" if sustained(name) else plain
 
 
 def sentence(text: str) -> str:

@@ -9,7 +9,7 @@ from datetime import date
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.purchases import Purchase
-from plumbline.prices import COSTS, Outcome
+from plumbline.prices import Outcome
 from plumbline.prices.scenarios import CostModel, Scenarios, scenarios
 from plumbline.prices.tornado import Tornado, tornado
 from plumbline.reports.outlook_case import Case, Missing
@@ -55,14 +55,13 @@ class Outlook:
         return f"{self.amount:,.0f} {self.what}"
 
 
-def fitting(workload: AnyWorkload, trials: Sequence[TrialNumbers]) -> Outcome:
+def fitting(case: Case) -> Outcome:
     """The outcome that a workload is paid for: a request within its SLO, a trained token; of those the first that any usable trial measured.
 
     Whatever it costs: a price may be declared for one way to pay only, or in the economics alone.
     """
-    wanted = [next(o for o in COSTS if o.metric == name) for name in COST_METRICS[workload.kind]]
-    own = [t for t in trials if t.usable and t.workload == workload.name]
-    return next((o for o in wanted if any(t.value(o.rate, o.statistic, "steady") is not None for t in own)), wanted[0])
+    wanted = [case.at_best(name) for name in COST_METRICS[case.workload.kind]]
+    return next((o for o in wanted if any(o.delivered(t.value) is not None for t in case.usable)), wanted[0])
 
 
 def outlook(
@@ -76,7 +75,7 @@ def outlook(
     """The cost of what fits the workload best, at the prices that hold on the day `on`. `trials`: the attempts of one campaign; those of
     other providers and workloads are left out."""
     case = Case(provider, workload, trials, economics, on)
-    outcome = fitting(workload, case.usable)
+    outcome = fitting(case)
     # A millionth of a cent is nobody's figure: single requests are reckoned by the million.
     amount = outcome.amount if outcome.amount is not None and outcome.amount > 1 else 1e6
     told = (provider.name, workload.name, workload.kind, purchase, outcome.metric, outcome.what, amount)

@@ -14,8 +14,9 @@ from typing import Literal
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Bytes, Economics, Utilisation
 from plumbline.declarations.purchases import Purchase
-from plumbline.prices import Outcome, quote
+from plumbline.prices import COSTS, Outcome, quote
 from plumbline.prices.book import charged, share_of
+from plumbline.prices.cost import AT_OFFERED_RATE, SUSTAINED, not_measured
 from plumbline.prices.scenarios import Range
 from plumbline.scorecards import TrialNumbers
 from plumbline.scorecards.pooling import pool
@@ -105,24 +106,33 @@ class Case:
         """The ids of the trials behind `measured`."""
         return tuple(t.trial_id for t in self.usable if t.value(metric, statistic, phase) is not None)
 
+    def at_best(self, metric: str) -> Outcome:
+        """The cost metric at the highest rate that keeps the SLO where a search found it, else at the offered rate; of training itself."""
+        outcome = next(o for o in COSTS if o.metric == metric)
+        offered = next((o for o in COSTS if o.metric == metric + AT_OFFERED_RATE), outcome)
+        known = any(outcome.delivered(t.value) is not None for t in self.usable)
+        return outcome if known or not any(offered.delivered(t.value) is not None for t in self.usable) else offered
+
     def delivered(self, outcome: Outcome) -> Delivered | str:
-        """The highest rate that still met the SLO where a search found it, else the steady rate; or why neither is known.
+        """The rate that the cost rests on; or why it is not known.
 
         A steady phase sends what its workload declares: what an instance could do beyond that, only the search shows.
         """
-        steady = self.measured(outcome.rate, outcome.statistic)
-        if steady is None or steady.low <= 0:
-            where = f"{self.workload.name} on {self.provider.name}"
-            return f"{outcome.rate} of {where} was not measured in any usable trial, or was 0"
-        asked = self.measured("request_throughput", "value") if outcome.kind == "inference" else None
-        highest = self.measured("highest_sustained_rate", "value", "sweep")
-        if asked is None or asked.expected <= 0 or highest is None or highest.expected <= asked.expected:
-            return Delivered(
-                steady, f"as in the steady phase, {grouped(steady.expected)}/s", self.measured_in(outcome.rate, outcome.statistic)
-            )
-        each = steady.expected / asked.expected
-        basis = f"at {grouped(highest.expected)} requests a second, the most that met the SLO (steady phase: {grouped(asked.expected)})"
-        return Delivered(highest.times(each), basis, self.measured_in("highest_sustained_rate", "value", "sweep"))
+        found = [(t, rate) for t in self.usable if (rate := outcome.delivered(t.value)) is not None]
+        if not found or min(rate for _, rate in found) <= 0:
+            return f"{self.workload.name} on {self.provider.name}: {not_measured(outcome)} in any usable trial, or was 0"
+        rates = pool([rate for _, rate in found])
+        low, high = (rates.low, rates.high) if len(found) > 1 else _own_interval(outcome, *found[0])
+        span = Range(rates.value if low is None else low, rates.value, rates.value if high is None else high)
+        return Delivered(span, self._basis(outcome, span), tuple(t.trial_id for t, _ in found))
+
+    def _basis(self, outcome: Outcome, span: Range) -> str:
+        if not outcome.sustained:
+            where = "at the offered rate" if outcome.kind == "inference" else "as in the steady phase"
+            return f"{where}, {grouped(span.expected)}/s"
+        highest, offered = self.measured(SUSTAINED, "value", "sweep"), self.measured("offered_rate", "value")
+        beside = f" (steady phase: {grouped(offered.expected)})" if offered is not None else ""
+        return f"at {grouped(highest.expected if highest else 0.0)} requests a second, the highest rate that keeps the SLO{beside}"
 
     def price(self, purchase: Purchase) -> Priced | str:
         """The declared range of that purchase, else the price in the book and the declared multiples of it; or why there is none."""
@@ -208,3 +218,12 @@ class Case:
         words, shown = "a range of the price" if figure == "price" else figure.replace("_", " "), example or _EXAMPLES[figure]
         remedy = f"declare it for {self.provider.name} in economics.yaml, such as {shown}"
         self.unknown.append(Missing(figure, f"{words} is not known: {taken}", remedy))
+
+
+def _own_interval(outcome: Outcome, trial: TrialNumbers, rate: float) -> tuple[float | None, float | None]:
+    """What one trial's own observations say of its rate: its row's interval, of a sustained rate the search's bracket."""
+    metric, statistic = (SUSTAINED, "value") if outcome.sustained else (outcome.rate, outcome.statistic)
+    number = trial.number(metric, statistic, outcome.phase)
+    if number is None or not number.value or number.ci_low is None or number.ci_high is None:
+        return None, None
+    return rate * number.ci_low / number.value, rate * number.ci_high / number.value

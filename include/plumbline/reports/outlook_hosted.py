@@ -9,7 +9,6 @@ from datetime import date
 from plumbline.declarations import AnyWorkload, InferenceWorkload, Provider
 from plumbline.declarations.economics import Economics, Hosted
 from plumbline.declarations.purchases import Purchase
-from plumbline.prices import COSTS
 from plumbline.prices.break_even import Even, SelfHosted, even_utilisation, even_volume
 from plumbline.prices.scenarios import Range
 from plumbline.reports.outlook_case import Case, Missing
@@ -78,7 +77,7 @@ def hosted_outlook(
     if isinstance(priced, str):
         return HostedOutlook(*told, reason=priced)
     # Who hosts bills every request, in time or not: one's own are counted the same way.
-    outcome = next(o for o in COSTS if o.metric == "cost_per_1k_requests")
+    outcome = case.at_best("cost_per_1k_requests")
     delivered = case.delivered(outcome)
     if isinstance(delivered, str):
         return HostedOutlook(*told, reason=delivered)

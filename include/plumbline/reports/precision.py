@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from plumbline.declarations import AnyWorkload, InferenceWorkload
-from plumbline.prices import COSTS
-from plumbline.reports.figures import percent, scale
+from plumbline.prices import COSTS, Outcome
+from plumbline.prices.cost import AT_OFFERED_RATE, SUSTAINED, not_measured
+from plumbline.reports.figures import percent, scale, words
 from plumbline.scorecards import TrialNumbers
-from plumbline.scorecards.cheapest import fitting_cost
+from plumbline.scorecards.cheapest import COST_METRICS, fitting_cost
 from plumbline.scorecards.pooling import Pooled, pool
 
 FINEST = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "int4")
@@ -104,18 +105,17 @@ def _lever(provider: str, trials: Sequence[TrialNumbers], members: Sequence[AnyW
         return None
     own = {w.name: [t for t in trials if t.usable and (t.provider, t.workload) == (provider, w.name)] for w in ordered}
     first = ordered[0]
-    metric = fitting_cost(first.kind, first.name, own[first.name])
-    outcome = next(o for o in COSTS if o.metric == metric)
+    outcome = _outcome(first, own)
     declared = {w.quality.reference for w in ordered if isinstance(w, InferenceWorkload) and w.quality is not None}
     reference = next((w for w in ordered if precision_of(w) in declared), first)
     measure, phase = ("output_agreement", "cold_start") if first.kind == "inference" else ("final_loss", "steady")
     # Single requests are reckoned by the million, as everywhere where costs are looked ahead at.
     amount = outcome.amount if outcome.amount is not None and outcome.amount > 1 else 1e6
     times = amount / (outcome.amount or amount)
-    # All of them at their limit, or none: one that was searched beside one that was not would look better than it is.
-    searched = all(_at_limit(t) is not None for of in own.values() for t in of)
-    found = {name: [_cost(t, outcome.metric, times, searched) for t in of] for name, of in own.items()}
-    costs = {name: pool(values) if (values := [v for v in each if v is not None]) else None for name, each in found.items()}
+    found = {
+        name: [v * times for t in of if (v := t.value(outcome.metric, "value", outcome.phase)) is not None] for name, of in own.items()
+    }
+    costs = {name: pool(values) if values else None for name, values in found.items()}
     qualities = {name: _pooled(of, measure, phase) for name, of in own.items()}
     base_cost, base_quality = costs[reference.name], qualities[reference.name]
     rows = []
@@ -134,32 +134,33 @@ def _lever(provider: str, trials: Sequence[TrialNumbers], members: Sequence[AnyW
                 trials=tuple(t.trial_id for t in own[w.name]),
                 why=""
                 if cost is not None
-                else f"{outcome.metric} has no value in any usable trial: no price, or {outcome.rate} was not measured",
+                else f"{words(outcome.metric)} has no value in any usable trial: no price, or {not_measured(outcome)}",
             )
         )
     named = f"{amount:,.0f} {outcome.what}"
-    return Lever(provider, first.kind, outcome.metric, named, measure, precision_of(reference), _load(first.kind, searched), tuple(rows))
+    return Lever(
+        provider, first.kind, outcome.metric, named, measure, precision_of(reference), _load(first.kind, outcome.sustained), tuple(rows)
+    )
 
 
-def _cost(trial: TrialNumbers, metric: str, times: float, searched: bool) -> float | None:
-    """A trial's cost of so many times the metric's outcome. A steady phase that sends what is declared costs the same in every precision: what
-    a faster one is worth shows only in how much more it could have carried, where that was `searched`."""
-    cost, more = trial.value(metric, "value", "steady"), _at_limit(trial) if searched else 1.0
-    return None if cost is None or more is None else cost * times / more
+def _outcome(first: AnyWorkload, own: Mapping[str, Sequence[TrialNumbers]]) -> Outcome:
+    """What the workload is paid for, of inference at the highest rate that keeps the SLO: an open loop costs the same in every precision.
 
-
-def _at_limit(trial: TrialNumbers) -> float | None:
-    """How many times the steady phase's requests the highest rate within the SLO is, at least 1; None if it was not searched."""
-    asked, highest = trial.value("request_throughput", "value", "steady"), trial.value("highest_sustained_rate", "value", "sweep")
-    return None if asked is None or highest is None or asked <= 0 else max(1.0, highest / asked)
+    All of them at that rate, or none: one that was searched beside one that was not would look better than it is.
+    """
+    best = next(o for o in COSTS if o.metric == fitting_cost(first.kind, first.name, own[first.name]))
+    if not best.sustained or all(t.value(SUSTAINED, "value", "sweep") is not None for of in own.values() for t in of):
+        return best
+    offered = [next(o for o in COSTS if o.metric == name + AT_OFFERED_RATE) for name in COST_METRICS["inference"]]
+    return next((o for o in offered if any(t.value(o.metric, "value", o.phase) is not None for t in own[first.name])), offered[0])
 
 
 def _load(kind: str, searched: bool) -> str:
     if kind == "training":
         return "at the steady rate"
     if searched:
-        return "at the highest rate that met the SLO"
-    return "at the rate that the steady phase sends, the same for each: what a faster one could carry beyond it was not searched in every trial"
+        return "at the highest rate that keeps the SLO"
+    return "at the offered rate, the same for each: what a faster one could carry beyond it was not searched in every trial"
 
 
 def _pooled(trials: Sequence[TrialNumbers], metric: str, phase: str) -> Pooled | None:

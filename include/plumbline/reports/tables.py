@@ -8,6 +8,7 @@ from itertools import groupby
 
 from plumbline.declarations import METRICS, Provider
 from plumbline.prices import COSTS, Quote
+from plumbline.prices.cost import not_measured
 from plumbline.reports.figures import Scale, chance, percent, scale, words
 from plumbline.scorecards import Decision, Row, Scorecard, leaders
 
@@ -197,7 +198,7 @@ def _why_no_cost(card: Scorecard | None, quote: Quote | None, metric: str) -> st
     if metric in ("cost_per_run", "cost_per_finished_run"):
         return "the time that the trial held the provider was not recorded"
     outcome = next(o for o in COSTS if o.metric == metric)
-    return f"{words(outcome.rate)} was not measured, or was zero"
+    return f"{not_measured(outcome)}, or was zero"
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plumbline.declarations import Criterion, Preference
+from plumbline.prices.cost import phase_of
 from plumbline.scorecards.acceptance import Outcome, judge, margin
 from plumbline.scorecards.decide import decide, gate_of
 from plumbline.scorecards.inputs import Kind, TrialNumbers
 from plumbline.scorecards.pooling import pool
 from plumbline.scorecards.scorecard import last_attempts
+from plumbline.scorecards.sweeps import cost_gap
 
 COST_METRICS: dict[Kind, tuple[str, ...]] = {
     "inference": ("cost_per_good_request", "cost_per_1m_output_tokens", "cost_per_1k_requests"),
     "training": ("cost_per_1m_trained_tokens", "cost_per_1m_trained_samples"),
 }
-"""What an outcome costs, what fits best first: a request within the SLO where the workload has one, trained tokens where there are any."""
+"""What an outcome costs, what fits best first: a request within the SLO where the workload has one, trained tokens where there are any.
+
+Of inference at the highest rate that keeps the SLO: at an offered rate every provider costs its price."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +113,11 @@ def cheapest(requirements: Requirements, cost_metric: str, trials: Sequence[Tria
 
 def _setup(provider: str, requirements: Requirements, cost_metric: str, trials: Sequence[TrialNumbers]) -> Setup:
     missed = _missed(requirements, trials)
-    costs = [(t.trial_id, v) for t in trials if t.usable and (v := t.value(cost_metric, "value", "steady")) is not None]
+    costs = [(t.trial_id, v) for t in trials if t.usable and (v := t.value(cost_metric, "value", phase_of(cost_metric))) is not None]
     pooled = pool([v for _, v in costs]) if costs else None
-    why_not = [f"{j.text}: {j.explanation}" for j in missed] + ([] if pooled else [f"{cost_metric} is not known"])
+    why_not = [f"{j.text}: {j.explanation}" for j in missed] + (
+        [] if pooled else [cost_gap(cost_metric, trials) or f"{cost_metric} is not known"]
+    )
     return Setup(
         provider=provider,
         meets=not why_not,

@@ -20,12 +20,14 @@ from statistics import median
 import numpy as np
 
 from plumbline.declarations import METRICS, Criterion, Preference
+from plumbline.prices.cost import phase_of
 from plumbline.scorecards.comparability import refusals
 from plumbline.scorecards.decision import Column, Decision, Gate, Ranked
 from plumbline.scorecards.inputs import Kind, TrialNumbers, home_phase
 from plumbline.scorecards.probability import probabilities
 from plumbline.scorecards.scorecard import last_attempts
 from plumbline.scorecards.stack import Compared, Comparison, comparison
+from plumbline.scorecards.sweeps import cost_gap, no_sweep
 from plumbline.scorecards.value import Array, in_words, log_values, logs, worth
 
 DRAWS = 4000
@@ -61,7 +63,8 @@ def decide(
         for c in sorted(eligible, key=lambda c: (-scores[c.provider], c.provider))
     ]
     rest = [c for c in candidates if not c.eligible]
-    said = _note(candidates, eligible, own)
+    blind = [c for c in columns if no_sweep(c.metric, [t for t in own if t.workload == c.workload])]
+    said = _cannot_tell(blind) if blind else _note(candidates, eligible, own)
     if draws and len(eligible) > 1:
         names = {c.provider for c in eligible}
         said = " ".join([*(f"Not comparable: {why}." for why in refusals(t for t in own if t.provider in names)), said]).strip()
@@ -70,7 +73,7 @@ def decide(
         names, costs = {c.provider for c in eligible}, any(c.unit == "USD" for c in columns)
         measured = (Compared(t.provider, t.conditions, t.share) for t in own if t.usable and t.provider in names)
         compared = comparison(measured, costs=costs)
-    return Decision(team, kind, columns, (*ranked, *rest), said, seed, draws, compared)
+    return Decision(team, kind, columns, (*ranked, *rest), said, seed, draws, compared, "no_sweep" if blind else None)
 
 
 def _columns(preference: Preference, trials: Sequence[TrialNumbers]) -> tuple[Column, ...]:
@@ -79,7 +82,7 @@ def _columns(preference: Preference, trials: Sequence[TrialNumbers]) -> tuple[Co
         of_workload = [t for t in trials if t.workload == workload]
         for name, weight in preference.weights.items():
             known = METRICS[name]
-            phase = home_phase(of_workload, name, known.statistic) or "steady"
+            phase = home_phase(of_workload, name, known.statistic) or phase_of(name)
             columns.append(
                 Column(workload, name, known.statistic, phase, known.unit, weight / len(preference.workloads), in_words(preference, name))
             )
@@ -89,7 +92,7 @@ def _columns(preference: Preference, trials: Sequence[TrialNumbers]) -> tuple[Co
 def _candidate(provider: str, preference: Preference, columns: Sequence[Column], trials: Sequence[TrialNumbers]) -> Ranked:
     values = tuple(_middle(trials, c.workload, c.metric, c.statistic, c.phase) for c in columns)
     gates = tuple(gate_of(gate, w, trials) for w in preference.workloads for gate in preference.gates)
-    why_not = [f"{c.metric} on {c.workload} was not measured" for c, value in zip(columns, values, strict=True) if value is None] + [
+    why_not = [_gap(c, trials) for c, value in zip(columns, values, strict=True) if value is None] + [
         f'gate "{g.text}" on {g.workload} ' + ("was not measured" if g.value is None else "is not met") for g in gates if not g.passed
     ]
     usable = [t for t in trials if t.usable]
@@ -97,6 +100,12 @@ def _candidate(provider: str, preference: Preference, columns: Sequence[Column],
     asked |= {(w, g.metric, g.statistic, g.phase) for w in preference.workloads for g in preference.gates}
     n = min(sum(t.workload == w and t.value(*rest) is not None for t in usable) for w, *rest in asked)
     return Ranked(provider, not why_not, None, None, values, None, gates, tuple(why_not), n, tuple(t.trial_id for t in usable))
+
+
+def _gap(column: Column, trials: Sequence[TrialNumbers]) -> str:
+    """Why one provider lacks a weighted number."""
+    why = cost_gap(column.metric, [t for t in trials if t.workload == column.workload])
+    return f"{column.workload}: {why}" if why else f"{column.metric} on {column.workload} was not measured"
 
 
 def _middle(trials: Sequence[TrialNumbers], workload: str, metric: str, statistic: str, phase: str) -> float | None:
@@ -121,6 +130,16 @@ def _values(preference: Preference, columns: Sequence[Column], eligible: Sequenc
         found = logs(column.metric, numbers, best)
         table[:, j] = np.exp(log_values(column.metric, preference.values.get(column.metric), found, best))
     return dict(zip((c.provider for c in eligible), table, strict=True))
+
+
+def _cannot_tell(blind: Sequence[Column]) -> str:
+    """No ranking by what every provider costs at an offered rate: its price."""
+    workloads = " and ".join(dict.fromkeys(c.workload for c in blind))
+    metrics = " and ".join(dict.fromkeys(c.metric for c in blind))
+    return (
+        f"Cannot tell: {workloads} has no sweep, so {metrics} at the highest rate that keeps the SLO is not known. "
+        "Add a phase sweep to the workload, or weigh no cost of requests or tokens."
+    )
 
 
 def _note(candidates: Sequence[Ranked], eligible: Sequence[Ranked], trials: Sequence[TrialNumbers]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from plumbline.scorecards.inputs import Kind
 from plumbline.scorecards.stack import Comparison
@@ -62,6 +63,7 @@ class Decision:
     """The ranking, best first; providers that are not eligible come last, by name. `note` says what the ranking cannot say.
 
     `comparison`: of those that are eligible, in which class they are compared and what limits it.
+    `cannot_tell`: no_sweep where a cost is weighed that only a sweep shows and no trial of its workload has one: nobody is ranked.
     """
 
     team: str
@@ -72,6 +74,7 @@ class Decision:
     seed: int
     draws: int
     comparison: Comparison = field(default_factory=Comparison)
+    cannot_tell: Literal["no_sweep"] | None = None
 
     @property
     def workloads(self) -> tuple[str, ...]:

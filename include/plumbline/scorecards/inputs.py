@@ -108,7 +108,8 @@ def priced(
     epoch_tokens: Mapping[str, int] | None = None,
     purchase: Literal["on_demand", "spot", "reserved"] = "on_demand",
 ) -> tuple[TrialNumbers, ...]:
-    """The same trials with their costs at the prices that hold on the day `on`, as further numbers in the steady phase.
+    """The same trials with their costs at the prices that hold on the day `on`, as further numbers: in the sweep what inference costs at the
+    highest rate that keeps the SLO, in the steady phase all others.
 
     Costs that a trial already carries are replaced, so a price change re-scores old trials without a rerun. `epoch_tokens`: tokens of
     one pass over the data, by workload. A cost without a price is a number without a value.
@@ -126,13 +127,13 @@ def priced(
         found = costs_of(
             trial.kind,
             quoted,
-            lambda metric, statistic, trial=trial: trial.value(metric, statistic, "steady"),  # type: ignore[misc]
+            trial.value,
             held_s=trial.held_s,
             epoch_tokens=(epoch_tokens or {}).get(trial.workload),
             nodes=trial.nodes,
         )
         found += (cost_per_finished_run(quoted, trial.held_s, lost[trial.provider, trial.workload]),)
-        costs = tuple(Number("steady", c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in found)
+        costs = tuple(Number(c.phase, c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in found)
         names = {c.metric for c in costs}
         result.append(replace(trial, share=share, metrics=tuple(m for m in trial.metrics if m.metric not in names) + costs))
     return tuple(result)

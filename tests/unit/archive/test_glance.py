@@ -50,12 +50,13 @@ def test_providers_come_a_page_at_a_time_and_imported_ones_do_not(archive: Archi
 
 def test_a_series_is_shown_by_its_newest_campaign(archive: Archive) -> None:
     fill(archive, ["a", "b"])
-    parts = archive.newest_parts(archive.series_of(["b", "a"]), [("step_time", "median")])
+    parts = archive.newest_parts(archive.series_of(["b", "a"]), [("step_time", "median", "steady")])
     assert [(p.series.provider, p.campaign_id, p.outcomes.usable, p.baseline) for p in parts] == [
         ("a", "2025-11", 1, False),
         ("b", "2025-11", 1, False),
     ]
-    assert parts[0].values == {("step_time", "median"): (1.1,)}
+    assert parts[0].measured == ({("step_time", "median", "steady"): 1.1},)
+    assert parts[0].values("step_time", "median") == (1.1,)
     archive.accept_baseline(parts[1].series.series_key, "2025-11", "ada", "a test")
     assert [p.baseline for p in archive.newest_parts(archive.series_of(["a", "b"]))] == [False, True]
 
@@ -63,7 +64,7 @@ def test_a_series_is_shown_by_its_newest_campaign(archive: Archive) -> None:
 def test_more_series_take_no_more_statements(archive: Archive) -> None:
     fill(archive, ["a", "b", "c"])
     few, many = archive.series_of(["a"]), archive.series_of(["a", "b", "c"])
-    counts = {statements(archive, lambda s=s: archive.newest_parts(s, [("step_time", "median")])) for s in (few, many)}
+    counts = {statements(archive, lambda s=s: archive.newest_parts(s, [("step_time", "median", "steady")])) for s in (few, many)}
     assert len(many) == 3 * len(few) and len(counts) == 1
 
 

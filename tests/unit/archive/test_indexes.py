@@ -58,7 +58,7 @@ QUESTIONS: dict[str, Callable[[Archive], Any]] = {
     "a page of providers": lambda a: a.providers_page(),
     "some providers' series": lambda a: a.series_of(["lab-2core"]),
     "a page of series": lambda a: a.series_page(),
-    "series at a glance": lambda a: a.newest_parts(a.series_of(["lab-2core"]), [("step_time", "median")]),
+    "series at a glance": lambda a: a.newest_parts(a.series_of(["lab-2core"]), [("step_time", "median", "steady")]),
     "who ran a workload": lambda a: a.providers_of("gpt-test"),
     "a page of campaigns": lambda a: a.campaigns_page(),
     "which campaigns are not our own": lambda a: a.marked(["2025-11"]),

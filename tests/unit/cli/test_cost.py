@@ -41,7 +41,7 @@ def test_a_trial_as_json_says_what_is_unknown(recorded, said):
     line = found["lines"][0]
     assert (line["basis"], line["unit_price"]["per"], line["since"]) == ("list", "instance-hour", "2025-01-01")
     assert {each["item"] for each in found["unknown"]} >= {"storage", "engineering"}
-    per_token = next(each for each in found["outcomes"] if each["metric"] == "cost_per_1m_output_tokens")
+    per_token = next(each for each in found["outcomes"] if each["metric"] == "cost_per_1m_output_tokens_at_offered_rate")
     assert per_token["value"] == pytest.approx(3.6 / 3600 * 1e6 / 46)
 
 
@@ -80,7 +80,7 @@ def test_one_gpu_of_eight_costs_an_eighth_of_the_node(home, said, plumbline):
     with open_archive() as archive:
         document = archive.document(trial_id)
     rate = document.value("output_token_throughput", "value")
-    assert outcomes["cost_per_1m_output_tokens"]["value"] == pytest.approx(80 / 8 / 3600 * 1e6 / rate)
+    assert outcomes["cost_per_1m_output_tokens_at_offered_rate"]["value"] == pytest.approx(80 / 8 / 3600 * 1e6 / rate)
     assert outcomes["cost_per_run"]["basis"]["share"] == {"gpus": 1, "of": 8, "assumed": True}
     billed = sum(line["cost"]["amount"] for line in found["lines"] if line["unit_price"]["per"] == "instance-hour")
     assert billed == pytest.approx(outcomes["cost_per_run"]["value"], abs=1e-6)

@@ -221,7 +221,7 @@ def test_outcomes_are_at_the_price_of_the_bill(tmp_path: Path) -> None:
             return trial_cost(archive, declared, asked, archive.trials(asked.trial.campaign_id))
 
     by_list, invoiced = dict(of().outcomes), dict(of(invoices=[invoice]).outcomes)
-    assert by_list["cost per 1k requests"] != invoiced["cost per 1k requests"]
+    assert by_list["cost per 1k requests at the offered rate"] != invoiced["cost per 1k requests at the offered rate"]
     assert [line.unit_price for line in of(invoices=[invoice]).lines] == ["7.2 USD/instance-hour"]
 
 

@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from plumbline.prices import Basis, Cost, Quote, costs_of
-from plumbline.prices.cost import cost_per_finished_run, cost_per_run
+from plumbline.prices import COSTS, Basis, Cost, Quote, costs_of
+from plumbline.prices.cost import AT_OFFERED_RATE, cost_per_finished_run, cost_per_run, sustained
 
 
 def at(usd_per_hour: float) -> Quote:
@@ -15,7 +15,13 @@ def at(usd_per_hour: float) -> Quote:
 
 
 def costs(kind: str, quote: Quote, numbers: dict[str, float], held_s: float | None = None, epoch: int | None = None) -> dict[str, Cost]:
-    found = costs_of(kind, quote, lambda metric, _: numbers.get(metric), held_s=held_s, epoch_tokens=epoch)
+    found = costs_of(
+        kind,
+        quote,
+        lambda metric, _, phase: numbers.get(metric if phase == "steady" else f"{metric} in {phase}"),
+        held_s=held_s,
+        epoch_tokens=epoch,
+    )
     return {cost.metric: cost for cost in found}
 
 
@@ -38,11 +44,47 @@ def test_inference_by_hand() -> None:
     # 98.32 USD/h = 0.0273111 USD/s. 20 requests/s: 1,000 take 50 s = 1.37 USD. 5,000 tokens/s: 1e6 take 200 s = 5.46 USD.
     rates = {"request_throughput": 20, "output_token_throughput": 5000, "input_token_throughput": 20_000, "goodput": 16}
     found = costs("inference", at(98.32), rates)
-    assert found["cost_per_1m_input_tokens"].value == pytest.approx(1.3656, abs=0.00005)
-    assert found["cost_per_1k_requests"].value == pytest.approx(1.3656, abs=0.00005)
-    assert found["cost_per_1m_output_tokens"].value == pytest.approx(5.4622, abs=0.00005)
-    assert found["cost_per_good_request"].value == pytest.approx(0.00170694, abs=0.00000001)
+    assert found["cost_per_1m_input_tokens_at_offered_rate"].value == pytest.approx(1.3656, abs=0.00005)
+    assert found["cost_per_1k_requests_at_offered_rate"].value == pytest.approx(1.3656, abs=0.00005)
+    assert found["cost_per_1m_output_tokens_at_offered_rate"].value == pytest.approx(5.4622, abs=0.00005)
+    assert found["cost_per_good_request_at_offered_rate"].value == pytest.approx(0.00170694, abs=0.00000001)
     assert "cost_per_epoch" not in found
+    assert {c.value for c in found.values() if sustained(c.metric)} == {None}
+
+
+def swept(highest: float | None, elapsed_s: float, requests: int, lost: int, good: int, tokens: int) -> dict[str, float]:
+    """What a sweep's last probe that held reports, and the rate that the search found."""
+    finished = requests - lost
+    counts = {"request_throughput": finished, "output_token_throughput": tokens, "input_token_throughput": 4 * tokens, "goodput": good}
+    found = {f"{metric} in sweep": count / elapsed_s for metric, count in counts.items()} | {"error_rate in sweep": lost / requests}
+    return found if highest is None else found | {"highest_sustained_rate in sweep": highest}
+
+
+def test_inference_costs_at_the_highest_rate_that_keeps_the_slo() -> None:
+    # 36 USD/h = 0.01 USD/s. 50 requests/s, of which 98 % finish with 250 tokens each: 12,250 tokens/s, 1e6 take 81.6327 s = 0.816327 USD.
+    # Of the requests 95 % are good: 47.5/s.
+    for elapsed_s in (60.0, 66.0):  # how long the last answers took changes nothing
+        found = costs("inference", at(36.0), swept(50.0, elapsed_s, requests=3000, lost=60, good=2850, tokens=735_000))
+        assert found["cost_per_1m_output_tokens"].value == pytest.approx(0.816327, abs=5e-7)
+        assert found["cost_per_1m_input_tokens"].value == pytest.approx(0.816327 / 4, abs=5e-7)
+        assert found["cost_per_1k_requests"].value == pytest.approx(10 / 49)
+        assert found["cost_per_good_request"].value == pytest.approx(0.01 / 47.5)
+        assert {found[name].phase for name in found if sustained(name)} == {"sweep"}
+
+
+def test_an_offered_rate_costs_the_same_on_a_provider_twice_as_fast_and_the_sustained_rate_half() -> None:
+    steady = {"request_throughput": 8.0, "output_token_throughput": 2048.0, "goodput": 8.0}
+    slow, fast = (costs("inference", at(36.0), steady | swept(rate, 60.0, 600, 0, 600, 153_600)) for rate in (10.0, 20.0))
+    for outcome in (o for o in COSTS if o.sustained and o.metric != "cost_per_1m_input_tokens"):
+        dear, cheap = slow[outcome.metric].value, fast[outcome.metric].value
+        assert dear is not None and cheap == pytest.approx(dear / 2)
+        assert slow[outcome.metric + AT_OFFERED_RATE].value == fast[outcome.metric + AT_OFFERED_RATE].value is not None
+
+
+def test_a_search_that_found_no_highest_rate_is_no_cost() -> None:
+    found = costs("inference", at(36.0), swept(None, 60.0, 600, 0, 600, 153_600))
+    assert found["cost_per_1m_output_tokens"].value is None
+    assert "highest rate that keeps the SLO" in (found["cost_per_1m_output_tokens"].reason or "")
 
 
 def test_no_price_is_no_cost_and_says_why() -> None:
@@ -52,14 +94,14 @@ def test_no_price_is_no_cost_and_says_why() -> None:
 
 
 def test_a_price_of_zero_is_a_price() -> None:
-    assert costs("inference", at(0.0), {"request_throughput": 20})["cost_per_1k_requests"].value == 0.0
+    assert costs("inference", at(0.0), {"request_throughput": 20})["cost_per_1k_requests_at_offered_rate"].value == 0.0
 
 
 def test_nothing_delivered_is_not_free() -> None:
     found = costs("inference", at(98.32), {"request_throughput": 0.0, "goodput": 0.0})
-    assert found["cost_per_1k_requests"].value is None
-    assert found["cost_per_good_request"].reason == "goodput was 0: nothing was delivered for the price"
-    assert found["cost_per_1m_output_tokens"].reason == "output_token_throughput was not measured"
+    assert found["cost_per_1k_requests_at_offered_rate"].value is None
+    assert found["cost_per_good_request_at_offered_rate"].reason == "goodput was 0: nothing was delivered for the price"
+    assert found["cost_per_1m_output_tokens_at_offered_rate"].reason == "output_token_throughput was not measured"
     assert found["cost_per_run"].reason == "the time that the trial held the provider was not recorded"
 
 
@@ -69,7 +111,7 @@ def test_an_unknown_epoch_has_no_cost() -> None:
 
 def test_every_node_of_a_gang_is_paid_for() -> None:
     rate = {"tokens_per_second": 1000.0}
-    one, four = ({c.metric: c for c in costs_of("training", at(3.6), lambda metric, _: rate.get(metric), nodes=nodes)} for nodes in (1, 4))
+    one, four = ({c.metric: c for c in costs_of("training", at(3.6), lambda metric, *_: rate.get(metric), nodes=nodes)} for nodes in (1, 4))
     assert one["cost_per_1m_trained_tokens"].value == pytest.approx(1.0)
     assert four["cost_per_1m_trained_tokens"].value == pytest.approx(4.0)
     assert four["cost_per_1m_trained_tokens"].formula.startswith("4 nodes × 3.6 USD/h × ")

@@ -50,6 +50,8 @@ def test_a_probability_is_never_certain() -> None:
 
 
 def test_words_and_lists() -> None:
-    assert words("cost_per_1m_output_tokens") == "cost per 1M output tokens"
+    assert words("cost_per_1m_output_tokens") == "cost per 1M output tokens at the sustained rate"
+    assert words("cost_per_1m_output_tokens_at_offered_rate") == "cost per 1M output tokens at the offered rate"
+    assert words("cost_per_1m_trained_tokens") == "cost per 1M trained tokens"
     assert (listed([]), listed(["a"]), listed(["a", "b", "c"])) == ("", "a", "a, b and c")
     assert (percent(None), percent(0.5), size(12), size(2048)) == ("–", "50 %", "12 B", "2.00 KiB")

@@ -13,7 +13,8 @@ from plumbline.reports.charts_precision import precision_chart
 from plumbline.reports.precision import Lever, family, levers
 
 AGREES = "output_agreement value cold_start"
-COST, RATE, HIGHEST = "cost_per_good_request value steady", "request_throughput value steady", "highest_sustained_rate value sweep"
+COST, SUSTAINED_COST = "cost_per_good_request_at_offered_rate value steady", "cost_per_good_request value sweep"
+HIGHEST = "highest_sustained_rate value sweep"
 TOKENS, LOSS = "cost_per_1m_trained_tokens value steady", "final_loss value steady"
 
 
@@ -37,7 +38,7 @@ def found(*several: tuple[AnyWorkload, list[dict[str, float]]]) -> tuple[Lever, 
 
 
 def test_inference_by_hand() -> None:
-    (lever,) = found((CHAT, [{COST: 2e-5, RATE: 8.0}] * 3), (INT8, [{COST: 1.5e-5, RATE: 8.0, AGREES: 0.96}] * 3))
+    (lever,) = found((CHAT, [{COST: 2e-5}] * 3), (INT8, [{COST: 1.5e-5, AGREES: 0.96}] * 3))
     assert (lever.reference, lever.outcome, lever.measure) == ("fp32", "1,000,000 requests within the SLO", "output_agreement")
     reference, cheaper = lever.rows
     assert (reference.precision, reference.saving, reference.difference) == ("fp32", 0.0, "the reference")
@@ -48,21 +49,18 @@ def test_inference_by_hand() -> None:
 
 
 def test_at_the_highest_rate_within_the_slo_where_it_was_searched() -> None:
-    (lever,) = found((CHAT, [{COST: 2e-5, RATE: 8.0, HIGHEST: 16.0}]), (INT8, [{COST: 2e-5, RATE: 8.0, HIGHEST: 32.0, AGREES: 0.96}]))
-    # The same cost at the load that both were sent; half of it where each is full.
+    slow, fast = {COST: 2e-5, SUSTAINED_COST: 1e-5, HIGHEST: 16.0}, {COST: 2e-5, SUSTAINED_COST: 5e-6, HIGHEST: 32.0, AGREES: 0.96}
+    (lever,) = found((CHAT, [slow]), (INT8, [fast]))
     assert [row.cost.value for row in lever.rows if row.cost is not None] == [pytest.approx(10.0), pytest.approx(5.0)]
-    assert lever.rows[1].saving == pytest.approx(0.5) and lever.load == "at the highest rate that met the SLO"
+    assert (lever.metric, lever.rows[1].saving) == ("cost_per_good_request", pytest.approx(0.5))
 
 
-def test_one_that_was_searched_is_not_held_at_its_limit_against_one_that_was_not() -> None:
-    (lever,) = found((CHAT, [{COST: 2e-5, RATE: 8.0}]), (INT8, [{COST: 2e-5, RATE: 8.0, HIGHEST: 32.0}]))
+def test_one_that_was_searched_is_not_compared_at_its_limit_with_one_that_was_not() -> None:
+    (lever,) = found((CHAT, [{COST: 2e-5}]), (INT8, [{COST: 2e-5, SUSTAINED_COST: 5e-6, HIGHEST: 32.0}]))
     assert [row.cost.value for row in lever.rows if row.cost is not None] == [pytest.approx(20.0), pytest.approx(20.0)]
-    assert "not searched in every trial" in lever.load
-
-
-def test_a_limit_below_what_was_served_is_what_was_served() -> None:
-    (lever,) = found((CHAT, [{COST: 2e-5, RATE: 8.0, HIGHEST: 6.0}]), (INT8, [{COST: 2e-5, RATE: 8.0, HIGHEST: 16.0}]))
-    assert [row.cost.value for row in lever.rows if row.cost is not None] == [pytest.approx(20.0), pytest.approx(10.0)]
+    assert lever.metric == "cost_per_good_request_at_offered_rate"
+    (other,) = found((CHAT, [{COST: 2e-5, SUSTAINED_COST: 1e-5, HIGHEST: 16.0}]), (INT8, [{COST: 2e-5}]))
+    assert other.metric == "cost_per_good_request_at_offered_rate"
 
 
 def test_training_by_hand() -> None:

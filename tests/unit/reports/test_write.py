@@ -46,7 +46,7 @@ def test_it_is_one_file_that_names_nothing_to_load(page: str) -> None:
 
 def test_training_and_inference_stand_apart_with_their_trials(page: str, sample: CampaignData) -> None:
     text = body(page)
-    assert text.index('id="training-gpt-tiny-cpu-v1"') < text.index('id="inference-chat-tiny-cpu-v1"')
+    assert text.index('id="training-gpt-tiny-cpu-v1"') < text.index('id="inference-chat-tiny-cpu-v2"')
     assert "p95 request_scheduled_latency &lt;= 900ms in steady" in text
     for document in sample.documents:
         assert document.checksum in text

@@ -69,7 +69,7 @@ def test_what_was_not_measured_is_neither_free_nor_a_pass() -> None:
     found = cheapest(NEEDED, "cost_per_1k_requests", [*unpriced, *silent])
     assert found.answer is None
     assert {s.provider: s.why_not for s in found.setups} == {
-        "unpriced": ("cost_per_1k_requests is not known",),
+        "unpriced": ("cost_per_1k_requests cannot be known: its trials have no sweep",),
         "silent": (f"{PROMISE.text}: the trial did not measure it",),
     }
     assert found.note == "No provider meets the requirement; what each one misses stands beside it."

@@ -19,6 +19,7 @@ from tests.data.decision_trials import (
     trials_of,
     value_functions,
     weighted,
+    with_sweep,
 )
 
 from plumbline.declarations import Price, Provider
@@ -267,7 +268,7 @@ def test_a_price_change_rescores_old_trials() -> None:
         "b": provider("b", ("8 USD/h", date(2026, 1, 1), cut), ("2 USD/h", cut, None)),
         "c": provider("c"),
     }
-    trials = [t for name in providers for t in repeats(name, {"request_throughput": 10.0}, {"request_throughput": 10.0})]
+    trials = [with_sweep(t, 10.0) for name in providers for t in repeats(name, {}, {})]
     wanted = preference({"cost_per_1k_requests": 1.0})
 
     def winner(on: date) -> str:

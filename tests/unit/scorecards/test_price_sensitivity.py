@@ -48,11 +48,11 @@ def test_none_where_no_price_within_a_tenth_to_tenfold_changes_the_first() -> No
 
 
 def test_a_price_that_opens_a_gate_counts() -> None:
-    found = swings("cost_per_1k_requests <= 5USD in steady", cost={"dear": 6.0, "slow": 4.9})
+    found = swings("cost_per_1k_requests <= 5USD in sweep", cost={"dear": 6.0, "slow": 4.9})
     assert found["dear"].falls is not None
     # Let in at 5 USD, and first at once: 0.1 s × 5 USD against 0.3 s × 4.9 USD.
     assert (found["dear"].falls.first, found["dear"].falls.factor) == ("dear", pytest.approx(5 / 6, rel=1e-3))
 
 
 def test_nobody_eligible_has_nothing_to_swing() -> None:
-    assert swings("cost_per_1k_requests <= 0.5USD in steady") == {}
+    assert swings("cost_per_1k_requests <= 0.5USD in sweep") == {}

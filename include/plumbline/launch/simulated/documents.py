@@ -19,7 +19,7 @@ from plumbline.launch.simulated.model import Draw
 from plumbline.launch.simulated.surroundings import environment_of
 from plumbline.results import Event, MetricRow, Reason, Reproducibility, ResultDocument, Stage, Validity
 
-VERSION = "simulated-2"
+VERSION = "simulated-3"
 """`harness_version` of simulated documents; raised when the model gives other numbers for the same declaration."""
 SPEED = 1000.0
 """Seconds of the trial that pass in one second of the wall clock: months are rehearsed in minutes, and no event lies in the future."""
