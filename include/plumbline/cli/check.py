@@ -1,22 +1,25 @@
-"""`plumbline check`: are the declarations right, and what would run."""
+"""`plumbline check`: are the declarations right, and what does a month of them come to."""
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from plumbline.cli.check_pods import patched_fields, show_defaults, show_patched_fields
 from plumbline.cli.output import UNUSABLE, Json, emit, err, out, table
-from plumbline.declarations import DeclarationError, Declarations, load
+from plumbline.declarations import AnyWorkload, DeclarationError, Declarations, Provider, load
+from plumbline.launch.month import Month, month_of, scheduled_on, unmeasured
 
 
 def check(
     config: Annotated[Path | None, typer.Option(help="folder of declarations; the installation's own if left out")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="also what runs only on demand, and disabled providers")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check every declaration and show what a monthly rerun would run; nothing starts."""
+    """Check every declaration and show what a month measures and costs on each provider; nothing starts."""
     try:
         declared = load(config)
     except DeclarationError as error:
@@ -30,65 +33,112 @@ def check(
 
         emit(as_json, {"ok": False, "problems": found}, problems)
         raise typer.Exit(UNUSABLE) from None
-    rows = _rows(declared)
+    today = datetime.now(timezone.utc).date()
+    providers = sorted(declared.providers.values(), key=lambda p: (not p.enabled, p.name))
+    rows = [_row(declared, p, w) for p in providers for w in declared.workloads_for(p)]
+    months = [month_of(declared, p, today) for p in providers]
+    warnings = unmeasured(declared)
     patched = patched_fields(declared)
     ok = all(field.known for field in patched)
 
-    def everything() -> None:
-        _show(declared, rows)
+    def show() -> None:
+        _show(declared, rows, months, warnings, everything)
         show_defaults(declared)
         show_patched_fields(patched)
 
-    emit(as_json, {"ok": ok, "would_run": rows, "pod_patches": patched, "from_defaults": declared.from_defaults}, everything)
+    emit(
+        as_json,
+        {
+            "ok": ok,
+            "would_run": rows,
+            "months": [_month(m) for m in months],
+            "warnings": warnings,
+            "pod_patches": patched,
+            "from_defaults": declared.from_defaults,
+        },
+        show,
+    )
     if not ok:
         raise typer.Exit(UNUSABLE)
 
 
-def _rows(declared: Declarations) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    for provider in sorted(declared.providers.values(), key=lambda p: (not p.enabled, p.name)):
-        for workload in declared.workloads_for(provider):
-            slots = provider.slots or workload.repeats.slots
-            on_demand = workload.on_demand_only
-            rows.append(
-                {
-                    "provider": provider.name,
-                    "enabled": provider.enabled,
-                    "launcher": provider.launcher.kind,
-                    "kind": workload.kind,
-                    "workload": workload.name,
-                    "version": workload.version,
-                    "slots": list(slots),
-                    "per_slot": workload.repeats.per_slot,
-                    "trials": 0 if on_demand or not provider.enabled else len(slots) * workload.repeats.per_slot,
-                    "on_demand_only": on_demand,
-                }
-            )
-    return rows
+def _row(declared: Declarations, provider: Provider, workload: AnyWorkload) -> dict[str, Any]:
+    """What a provider can run. `trials` and `node_hours` are a month's: 0 of what does not run monthly or not at all."""
+    each, monthly = scheduled_on(provider, workload), workload in declared.monthly_workloads(provider)
+    runs = monthly and provider.enabled
+    return {
+        "provider": provider.name,
+        "enabled": provider.enabled,
+        "launcher": provider.launcher.kind,
+        "kind": workload.kind,
+        "workload": workload.name,
+        "version": workload.version,
+        "slots": list(each.slots),
+        "per_slot": each.per_slot,
+        "trials": each.trials if runs else 0,
+        "trial_s": each.trial_s,
+        "node_hours": each.node_hours if runs else 0.0,
+        "on_demand_only": not monthly,
+    }
 
 
-def _show(declared: Declarations, rows: list[dict[str, object]]) -> None:
-    columns = ("provider", "launcher", "kind", "workload", "slots (UTC)", "repeats a slot", "trials")
-    shown = table("What a monthly rerun would run", *columns, right=("repeats a slot", "trials"))
+def _month(month: Month) -> dict[str, Any]:
+    """One provider's month; of a disabled provider what it would be."""
+    return {
+        "provider": month.provider,
+        "enabled": month.enabled,
+        "trials": month.trials,
+        "node_hours": month.node_hours,
+        "usd": month.usd,
+        "price": month.price,
+    }
+
+
+def _show(declared: Declarations, rows: list[dict[str, Any]], months: list[Month], warnings: tuple[str, ...], everything: bool) -> None:
+    columns = ("provider", "launcher", "kind", "workload", "slots (UTC)", "repeats a slot", "trials", "node hours")
+    shown = table("What a month measures", *columns, right=columns[-3:])
     for row in rows:
         why_not = "disabled" if not row["enabled"] else "on demand only" if row["on_demand_only"] else None
-        shown.add_row(
-            str(row["provider"]),
-            str(row["launcher"]),
-            str(row["kind"]),
-            f"{row['workload']} v{row['version']}",
-            ", ".join(map(str, row["slots"])),  # type: ignore[call-overload]
-            str(row["per_slot"]),
-            why_not or str(row["trials"]),
-            style="dim" if why_not else None,
-        )
-    out.print(shown)
+        if why_not is None or everything:
+            shown.add_row(
+                row["provider"],
+                row["launcher"],
+                row["kind"],
+                f"{row['workload']} v{row['version']}",
+                ", ".join(row["slots"]),
+                str(row["per_slot"]),
+                why_not or str(row["trials"]),
+                "" if why_not else f"{row['node_hours']:.2f}",
+                style="dim" if why_not else None,
+            )
+    if shown.row_count:
+        out.print(shown)
+    costs = table(
+        "What a month comes to, estimated", "provider", "trials", "node hours", "USD", "price", right=("trials", "node hours", "USD")
+    )
+    for month in months:
+        if month.enabled or everything:
+            usd = "unknown" if month.usd is None else f"{month.usd:,.2f}" if month.usd >= 1 else f"{month.usd:.2g}"
+            name = month.provider if month.enabled else f"{month.provider} (disabled)"
+            costs.add_row(name, str(month.trials), f"{month.node_hours:.2f}", usd, month.price, style=None if month.enabled else "dim")
+    if costs.row_count:
+        out.print(costs)
+    if not everything:
+        out.print(_left_out(declared), highlight=False)
+    for warning in warnings:
+        out.print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     idle = sorted(p.name for p in declared.providers.values() if not declared.workloads_for(p))
     if idle:
         out.print(f"no declared workload fits: {', '.join(idle)}", highlight=False)
     teams = ", ".join(sorted(declared.teams)) or "none"
-    total = sum(int(str(row["trials"])) for row in rows)
+    total = sum(row["trials"] for row in rows)
     out.print(
-        f"{len(declared.providers)} providers, {len(declared.workloads)} workloads, teams {teams}: all right; {total} trials a rerun",
+        f"{len(declared.providers)} providers, {len(declared.workloads)} workloads, teams {teams}: all right; {total} trials a month",
         highlight=False,
     )
+
+
+def _left_out(declared: Declarations) -> str:
+    monthly = {w.name for p in declared.enabled_providers() for w in declared.monthly_workloads(p)}
+    rest, disabled = len(declared.workloads) - len(monthly), len(declared.providers) - len(declared.enabled_providers())
+    return f"on demand: {rest} of {len(declared.workloads)} workloads; disabled: {disabled} of {len(declared.providers)} providers (--all lists them)"

@@ -92,6 +92,11 @@ class Declarations:
         """Workloads that the provider can and may run, in the order of their names."""
         return tuple(w for _, w in sorted(self.workloads.items()) if (kind is None or w.kind == kind) and misfit(w, provider) is None)
 
+    def monthly_workloads(self, provider: Provider, kind: str | None = None) -> tuple[AnyWorkload, ...]:
+        """What the provider's monthly rerun measures, in the order of their names: what it names itself, else all that is not on demand only."""
+        named = provider.workloads
+        return tuple(w for w in self.workloads_for(provider, kind) if (not w.on_demand_only if named is None else w.name in named))
+
 
 def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
     """Why the provider cannot or may not run the workload; None if it can."""
@@ -100,6 +105,8 @@ def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
     needs, has = workload.needs, provider.accelerator
     if needs.accelerator != has.kind or needs.count > has.count:
         return f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
+    if needs.whole_node and needs.count != has.count:
+        return f"it takes whole nodes of {needs.count} {needs.accelerator}, the provider has {has.count}"
     launcher = provider.launcher
     if isinstance(launcher, SimulatedLauncher):
         # Any server and any placement of the client can be made up; a gang cannot be larger than the provider.
@@ -340,8 +347,9 @@ def _dangling(
             if provider not in found["providers"] and ("providers", provider) not in unread:
                 yield missing("workloads", name, ("providers", i), provider, "provider", found["providers"])
     for name, place in found["providers"].items():
-        for i, workload_name in enumerate(place.watch.workloads or ()):
-            field: Path_ = ("watch", "workloads", i)
+        named: list[tuple[Path_, str]] = [(("workloads", i), each) for i, each in enumerate(place.workloads or ())]
+        named += [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]
+        for field, workload_name in named:
             workload = found["workloads"].get(workload_name)
             if workload is None and ("workloads", workload_name) not in unread:
                 yield missing("providers", name, field, workload_name, "workload", found["workloads"])

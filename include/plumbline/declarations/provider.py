@@ -74,6 +74,11 @@ class Provider(Declared):
     manual_steps: tuple[Annotated[str, Field(min_length=3)], ...] | None = Field(
         None, description="what a person must do before a trial can run there, a sentence each; [] says that nothing is"
     )
+    workloads: tuple[Name, ...] | None = Field(
+        None,
+        min_length=1,
+        description="what its monthly rerun measures, on demand only or not; every workload that fits and is not on demand only if left out",
+    )
     watch: Watch = Watch()
     budget: Budget | None = None
     slots: tuple[Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")], ...] | None = Field(
@@ -126,7 +131,7 @@ class Provider(Declared):
         """The provider as its trials carry it: without when and how much it is used, who tells its price, what else is paid and
         what people do for it, which change nothing that is measured, and which a harness of an earlier version would refuse as unknown."""
         paid = {"sold_by": "instance", "price_sources": (), "rates": (), "overhead": (), "invoices": ()}
-        return self.model_copy(update={"watch": Watch(), "budget": None, "manual_steps": None, **paid})
+        return self.model_copy(update={"workloads": None, "watch": Watch(), "budget": None, "manual_steps": None, **paid})
 
     @property
     def pool(self) -> str:

@@ -24,6 +24,7 @@ class Needs(Declared):
 
     accelerator: Literal["cpu", "nvidia", "amd"]
     count: int = Field(1, ge=1, le=1024, description="accelerators (or cores) a trial needs at least")
+    whole_node: bool = Field(False, description="only providers whose nodes have exactly `count`: one workload for each size of node")
 
 
 class Repeats(Declared):
@@ -73,7 +74,7 @@ class Workload(Declared):
     description: str = ""
     needs: Needs
     providers: tuple[Name, ...] | None = Field(None, description="only these providers; every enabled one that fits if left out")
-    on_demand_only: bool = Field(False, description="planned only when named, never by the monthly rerun")
+    on_demand_only: bool = Field(False, description="planned only when named: in a request, or by a provider's `workloads`")
     repeats: Repeats
     acceptance: tuple[Criterion, ...] = ()
     primary: Primary | None = Field(
@@ -90,9 +91,9 @@ class Workload(Declared):
         return value
 
     def of_trial(self) -> Self:
-        """The workload as its trials carry it: without which number is shown first, which changes nothing that is measured, and which a
-        harness of an earlier version would refuse as unknown."""
-        return self.model_copy(update={"primary": None})
+        """The workload as its trials carry it: without which number is shown first and which sizes of node it is meant for, which change
+        nothing that is measured, and which a harness of an earlier version would refuse as unknown."""
+        return self.model_copy(update={"primary": None, "needs": self.needs.model_copy(update={"whole_node": False})})
 
     @property
     def gpus(self) -> int | None:

@@ -84,8 +84,8 @@ def _well(known: Finding, now: Comparison) -> bool:
     if known.kind == "reliability":
         return seen.attempts > 0 and not seen.failures
     if known.subject == silence.SUBJECT:
-        # What a person asked for in between does not make up for a month's rerun.
-        return seen.attempts > 0 and silence.monthly(now.candidate_campaign)
+        # What a person asked for in between does not make up for a month's rerun, only for having measured nothing at all.
+        return seen.attempts > 0 and (known.campaign_id is None or silence.monthly(now.candidate_campaign))
     if known.kind == "missing_data":
         return seen.attempts > 0 and not seen.missing
     if now.problems:

@@ -1,4 +1,5 @@
-"""What should have been measured and was not: series that took part in earlier monthly campaigns and left nothing in this one.
+"""What should have been measured and was not: series that took part in earlier monthly campaigns and left nothing in this one, and
+providers that never took part in any.
 
 Absence leaves no row that a comparison could meet, so it is looked for from the other side: from what is declared and reported before.
 Only monthly campaigns (`2026-11`) are expected of anybody; one on demand asks for what it asks for. A finding is about the last campaign
@@ -29,15 +30,21 @@ def monthly(campaign_id: str) -> bool:
 
 def over(campaign_id: str, now: datetime) -> bool:
     """Whether all of a monthly campaign can be there: another month than this one (a simulated one may lie ahead), or past its first days."""
-    return (
-        f"{now.astimezone(timezone.utc):%Y-%m}" != campaign_id or now - datetime.fromisoformat(f"{campaign_id}-01T00:00:00+00:00") >= GRACE
-    )
+    return f"{now.astimezone(timezone.utc):%Y-%m}" != campaign_id or now >= ends(campaign_id)
 
 
-def silence(campaign_id: str, last: Mapping[str, str | None], simulated: frozenset[str] = frozenset()) -> tuple[Finding, ...]:
+def ends(campaign_id: str) -> datetime:
+    """From when on nothing more is expected of a monthly campaign."""
+    return datetime.fromisoformat(f"{campaign_id}-01T00:00:00+00:00") + GRACE
+
+
+def silence(
+    campaign_id: str, last: Mapping[str, str | None], simulated: frozenset[str] = frozenset(), never: frozenset[str] = frozenset()
+) -> tuple[Finding, ...]:
     """One finding per provider and last campaign. `last`: each expected series' newest monthly campaign, None if it never had one.
+    `never`: providers that should have taken part in a monthly campaign by now and have not.
 
-    PAGE if nothing that is expected of the provider reported, else WARN.
+    PAGE if nothing that is expected of the provider reports any more, else WARN.
     """
     gone: dict[tuple[str, str], list[str]] = defaultdict(list)
     reporting = set()
@@ -47,16 +54,46 @@ def silence(campaign_id: str, last: Mapping[str, str | None], simulated: frozens
             gone[provider, newest].append(series_key)
         elif newest is not None:
             reporting.add(provider)
-    return tuple(
+    stopped = [
         _finding(campaign_id, provider, newest, keys, "warn" if provider in reporting else "page", keys[0] in simulated)
         for (provider, newest), keys in sorted(gone.items())
+    ]
+    unmeasured = {provider: [key for key in sorted(last) if Series.parse(key).provider == provider] for provider in sorted(never)}
+    return (*stopped, *(_never(campaign_id, provider, keys, keys[0] in simulated) for provider, keys in unmeasured.items() if keys))
+
+
+def _never(campaign_id: str, provider: str, keys: list[str], simulated: bool) -> Finding:
+    names = [f"{s.kind} {s.workload}" for s in map(Series.parse, keys)]
+    return Finding(
+        finding_id=finding_id(provider, "", "missing_data", SUBJECT),
+        series_key="",
+        campaign_id=None,
+        since=f"{campaign_id}-01",
+        kind="missing_data",
+        severity="warn",
+        headline=f"WARN  {'SIMULATED  ' if simulated else ''}{provider} · never measured by a monthly campaign: nothing in campaign {campaign_id}",
+        explanation=f"expected: {_named(names)}; is its DAG unpaused, Airflow up? If the provider was enabled after the slots of the month, "
+        f'measure it now: plumbline trigger {provider} --reason "first measurement"',
+        provider=provider,
+        workload_kind="",
+        workload="",
+        subject=SUBJECT,
+        title="never measured",
+        simulated=simulated,
+        members=tuple(Member(name, f"{name}: never", series_key=key) for name, key in zip(names, keys, strict=True)),
+        series=tuple(keys),
+        standing=tuple(keys),
     )
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
 
 
 def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], severity: Severity, simulated: bool) -> Finding:
     series = [Series.parse(key) for key in keys]
     names = [f"{s.kind} {s.workload}" for s in series]
-    named = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+    named = _named(names)
     who = named if severity == "warn" else "the whole provider"
     return Finding(
         finding_id=finding_id(provider, newest, "missing_data", SUBJECT),

@@ -36,7 +36,7 @@ _SLOT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 class Request:
     """What is asked for; None means "all that the declarations say".
 
-    `slots` and `repeats` replace the declared ones. A workload that is `on_demand_only` runs only if `workloads` names it.
+    `slots` and `repeats` replace the declared ones. Without `workloads` each provider runs its monthly ones.
     """
 
     campaign_id: str
@@ -125,7 +125,7 @@ def _pairs(declarations: Declarations, request: Request) -> list[tuple[Provider,
     pairs: list[tuple[Provider, AnyWorkload]] = []
     for provider in providers:
         fitting = {w.name: w for w in declarations.workloads_for(provider)}
-        chosen = named or [w for w in fitting.values() if not w.on_demand_only]
+        chosen = named or declarations.monthly_workloads(provider)
         for workload in chosen:
             if workload.name in fitting:
                 pairs += [(provider, workload)] if workload.kind in kinds else []

@@ -116,7 +116,11 @@ def trials_of(asked: Asked, declared: Declarations, provider: Provider, kind: st
             f"{', '.join(sorted(unknown))}: no such workload runs on {provider.name}; "
             f"expected some of {', '.join(w.name for w in declared.workloads_for(provider)) or '(none)'}"
         )
-    wanted = [w for w in fitting.values() if (w.name in asked.workloads if asked.workloads is not None else not w.on_demand_only)]
+    wanted = (
+        [w for w in fitting.values() if w.name in asked.workloads]
+        if asked.workloads is not None
+        else list(declared.monthly_workloads(provider, kind))
+    )
     if asked.slot is not None:
         wanted = [w for w in wanted if asked.slot in declared_slots(provider, w)]
     if isinstance(provider.launcher, SimulatedLauncher):

@@ -120,7 +120,7 @@ def rehearse(
             for row in steps.validate(place.name, lane.name, specs) if specs else ():
                 checked[row["campaign_id"], place.name].append(row)
     if not any(checked.values()):
-        on_demand = sorted({w.name for place in places for w in declared.workloads_for(place) if w.on_demand_only} - set(workloads or ()))
+        on_demand = sorted({w.name for place in places for w in declared.workloads_for(place)} - set(workloads or ()))
         raise PlanError(
             f"nothing to rehearse on {', '.join(p.name for p in places)} from {campaigns[0]} to {campaigns[-1]}: no workload that is planned "
             "monthly fits, or all is silent"

@@ -14,8 +14,7 @@ from plumbline.orchestration.assets import provider_changed
 def schedule_of(declared: Declarations, provider: Provider) -> Any:
     """The first of every month at each slot (UTC) of the provider's workloads, or when the provider was found changed; None if nothing
     runs on it monthly and a change would start nothing."""
-    workloads = [w for w in declared.workloads_for(provider) if not w.on_demand_only]
-    slots = sorted({slot for w in workloads for slot in declared_slots(provider, w)})
+    slots = sorted({slot for w in declared.monthly_workloads(provider) for slot in declared_slots(provider, w)})
     monthly = MultipleCronTriggerTimetable(*(_monthly(slot) for slot in slots), timezone="UTC") if slots else None
     # What nothing is measured on monthly has no baseline to be held against, unless its declaration names what a change measures.
     if not provider.watch.enabled or not (monthly or provider.watch.workloads):

@@ -1,4 +1,4 @@
-"""Which declared series left nothing in a monthly campaign, from the declarations and the archive. No Airflow in here."""
+"""Which declared series and providers left nothing in a monthly campaign, from the declarations and the archive. No Airflow in here."""
 
 from __future__ import annotations
 
@@ -16,24 +16,38 @@ _MONTHS = 24
 """Campaigns of a series among which its newest monthly one is looked for."""
 
 
-def missed(archive: Archive, declared: Declarations, campaign_id: str, provider: str | None = None) -> tuple[Finding, ...]:
+def missed(
+    archive: Archive, declared: Declarations, campaign_id: str, provider: str | None = None, now: datetime | None = None
+) -> tuple[Finding, ...]:
     """What stopped reporting, as findings that stand or are to be opened; nothing for a campaign on demand or one that still runs."""
     from plumbline.drift import silence
 
-    if not silence.monthly(campaign_id) or not silence.over(campaign_id, datetime.now(timezone.utc)):
+    if not silence.monthly(campaign_id) or not silence.over(campaign_id, now or datetime.now(timezone.utc)):
         return ()
     # One that is simulated is rehearsed without being enabled; who asks for it by name means it.
     enabled = {p.name for p in declared.enabled_providers()}
     providers = [p for name, p in declared.providers.items() if name == provider and (name in enabled or p.simulated)]
     if provider is None:
         providers = list(declared.enabled_providers())
-    expected = {series_key(w, p): p for p in providers for w in declared.workloads_for(p) if not w.on_demand_only}
+    expected = {series_key(w, p): p for p in providers for w in declared.monthly_workloads(p)}
     last = {
         key: max((c for c, _ in archive.series_campaigns(key, _MONTHS) if silence.monthly(c) and c <= campaign_id), default=None)
         for key in expected
     }
     simulated = frozenset(key for key, p in expected.items() if p.simulated)
-    return silence.silence(campaign_id, last, simulated)
+    never = set()
+    for name in {p.name for p in expected.values()}:
+        keys = [key for key, p in expected.items() if p.name == name]
+        if any(last[key] is not None for key in keys):
+            continue
+        # All of it is new, such as after a new version of every workload: what the provider measured before stands for it.
+        before = [c for s in archive.series(provider=name) for c in archive.series_campaigns(s.series_key, _MONTHS)]
+        newest = max((c for c, _ in before if silence.monthly(c) and c <= campaign_id), default=None)
+        if newest is not None:
+            last |= dict.fromkeys(keys, newest)
+        elif not before or min(at for _, at in before) < silence.ends(campaign_id):
+            never.add(name)
+    return silence.silence(campaign_id, last, simulated, frozenset(never))
 
 
 def keep_missed(archive: Archive, found: tuple[Finding, ...], campaign_id: str) -> None:
@@ -46,16 +60,18 @@ def keep_missed(archive: Archive, found: tuple[Finding, ...], campaign_id: str) 
         if known is None:
             archive.save_findings([record_of(replace(finding, seen_in=(campaign_id,)))])
         elif campaign_id not in (seen := Finding.of(known.detail).seen_in):
-            archive.continue_finding(record_of(replace(finding, seen_in=(*seen, campaign_id))), campaign_id, finding.headline)
+            going_on = replace(finding, since=Finding.of(known.detail).since, seen_in=(*seen, campaign_id))
+            archive.continue_finding(record_of(going_on), campaign_id, finding.headline)
 
 
-def look_for_silence() -> list[str]:
-    """The same for the month that it is now, whether or not anything reported: ids of what is missing."""
+def look_for_silence(now: datetime | None = None) -> list[str]:
+    """The same for the month of `now` (the present if left out), whether or not anything reported: ids of what is missing."""
     from plumbline.archive import open_archive
     from plumbline.declarations import load
 
-    campaign_id = f"{datetime.now(timezone.utc):%Y-%m}"
+    now = now or datetime.now(timezone.utc)
+    campaign_id = f"{now:%Y-%m}"
     with open_archive() as archive:
-        found = missed(archive, load(), campaign_id)
+        found = missed(archive, load(), campaign_id, now=now)
         keep_missed(archive, found, campaign_id)
     return [finding.finding_id for finding in found]

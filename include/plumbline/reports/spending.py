@@ -57,12 +57,11 @@ def use_now(archive: Archive, provider: Provider, held_s: float, now: datetime, 
 
 
 def monthly_use(archive: Archive, declared: Declarations, provider: Provider, now: datetime) -> Use:
-    """What a whole monthly rerun of the provider is expected to use: every slot and repeat of what is not on demand only."""
+    """What a whole monthly rerun of the provider is expected to use: every slot and repeat."""
     total = Use()
-    for workload in declared.workloads_for(provider):
-        if not workload.on_demand_only:
-            one = expected_use(archive, provider, workload, now)
-            total += one.times(len(declared_slots(provider, workload)) * workload.repeats.per_slot)
+    for workload in declared.monthly_workloads(provider):
+        one = expected_use(archive, provider, workload, now)
+        total += one.times(len(declared_slots(provider, workload)) * workload.repeats.per_slot)
     return total
 
 

@@ -8,6 +8,22 @@ import pytest
 from tests.fakes.trials import CONFIG
 
 
+@pytest.fixture
+def other(tmp_path):
+    """other(file, old, new): the folder of the shipped declarations with one text replaced by another."""
+
+    def change(file, old, new):
+        folder = tmp_path / "config"
+        if not folder.exists():
+            shutil.copytree(CONFIG, folder)
+        changed = (folder / file).read_text().replace(old, new)
+        assert changed != (folder / file).read_text()
+        (folder / file).write_text(changed)
+        return str(folder)
+
+    return change
+
+
 def test_the_shipped_declarations_are_right(plumbline, said):
     found, code = said("check")
     assert code == 0 and found["ok"]
@@ -41,3 +57,54 @@ def test_what_a_pod_patch_changes_is_shown_and_a_field_that_no_pod_has_is_refuse
     (field, *unknown) = [row for row in found["pod_patches"] if row["provider"] == "example-oke-h100"]
     assert field["field"] == f"spec.{patch.partition(':')[0]}"
     assert [item["known"] for item in unknown] == [False] * (code // 2)
+
+
+COREWEAVE = "providers/example-coreweave-h100.yaml"
+
+
+def test_the_month_of_an_enabled_node_of_eight_gpus_is_told_with_its_node_hours_and_its_money(other, plumbline, said):
+    config = other(COREWEAVE, "enabled: false", "enabled: true")
+    found, code = said("check", "--config", config)
+    assert code == 0 and found["warnings"] == []
+    month = next(m for m in found["months"] if m["provider"] == "example-coreweave-h100")
+    assert month["enabled"] and month["trials"] == 24 and month["node_hours"] <= 4
+    assert month["usd"] == pytest.approx(month["node_hours"] * 49.24) and "49.24 USD/h" in month["price"]
+    own = [row for row in found["would_run"] if row["provider"] == month["provider"]]
+    assert sum(row["trials"] for row in own) == 24
+    assert sum(row["node_hours"] for row in own) == pytest.approx(month["node_hours"])
+    assert {row["workload"] for row in own if row["trials"]} == {"chat-8b", "embedding-gpu", "pretrain-1b-gpu", "pretrain-8b-8gpu"}
+    assert "example-coreweave-h100" in plumbline("check", "--config", config).stdout
+
+
+def test_what_runs_is_printed_and_what_is_on_demand_counted_unless_all_is_asked_for(plumbline):
+    short, everything = plumbline("check").stdout, plumbline("check", "--all").stdout
+    assert "--all" in short and "chat-replay-cpu" not in short and "simulated-h100" not in short
+    assert "--all" not in everything and "chat-replay-cpu" in everything and "simulated-h100" in everything
+
+
+def test_a_price_that_no_one_declared_leaves_the_money_unknown(other, said):
+    config = other("providers/local-1core.yaml", "  - {purchase: on_demand", "  - {purchase: reserved")
+    found, _ = said("check", "--config", config)
+    assert [(m["usd"], m["price"].partition(" is declared")[0]) for m in found["months"] if m["provider"] == "local-1core"] == [
+        (None, "no on_demand price")
+    ]
+
+
+def test_a_team_that_decides_by_what_is_never_measured_is_warned(said):
+    found, code = said("check")
+    assert code == 0
+    chat, pretraining = found["warnings"]
+    assert "chat-8b" in chat and "pretrain-8b-8gpu" in pretraining
+    assert all(team in chat for team in ("finance", "platform", "product"))
+
+
+def test_an_enabled_provider_that_would_measure_nothing_is_warned_and_one_that_names_its_workloads_is_not(other, said):
+    hosted = "providers/example-runpod-endpoint.yaml"
+    config = other(hosted, "enabled: false", "enabled: true")
+    found, _ = said("check", "--config", config)
+    (warning,) = [w for w in found["warnings"] if "example-runpod-endpoint" in w]
+    assert "chat-hosted" in warning
+    config = other(hosted, "enabled: true", "enabled: true\nworkloads: [chat-hosted]")
+    found, _ = said("check", "--config", config)
+    assert not [w for w in found["warnings"] if "example-runpod-endpoint" in w]
+    assert next(m for m in found["months"] if m["provider"] == "example-runpod-endpoint")["trials"] == 4

@@ -37,7 +37,6 @@ def test_a_workload_that_nobody_knows_and_a_home_that_is_a_file_are_named(plumbl
     assert result.exit_code == 2 and "is a file; expected a folder" in result.stderr
 
 
-def test_where_all_is_on_demand_what_can_be_named_is_said(plumbline: Callable[..., Result]) -> None:
-    result = plumbline("rehearse", "--provider", "simulated-h100", "--campaigns", "2026-02")
-    assert result.exit_code == 2
-    assert "expected some of those on demand: --workload chat-1b-gpu, chat-8b" in result.stderr
+def test_a_simulated_node_of_gpus_rehearses_the_standard_set_without_naming_it(home: Path, said: Callable[..., Any]) -> None:
+    ((one,), _) = said("rehearse", "--provider", "simulated-h100", "--campaigns", "2026-02", "--repeats", "1")
+    assert one["trials"] == 4 * 3, "four workloads in three slots"

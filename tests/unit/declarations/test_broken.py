@@ -87,6 +87,15 @@ def only_problem(config: Path) -> str:
         pytest.param(
             HERE, "region: here", "region: here\nwatch: {workloads: []}", "4  watch.workloads", "at least 1 entry", id="nothing to rerun"
         ),
+        pytest.param(HERE, "region: here", "region: here\nworkloads: []", "4  workloads", "at least 1 entry", id="nothing monthly"),
+        pytest.param(
+            HERE,
+            "region: here",
+            "region: here\nworkloads: [chat, gtp]",
+            "4  workloads[1]",
+            'no workload is called "gtp"; expected one of gpt',
+            id="unknown monthly workload",
+        ),
         # references
         pytest.param(
             HERE,

@@ -45,6 +45,14 @@ def test_who_reports_and_who_never_did_is_not_missed() -> None:
     assert silence("2026-11", {TRAINING: "2026-11", SERVING: None}) == ()
 
 
+def test_who_never_took_part_in_any_month_is_one_warning_that_goes_on() -> None:
+    never = {TRAINING: None, SERVING: None}
+    (first,), (second,) = (silence(month, never, never=frozenset({"lab"})) for month in ("2026-10", "2026-11"))
+    assert first.finding_id == second.finding_id
+    assert (first.severity, first.kind, first.campaign_id, first.since) == ("warn", "missing_data", None, "2026-10-01")
+    assert first.standing == (SERVING, TRAINING) and first.concerns == ""
+
+
 def test_months_of_one_silence_are_one_finding_and_a_later_silence_is_another() -> None:
     (first,), (second,) = (silence(month, {TRAINING: "2026-09"}) for month in ("2026-10", "2026-11"))
     assert first.finding_id == second.finding_id

@@ -1,0 +1,184 @@
+"""What a provider's monthly rerun comes to: trials, node hours, money. Estimated from the declarations alone; nothing has to have run.
+
+An estimate is what a trial holds a node for, from the pod on its node to its last file, under these assumptions (`_GPU`, `_CPU`):
+
+- the image is on the node; probes and the environment take a minute on a GPU node;
+- a training step reaches 35 % of the accelerator's published rate (of an unknown one: an A100's), 30 % more with activation checkpointing;
+- a checkpoint is 12 bytes a parameter; a fault costs one more start, a load and the steps since the last checkpoint;
+- each phase of an inference trial takes all the time that its declaration allows, and a few seconds to drain.
+
+Queueing, image pulls and retries are not in it. What trials of a series really took is in the archive: `plumbline budget` uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, TrainingWorkload
+from plumbline.declarations.load import longest
+from plumbline.harness.training.flops import flops_per_step
+from plumbline.harness.training.peaks import published_peak
+from plumbline.launch.plan import declared_slots
+from plumbline.prices.book import quote
+from plumbline.prices.budget import Use, use_of
+from plumbline.prices.cost import HOUR_S
+
+
+@dataclass(frozen=True)
+class _Allowance:
+    """Seconds: `place_s` from the node to the process, `probes_s` of environment and probes, `start_s` and `compile_s` of a training job,
+    `server_s` of a server that compiles its model, `plain_server_s` of another, `drain_s` after each phase, `close_s` for the evidence.
+    `rate`: FLOP/s of an accelerator (of a CPU: a core) that is not in the table of peaks. `disk`: bytes/s."""
+
+    place_s: float
+    probes_s: float
+    start_s: float
+    compile_s: float
+    server_s: float
+    plain_server_s: float
+    drain_s: float
+    close_s: float
+    rate: float
+    disk: float
+
+
+_GPU = _Allowance(45.0, 60.0, 45.0, 90.0, 150.0, 45.0, 5.0, 15.0, 312e12, 2e9)
+_CPU = _Allowance(1.0, 4.0, 3.0, 30.0, 60.0, 3.0, 0.5, 1.0, 7.5e10, 5e8)
+_UTILIZATION, _RECOMPUTED = 0.35, 1.3
+_BYTES_PER_PARAMETER, _HUB_PARAMETERS = 12.0, 110e6
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A workload of a provider's month. `trial_s`: estimated seconds that one trial holds each of its `nodes`."""
+
+    workload: str
+    kind: str
+    version: int
+    slots: tuple[str, ...]
+    per_slot: int
+    nodes: int
+    trial_s: float
+
+    @property
+    def trials(self) -> int:
+        return len(self.slots) * self.per_slot
+
+    @property
+    def node_hours(self) -> float:
+        return self.trials * self.nodes * self.trial_s / HOUR_S
+
+
+@dataclass(frozen=True)
+class Month:
+    """A provider's monthly rerun. `usd` None: no price holds, and `price` says why; otherwise `price` says which one."""
+
+    provider: str
+    enabled: bool
+    scheduled: tuple[Scheduled, ...]
+    usd: float | None
+    price: str
+
+    @property
+    def trials(self) -> int:
+        return sum(each.trials for each in self.scheduled)
+
+    @property
+    def node_hours(self) -> float:
+        return sum(each.node_hours for each in self.scheduled)
+
+
+def month_of(declared: Declarations, provider: Provider, on: date) -> Month:
+    """The provider's monthly rerun at the declared on-demand price that holds on a day; of a disabled one, what it would be."""
+    scheduled = tuple(scheduled_on(provider, w) for w in declared.monthly_workloads(provider))
+    total = Use()
+    for each in scheduled:
+        total += use_of(provider, each.node_hours * HOUR_S, on)
+    quoted = quote(provider, on)
+    return Month(
+        provider.name, provider.enabled, scheduled, None if quoted.basis is None else total.usd, str(quoted.basis or quoted.reason)
+    )
+
+
+def scheduled_on(provider: Provider, workload: AnyWorkload) -> Scheduled:
+    """The workload as the provider's month would hold it."""
+    return Scheduled(
+        workload.name,
+        workload.kind,
+        workload.version,
+        declared_slots(provider, workload),
+        workload.repeats.per_slot,
+        workload.nodes,
+        estimated_s(workload, provider),
+    )
+
+
+def estimated_s(workload: AnyWorkload, provider: Provider) -> float:
+    """Seconds that one trial holds each of its nodes, under the assumptions of this module."""
+    allow = _CPU if provider.accelerator.kind == "cpu" else _GPU
+    own = _training_s(workload, provider, allow) if isinstance(workload, TrainingWorkload) else _inference_s(workload, allow)
+    return allow.place_s + allow.probes_s + own + allow.close_s
+
+
+def _training_s(workload: TrainingWorkload, provider: Provider, allow: _Allowance) -> float:
+    step, fault, check = _step_s(workload, provider, allow), workload.fault, workload.checkpoint
+    start = allow.start_s + (allow.compile_s if workload.compile else 0.0)
+    parameters = float(getattr(workload.model, "matmul_parameters", _HUB_PARAMETERS))
+    stored = parameters * _BYTES_PER_PARAMETER / allow.disk / workload.nodes
+    saves = workload.steps.total // check.every if check.mode == "sync" else 1
+    seconds = start + workload.steps.total * step + (saves + 1) * stored
+    if fault is not None:
+        seconds += fault.times * (start + stored + (fault.at_step % check.every + 1) * step)
+    return seconds
+
+
+def _step_s(workload: TrainingWorkload, provider: Provider, allow: _Allowance) -> float:
+    has, job = provider.accelerator, workload.parallelism
+    device = " ".join((has.product or "").split("-"))
+    peak = published_peak(device, workload.precision) or published_peak(device, "bf16") or allow.rate
+    # Processes on a CPU share the cores that the workload needs; a GPU belongs to one process.
+    rate = peak * workload.needs.count / job.processes if has.kind == "cpu" else peak
+    flops = (flops_per_step(workload) or 6.0 * _HUB_PARAMETERS * workload.tokens_per_step) / job.tensor
+    return flops / (rate * _UTILIZATION) * (_RECOMPUTED if workload.activation_checkpointing else 1.0)
+
+
+def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
+    backend = workload.server.backend
+    server = 0.0 if backend == "external" else allow.server_s if backend in ("vllm", "tensorrtllm") else allow.plain_server_s
+    starts = 2 if workload.quality is not None else 1  # the reference is served too
+    return server * starts + sum(longest(phase) + allow.drain_s for phase in workload.phases)
+
+
+def unmeasured(declared: Declarations) -> tuple[str, ...]:
+    """What would be asked for in vain: enabled providers that measure nothing, and workloads that teams decide by and nobody measures monthly."""
+    enabled = declared.enabled_providers()
+    found = [
+        f"{p.name} is enabled and measures nothing monthly: {_why_nothing(declared, p)}"
+        for p in enabled
+        if not declared.monthly_workloads(p)
+    ]
+    measured = {w.name for p in enabled for w in declared.monthly_workloads(p)}
+    teams: dict[str, list[str]] = {}
+    for name, team in sorted(declared.teams.items()):
+        for preference in (*team.preferences("training"), *team.preferences("inference")):
+            for workload in preference.workloads:
+                if workload not in measured and name not in teams.setdefault(workload, []):
+                    teams[workload].append(name)
+    for workload, names in sorted(teams.items()):
+        fits = [p.name for p in enabled if workload in {w.name for w in declared.workloads_for(p)}]
+        why = f"on {', '.join(fits)} it is on demand only" if fits else "it fits no enabled provider"
+        found.append(f"{_listed(names)} by {workload}, which no enabled provider measures monthly: {why}")
+    return tuple(found)
+
+
+def _why_nothing(declared: Declarations, provider: Provider) -> str:
+    fitting = [w.name for w in declared.workloads_for(provider)]
+    if not fitting:
+        return "no declared workload fits"
+    return f"what fits is on demand only; name some under `workloads` in its declaration: {', '.join(fitting)}"
+
+
+def _listed(teams: Sequence[str]) -> str:
+    return f"team{'s' if len(teams) > 1 else ''} {', '.join(teams)} decide{'' if len(teams) > 1 else 's'}"
