@@ -32,6 +32,7 @@ class Card:
     links: list[dict[int, int] | None] = field(default_factory=list)
     violations: dict[int, int] | None = None
     events: list[int] | None = None
+    name: str = "NVIDIA H100 80GB HBM3"
 
 
 class Nvml:
@@ -67,6 +68,27 @@ class Nvml:
 
     def nvmlDeviceGetUUID(self, card: Card) -> bytes:
         return b"GPU-%d" % self.cards.index(card)
+
+    def nvmlDeviceGetName(self, card: Card) -> str:
+        return card.name
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "570.86.15"
+
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
+        return 12080
+
+    def __getattr__(self, name: str) -> Any:
+        """What else a driver can be asked: these cards do not support it."""
+        if name.startswith("NVML_"):
+            return 0
+        if not name.startswith("nvml"):
+            raise AttributeError(name)
+
+        def refuse(*_: Any) -> None:
+            raise NvmlError("Not Supported")
+
+        return refuse
 
     def nvmlDeviceGetPowerUsage(self, card: Card) -> int:
         return round(self._of(card, card.watts) * 1e3)

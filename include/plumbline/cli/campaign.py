@@ -43,7 +43,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Measure a campaign on this machine through Airflow, compare it, and end at the scorecards and the report."""
-    declared = declarations()
+    declared = with_own_gpu()
     asked = Asked(
         campaign_id=campaign or datetime.now(timezone.utc).strftime("run-%Y%m%d-%H%M%S"),
         reason=reason,
@@ -64,7 +64,7 @@ def run(
 
 def up() -> None:
     """Keep Airflow running on this machine until Ctrl-C; prints its address and the login."""
-    declarations()  # a declaration that cannot be read would leave an Airflow without DAGs
+    with_own_gpu()  # and a declaration that cannot be read would leave an Airflow without DAGs
     with stopping(), Watching() as watching:
         try:
             server = AirflowServer(places().airflow_home, mode="up").start(watching.status)
@@ -84,12 +84,21 @@ def up() -> None:
                     fail(str(error), FAILED)
 
 
-def declarations() -> Declarations:
-    """The declarations, or exit code 2 with every problem."""
+def declarations(config: Path | None = None) -> Declarations:
+    """The installation's declarations, or those of a folder alone; exit code 2 with every problem."""
     try:
-        return load()
+        return load(config)
     except DeclarationError as error:
         fail(f"{error}\nnothing was started")
+
+
+def with_own_gpu() -> Declarations:
+    """The declarations after a look at this machine's GPUs, which are a provider where there are any; says why if they cannot be."""
+    from plumbline.launch.local_gpu import refresh
+
+    if (why := refresh(declarations(places().config))) is not None:
+        err.print(why, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    return declarations()
 
 
 def measured(declared: Declarations, asked: Asked, providers: list[str] | None = None, home: Path | None = None) -> Outcome:

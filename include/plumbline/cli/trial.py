@@ -42,13 +42,14 @@ def trial(
         found = declared.workloads.get(name)
         if kind and found is not None and found.kind != kind:
             fail(f'"{name}" is a workload of kind {found.kind}; expected {found.kind}/{name}')
-        planned = planned_trial(declared, name, _local(declared) if provider == LOCAL else provider)
+        planned = planned_trial(declared, name, _local(declared, name) if provider == LOCAL else provider)
     _run(planned, as_json)
 
 
-def _local(declared: Declarations) -> str:
-    """The declared part of this machine that has the most of the cores that are usable now."""
-    here = [p for p in declared.enabled_providers() if isinstance(p.launcher, LocalLauncher)]
+def _local(declared: Declarations, workload: str) -> str:
+    """The declared part of this machine that has the most of the cores (or GPUs) that are usable now, of those that fit the workload if any."""
+    parts = [p for p in declared.enabled_providers() if isinstance(p.launcher, LocalLauncher)]
+    here = [p for p in parts if workload in {w.name for w in declared.workloads_for(p)}] or parts
     usable = os.sched_getaffinity(0)
     fitting = [p for p in here if isinstance(p.launcher, LocalLauncher) and usable.issuperset(p.launcher.cpus)] or here
     if not fitting:

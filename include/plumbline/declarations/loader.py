@@ -155,7 +155,7 @@ def _client_and_server(workload: InferenceWorkload, launcher: Launcher) -> str |
 
 
 def load(config: Path | None = None) -> Declarations:
-    """Read every declaration below `config` (default: the installation's).
+    """Read every declaration below `config`; default: the installation's, with what it found on this machine itself.
 
     Raises DeclarationError with all problems of all files.
     """
@@ -213,6 +213,8 @@ def load(config: Path | None = None) -> Declarations:
     problems += wrong
     if problems or thresholds is None:
         raise DeclarationError(problems)
+    if config is None:
+        found["providers"] |= _generated(places().generated_providers, found)
     return Declarations(
         found["providers"],
         found["workloads"],
@@ -225,6 +227,17 @@ def load(config: Path | None = None) -> Declarations:
         references,
         from_defaults,
     )
+
+
+def _generated(folder: Path, found: dict[str, dict[str, Any]]) -> dict[str, Provider]:
+    """The providers that the installation declared itself, unless they are declared or name workloads that other declarations had.
+    DeclarationError for a file that somebody broke."""
+    fitting = {}
+    for path in sorted(folder.glob("*.yaml")):
+        provider = load_file(path, Provider)
+        if provider.name not in found["providers"] and set(provider.workloads or ()) <= set(found["workloads"]):
+            fitting[provider.name] = provider
+    return fitting
 
 
 def _alone(path: Path, model: type[Model]) -> tuple[Model, list[Problem]]:

@@ -39,6 +39,11 @@ class Places:
         return self.home / "cache"
 
     @property
+    def generated_providers(self) -> Path:
+        """Declarations that the installation writes itself: what it found on this machine."""
+        return self.home / "providers"
+
+    @property
     def airflow_home(self) -> Path:
         return self.home / "airflow"
 

@@ -1,0 +1,103 @@
+"""The GPUs of this machine as a provider, `local-gpu`: a declaration that `make run` and `make up` write before they read the declarations.
+
+It lies in the installation's home, so that every process of the embedded Airflow reads the same one: the parse of a DAG asks no driver.
+It goes again when the GPUs do. A `local-gpu` among the installation's own declarations takes its place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import yaml
+
+from plumbline.declarations import Declarations, Provider
+from plumbline.declarations.places import places
+from plumbline.harness.environment import accelerator
+
+NAME = "local-gpu"
+WORKLOADS = ("pretrain-small-gpu", "chat-small-gpu")
+_MEMORY_SHARE, _MIB = 0.8, 2**20
+_TORCH = "import json, torch; print(json.dumps([torch.__version__, torch.version.cuda, torch.cuda.device_count()]))"
+_TORCH_LIMIT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Torch:
+    """What the installed PyTorch says: its version, the CUDA that it was built for (None: for none) and how many GPUs it can use."""
+
+    version: str
+    cuda: str | None
+    gpus: int
+
+
+def refresh(declared: Declarations, *, nvml: Any = None, torch: Torch | None = None) -> str | None:
+    """Write the declaration if NVML finds a GPU that PyTorch can use, else remove it. Returns why a GPU that is there is not measured; None
+    if there is none, or if it is. `declared`: what people declared; `nvml` and `torch`: this machine's if left out."""
+    file = places().generated_providers / f"{NAME}.yaml"
+    facts = {} if NAME in declared.providers else accelerator.facts(nvml=nvml)
+    count = facts.get("gpu.count")
+    if not isinstance(count, int) or count < 1:
+        file.unlink(missing_ok=True)
+        return None
+    products = sorted({str(facts[f"gpu.{i}.product"]) for i in range(count)})
+    gpu = f"{count} × {', '.join(products)}"
+    if why := _unusable(declared, torch or _installed_torch()):
+        file.unlink(missing_ok=True)
+        return f"this machine has {gpu}, which is not measured: {why}"
+    product = products[0] if len(products) == 1 else None
+    data: dict[str, Any] = {
+        "name": NAME,
+        "description": f"the GPUs of this machine ({gpu}), found by NVML",
+        "cloud": "local",
+        "region": "here",
+        "instance_type": f"host-{count}x{product or 'several'}"[:63].rstrip("-._"),
+        "accelerator": {"kind": "nvidia", "product": product, "count": count},
+        "launcher": {
+            "kind": "local",
+            "cpus": sorted(os.sched_getaffinity(0)),
+            "memory": f"{int(psutil.virtual_memory().total * _MEMORY_SHARE) // _MIB}MiB",
+            "timeout": "30min",
+        },
+        "manual_steps": [],
+        "workloads": list(WORKLOADS),
+    }
+    Provider.model_validate_json(json.dumps(data))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".part")
+    how = "# Written by `plumbline run` and `plumbline up`, which replace it. To change it, put a copy among your own declarations of providers.\n"
+    draft.write_text(how + yaml.safe_dump(data, sort_keys=False))
+    draft.replace(file)
+    return None
+
+
+def _unusable(declared: Declarations, torch: Torch | None) -> str | None:
+    if missing := [name for name in WORKLOADS if name not in declared.workloads]:
+        return f"no workload is called {' or '.join(missing)} in these declarations"
+    if torch is None:
+        return "PyTorch is not installed; `make setup` installs it"
+    if torch.cuda is None:
+        return (
+            f"PyTorch {torch.version} is built without CUDA; expected a build for CUDA: "
+            "rm -rf .venv && PIP_EXTRA_INDEX_URL=<the PyTorch index of your CUDA version> make run"
+        )
+    if not torch.gpus:
+        return (
+            f"PyTorch {torch.version} for CUDA {torch.cuda} finds no GPU that it can use; expected a driver for that CUDA version or newer"
+        )
+    return None
+
+
+def _installed_torch() -> Torch | None:
+    """In a process of its own: PyTorch takes seconds to import and would keep a context on the GPU that is to be measured."""
+    try:
+        asked = subprocess.run([sys.executable, "-c", _TORCH], capture_output=True, text=True, timeout=_TORCH_LIMIT_S, check=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        return None
+    version, cuda, gpus = json.loads(asked.stdout.splitlines()[-1])
+    return Torch(version, cuda, gpus)

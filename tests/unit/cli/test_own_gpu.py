@@ -1,0 +1,38 @@
+"""`plumbline run` and `plumbline up` look for a GPU first; what they cannot use they say on standard error, and go on without it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from tests.fakes.nvml import Card, Nvml
+
+from plumbline.cli.campaign import with_own_gpu
+from plumbline.launch import local_gpu
+
+
+def test_a_gpu_that_is_found_takes_part(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(Card()))
+    monkeypatch.setattr(local_gpu, "_installed_torch", lambda: local_gpu.Torch("2.13.0+cu130", "13.0", 1))
+    assert [p.name for p in with_own_gpu().enabled_providers()] == ["local-1core", "local-2core", "local-gpu"]
+
+
+def test_the_installed_pytorch_is_asked_and_without_cuda_the_gpu_is_left_out(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    torch = local_gpu._installed_torch()
+    assert torch is not None
+    if torch.cuda is not None:
+        pytest.skip(f"PyTorch {torch.version} is built for CUDA here")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(Card()))
+    assert [p.name for p in with_own_gpu().enabled_providers()] == ["local-1core", "local-2core"]
+    assert "PIP_EXTRA_INDEX_URL" in capfd.readouterr().err
+
+
+def test_without_a_gpu_nothing_is_said(home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(refuses="Driver Not Loaded"))
+    assert [p.name for p in with_own_gpu().enabled_providers()] == ["local-1core", "local-2core"]
+    assert capfd.readouterr() == ("", "")

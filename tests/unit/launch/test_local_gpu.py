@@ -1,0 +1,98 @@
+"""This machine's GPU is a provider where NVML finds one that PyTorch can use, and none where it does not; everybody reads the same file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.fakes.nvml import Card, Nvml
+from tests.fakes.trials import CONFIG, PLANNED_AT
+
+from plumbline.declarations import LocalLauncher, load, places
+from plumbline.launch.local_gpu import NAME, WORKLOADS, Torch, refresh
+from plumbline.launch.month import month_of
+from plumbline.launch.plan import Request, plan
+from plumbline.orchestration.schedules import schedule_of
+
+CUDA = Torch("2.13.0+cu130", "13.0", 1)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    for name in ("PLUMBLINE_CONFIG", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "home"
+
+
+def look(*cards: Card, torch: Torch = CUDA, refuses: str | None = None) -> str | None:
+    return refresh(load(places().config), nvml=Nvml(*cards, refuses=refuses), torch=torch)
+
+
+def test_a_gpu_is_a_local_provider_that_trains_and_serves_without_a_cluster() -> None:
+    assert look(Card()) is None
+    provider = load().providers[NAME]
+    assert provider.enabled and provider.accelerator.count == 1 and provider.accelerator.product == "NVIDIA-H100-80GB-HBM3"
+    assert isinstance(provider.launcher, LocalLauncher) and provider.pool == load().providers["local-2core"].pool, "never at once"
+    monthly = load().monthly_workloads(provider)
+    assert {w.name for w in monthly} == set(WORKLOADS) and {w.kind for w in monthly} == {"training", "inference"}
+    assert schedule_of(load(), provider) is not None
+    month = month_of(load(), provider, PLANNED_AT.date())
+    assert month.trials == 4 and month.usd is None, "nobody declared what this machine costs"
+    trials = plan(load(), Request("2026-11", "monthly"), PLANNED_AT)
+    assert len(trials) == 12 and sum(t.provider.name == NAME for t in trials) == 4
+
+
+def test_several_gpus_are_one_provider_and_different_ones_have_no_product() -> None:
+    look(Card(), Card())
+    assert (load().providers[NAME].accelerator.count, load().providers[NAME].instance_type) == (2, "host-2xNVIDIA-H100-80GB-HBM3")
+    look(Card(), Card(name="NVIDIA A100"))
+    assert load().providers[NAME].accelerator.product is None
+
+
+def test_without_a_gpu_everything_is_as_declared(home: Path) -> None:
+    assert look() is None and look(refuses="Driver Not Loaded") is None
+    assert not (home / "providers").exists()
+    assert load() == load(CONFIG)
+    assert len(plan(load(), Request("2026-11", "monthly"), PLANNED_AT)) == 8
+
+
+def test_a_gpu_that_is_gone_is_a_provider_no_more() -> None:
+    look(Card())
+    assert NAME in load().providers
+    look()
+    assert NAME not in load().providers
+
+
+@pytest.mark.parametrize(
+    ("torch", "why"),
+    [(Torch("2.13.0+cpu", None, 0), "built without CUDA"), (Torch("2.13.0+cu130", "13.0", 0), "finds no GPU that it can use")],
+    ids=["no CUDA", "old driver"],
+)
+def test_a_gpu_that_pytorch_cannot_use_is_skipped_and_it_is_said_why(torch: Torch, why: str) -> None:
+    look(Card())
+    said = look(Card(), torch=torch)
+    assert said is not None and "1 × NVIDIA-H100-80GB-HBM3" in said and why in said
+    assert NAME not in load().providers
+
+
+def test_what_people_declare_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look(Card())
+    written = (places().generated_providers / f"{NAME}.yaml").read_text()
+    own = tmp_path / "config"
+    shutil.copytree(CONFIG, own)
+    (own / "providers" / f"{NAME}.yaml").write_text("enabled: false\n" + written)
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(own))
+    assert not load().providers[NAME].enabled
+    assert look(Card()) is None and not (places().generated_providers / f"{NAME}.yaml").exists()
+
+
+def test_declarations_without_its_workloads_have_no_such_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look(Card())
+    bare = tmp_path / "config"
+    shutil.copytree(CONFIG, bare)
+    (bare / "workloads" / "training" / "pretrain-small-gpu.yaml").unlink()
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(bare))
+    assert NAME not in load().providers
+    assert "pretrain-small-gpu" in str(look(Card()))
