@@ -6,7 +6,7 @@ page says so.
 
 from __future__ import annotations
 
-import shutil
+import re
 import sys
 from datetime import date, datetime, timezone
 from pathlib import Path
@@ -90,7 +90,8 @@ def declare(folder: Path) -> Path:
         if path.stem in ("thresholds", *WORKLOADS):
             target = config / path.relative_to(own)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target)
+            # One slot: a fleet is to be drawn, not its time of day.
+            target.write_text(re.sub(r"slots: \[.*?\]", 'slots: ["02:00"]', path.read_text()))
     for name, text in PROVIDERS.items():
         fixed, drift = text.split("drift:", 1)
         fields = dict(line.split(": ", 1) for line in fixed.strip().splitlines())

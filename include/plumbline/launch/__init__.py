@@ -3,6 +3,8 @@
 | module | what it does |
 |---|---|
 | `plan` | declarations × what was asked for → a flat list of trials, hashed before anything runs |
+| `month` | what a provider's monthly rerun comes to: trials, node hours, money; what nobody measures |
+| `local_gpu` | the GPUs of this machine as a declared provider |
 | `base` | what a launcher is; which launcher drives which provider |
 | `local`, `endpoint` | the launchers whose trials are processes here: the provider is this machine, or a hosted model |
 | `this_machine` | a trial as a process on this machine |
