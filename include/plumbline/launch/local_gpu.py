@@ -21,7 +21,7 @@ from plumbline.declarations.places import places
 from plumbline.harness.environment import accelerator
 
 NAME = "local-gpu"
-WORKLOADS = ("pretrain-small-gpu", "chat-small-gpu")
+WORKLOADS = ("gpt-small-gpu", "chat-small-gpu")
 _MEMORY_SHARE, _MIB = 0.8, 2**20
 _TORCH = "import json, torch; print(json.dumps([torch.__version__, torch.version.cuda, torch.cuda.device_count()]))"
 _TORCH_LIMIT_S = 120.0

@@ -92,7 +92,7 @@ def test_declarations_without_its_workloads_have_no_such_provider(tmp_path: Path
     look(Card())
     bare = tmp_path / "config"
     shutil.copytree(CONFIG, bare)
-    (bare / "workloads" / "training" / "pretrain-small-gpu.yaml").unlink()
+    (bare / "workloads" / "training" / "gpt-small-gpu.yaml").unlink()
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(bare))
     assert NAME not in load().providers
-    assert "pretrain-small-gpu" in str(look(Card()))
+    assert "gpt-small-gpu" in str(look(Card()))
