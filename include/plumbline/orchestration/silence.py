@@ -17,9 +17,17 @@ _MONTHS = 24
 
 
 def missed(
-    archive: Archive, declared: Declarations, campaign_id: str, provider: str | None = None, now: datetime | None = None
+    archive: Archive,
+    declared: Declarations,
+    campaign_id: str,
+    provider: str | None = None,
+    now: datetime | None = None,
+    *,
+    unmeasured: bool = False,
 ) -> tuple[Finding, ...]:
-    """What stopped reporting, as findings that stand or are to be opened; nothing for a campaign on demand or one that still runs."""
+    """What stopped reporting, as findings that stand or are to be opened; nothing for a campaign on demand or one that still runs.
+
+    `unmeasured`: what never took part in a monthly campaign as well, which the review of a campaign is no occasion for."""
     from plumbline.drift import silence
 
     if not silence.monthly(campaign_id) or not silence.over(campaign_id, now or datetime.now(timezone.utc)):
@@ -45,7 +53,7 @@ def missed(
         newest = max((c for c, _ in before if silence.monthly(c) and c <= campaign_id), default=None)
         if newest is not None:
             last |= dict.fromkeys(keys, newest)
-        elif not before or min(at for _, at in before) < silence.ends(campaign_id):
+        elif unmeasured and (not before or min(at for _, at in before) < silence.ends(campaign_id)):
             never.add(name)
     return silence.silence(campaign_id, last, simulated, frozenset(never))
 
@@ -72,6 +80,6 @@ def look_for_silence(now: datetime | None = None) -> list[str]:
     now = now or datetime.now(timezone.utc)
     campaign_id = f"{now:%Y-%m}"
     with open_archive() as archive:
-        found = missed(archive, load(), campaign_id, now=now)
+        found = missed(archive, load(), campaign_id, now=now, unmeasured=True)
         keep_missed(archive, found, campaign_id)
     return [finding.finding_id for finding in found]
