@@ -91,11 +91,15 @@ class Month:
 
 
 def month_of(declared: Declarations, provider: Provider, on: date) -> Month:
-    """The provider's monthly rerun at the declared on-demand price that holds on a day; of a disabled one, what it would be."""
+    """The provider's monthly rerun at the declared on-demand price that holds on a day; of a disabled one, what it would be.
+
+    An instance that is sold whole is paid whole while a trial holds it; of one that is sold by the GPU, what the trial holds.
+    """
     scheduled = tuple(scheduled_on(provider, w) for w in declared.monthly_workloads(provider))
     total = Use()
     for each in scheduled:
-        total += use_of(provider, each.node_hours * HOUR_S, on)
+        gpus = declared.workloads[each.workload].needs.count if provider.sold_by == "gpu" else None
+        total += use_of(provider, each.node_hours * HOUR_S, on, gpus)
     quoted = quote(provider, on)
     return Month(
         provider.name, provider.enabled, scheduled, None if quoted.basis is None else total.usd, str(quoted.basis or quoted.reason)

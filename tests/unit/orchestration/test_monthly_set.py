@@ -52,6 +52,15 @@ def test_every_example_of_eight_gpus_measures_the_set_in_at_most_four_node_hours
     assert price is not None and month.usd == pytest.approx(month.node_hours * price.price)
 
 
+def test_where_gpus_are_sold_one_by_one_a_trial_is_paid_by_the_gpus_that_it_holds() -> None:
+    here, provider = enabled()
+    by_gpu = provider.model_copy(update={"sold_by": "gpu"})
+    whole, shared = (month_of(here, each, TODAY) for each in (provider, by_gpu))
+    held = sum(each.node_hours * (1.0 if each.workload == "pretrain-8b-8gpu" else 0.125) for each in whole.scheduled)
+    assert whole.usd is not None and shared.usd == pytest.approx(whole.usd * held / whole.node_hours)
+    assert shared.node_hours == whole.node_hours
+
+
 @pytest.mark.parametrize(
     ("gpus", "whole"), [(1, set()), (2, set()), (4, {"pretrain-8b-4gpu"}), (8, {"pretrain-8b-8gpu"})], ids=lambda value: str(value)
 )
