@@ -47,7 +47,12 @@ class Precision:
         """Put the linear modules of the layers that fp8 can take in its hands; names and parameters stay as they are."""
         if self._name != "fp8":
             return
-        from torchao.float8 import convert_to_float8_training  # type: ignore[import-not-found]
+        try:
+            from torchao.float8 import convert_to_float8_training  # type: ignore[import-not-found]
+        except ImportError as error:  # a torchao that was made for another torch
+            raise ImageIncomplete(
+                f"precision fp8 needs a torchao that fits torch {torch.__version__}: {error}; bf16 works without it"
+            ) from error
 
         inside = {id(module) for layer in layers for module in layer.modules()}
         convert_to_float8_training(model, module_filter_fn=lambda module, _: id(module) in inside and _fits_fp8(module))
