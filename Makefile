@@ -93,6 +93,7 @@ lock: .venv/bin/uv ## resolve requirements/*.in again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/dev.in -o requirements/dev.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/triton.in -o requirements/triton.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/training.in -o requirements/training.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/torchao.in -o requirements/torchao.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) --all-extras --constraint requirements.txt pyproject.toml -o requirements/image.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image-cpu.in -o requirements/image-cpu.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image-onnx.in -o requirements/image-onnx.txt

@@ -1,5 +1,6 @@
 # Both kinds of workload on processors alone: PyTorch's CPU build and the server of nvidia-pytriton. No NVIDIA base.
-#   BASE   a Python 3.10 to 3.13 with its venv module and libpython, by digest: docker.io/library/python:3.11-slim-bookworm@sha256:...
+#   BASE          a Python 3.10 to 3.13 with its venv module and libpython, by digest: docker.io/library/python:3.11-slim-bookworm@sha256:...
+#   TORCH_INDEX   package index of torch's CPU build; left out: the index that pip is configured with
 ARG BASE
 FROM ${BASE} AS build
 COPY requirements/image-tools.txt /locks/
@@ -13,6 +14,7 @@ RUN cp /src/install.sh / && /install.sh wheel
 
 FROM ${BASE}
 ARG BASE
+ARG TORCH_INDEX
 COPY k8s/images/install.sh /
 COPY requirements/image.txt requirements/image-cpu.txt requirements/torch.txt requirements/training.txt requirements/triton.txt /locks/
 RUN /install.sh packages image-cpu.txt torch.txt training.txt
@@ -22,7 +24,9 @@ COPY --from=build /wheel /wheel
 RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness
 ENV PLUMBLINE_TRITONSERVER=/opt/triton/pytriton/tritonserver/bin/tritonserver \
     PATH=/opt/plumbline/bin:/usr/local/bin:/usr/bin:/bin \
-    PLUMBLINE_HOME=/work HOME=/work TMPDIR=/work/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+    PLUMBLINE_HOME=/work HOME=/work USER=plumbline LOGNAME=plumbline TMPDIR=/work/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+    HF_HOME=/work/cache/huggingface TORCHINDUCTOR_CACHE_DIR=/work/cache/inductor TRITON_CACHE_DIR=/work/cache/triton \
+    VLLM_CACHE_ROOT=/work/cache/vllm
 USER 10001:10001
 WORKDIR /work
 ENTRYPOINT ["python", "-m", "plumbline.harness"]

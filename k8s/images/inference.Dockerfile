@@ -1,8 +1,9 @@
 # Inference on GPUs: NVIDIA's Triton with one engine, and the harness beside it. The engine is chosen by the base:
-#   BASE     nvcr.io/nvidia/tritonserver:YY.MM-vllm-python-py3@sha256:...    ENGINE=vllm
-#            nvcr.io/nvidia/tritonserver:YY.MM-trtllm-python-py3@sha256:...  ENGINE=tensorrt_llm
-#            nvcr.io/nvidia/tritonserver:YY.MM-py3@sha256:...                ENGINE=onnxruntime (for the backends onnxruntime and pytorch)
-#   ENGINE   what the base must hold; the build fails if it does not
+#   BASE          nvcr.io/nvidia/tritonserver:YY.MM-vllm-python-py3@sha256:...    ENGINE=vllm
+#                 nvcr.io/nvidia/tritonserver:YY.MM-trtllm-python-py3@sha256:...  ENGINE=tensorrt_llm
+#                 nvcr.io/nvidia/tritonserver:YY.MM-py3@sha256:...                ENGINE=onnxruntime (for the backends onnxruntime and pytorch)
+#   ENGINE        what the base must hold; the build fails if it does not
+#   TORCH_INDEX   package index of torch where the base has none (ENGINE=onnxruntime); left out: the index that pip is configured with
 ARG BASE
 FROM ${BASE} AS build
 COPY requirements/image-tools.txt /locks/
@@ -17,6 +18,7 @@ RUN cp /src/install.sh / && /install.sh wheel
 FROM ${BASE}
 ARG BASE
 ARG ENGINE
+ARG TORCH_INDEX
 RUN case "${ENGINE}" in \
       vllm|tensorrt_llm) python3 -c "import importlib.util as u, sys; sys.exit(not u.find_spec('${ENGINE}'))" ;; \
       onnxruntime) test -d /opt/tritonserver/backends/onnxruntime ;; \
@@ -24,13 +26,17 @@ RUN case "${ENGINE}" in \
     esac || { echo "ENGINE is '${ENGINE}', which this base does not hold; expected vllm, tensorrt_llm or onnxruntime" >&2; exit 1; }
 COPY k8s/images/install.sh /
 COPY requirements/image.txt requirements/image-cpu.txt requirements/image-onnx.txt requirements/torch.txt /locks/
-# The base of the tensor backends has no torch, which makes the models that they serve; any build of it will do.
+# The base of the tensor backends has no torch, which makes the models that they serve.
 RUN if [ "${ENGINE}" = onnxruntime ]; then /install.sh packages image-cpu.txt torch.txt image-onnx.txt; else /install.sh packages; fi
 COPY --from=build /wheel /wheel
-RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness
+RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness \
+      plumbline.harness.inference.reference_worker plumbline.harness.probes.worker plumbline.harness.probes.products tokenizers tritonclient.grpc
 ENV PLUMBLINE_TRITONSERVER=/opt/tritonserver/bin/tritonserver \
+    PLUMBLINE_ENGINE_PYTHON=/opt/plumbline/bin/engine-python PYTHONPATH= \
     PATH=/opt/plumbline/bin:/opt/tritonserver/bin:${PATH} \
-    PLUMBLINE_HOME=/work HOME=/work TMPDIR=/work/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+    PLUMBLINE_HOME=/work HOME=/work USER=plumbline LOGNAME=plumbline TMPDIR=/work/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+    HF_HOME=/work/cache/huggingface TORCHINDUCTOR_CACHE_DIR=/work/cache/inductor TRITON_CACHE_DIR=/work/cache/triton \
+    VLLM_CACHE_ROOT=/work/cache/vllm
 USER 10001:10001
 WORKDIR /work
 # Replaces the base's entry point, which prints and probes before it starts anything.

@@ -1,17 +1,23 @@
 #!/bin/sh
 # The steps that every harness image shares, run by the Dockerfiles beside this file. The harness and its locked packages live in an
-# environment of their own, /opt/plumbline; what is needed only to get there stays in the build stage.
+# environment apart, /opt/plumbline. What runs torch or an engine starts on /opt/plumbline/bin/engine-python: the base's Python and
+# packages, with ours behind them (docs/decisions/0016). What is needed only to get there stays in the build stage.
 #   install.sh wheel                  build stage: the pinned tools in /tools, the harness's wheel in /wheel; sources in /src
-#   install.sh packages [LOCK...]     the environment with image.txt and further locks, all below /locks
-#   install.sh harness                the wheel, the list of what the image holds, the compiled modules
+#   install.sh packages [LOCK...]     the environment with image.txt and further locks, all below /locks; the engine Python; the user
+#   install.sh harness [MODULE...]    the wheel, a check that the engine Python imports these, the list of packages, compiled modules
+# BASE          the base's name by digest
+# TORCH_INDEX   address of the package index that torch comes from where the base has none; unset: the one that pip is configured with
+# IMAGE_ROOT    the folder that stands for / in the tests
 set -eu
-home=/opt/plumbline
+root=${IMAGE_ROOT:-}
+home=$root/opt/plumbline
+engine=$home/bin/engine-python
 export PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PYTHONDONTWRITEBYTECODE=1
 unset PIP_CONSTRAINT  # NVIDIA's bases pin their own environment with it; ours has its own lock
 
-# environment FOLDER [OPTION]: some bases have pip and cannot put it into a new environment, others the reverse.
+# environment FOLDER: some bases have pip and cannot put it into a new environment, others the reverse.
 environment() {
-  python3 -m venv ${2:-} "$1" 2>/dev/null || python3 -m venv --clear --without-pip ${2:-} "$1"
+  python3 -m venv "$1" 2>/dev/null || python3 -m venv --clear --without-pip "$1"
 }
 
 # into FOLDER ARGUMENT...: pip, working on the environment in the folder.
@@ -21,9 +27,9 @@ into() {
 }
 
 wheel() {
-  environment /tools
-  into /tools install --no-compile --require-hashes -r /locks/image-tools.txt
-  into /tools wheel --no-deps --no-build-isolation --wheel-dir /wheel /src
+  environment "$root/tools"
+  into "$root/tools" install --no-compile --require-hashes -r "$root/locks/image-tools.txt"
+  into "$root/tools" wheel --no-deps --no-build-isolation --wheel-dir "$root/wheel" "$root/src"
 }
 
 packages() {
@@ -31,32 +37,62 @@ packages() {
     *@sha256:*|localhost/*) ;;
     *) echo "BASE is '${BASE:-}'; expected a base image by digest (name@sha256:...), so that the same build gives the same image" >&2; exit 2 ;;
   esac
-  # What the base brings for its accelerator, torch and the numpy that it was built with, stays visible and is not replaced.
-  environment "$home" --system-site-packages
-  lock=/locks/image.txt
-  if python3 -c 'import torch, numpy' 2>/dev/null; then
-    awk '/^[a-z]/ { keep = !/^numpy==/ } keep' "$lock" >/tmp/lock.txt
-    lock=/tmp/lock.txt
-  fi
-  into "$home" install --no-compile --require-hashes -r "$lock"
-  for more in "$@"; do into "$home" install --no-compile --no-deps -r "/locks/$more"; done
-  "$home/bin/python" -c 'import torch'
+  if python3 -c 'import torch' 2>/dev/null; then has_torch=yes; else has_torch=no; fi
+  environment "$home"
+  into "$home" install --no-compile --require-hashes -r "$root/locks/image.txt"
+  for more in "$@"; do
+    case "$more:$has_torch" in
+      torch.txt:yes) ;;
+      # With its libraries: torch pins each of them itself. What image.txt and image-cpu.txt hold satisfies it and stays.
+      torch.txt:no) into "$home" install --no-compile ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} -r "$root/locks/torch.txt" ;;
+      *) into "$home" install --no-compile --no-deps -r "$root/locks/$more" ;;
+    esac
+  done
+  write_engine_python
+  add_user
   compiled "$home/lib"
 }
 
+# The base's Python as it is, but for the end of its search path: a package of the base is never replaced by one of ours.
+write_engine_python() {
+  if [ "$has_torch" = yes ]; then
+    ours=$("$home/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    python3 -c 'import shlex, sys
+path = ":".join([*filter(None, sys.path), sys.argv[1]])
+print(f"#!/bin/sh\nPYTHONPATH={shlex.quote(path)} exec {shlex.quote(sys.executable)} \"$@\"")' "$ours" >"$engine"
+  else
+    printf '#!/bin/sh\nexec %s/bin/python "$@"\n' "$home" >"$engine"
+  fi
+  chmod 755 "$engine"
+}
+
+# torch Inductor and vLLM ask for the user's name when they are imported.
+add_user() {
+  grep -q '^[^:]*:[^:]*:10001:' "$root/etc/group" || echo 'plumbline:x:10001:' >>"$root/etc/group"
+  grep -q '^[^:]*:[^:]*:10001:' "$root/etc/passwd" || echo 'plumbline:x:10001:10001:Plumbline:/work:/usr/sbin/nologin' >>"$root/etc/passwd"
+}
+
 harness() {
-  into "$home" install --no-compile --no-deps --no-index /wheel/*.whl
+  into "$home" install --no-compile --no-deps --no-index "$root"/wheel/*.whl
   rm "$home/bin/plumbline"  # the command line needs the rooms that are not here
   "$home/bin/python" -m plumbline.harness run --help >/dev/null
-  /tools/bin/cyclonedx-py environment --output-reproducible --of JSON -o "$home/sbom.cdx.json" "$home/bin/python"
+  "$engine" -c 'import sys
+from importlib import import_module
+from importlib.metadata import version
+from plumbline.harness.torch_range import unsupported
+if wrong := unsupported(version("torch")):
+    sys.exit(f"{wrong}; expected a base with such a torch")
+for name in sys.argv[1:]:
+    print(name, "from", getattr(import_module(name), "__file__", None))' "$@"
+  "$root/tools/bin/cyclonedx-py" environment --output-reproducible --of JSON -o "$home/sbom.cdx.json" "$home/bin/python"
   compiled "$home"/lib/python3*/site-packages/plumbline
 }
 
-# The pods' root is read-only: without this they would compile all of torch at every start. By content, not by the time of the build.
+# The pods' root is read-only: without this they would compile all of it at every start. By content, not by the time of the build.
 # Some packages carry test files that no Python compiles any more; they are reported and left.
 compiled() {
   "$home/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$1" || echo "some modules stay uncompiled"
-  rm -rf /tmp/* /var/tmp/* /root/.cache
+  rm -rf "$root"/tmp/* "$root"/var/tmp/* "$root"/root/.cache
 }
 
 "$@"

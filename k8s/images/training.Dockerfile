@@ -1,5 +1,6 @@
 # Training on GPUs: a base that brings PyTorch and NCCL for the accelerator, and the harness beside it.
-#   BASE   NVIDIA's nvcr.io/nvidia/pytorch:YY.MM-py3@sha256:... or docker.io/pytorch/pytorch:...-cudaXX-cudnnY-runtime@sha256:...
+#   BASE   NVIDIA's nvcr.io/nvidia/pytorch:YY.MM-py3@sha256:... or docker.io/pytorch/pytorch:...-cudaXX-cudnnY-devel@sha256:...
+#          (its -runtime has no C compiler, which compile: true takes)
 ARG BASE
 FROM ${BASE} AS build
 COPY requirements/image-tools.txt /locks/
@@ -14,12 +15,17 @@ RUN cp /src/install.sh / && /install.sh wheel
 FROM ${BASE}
 ARG BASE
 COPY k8s/images/install.sh /
-COPY requirements/image.txt requirements/training.txt /locks/
-RUN python3 -c 'import torch; print("torch of the base:", torch.__version__)' && /install.sh packages training.txt
+COPY requirements/image.txt requirements/training.txt requirements/torchao.txt /locks/
+RUN python3 -c 'import torch; print("torch of the base:", torch.__version__)' && /install.sh packages training.txt torchao.txt
 COPY --from=build /wheel /wheel
-RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness
-ENV PATH=/opt/plumbline/bin:${PATH} \
-    PLUMBLINE_HOME=/work HOME=/work TMPDIR=/work/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness \
+      plumbline.harness.training.worker plumbline.harness.training.models.hub plumbline.harness.training.models.llama \
+      plumbline.harness.training.models.stored plumbline.harness.training.learners.lora plumbline.harness.probes.worker plumbline.harness.probes.products torchao
+ENV PLUMBLINE_ENGINE_PYTHON=/opt/plumbline/bin/engine-python PYTHONPATH= \
+    PATH=/opt/plumbline/bin:${PATH} \
+    PLUMBLINE_HOME=/work HOME=/work USER=plumbline LOGNAME=plumbline TMPDIR=/work/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+    HF_HOME=/work/cache/huggingface TORCHINDUCTOR_CACHE_DIR=/work/cache/inductor TRITON_CACHE_DIR=/work/cache/triton \
+    VLLM_CACHE_ROOT=/work/cache/vllm
 USER 10001:10001
 WORKDIR /work
 # Replaces the base's entry point, which prints and probes before it starts anything.

@@ -102,11 +102,12 @@ class Engine:
         # A build needs no more than a root folder: runs where nested containers cannot be made.
         return ["--isolation", "chroot"] if self.program == "buildah" else []
 
-    def build(self, dockerfile: Path, tag: str, base: str) -> None:
-        """Build one image; what pip is configured with on this machine counts inside too."""
+    def build(self, dockerfile: Path, tag: str, base: str, **arguments: str) -> None:
+        """Build one image, with further build arguments; what pip is configured with on this machine counts inside too."""
         with tempfile.TemporaryDirectory(prefix="plumbline-build-") as folder:
             mounts = list(_pip_mounts(Path(folder)))
             common = ["--file", str(dockerfile), "--tag", tag, "--build-arg", f"BASE={base}"]
+            common += [item for name, value in arguments.items() for item in ("--build-arg", f"{name}={value}")]
             if self.program == "docker":
                 if mounts:
                     sys.stderr.write("docker mounts nothing while it builds: pip's settings of this machine are not used\n")
