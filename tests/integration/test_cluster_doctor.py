@@ -56,7 +56,7 @@ def provider_at(store: Path, **settings: Any) -> Provider:
     return cluster_provider(results_url=store.as_uri(), **settings)
 
 
-def said(url: str, fault: str | None = None, clock: float = 0.0) -> Script:
+def said(url: str, fault: str | None = None, clock: float = 0.0, **torch: str | None) -> Script:
     """A pod in which the harness looks at the store, as `python -m plumbline.harness check` does."""
 
     def harness(run: PodRun) -> int:
@@ -65,7 +65,7 @@ def said(url: str, fault: str | None = None, clock: float = 0.0) -> Script:
         took = check(ResultStore(url)) if fault is None else None
         run.say(
             "a banner of the image",
-            json.dumps({"store": url, "fault": fault, "seconds": took, "time": time.time() + clock, "harness": "9.9"}),
+            json.dumps({"store": url, "fault": fault, "seconds": took, "time": time.time() + clock, "harness": "9.9", **torch}),
         )
         return 0 if fault is None else 1
 
@@ -131,6 +131,8 @@ def test_no_pod_means_none(kube: FakeKubernetes, tmp_path: Path) -> None:
         (Script().scheduled().pulling(), "image (training)", "is the registry slow"),
         (said("s3://x", fault="s3://x/y could not be written: Access Denied"), "store from a pod (training)", "results_secret"),
         (said("file:///tmp", clock=3600), "node clock", "chrony"),
+        (said("file:///tmp", torch="2.6.0", torch_fault="PyTorch 2.6.0 is not supported"), "image (training)", "such a PyTorch"),
+        (said("file:///tmp", torch=None, torch_fault="PyTorch is not installed"), "image (training)", "such a PyTorch"),
     ],
 )
 def test_what_a_pod_meets_is_told_with_its_remedy(kube: FakeKubernetes, tmp_path: Path, script: Script, failing: str, told_of: str) -> None:

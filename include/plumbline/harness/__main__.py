@@ -24,9 +24,12 @@ from plumbline.declarations import Trial
 from plumbline.declarations.shapes import at, expected
 from plumbline.declarations.yaml_positions import dotted
 from plumbline.harness import environment, glance, probes
+from plumbline.harness.environment import software
 from plumbline.harness.environment.cpu import usable
+from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.run import StoreAway, UnusableStore, opened, run
 from plumbline.harness.training.place import BadPlace, Place, place_of
+from plumbline.harness.torch_range import unsupported
 from plumbline.results import Environment, ResultStore, store_check
 from plumbline.results.probe import LIMIT_S
 
@@ -137,13 +140,23 @@ def _follow(trial: Trial, place: Place) -> int:
 
 
 def _check(out: str) -> dict[str, object]:
-    """`fault` is None if the store works; `time` is this machine's clock, for whoever compares it with theirs."""
+    """`fault` is None if the store works; `time` is this machine's clock, for whoever compares it with theirs. `torch`: the version that
+    would compute, None without one; `torch_fault`: why the harness does not run on it, None if it does."""
     seconds, fault = None, None
     try:
         seconds = store_check.check(ResultStore(out, patience_s=_CHECK_PATIENCE_S))
     except (store_check.StoreFault, ValueError, ImportError) as error:
         fault = str(error)
-    return {"store": out, "fault": fault, "seconds": seconds, "time": time.time(), "harness": version("plumbline")}
+    return {"store": out, "fault": fault, "seconds": seconds, "time": time.time(), "harness": version("plumbline"), **_torch()}
+
+
+def _torch() -> dict[str, object]:
+    try:
+        found = software.facts()["torch.version"]
+    except TrialFailed as failure:  # the image's engine Python does not run
+        return {"torch": None, "torch_fault": failure.detail}
+    installed = None if found is None else str(found)
+    return {"torch": installed, "torch_fault": unsupported(installed)}
 
 
 def _glance(out: str, limit_s: float) -> int:

@@ -129,7 +129,11 @@ def _told(cluster: Cluster, pod: Row, what: str, began: float) -> Iterator[Line]
         return
     started, scheduled = pod_state.time_of(state.get("startedAt")), pod_state.scheduled_at(pod)
     took = f" {max(0.0, started - scheduled):.0f} s after it got its node" if started is not None and scheduled is not None else ""
-    yield ok(f"image ({what})", f"runs on {node}{took}; harness {said.get('harness')}")
+    # An engine of an inference image may compute without torch; only its probes want it.
+    if said.get("torch_fault") and (what == "training" or said.get("torch")):
+        yield failed(f"image ({what})", str(said["torch_fault"]), "build the image over a base with such a PyTorch (k8s/images/README.md)")
+    else:
+        yield ok(f"image ({what})", f"runs on {node}{took}; harness {said.get('harness')}, PyTorch {said.get('torch') or 'none'}")
     if said.get("fault"):
         yield failed(
             f"store from a pod ({what})",
