@@ -28,8 +28,8 @@ from plumbline.harness.environment import software
 from plumbline.harness.environment.cpu import usable
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.run import StoreAway, UnusableStore, opened, run
-from plumbline.harness.training.place import BadPlace, Place, place_of
 from plumbline.harness.torch_range import unsupported
+from plumbline.harness.training.place import BadPlace, Place, place_of
 from plumbline.results import Environment, ResultStore, store_check
 from plumbline.results.probe import LIMIT_S
 

@@ -53,7 +53,7 @@ def test_without_torch_there_is_nothing_to_count(monkeypatch: pytest.MonkeyPatch
     def never(*_: object, **__: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(torch_process, "find_spec", lambda _: None)
+    monkeypatch.setattr(torch_process, "_has_torch", lambda: False)
     monkeypatch.setattr(subprocess, "Popen", never)
     with torch_process.started("cpu", ("gpt",)) as lines:
         assert {line.status for line in lines()} == {"not_applicable"}
