@@ -50,13 +50,14 @@ class CompileClock:
 
         self._began_ns = 0
         self._spent_ns = 0
+        # Newer releases pass what is compiled, 2.7 passes nothing.
         callback_handler.register_start_callback(self._start)
         callback_handler.register_end_callback(self._end)
 
-    def _start(self, _: Any) -> None:
+    def _start(self, *_: Any) -> None:
         self._began_ns = monotonic_ns()
 
-    def _end(self, _: Any) -> None:
+    def _end(self, *_: Any) -> None:
         self._spent_ns += monotonic_ns() - self._began_ns
 
     def taken(self) -> int:

@@ -7,15 +7,16 @@ it, and only then are older ones deleted: at any moment there is one that all no
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
@@ -95,7 +96,7 @@ class Sharded:
         if ranks.writes:
             said = {"storage_writer": writer, "process_group": ranks.replica_group, "no_dist": self._solo}
             if beside:
-                written = async_save(tensors, **said)  # type: ignore[arg-type,assignment]
+                written = _async_save(tensors, self._solo, said)
             else:
                 written = Future()
                 with _plain_errors(writer):
@@ -187,6 +188,20 @@ class Sharded:
 
     def _original(self, name: str) -> str:
         return name.removeprefix(self._here(""))
+
+
+def _async_save(tensors: dict[str, torch.Tensor], solo: bool, said: dict[str, Any]) -> Future[Any]:
+    """`async_save`, also where it takes no `no_dist`, as in PyTorch 2.7: there one process alone copies and saves in a thread by itself."""
+    if "no_dist" in inspect.signature(async_save).parameters:
+        return cast("Future[Any]", async_save(tensors, **said))
+    if not solo:
+        return cast("Future[Any]", async_save(tensors, **{name: value for name, value in said.items() if name != "no_dist"}))
+    copies = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+    with_one = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+    try:
+        return with_one.submit(save, copies, **said)
+    finally:
+        with_one.shutdown(wait=False)
 
 
 class _Writer(FileSystemWriter):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch._C._distributed_c10d import TCPStore  # torch.distributed re-exports it untyped
 
 from plumbline.harness.training.link import listening
@@ -16,4 +18,8 @@ def serve(host: str) -> tuple[TCPStore, int]:
     server = listening(Address(host, 0))
     port = int(server.getsockname()[1])
     # The socket is the store's from here on.
-    return TCPStore("localhost", port, is_master=True, wait_for_workers=False, master_listen_fd=server.detach()), port
+    made: dict[str, Any] = {"is_master": True, "wait_for_workers": False, "master_listen_fd": server.detach()}
+    try:
+        return TCPStore("localhost", port, **made), port
+    except NotImplementedError:  # the libuv backend of older releases, such as 2.7, takes no socket
+        return TCPStore("localhost", port, use_libuv=False, **made), port
