@@ -79,7 +79,7 @@ class PodResources(Declared):
 
     cpu: int = Field(ge=1, le=1024, description="whole cores")
     memory: ByteSize = Field(ge=2.0**28, description="such as 64GiB")
-    ephemeral_storage: ByteSize | None = Field(None, description="scratch disk, such as 100GiB")
+    ephemeral_storage: ByteSize | None = Field(None, description="scratch disk, such as 100GiB; left out: computed from each workload")
     shared_memory: ByteSize = Field(2.0**30, description="size of /dev/shm, counted against memory; NCCL and data loaders need it")
     extended: dict[Key, Annotated[int, Field(ge=1)]] = Field(default_factory=dict, description='further resources, such as {"rdma/ib": 1}')
     hugepages: dict[Literal["2Mi", "1Gi"], ByteSize] = Field(

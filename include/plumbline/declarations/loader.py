@@ -26,6 +26,7 @@ from plumbline.declarations.provider import Provider
 from plumbline.declarations.references import References
 from plumbline.declarations.shapes import at, expected, pointed
 from plumbline.declarations.simulation import SimulatedLauncher
+from plumbline.declarations.storage import shortage
 from plumbline.declarations.team import Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.traces import fill_in
@@ -130,7 +131,7 @@ def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
             "its fault pod_delete needs checkpoints that outlive the pod, and the provider declares no volume (launcher.volume_claim); "
             "expected the name of a PersistentVolumeClaim in its namespace"
         )
-    return None
+    return shortage(workload, launcher.resources.ephemeral_storage)
 
 
 def _client_and_server(workload: InferenceWorkload, launcher: Launcher) -> str | None:

@@ -6,6 +6,7 @@ import math
 from datetime import datetime
 
 from plumbline.declarations import TrainingWorkload, Trial
+from plumbline.declarations.storage import scratch_of
 from plumbline.harness.kept import DELETIONS, VOLUME, Deletion, told
 from plumbline.launch.cluster import credentials, placement
 from plumbline.launch.cluster.base import Row
@@ -20,6 +21,8 @@ from plumbline.results import ResultStore
 QUEUE = "kueue.x-k8s.io/queue-name"
 SHARED_MEMORY = "shared-memory"
 """The volume at /dev/shm."""
+WORK = "work"
+"""The volume at /work and /tmp."""
 _KEPT = "kept"
 """The provider's volume, and where it is mounted."""
 RENDEZVOUS_PORT = 29400
@@ -54,9 +57,10 @@ def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
     container["args"] = arguments(trial)
     container["env"] += variables(trial)
     container["resources"] = resources(trial)
+    sizes = {SHARED_MEMORY: launcher.resources.shared_memory, WORK: scratch_bytes(trial)}
     for volume in spec["volumes"]:
-        if volume["name"] == SHARED_MEMORY:
-            volume["emptyDir"]["sizeLimit"] = quantity(launcher.resources.shared_memory)
+        if (size := sizes.get(volume["name"])) is not None:
+            volume["emptyDir"]["sizeLimit"] = quantity(size)
     if isinstance(trial.workload, TrainingWorkload) and trial.workload.pod_deletions:
         _outlived_by_volume(spec, trial)
     add_to_pod(spec, launcher)
@@ -139,13 +143,22 @@ def resources(trial: Trial) -> Row:
     launcher = launcher_of(trial.provider)
     declared = launcher.resources
     amounts = {"cpu": str(declared.cpu), "memory": quantity(declared.memory)}
-    if declared.ephemeral_storage is not None:
-        amounts["ephemeral-storage"] = quantity(declared.ephemeral_storage)
+    if (scratch := scratch_bytes(trial)) is not None:
+        amounts["ephemeral-storage"] = quantity(scratch)
     if trial.provider.accelerator.kind != "cpu":
         amounts[launcher.gpu_resource] = str(trial.workload.needs.count)
     amounts |= {f"hugepages-{size}": quantity(amount) for size, amount in sorted(declared.hugepages.items())}
     amounts |= {name: str(count) for name, count in sorted(declared.extended.items())}
     return {"requests": amounts, "limits": dict(amounts)}
+
+
+def scratch_bytes(trial: Trial) -> float | None:
+    """The pod's scratch disk: as declared, else as the workload needs it; None if its model's size is not known."""
+    declared: float | None = launcher_of(trial.provider).resources.ephemeral_storage
+    if declared is not None:
+        return declared
+    needed = scratch_of(trial.workload)
+    return None if needed is None else needed.total
 
 
 def deadline_s(trial: Trial) -> int:

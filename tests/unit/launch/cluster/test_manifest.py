@@ -54,7 +54,7 @@ def test_the_harness_reads_its_trial_where_the_launcher_stores_it() -> None:
 
 
 def test_requests_are_limits_and_gpus_are_what_the_workload_needs() -> None:
-    assert container(CPU)["resources"]["limits"] == {"cpu": "1", "memory": "2Gi"}
+    assert container(CPU)["resources"]["limits"] == {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "5Gi"}
     resources = container(GPUS)["resources"]
     assert resources["requests"] == resources["limits"] and resources["limits"]["nvidia.com/gpu"] == "8"
     assert resources["limits"]["rdma/ib"] == "8" and resources["limits"]["ephemeral-storage"] == "500Gi"
@@ -74,6 +74,14 @@ def test_shared_memory_has_the_declared_size() -> None:
         volumes = {volume["name"]: volume["emptyDir"] for volume in made(trial)["spec"]["volumes"]}
         assert volumes[manifest.SHARED_MEMORY] == {"medium": "Memory", "sizeLimit": size}
         assert {"name": manifest.SHARED_MEMORY, "mountPath": "/dev/shm"} in container(trial)["volumeMounts"]
+
+
+def test_scratch_disk_is_as_declared_or_as_the_workload_needs_and_bounds_the_volume() -> None:
+    for trial, size in ((GPUS, "500Gi"), (CPU, "5Gi")):
+        amounts = container(trial)["resources"]
+        assert amounts["requests"]["ephemeral-storage"] == amounts["limits"]["ephemeral-storage"] == size
+        volumes = {volume["name"]: volume["emptyDir"] for volume in made(trial)["spec"]["volumes"]}
+        assert volumes[manifest.WORK] == {"sizeLimit": size}
 
 
 def test_only_what_is_declared_is_asked_for() -> None:

@@ -126,7 +126,7 @@ def test_a_train_job_carries_what_a_train_job_can() -> None:
     (job,) = owner["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     template_ = job["template"]["spec"]["template"]
     assert template_["metadata"]["labels"]["team"] == "ml"
-    assert {volume["name"] for volume in template_["spec"]["volumes"]} == {"shared-memory", "libraries", "scratch", "models"}
+    assert {volume["name"] for volume in template_["spec"]["volumes"]} == {"work", "shared-memory", "libraries", "scratch", "models"}
     (container,) = template_["spec"]["containers"]
     assert container["name"] == "node" and len(container["volumeMounts"]) == 3
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
