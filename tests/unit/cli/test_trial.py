@@ -35,9 +35,19 @@ def test_what_cannot_run_is_said_in_a_sentence(plumbline, home, words, told):
 def test_local_is_the_largest_provider_that_this_machine_has_the_cores_for(monkeypatch):
     declared = load(CONFIG)
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2})
-    assert trial._local(declared) == "local-2core"
+    assert trial._local(declared, "gpt-tiny-cpu") == "local-2core"
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
-    assert trial._local(declared) == "local-1core"
+    assert trial._local(declared, "gpt-tiny-cpu") == "local-1core"
+
+
+def test_local_is_a_provider_that_the_workload_fits(monkeypatch):
+    declared = load(CONFIG)
+    cores = declared.providers["local-2core"]
+    gpus = cores.accelerator.model_copy(update={"kind": "nvidia", "count": 8})
+    declared.providers["local-gpu"] = cores.model_copy(update={"name": "local-gpu", "accelerator": gpus})
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    assert trial._local(declared, "gpt-tiny-cpu") == "local-2core"
+    assert trial._local(declared, "gpt-small-gpu") == "local-gpu"
 
 
 def test_local_without_a_local_provider_is_refused(tmp_path, plumbline, home, monkeypatch):
