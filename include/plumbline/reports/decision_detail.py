@@ -27,6 +27,7 @@ def detail(decided: Decided) -> dict[str, Any]:
         "columns": decision.columns,
         "ranking": decision.ranking,
         "note": decision.note,
+        "cannot_tell": decision.cannot_tell,
         "comparison": decision.comparison,
         "seed": decision.seed,
         "draws": decision.draws,

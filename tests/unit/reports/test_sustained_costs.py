@@ -17,6 +17,7 @@ from plumbline.declarations import Declarations, load
 from plumbline.launch.simulated import simulate
 from plumbline.orchestration.asked import MONTHLY_REASON, Asked
 from plumbline.orchestration.rehearsing import trials_in
+from plumbline.reports.decision_detail import detail
 from plumbline.reports.standing import decide_from
 from plumbline.scorecards import Decision
 
@@ -62,10 +63,12 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
 
 
 def decisions(archive: Archive, declared: Declarations) -> dict[str, Decision]:
+    """By team; each says the same as plain data."""
     for name in declared.providers:
         for trial in trials_in(declared, declared.providers[name], JUNE, Asked("2026-06", MONTHLY_REASON)):
             archive.record(simulate(trial), uri="file:///nowhere")
     found = decide_from(archive, declared, date(2026, 6, 2))
+    assert all(detail(decided)["cannot_tell"] == decided.decision.cannot_tell for decided in found)
     return {decided.decision.team: decided.decision for decided in found}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plumbline.declarations import METRICS
+from plumbline.prices.cost import phase_of
 from plumbline.reports.conclusions import Conclusions
 from plumbline.reports.export.column import (
     CAMPAIGN,
@@ -45,6 +46,7 @@ def _decisions(found: Conclusions) -> Iterator[Row]:
                 "place": place if ranked.eligible else None,
                 "why_not": "; ".join(ranked.why_not),
                 "note": decision.note,
+                "cannot_tell": decision.cannot_tell,
                 "seed": decision.seed,
                 "draws": decision.draws,
                 "trials": " ".join(ranked.trials),
@@ -99,6 +101,7 @@ def _cheapest(found: Conclusions) -> Iterator[Row]:
                     **vars(setup),
                     "workload": answer.workload,
                     "metric": answer.metric,
+                    "phase": phase_of(answer.metric),
                     "unit": METRICS[answer.metric].unit,
                     "requirements": "; ".join(answer.requirements),
                     "why_not": "; ".join(setup.why_not),
@@ -119,6 +122,7 @@ TABLES = {
             count("n", "usable repeats behind the number that has the fewest"),
             text("why_not", "why it is not eligible"),
             text("note", "what this decision cannot say"),
+            text("cannot_tell", "no_sweep: a cost is weighed that only a sweep shows, and no trial has one; else empty"),
             count("seed", "seed of the draws"),
             count("draws", "how often the campaign was redrawn"),
             TRIALS,
@@ -176,6 +180,7 @@ TABLES = {
             *PLACE,
             flag("meets", "whether it is shown to keep all that is asked"),
             text("metric", "what the cost is of"),
+            text("phase", "sweep: at the highest rate that keeps the SLO; else steady"),
             number("cost", "median over usable repeats; empty: not known", of="unit"),
             number("low", "lower end of the interval", of="unit"),
             number("high", "upper end of the interval", of="unit"),
