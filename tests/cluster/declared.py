@@ -105,6 +105,7 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
             "on_demand_only": True,
             "parallelism": {"strategy": "ddp", "nodes": nodes, "processes": 1},
             "steps": {"discard": 10, "measure": 200},
+            "checkpoint": {"every": 210, "keep": 1},  # none between steady steps: what passes from the first to the last is theirs
         }
         _write(folder / "workloads" / "training" / f"{name}.yaml", {**_TRAIN, **gang, "name": name})
     _write(folder / "workloads" / "inference" / f"{CHAT}.yaml", _CHAT)

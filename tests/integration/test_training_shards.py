@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from tests.fakes.ranks import together
 
 from plumbline.declarations.training import TrainingWorkload
@@ -16,10 +18,11 @@ from plumbline.harness.training import dataset, plan
 from plumbline.harness.training.checkpoint import NothingToResume, name_of
 from plumbline.harness.training.checkpoint.sharded import Sharded as Shards
 from plumbline.harness.training.checkpoint.state import TrainingState
-from plumbline.harness.training.distributed import Peers
+from plumbline.harness.training.distributed import Peers, parallel_of
 from plumbline.harness.training.distributed.layout import Layout
 from plumbline.harness.training.distributed.shards import Sharded
 from plumbline.harness.training.learners import learner_of
+from plumbline.harness.training.models import build, weights_sha256
 from plumbline.harness.training.optimizers import clip_gradients, optimizer_of
 from plumbline.harness.training.plan import WorkerSpec
 
@@ -70,8 +73,8 @@ class Part:
     def __init__(self, peers: Peers, spec: WorkerSpec, shape: tuple[int, int, int], precision: str = "fp32") -> None:
         group = peers.group
         self.layout = Layout(group.rank, *shape, group.world // group.nodes)
-        self.learner = learner_of(spec, group.rank // self.layout.tensor, group.world // self.layout.tensor)
-        self.parallel = Sharded(self.learner, self.layout, precision, CPU)
+        self.learner = learner_of(replace(spec, group=group), group.rank // self.layout.tensor, group.world // self.layout.tensor)
+        self.parallel = Sharded(self.learner, self.layout, precision, spec.parallelism["reduce_precision"], CPU, drawn=True)
         optimizer = optimizer_of(spec.optimizer, self.learner.model.parameters())
         self.state = TrainingState(self.learner.model, optimizer, torch.amp.GradScaler("cpu", enabled=False), CPU)
         self.spec = spec
@@ -80,10 +83,11 @@ class Part:
         losses, waits = [], []
         for step in range(first, until):
             total = 0.0
-            for part in zip(*(some.split(self.spec.micro) for some in self.learner.batch(step)), strict=True):
-                loss = self.learner.loss(self.parallel.replica, part) / self.spec.accumulation
-                total += loss.item()
-                loss.backward()
+            for number, part in enumerate(zip(*(some.split(self.spec.micro) for some in self.learner.batch(step)), strict=True)):
+                with nullcontext() if number == self.spec.accumulation - 1 else self.parallel.silent():
+                    loss = self.learner.loss(self.parallel.replica, part) / self.spec.accumulation
+                    total += loss.item()
+                    loss.backward()
                 if (waited := self.parallel.exposed()) is not None:
                     waits.append(waited())
             clip_gradients(self.state.optimizer, CLIP)
@@ -146,7 +150,7 @@ def test_ranks_learn_what_one_process_learns_and_hold_a_part_each(
         assert mean([rank[number][0] for rank in ranks]) == pytest.approx(alone, abs=1e-4)
         for _, waits, here, whole in (rank[number] for rank in ranks):
             assert here / whole < most[number]
-            assert len(waits) == STEPS * spec.accumulation and all(0 < wait < 60e9 for wait in waits)
+            assert len(waits) == STEPS and all(0 < wait < 60e9 for wait in waits)
 
 
 def test_layers_shared_by_the_only_replica(tmp_path: Path) -> None:
@@ -163,6 +167,31 @@ def test_products_in_bf16_beside_fp32_weights(tmp_path: Path) -> None:
     ranks = together(trained, 2, spec, [(1, 2, 1)], "bf16")
     alone, losses = reference(spec, 2), mean([rank[0][0] for rank in ranks])
     assert losses == pytest.approx(alone, rel=0.02) and losses != pytest.approx(alone, abs=1e-6)
+
+
+def reduced(peers: Peers, spec: WorkerSpec) -> list[tuple[torch.dtype, int]]:
+    """(type, micro-batches) of each reduction over ranks in one step, the micro-batches that its gradients are of."""
+    part, found = Part(peers, spec, (1, 2, 1)), list[tuple[torch.dtype, int]]()
+    plain, backward = dist.reduce_scatter_tensor, 0
+
+    def counted(output: torch.Tensor, given: torch.Tensor, *arguments: Any, **named: Any) -> Any:
+        found.append((given.dtype, backward))
+        return plain(output, given, *arguments, **named)
+
+    dist.reduce_scatter_tensor = counted
+    for number in range(spec.accumulation):
+        backward = number + 1
+        with nullcontext() if number == spec.accumulation - 1 else part.parallel.silent():
+            part.learner.loss(part.parallel.replica, tuple(some[number : number + 1] for some in part.learner.batch(0))).backward()
+    return found
+
+
+@pytest.mark.parametrize(("reduce_precision", "kind"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_gradients_are_reduced_once_a_step_in_the_declared_type(tmp_path: Path, reduce_precision: str, kind: torch.dtype) -> None:
+    spec = orders(tmp_path, GPT)
+    spec = replace(spec, micro=1, accumulation=4, parallelism=spec.parallelism | {"reduce_precision": reduce_precision})
+    for rank in together(reduced, 2, spec):
+        assert rank == [(kind, 4)] * 3, "one for each of two layers, and one for what lies around them"
 
 
 def saved_and_resumed(peers: Peers, spec: WorkerSpec, shape: tuple[int, int, int], beside: bool) -> dict[str, Any]:
@@ -216,3 +245,18 @@ def test_each_of_two_nodes_keeps_its_part_and_the_newest_that_both_have_is_resum
     assert {said["older"] for said in ranks} == {1}
     assert all(len(said["rejected"]) == 1 and "its manifest says" in said["rejected"][0] for said in ranks)
     assert all("node 1 has none: it is not where the parts of its ranks were saved" in said["new node"] for said in ranks)
+
+
+def replicated(peers: Peers, spec: WorkerSpec) -> tuple[str, str]:
+    """The weights of a replica before and after the ranks have met."""
+    learner = learner_of(replace(spec, group=peers.group), peers.group.rank, peers.group.world)
+    before = weights_sha256(learner.model)
+    parallel_of(spec, peers.group, learner, CPU)
+    return before, weights_sha256(learner.model)
+
+
+def test_the_first_rank_draws_the_weights_of_all_replicas(tmp_path: Path) -> None:
+    spec = orders(tmp_path, GPT)
+    drawn = weights_sha256(build(spec.model))
+    (first, own), (second, taken) = together(replicated, 2, spec)
+    assert (first, own, taken) == (drawn, drawn, drawn) and second != drawn

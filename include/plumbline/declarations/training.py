@@ -97,7 +97,7 @@ class Parallelism(Declared):
     `ddp`: a whole replica each, gradients averaged. `fsdp`: each process holds its part of weights, gradients and optimizer state; `shard`
     processes hold one replica together (all of them if left out), and replicas average. `tensor` processes share each layer's matrix
     products (Llama-shaped models). The batch is declared for one process; those that share a layer see the same batch, so the global
-    batch grows with the others alone.
+    batch grows with the others alone. Gradients are reduced over processes once a step, after its last micro-batch, in `reduce_precision`.
     """
 
     strategy: Literal["ddp", "fsdp"] = "ddp"
@@ -105,6 +105,7 @@ class Parallelism(Declared):
     processes: int = Field(1, ge=1, le=64, description="processes on each node: one for each accelerator")
     shard: int | None = Field(None, ge=2, le=65536)
     tensor: int = Field(1, ge=1, le=64)
+    reduce_precision: Literal["fp32", "bf16"] = Field("fp32", description="in which gradients travel between processes and are added up")
 
     @model_validator(mode="after")
     def _divisible(self) -> Parallelism:
@@ -116,6 +117,11 @@ class Parallelism(Declared):
             )
         if self.replicas % (self.shard or 1):
             raise ValueError(f"shard {self.shard} does not divide the {self.replicas} processes that see batches of their own")
+        if self.reduce_precision != "fp32" and self.replicas == 1:
+            raise ValueError(
+                f"reduce_precision {self.reduce_precision} with one process that sees a batch of its own; expected fp32, or processes or "
+                "nodes above tensor: there is nothing to reduce"
+            )
         if self.nodes > 1 and self.span > 1 and self.span % self.processes and self.processes % self.span:
             raise ValueError(
                 f"{self.span} processes hold a replica together and each node has {self.processes}; expected one to be a multiple of the "

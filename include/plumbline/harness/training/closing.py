@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import monotonic_ns
 
 import torch
@@ -43,11 +44,13 @@ def verify(spec: WorkerSpec, device: torch.device, keeper: Keeper, live: Trainin
 def describe(spec: WorkerSpec, device: torch.device, log: StepLog) -> None:
     """What rank 0 can say of the device and of the weights that it began with."""
     log.event("matmul", flops=matmul_flops(device, spec.precision))
-    log.event("weights", sha256=weights_sha256(learner_of(spec, 0, 1).model))
+    first = replace(spec, resume=False, group=None)
+    log.event("weights", sha256=weights_sha256(learner_of(first, 0, 1).model))
 
 
 def _fresh(spec: WorkerSpec, device: torch.device) -> TrainingState:
-    """The state of a process that has done nothing yet."""
+    """The state of a process that is about to resume."""
+    spec = replace(spec, resume=True)
     learner, group = learner_of(spec, 0, 1), spec.group
     if group is not None and spec.sharded:
         from plumbline.harness.training.distributed import parallel_of

@@ -13,8 +13,9 @@ from plumbline.harness.training.steplog import Step
 def of_the_job(by_rank: Mapping[int, Sequence[Step]]) -> list[Step]:
     """One step of the job for each that every rank has done, from the steps of each rank (rank 0 among them).
 
-    A step takes as long as its slowest rank, and its parts are those of that rank; its loss is the mean over the ranks. It ends when
-    rank 0's does: other nodes' clocks are not ours.
+    Gradients synchronise the ranks in every step, so the job's step is the time between two ends of it on one clock, rank 0's: other nodes'
+    clocks are not ours, and the longest times of different ranks add up to more than the wall time. Its stages are those of the rank that
+    the others waited for, the one that was busiest itself; its loss is the mean over the ranks.
     """
     numbered = {rank: {step.step: step for step in steps} for rank, steps in sorted(by_rank.items())}
     together = []
@@ -22,11 +23,15 @@ def of_the_job(by_rank: Mapping[int, Sequence[Step]]) -> list[Step]:
         theirs = [steps[ours.step] for steps in numbered.values() if ours.step in steps]
         if len(theirs) < len(numbered):
             continue
-        slowest = max(theirs, key=lambda step: step.step_s)
         # Always in the order of the ranks: the same losses give the same mean, to the bit.
         loss = sum(step.loss for step in theirs) / len(theirs)
-        together.append(replace(slowest, start_s=ours.end_s - slowest.step_s, end_s=ours.end_s, loss=loss))
+        together.append(replace(ours, stages=max(theirs, key=_busy_s).stages, loss=loss))
     return together
+
+
+def _busy_s(step: Step) -> float:
+    """What a rank's step took less its wait for other ranks, where that is told apart."""
+    return step.step_s - step.stages.get("gradient_sync", 0.0)
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,7 @@ def straggling(by_rank: Mapping[int, Sequence[Step]], among: set[int]) -> Stragg
     A rank is as slow as its own work: where the wait for others is told apart (`gradient_sync`) it is left out, since all ranks' steps
     together take the same time whoever is slow.
     """
-    numbered = {
-        rank: {step.step: step.step_s - step.stages.get("gradient_sync", 0.0) for step in steps if step.step in among}
-        for rank, steps in sorted(by_rank.items())
-    }
+    numbered = {rank: {step.step: _busy_s(step) for step in steps if step.step in among} for rank, steps in sorted(by_rank.items())}
     common = sorted(set.intersection(*map(set, numbered.values()))) if numbered else []
     if len(numbered) < 2 or not common:
         return None

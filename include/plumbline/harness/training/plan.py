@@ -131,6 +131,11 @@ class WorkerSpec:
         """Whether no rank holds the whole state."""
         return bool(self.parallelism["strategy"] == "fsdp" or self.parallelism["tensor"] > 1)
 
+    @property
+    def draws(self) -> bool:
+        """Whether this process draws the initial weights: rank 0 does for all, and nobody where a checkpoint replaces them."""
+        return not self.resume and (self.group is None or self.group.rank == 0)
+
     def write(self, path: Path) -> None:
         """Write it where a worker will read it."""
         path.write_text(json.dumps(asdict(self)))

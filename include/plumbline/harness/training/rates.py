@@ -100,7 +100,12 @@ def _rates(workload: TrainingWorkload, run: RunRecord, steps: list[Step]) -> lis
 
     world, replicas = workload.parallelism.world, workload.parallelism.replicas
     what, amount = work_per_step(workload)
-    found = [rate(f"{what}_per_second", amount), rate(f"{what}_per_second_per_device", amount / world)]
+    found = [
+        rate(f"{what}_per_second", amount),
+        # All the work over all the time: what a burst or a tail costs is in it, as it is on the bill.
+        row(f"{what}_per_second", amount * n / sum(times), n, statistic="mean"),
+        rate(f"{what}_per_second_per_device", amount / world),
+    ]
     if what != "samples":
         found.append(rate("samples_per_second", workload.samples_per_step * replicas))
     each = flops_per_step(workload)

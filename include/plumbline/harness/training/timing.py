@@ -44,11 +44,19 @@ def timer_for(device: torch.device) -> Timer:
 
 
 class HostTimer:
-    """For a CPU, which is done when the call returns."""
+    """For a CPU, which is done when the call returns.
+
+    A step starts where the one before it ended, as on a GPU: what the loop does between two steps is part of the second, and of none of its
+    stages. After `drain` the next step starts at its `begin`.
+    """
+
+    def __init__(self) -> None:
+        self._previous: int | None = None
 
     def begin(self, step: int) -> None:
         self._step, self._spent = step, dict[StageName, int]()
-        self._start = self._last = monotonic_ns()
+        self._last = monotonic_ns()
+        self._start = self._last if self._previous is None else self._previous
 
     def mark(self, stage: StageName) -> None:
         now = monotonic_ns()
@@ -61,9 +69,11 @@ class HostTimer:
     def end(self, loss: torch.Tensor, skipped: torch.Tensor | None = None) -> list[dict[str, Any]]:
         value, left_out = loss.item(), skipped is not None and bool(skipped.item())
         self.mark("optimizer")
+        self._previous = self._last
         return [_line(self._step, self._start, self._last, self._spent, value, left_out)]
 
     def drain(self) -> list[dict[str, Any]]:
+        self._previous = None
         return []
 
 

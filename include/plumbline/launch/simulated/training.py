@@ -77,6 +77,7 @@ def _rates(workload: TrainingWorkload, has: Hardware, draw: Draw, step: float) -
     work = amount * job.replicas
     found = [
         draw.row(f"{what}_per_second", work / step, n, spread=_SPREAD, moved=False),
+        draw.row(f"{what}_per_second", work / step, n, statistic="mean", moved=False),
         draw.row(f"{what}_per_second_per_device", work / step / job.world, n, spread=_SPREAD, moved=False),
         draw.row(f"effective_{what}_per_second", 0.9 * work / step, workload.steps.total, moved=False),
     ]

@@ -20,16 +20,24 @@ def a_step(number: int, end_s: float, step_s: float, loss: float = 4.0, sync: fl
     return Step(number, end_s - step_s, end_s, stages, loss)
 
 
-def test_a_step_takes_as_long_as_its_slowest_rank_and_ends_when_the_first_ends() -> None:
+def test_a_step_is_the_time_between_two_ends_of_it_on_the_first_ranks_clock() -> None:
     # The clock of rank 1's node is 1000 s ahead.
-    ours = [a_step(0, 10.0, 0.5, loss=4.0), a_step(1, 10.4, 0.4, loss=3.0)]
-    theirs = [a_step(0, 1010.0, 0.3, loss=5.0), a_step(1, 1010.5, 0.45, loss=3.5, sync=0.1)]
+    ours = [a_step(0, 10.0, 0.5, loss=4.0), a_step(1, 10.4, 0.4, loss=3.0, sync=0.2)]
+    theirs = [a_step(0, 1010.0, 0.3, loss=5.0), a_step(1, 1010.45, 0.45, loss=3.5, sync=0.1)]
     first, second = of_the_job({1: theirs, 0: ours})
     assert (first.step_s, first.end_s, first.loss) == pytest.approx((0.5, 10.0, 4.5))
-    assert (second.step_s, second.end_s, second.loss) == pytest.approx((0.45, 10.4, 3.25))
-    parts = sum(second.stages.values())
-    assert parts == pytest.approx(0.45), "the parts are those of the slowest rank"
-    assert second.stages["gradient_sync"] == 0.1
+    assert (second.step_s, second.end_s, second.loss) == pytest.approx((0.4, 10.4, 3.25))
+    assert second.stages["gradient_sync"] == 0.1, "the stages are those of the rank that was waited for"
+
+
+def test_ranks_that_are_slow_in_turns_do_not_make_the_job_slower_than_its_wall_time() -> None:
+    # Each rank's step ends late every other time, by 0.1 s: the longest of the two is 0.6 s in each step, and 10 steps pass in 5 s.
+    def rank(late: int) -> list[Step]:
+        ends = [0.5 * (i + 1) + (0.1 if i % 2 == late else 0.0) for i in range(10)]
+        return [a_step(i, end, end - before) for i, (before, end) in enumerate(zip([0.0, *ends], ends, strict=False))]
+
+    steps = of_the_job({0: rank(0), 1: rank(1)})
+    assert sum(step.step_s for step in steps) == pytest.approx(steps[-1].end_s - steps[0].start_s)
 
 
 def test_a_step_that_one_rank_had_not_written_down_is_not_done() -> None:

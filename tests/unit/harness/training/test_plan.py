@@ -126,3 +126,10 @@ def test_orders_of_a_rank_survive_the_file(tiny: Tiny, tmp_path: Path) -> None:
     spec = for_rank(order, Place(0, 1, 2, None), 1, 1, Address("127.0.0.1", 1), "run")
     spec.write(tmp_path / "spec.json")
     assert WorkerSpec.read(tmp_path / "spec.json") == spec
+
+
+def test_the_first_rank_of_a_run_from_scratch_draws_the_weights(tiny: Tiny) -> None:
+    spec = undisturbed(tiny(), DATA, Path("/work"), device="cpu")
+    ranks = [for_rank(spec, Place(0, 1, 2, None), rank, 1, Address("127.0.0.1", 1), "run") for rank in range(2)]
+    assert spec.draws and [rank.draws for rank in ranks] == [True, False]
+    assert not any(replace(each, resume=True).draws for each in (spec, *ranks))

@@ -126,6 +126,13 @@ def test_on_a_cpu_stages_are_told_apart_by_the_clock() -> None:
     assert (line["step"], line["loss"], line.get("skipped")) == (7, 2.0, None)
     assert line["stages"]["data_wait"] >= 20 * MS and line["stages"]["gradient_sync"] == 10
     assert sum(line["stages"].values()) == line["ns"] - line["start"]
+    before = line["ns"]
     timer.begin(8)
     (line,) = timer.end(torch.tensor(2.0), torch.tensor(True))
-    assert line["skipped"] is True and timer.drain() == []
+    assert line["skipped"] is True
+    assert line["start"] == before and sum(line["stages"].values()) < line["ns"] - before, "what lay between them is no stage"
+    before = line["ns"]
+    assert timer.drain() == []
+    timer.begin(9)
+    (line,) = timer.end(torch.tensor(2.0))
+    assert line["start"] > before, "a checkpoint is no part of a step"

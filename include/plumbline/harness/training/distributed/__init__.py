@@ -34,19 +34,29 @@ class Parallel(Protocol):
     """Whether it sees to the types that products are taken in; otherwise the loop does."""
 
     def silent(self) -> contextlib.AbstractContextManager[None]:
-        """A micro-batch that is not the last of its step: its gradients need not go to other ranks yet."""
+        """A micro-batch that is not the last of its step: its gradients stay on this rank until the last one's are reduced with them."""
 
     def exposed(self) -> Callable[[], int] | None:
         """How long (ns) the backward that ends now waited for other ranks, asked later; None if it did not wait."""
 
 
 def parallel_of(spec: WorkerSpec, group: Group, learner: Learner, device: torch.device) -> Parallel:
-    """Spread the learner's model over the ranks as declared. All ranks call it, once they have joined, and before the optimizer is made."""
+    """Spread the learner's model over the ranks as declared, with the weights that rank 0 drew.
+
+    All ranks call it, once they have joined, and before the optimizer is made.
+    """
     # Each brings its own part of torch along, which the other would pay for with a slower start.
     if spec.sharded:
         from plumbline.harness.training.distributed.shards import Sharded
 
-        return Sharded(learner, layout_of(spec, group), spec.precision, device)
+        return Sharded(
+            learner,
+            layout_of(spec, group),
+            spec.precision,
+            spec.parallelism["reduce_precision"],
+            device,
+            drawn=spec.weights is None and not spec.resume,
+        )
     from plumbline.harness.training.distributed.replicas import Replicated
 
-    return Replicated(learner.model.to(device), device)
+    return Replicated(learner.model.to(device), spec.parallelism["reduce_precision"], device)

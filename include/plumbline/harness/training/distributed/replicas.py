@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from plumbline.harness.training.distributed.waits import Waits
@@ -19,9 +19,10 @@ class Replicated:
 
     casts = False
 
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
+    def __init__(self, model: nn.Module, reduce_precision: str, device: torch.device) -> None:
         """`model` is on its device already; all ranks call it."""
         self._waits = Waits(device)
+        self._average = bf16_compress_hook if reduce_precision == "bf16" else allreduce_hook
         everybody = dist.group.WORLD
         assert everybody is not None
         self._everybody = everybody
@@ -38,7 +39,7 @@ class Replicated:
     def _reduce(self, _, bucket):  # type: ignore[no-untyped-def]
         """Called for each bucket once this rank's gradients in it are there; the last call of a backward is what the wait counts from."""
         self._waits.own_gradients_are_there()
-        return allreduce_hook(self._everybody, bucket)
+        return self._average(self._everybody, bucket)
 
     def exposed(self) -> Callable[[], int] | None:
         """How long (ns) the backward that ends now waited for other ranks after this rank's own gradients were all there; asked later.

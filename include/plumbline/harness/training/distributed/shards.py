@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
 from plumbline.harness.training.distributed.layout import Layout
@@ -19,6 +20,7 @@ from plumbline.harness.training.distributed.waits import Waits
 from plumbline.harness.training.learners import Learner
 
 _MULTIPLIED_IN = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp8": torch.bfloat16}
+_REDUCED_IN = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _BY_COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
 _BY_ROWS = ("self_attn.o_proj", "mlp.down_proj")
 
@@ -26,34 +28,48 @@ _BY_ROWS = ("self_attn.o_proj", "mlp.down_proj")
 class Sharded:
     """The model as this rank's part of it. Layer by layer: never is more than a layer, or what lies around the layers, whole on the device.
 
-    Weights are fp32; FSDP2 gathers them in the type that products are taken in and adds gradients up in fp32, so nothing is left for
-    autocast to do (`casts`). Replicas beyond the ranks of one average their gradients.
+    Weights are fp32; FSDP2 gathers them in the type that products are taken in, so nothing is left for autocast to do (`casts`). Gradients
+    are added up over ranks in the declared type. Replicas beyond the ranks of one average their gradients.
     """
 
-    def __init__(self, learner: Learner, layout: Layout, precision: str, device: torch.device) -> None:
-        """`learner`: its model on the CPU, the same on every rank; all ranks call it."""
+    def __init__(
+        self, learner: Learner, layout: Layout, precision: str, reduce_precision: str, device: torch.device, *, drawn: bool
+    ) -> None:
+        """`learner`: its model on the CPU; all ranks call it. `drawn`: rank 0's weights are everybody's, else each rank's are its own."""
         mesh = init_device_mesh(
             device.type, (layout.replicate, layout.shard, layout.tensor), mesh_dim_names=("replicate", "shard", "tensor")
         )
-        if layout.tensor > 1:
-            _split_layers(learner, mesh["tensor"], device)
         self.casts = layout.replicate * layout.shard > 1
+        data = mesh["replicate", "shard"] if layout.replicate > 1 else mesh["shard"]
+        policy = MixedPrecisionPolicy(param_dtype=_MULTIPLIED_IN.get(precision), reduce_dtype=_REDUCED_IN[reduce_precision])
         self._comm = _Comm(device)
+        for part in (*learner.layers, learner.model):
+            part.to(device)
+            if drawn:
+                _take_from_rank_0(part)
+            if layout.tensor > 1 and part is not learner.model:
+                _split(part, mesh["tensor"])
+            if self.casts:
+                fully_shard(part, mesh=data, mp_policy=policy)
         if self.casts:
-            data = mesh["replicate", "shard"] if layout.replicate > 1 else mesh["shard"]
-            kind = _MULTIPLIED_IN.get(precision)
-            policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=torch.float32 if kind else None)
-            for layer in learner.layers:
-                fully_shard(layer, mesh=data, mp_policy=policy)
-            fully_shard(learner.model, mesh=data, mp_policy=policy)
             for module in learner.model.modules():
                 if isinstance(module, FSDPModule):
                     self._comm.watch(module)
-        self.replica: nn.Module = learner.model.to(device)
+        self.replica: nn.Module = learner.model
 
-    def silent(self) -> contextlib.AbstractContextManager[None]:
-        """Nothing: gradients of each micro-batch are shared out at once, as keeping them would take the memory that sharding saves."""
-        return contextlib.nullcontext()
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[None]:
+        """Gradients of the block stay on this rank, whole: the step's last backward reduces them with its own. They take the memory of a
+        whole model's gradients, and save a reduction for each micro-batch."""
+        model = self.replica
+        if not isinstance(model, FSDPModule):  # split by tensor alone: there is nothing to reduce
+            yield
+            return
+        model.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            model.set_requires_gradient_sync(True)
 
     def exposed(self) -> Callable[[], int] | None:
         """How long (ns) the backward that ends now waited for gradients to be added up over ranks; asked later. None if it did not.
@@ -99,9 +115,15 @@ class _Comm:
         return (lambda: spent) if spent else None
 
 
-def _split_layers(learner: Learner, mesh: DeviceMesh, device: torch.device) -> None:
-    """Each layer's products by heads and by columns of the MLP: two sums over the ranks in a layer's forward, two in its backward."""
+def _take_from_rank_0(module: nn.Module) -> None:
+    """Its weights and buffers that are not spread yet."""
+    for tensor in (*module.parameters(), *module.buffers()):
+        if not isinstance(tensor, DTensor):
+            dist.broadcast(tensor.detach(), src=0)
+
+
+def _split(layer: nn.Module, mesh: DeviceMesh) -> None:
+    """A layer's products by heads and by columns of the MLP: two sums over the ranks in its forward, two in its backward."""
     plan: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in _BY_COLUMNS}
     plan |= {name: RowwiseParallel() for name in _BY_ROWS}
-    for layer in learner.layers:
-        parallelize_module(layer.to(device), mesh, plan)
+    parallelize_module(layer, mesh, plan)

@@ -24,7 +24,8 @@ Samples = tuple[Tensor, ...]
 
 
 class Learner(ABC):
-    """One replica's part in a task. Built alike on every rank: the same spec gives the same weights and, by replica, the same batches."""
+    """One replica's part in a task. Built alike on every rank, but that rank 0 alone draws weights: the others have them once the model is
+    spread over the ranks."""
 
     model: nn.Module
     """What is trained, on the CPU until the loop moves it."""

@@ -18,7 +18,7 @@ class Classification(Learner):
     """Samples: images uint8 (samples, 3, edge, edge), which the device makes numbers of, and classes int64 (samples)."""
 
     def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
-        self.model, self.weights_load_s = models.initial(spec.model, attention=spec.attention, weights=spec.weights)
+        self.model, self.weights_load_s = models.initial(spec.model, attention=spec.attention, weights=spec.weights, draws=spec.draws)
         self._images = Images(
             spec.data,
             classes=spec.model["classes"],

@@ -18,7 +18,7 @@ class Contrastive(Learner):
     """Samples: token ids int64 (pairs, 2, sequence)."""
 
     def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
-        self.model, self.weights_load_s = models.initial(spec.model, attention=spec.attention, weights=spec.weights)
+        self.model, self.weights_load_s = models.initial(spec.model, attention=spec.attention, weights=spec.weights, draws=spec.draws)
         self._temperature: float = spec.task["temperature"]
         self._pairs = Pairs(
             spec.data, pairs=spec.micro * spec.accumulation, sequence=spec.sequence, seed=spec.seed, replica=replica, replicas=replicas

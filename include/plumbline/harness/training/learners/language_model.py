@@ -21,7 +21,7 @@ class LanguageModel(Learner):
     """
 
     def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
-        self.model, self.weights_load_s = models.initial(spec.model, attention=spec.attention, weights=spec.weights)
+        self.model, self.weights_load_s = models.initial(spec.model, attention=spec.attention, weights=spec.weights, draws=spec.draws)
         share = float(spec.task["response_share"].removesuffix("%")) / 100
         self._responses = max(1, round(share * spec.sequence))
         self._batches = Batches(

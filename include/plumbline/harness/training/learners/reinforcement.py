@@ -26,7 +26,7 @@ class Reinforcement(Learner):
     generates = True
 
     def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
-        self.model, self.weights_load_s = models.initial(spec.model, attention=spec.attention, weights=spec.weights)
+        self.model, self.weights_load_s = models.initial(spec.model, attention=spec.attention, weights=spec.weights, draws=spec.draws)
         task, answers = spec.task, spec.micro * spec.accumulation
         self._prompt: int = task["prompt"]
         self._generate: int = task["generate"]

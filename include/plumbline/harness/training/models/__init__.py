@@ -4,6 +4,7 @@
     llama, bert, vit   by the configurations of `transformers`
     hub      by a configuration and weights of the Hugging Face hub
     stored   weights in a file, which fine-tuning starts from
+    undrawn  weights that come from elsewhere and are not drawn
 
 Causal LMs take token ids (batch, sequence) int64 and give logits (batch, sequence, vocabulary).
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from time import monotonic_ns
@@ -20,28 +22,32 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from plumbline.harness.training.models.undrawn import Undrawn
 
-def build(shape: Mapping[str, Any], *, attention: str = "auto") -> nn.Module:
-    """The model of a declared shape with weights drawn from its `seed`, fp32, on the CPU."""
+
+def build(shape: Mapping[str, Any], *, attention: str = "auto", draws: bool = True) -> nn.Module:
+    """The model of a declared shape with weights drawn from its `seed`, fp32, on the CPU; without `draws` its weights are whatever the
+    memory held."""
     torch.manual_seed(shape["seed"])
-    model: nn.Module = import_module(f"{__name__}.{shape['architecture']}").build(shape, attention)
+    with nullcontext() if draws else Undrawn():
+        model: nn.Module = import_module(f"{__name__}.{shape['architecture']}").build(shape, attention)
     return model
 
 
-def initial(shape: Mapping[str, Any], *, attention: str, weights: str | None) -> tuple[nn.Module, float | None]:
-    """The model as its training begins, fp32, on the CPU, and the seconds that loading its weights took; None if they were drawn.
+def initial(shape: Mapping[str, Any], *, attention: str, weights: str | None, draws: bool) -> tuple[nn.Module, float | None]:
+    """The model as its training begins, fp32, on the CPU, and the seconds that loading its weights took; None if they are not loaded.
 
-    `weights`: a file that `stored` wrote, or the folder of a model of the hub.
+    `weights`: a file that `stored` wrote, or the folder of a model of the hub; without one they are drawn, if `draws` says so.
     """
     if weights is None:
-        return build(shape, attention=attention), None
+        return build(shape, attention=attention, draws=draws), None
     if shape["architecture"] == "hub":
         began = monotonic_ns()
         return build({**shape, "folder": weights}, attention=attention), (monotonic_ns() - began) / 1e9
     # Imported here: who draws the weights needs no safetensors.
     from plumbline.harness.training.models import stored
 
-    model = build(shape, attention=attention)
+    model = build(shape, attention=attention, draws=False)
     began = monotonic_ns()
     stored.load(model, Path(weights))
     return model, (monotonic_ns() - began) / 1e9

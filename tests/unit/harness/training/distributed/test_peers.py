@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from plumbline.harness.training.checkpoint.state import TrainingState
 from plumbline.harness.training.distributed import Peers, lost_a_peer, serve
@@ -50,7 +51,7 @@ def test_state_is_shared_whole(peers: Peers) -> None:
 
 def test_gradients_are_the_models_own_and_the_wait_for_others_is_seen(peers: Peers) -> None:
     alone, model = build(SHAPE), build(SHAPE)
-    parallel = Replicated(model, CPU)
+    parallel = Replicated(model, "fp32", CPU)
     ids = torch.arange(8)[None]
     alone(ids).square().mean().backward()
     assert parallel.exposed() is None
@@ -61,12 +62,27 @@ def test_gradients_are_the_models_own_and_the_wait_for_others_is_seen(peers: Pee
 
 
 def test_gradients_of_all_micro_batches_but_the_last_stay_here(peers: Peers) -> None:
-    parallel = Replicated(build(SHAPE), CPU)
+    parallel = Replicated(build(SHAPE), "fp32", CPU)
     with parallel.silent():
         parallel.replica(torch.arange(8)[None]).mean().backward()
     assert parallel.exposed() is None
     parallel.replica(torch.arange(8)[None]).mean().backward()
     assert parallel.exposed() is not None
+
+
+@pytest.mark.parametrize("reduce_precision", ["fp32", "bf16"])
+def test_gradients_travel_in_the_declared_type(peers: Peers, monkeypatch: pytest.MonkeyPatch, reduce_precision: str) -> None:
+    kinds, plain = set[torch.dtype](), dist.all_reduce
+
+    def seen(tensor: torch.Tensor, *arguments: Any, **named: Any) -> Any:
+        kinds.add(tensor.dtype)
+        return plain(tensor, *arguments, **named)
+
+    parallel = Replicated(build(SHAPE), reduce_precision, CPU)
+    monkeypatch.setattr(dist, "all_reduce", seen)
+    parallel.replica(torch.arange(8)[None]).mean().backward()
+    assert kinds == {torch.float32 if reduce_precision == "fp32" else torch.bfloat16}
+    assert {parameter.grad.dtype for parameter in parallel.replica.parameters() if parameter.grad is not None} == {torch.float32}
 
 
 @pytest.mark.parametrize(
