@@ -16,6 +16,9 @@ from plumbline.declarations.training import TrainingPrecision
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "int4"]
 Source = Annotated[str, Field(min_length=8, description="who says so and where: a publication, a round, a data sheet")]
 
+ATTENTION_METRICS = ("model_flops", "model_flops_utilization", "model_flops_utilization_of_published_peak")
+"""What is counted by either of two conventions. Each has a twin whose name ends in `_full_attention`."""
+
 
 class Peak(Declared):
     """The rate of matrix products that a data sheet gives for one device: dense, without sparsity."""
@@ -87,6 +90,9 @@ class Published(Declared):
     shape: Shape | None = None
     metric: str
     value: str = Field(description="with its unit, such as 10682 tokens/s")
+    attention: Literal["causal", "full"] | None = Field(
+        None, description="of a training's FLOPs: whether the publisher counts attention as if nothing were masked, as NVIDIA does"
+    )
     by: str = Field(min_length=2, description="who publishes it")
     source: Source
     on: date
@@ -101,11 +107,19 @@ class Published(Declared):
         _amount("value", self.value, known)
         if known.direction == "informative":
             raise ValueError(f"metric {known.name} has no better side; expected one of which more or less is better")
+        if (self.attention is not None) != (self.metric in ATTENTION_METRICS):
+            expected = "causal or full" if self.attention is None else f"it with one of {', '.join(ATTENTION_METRICS)} alone"
+            raise ValueError(f"attention {self.attention} with metric {self.metric}; expected {expected}")
         if (self.kind == "hardware") != (self.shape is None):
             raise ValueError(
                 f"kind {self.kind} {'with' if self.shape else 'without'} a shape; expected a shape of training or inference alone"
             )
         return self
+
+    @property
+    def compared_with(self) -> str:
+        """The metric that counts as the publisher does."""
+        return f"{self.metric}_full_attention" if self.attention == "full" else self.metric
 
     @property
     def amount(self) -> float:

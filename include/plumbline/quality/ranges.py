@@ -50,6 +50,7 @@ _OWN: dict[str, Range] = {
     "training_loss": Range(0.0, 1e3, above=False),
     # The matmul probe that it is measured against is itself a measurement: a little above 1 is its noise.
     "model_flops_utilization": Range(0.0, 1.2),
+    "model_flops_utilization_full_attention": Range(0.0, 2.0),
     "prefill_flops_utilization": Range(0.0, 1.2),
     # Small weights stay in a cache, which is several times faster than the memory that was probed.
     "model_bandwidth_utilization": Range(0.0, 10.0),

@@ -46,7 +46,7 @@ class ReferenceShare:
 def shares(card: Scorecard, references: References, provider: Provider, workload: AnyWorkload) -> tuple[ReferenceShare, ...]:
     """The card's shares of published figures, then of physical limits. Pure; empty where nothing is known of the accelerator.
 
-    A published figure counts if accelerator, count, parameters, sequence length, batch, precision and load are the same. If none does, the
+    A published figure is compared in its publisher's convention and counts if accelerator, count, parameters, sequence length, batch, precision and load are the same. If none does, the
     nearest ones are named, without a share. `provider` and `workload`: as they were when the card was measured.
     """
     sheet = references.sheet_of(provider.accelerator.product)
@@ -58,7 +58,7 @@ def _published(card: Scorecard, references: References, sheet: AcceleratorSheet 
         return []
     found: list[tuple[Published, Row, tuple[str, ...]]] = []
     for entry in references.published:
-        row = card.row(entry.metric)
+        row = card.row(entry.compared_with)
         if entry.accelerator == sheet.name and entry.kind in (card.kind, "hardware") and row is not None and row.value:
             differs = _differs(entry, workload)
             if differs is not None:

@@ -114,3 +114,10 @@ def test_simulated_shares_say_so() -> None:
     trial = launched(1, conditions=replace(CONDITIONS, source="simulated"), metrics=(number("tokens_per_second_per_device", 7157.0),))
     (found,) = shares(scorecard([trial]), BOOK, place(), LLAMA)
     assert found.simulated
+
+
+def test_a_published_mfu_is_compared_in_its_publishers_convention() -> None:
+    causal, full = "model_flops_utilization_of_published_peak", "model_flops_utilization_of_published_peak_full_attention"
+    (found,) = [s for s in of({causal: [0.40], full: [0.50]}) if s.metric == full]
+    assert (found.by, found.published, found.share) == ("NVIDIA", 0.625, pytest.approx(0.8))
+    assert not [s for s in of({causal: [0.40]}) if s.metric in (causal, full)], "counted otherwise, so nothing to compare"

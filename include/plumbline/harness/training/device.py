@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -28,3 +29,17 @@ def settler(device: torch.device) -> Callable[[], None]:
 
 def _nothing() -> None:
     """A CPU is done when the call returns."""
+
+
+def peak_memory(device: torch.device) -> dict[str, int]:
+    """The most bytes that this process had in use so far: of a GPU what its tensors took (`used`) and what torch's allocator held for them
+    (`reserved`); of a CPU what was resident, the program and mapped data included. Empty where the system does not tell."""
+    if device.type == "cuda":
+        return {"used": torch.cuda.max_memory_allocated(device), "reserved": torch.cuda.max_memory_reserved(device)}
+    try:
+        # Not getrusage: its figure begins with what the process that started this one had.
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return {}
+    peak = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), None)
+    return {} if peak is None else {"used": int(peak) * 1024}

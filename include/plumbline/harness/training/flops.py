@@ -7,8 +7,10 @@ from plumbline.declarations.tasks import Lora, Reinforcement
 from plumbline.declarations.training import TrainingWorkload
 
 
-def flops_per_step(workload: TrainingWorkload) -> float | None:
+def flops_per_step(workload: TrainingWorkload, *, full_attention: bool = False) -> float | None:
     """Floating-point operations of one optimizer step of one replica; None of a model whose dimensions nobody declared.
+
+    `full_attention`: what a causal mask hides counts as well. Publications count so: NVIDIA's recipes, torchtitan, Megatron-LM.
 
     A forward pass and twice as much backward: the gradients of activations and of weights cost as much again each. LoRA's frozen weights
     have no gradients of their own, its adapters have. Answers that are generated cost another forward pass. The last token of an answer
@@ -20,23 +22,23 @@ def flops_per_step(workload: TrainingWorkload) -> float | None:
     if isinstance(model, VitShape):
         return samples * (3.0 * _image_forward(model) - _patches(model))  # pixels need no gradient
     if isinstance(task, Reinforcement):
-        return samples * 4.0 * _text_forward(model, workload.batch.sequence - 1)
+        return samples * 4.0 * _text_forward(model, workload.batch.sequence - 1, full_attention)
     positions = workload.batch.sequence
-    forward = _text_forward(model, positions)
+    forward = _text_forward(model, positions, full_attention)
     if isinstance(task, Lora) and isinstance(model, LlamaShape):
         frozen, learning = 2.0 * model.matmul_parameters * positions, 2.0 * adapter_parameters(model, task) * positions
         return samples * (3.0 * (forward + learning) - frozen)
     return workload.tokens_per_step / positions * 3.0 * forward
 
 
-def forward_flops_per_token(model: TransformerShape | LlamaShape | BertShape, sequence: int) -> float:
+def forward_flops_per_token(model: TransformerShape | LlamaShape | BertShape, sequence: int, *, full_attention: bool = False) -> float:
     """Floating-point operations of the forward pass of one token of a sequence.
 
     2·N + 4·layers·width·k: a multiplication and an addition for each of the N matmul parameters; query i sees k keys, and scores and
     weighted sum take 2·width operations a key each. Under a causal mask k is (sequence + 1)/2 on average: what the mask hides is not
-    counted. Without one k is the sequence.
+    counted. Without one, and with `full_attention`, k is the sequence.
     """
-    keys = sequence if isinstance(model, BertShape) else (sequence + 1) / 2
+    keys = sequence if full_attention or isinstance(model, BertShape) else (sequence + 1) / 2
     return 2.0 * model.matmul_parameters + 4.0 * model.layers * model.width * keys
 
 
@@ -53,8 +55,8 @@ def adapter_parameters(model: LlamaShape, task: Lora) -> int:
     return model.layers * task.rank * sum(through[target] for target in task.targets)
 
 
-def _text_forward(model: TransformerShape | LlamaShape | BertShape, positions: int) -> float:
-    return positions * forward_flops_per_token(model, positions)
+def _text_forward(model: TransformerShape | LlamaShape | BertShape, positions: int, full_attention: bool) -> float:
+    return positions * forward_flops_per_token(model, positions, full_attention=full_attention)
 
 
 def _image_forward(model: VitShape) -> float:

@@ -15,7 +15,7 @@ from plumbline.harness.training.checkpoint import name_of
 from plumbline.harness.training.network import gloo_interface
 from plumbline.harness.training.place import Address, Place, Share
 from plumbline.harness.training.plan import FaultPlan, RunName, WorkerSpec
-from plumbline.harness.training.steplog import Line, RunRecord, Step
+from plumbline.harness.training.steplog import Line, RunRecord
 from plumbline.harness.training.supervisor import DEATH_TIMEOUT_S, Broken, Cause, Explanation, Worker, causes_of, wait_for_any, workers_of
 from plumbline.harness.training.team import Team
 
@@ -84,7 +84,9 @@ class Job:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
         if len(self._workers) > 1 or self._team is not None:
-            self.record.by_rank = self._steps_by_rank()
+            records = self._records_by_rank()
+            self.record.peak_memory = merge.most([record.peak_memory for record in records.values()])
+            self.record.by_rank = {rank: record.steps for rank, record in records.items()}
             self.record.steps = merge.of_the_job(self.record.by_rank)
 
     @property
@@ -141,12 +143,11 @@ class Job:
             self._broken_since_s = time.monotonic_ns() / 1e9
         return self._explanation.of(found)
 
-    def _steps_by_rank(self) -> dict[int, list[Step]]:
-        found = {worker.rank: worker.record.steps for worker in self._workers}
+    def _records_by_rank(self) -> dict[int, RunRecord]:
+        found = {worker.rank: worker.record for worker in self._workers}
         for logs in self._team.logs.values() if self._team else ():
             for rank, lines in logs.items():
-                record = RunRecord(launched_s=0.0)
+                found[int(rank)] = record = RunRecord(launched_s=0.0)
                 for line in lines:
                     record.add(line)
-                found[int(rank)] = record.steps
         return dict(sorted(found.items()))

@@ -29,6 +29,12 @@ def of_the_job(by_rank: Mapping[int, Sequence[Step]]) -> list[Step]:
     return together
 
 
+def most(of_ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Of each figure the largest of all ranks; without what one of them could not tell."""
+    names = set.intersection(*map(set, of_ranks)) if of_ranks else set[str]()
+    return {name: max(figures[name] for figures in of_ranks) for name in sorted(names)}
+
+
 def _busy_s(step: Step) -> float:
     """What a rank's step took less its wait for other ranks, where that is told apart."""
     return step.step_s - step.stages.get("gradient_sync", 0.0)

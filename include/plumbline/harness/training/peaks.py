@@ -1,7 +1,8 @@
 """What manufacturers publish as the matmul rate of a GPU: dense, without sparsity, at the highest clock.
 
-From the products' data sheets: NVIDIA A10, A30, A100, L4, L40S, H100, H200, GH200, B200 (Tensor Core rates; where a sheet prints
-only the rate with 2:4 sparsity, half of it) and AMD Instinct MI300X. No machine keeps them up, with real numbers least of all: the rate
+From the products' data sheets: NVIDIA A10, A30, A100, L4, L40S, H20, H100, H200, GH200, B200, B300 (an eighth of the DGX's and HGX's),
+GB200, GB300 (a 72nd of the NVL72's) as Tensor Core rates (where a sheet prints only the rate with 2:4 sparsity, half of it), and AMD
+Instinct MI300X, MI325X, MI355X. The MI355X's names no tf32, which it has not in hardware. No machine keeps them up, with real numbers least of all: the rate
 that the machine itself was found to reach stands beside them.
 """
 
@@ -19,13 +20,16 @@ _PEAKS: tuple[tuple[str, dict[_Precision, float]], ...] = (
     (r"\bH[12]00 NVL\b", _HOPPER_NVL),
     (r"\bH100 PCIe\b", {"fp32": 51.0, "tf32": 378.0, "bf16": 756.0, "fp16": 756.0, "fp8": 1513.0}),
     (r"\bG?H[12]00\b", _HOPPER),
-    (r"\bB200\b", {"fp32": 75.0, "tf32": 1125.0, "bf16": 2250.0, "fp16": 2250.0, "fp8": 4500.0}),
+    (r"\bH20\b", {"fp32": 44.0, "tf32": 74.0, "bf16": 148.0, "fp16": 148.0, "fp8": 296.0}),
+    (r"\bGB[23]00\b", {"fp32": 80.0, "tf32": 1250.0, "bf16": 2500.0, "fp16": 2500.0, "fp8": 5000.0}),
+    (r"\bB[23]00\b", {"fp32": 75.0, "tf32": 1125.0, "bf16": 2250.0, "fp16": 2250.0, "fp8": 4500.0}),
     (r"\bA100\b", {"fp32": 19.5, "tf32": 156.0, "bf16": 312.0, "fp16": 312.0}),
     (r"\bA30\b", {"fp32": 10.3, "tf32": 82.0, "bf16": 165.0, "fp16": 165.0}),
     (r"\bA10\b", {"fp32": 31.2, "tf32": 62.5, "bf16": 125.0, "fp16": 125.0}),
     (r"\bL40S\b", {"fp32": 91.6, "tf32": 183.0, "bf16": 362.0, "fp16": 362.0, "fp8": 733.0}),
     (r"\bL4\b", {"fp32": 30.3, "tf32": 60.0, "bf16": 121.0, "fp16": 121.0, "fp8": 242.5}),
-    (r"\bMI300X\b", {"fp32": 163.4, "tf32": 653.7, "bf16": 1307.4, "fp16": 1307.4, "fp8": 2614.9}),
+    (r"\bMI3(00|25)X\b", {"fp32": 163.4, "tf32": 653.7, "bf16": 1307.4, "fp16": 1307.4, "fp8": 2614.9}),
+    (r"\bMI355X\b", {"fp32": 157.3, "bf16": 2516.6, "fp16": 2516.6, "fp8": 5033.2}),
 )
 """Name of the device as its driver gives it (the first expression that fits) → TFLOP/s by precision."""
 

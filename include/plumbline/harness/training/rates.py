@@ -33,6 +33,9 @@ def rows(workload: TrainingWorkload, records: Records) -> list[MetricRow]:
     found += _whole_run(workload, run)
     if steps:
         found += [*_stragglers(run, steps), *_checkpoints(workload, run)]
+    for name, metric in (("used", "training_peak_memory"), ("reserved", "training_peak_reserved_memory")):
+        if name in run.peak_memory:
+            found.append(row(metric, run.peak_memory[name], max(len(run.by_rank), 1)))
     if workload.precision == "fp16":
         found.append(row("skipped_steps", len(run.skipped), len(run.steps)))
     return [*found, *_closing(run)]
@@ -108,14 +111,16 @@ def _rates(workload: TrainingWorkload, run: RunRecord, steps: list[Step]) -> lis
     ]
     if what != "samples":
         found.append(rate("samples_per_second", workload.samples_per_step * replicas))
-    each = flops_per_step(workload)
     peak = published_peak(run.facts.get("torch.device_name"), workload.precision)
-    if each is not None:
-        found.append(rate("model_flops", each * replicas))
+    for convention, full in (("", False), ("_full_attention", True)):
+        each = flops_per_step(workload, full_attention=full)
+        if each is None:
+            continue
+        found.append(rate(f"model_flops{convention}", each * replicas))
         if run.matmul_flops:
-            found.append(rate("model_flops_utilization", each * replicas / (run.matmul_flops * world)))
+            found.append(rate(f"model_flops_utilization{convention}", each * replicas / (run.matmul_flops * world)))
         if peak is not None:
-            found.append(rate("model_flops_utilization_of_published_peak", each * replicas / (peak * world)))
+            found.append(rate(f"model_flops_utilization_of_published_peak{convention}", each * replicas / (peak * world)))
     if peak is not None:
         found.append(row("device_published_peak", peak, 1))
     return found

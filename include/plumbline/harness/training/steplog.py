@@ -89,6 +89,7 @@ class RunRecord:
     """What the worker of rank 0 left behind. `at` holds the moment (seconds) of each event that happens once.
 
     `compiled_s`: for how long the compiler ran, each time it did. `skipped`: steps that left the weights alone, fp16 having overflowed.
+    `peak_memory`: bytes, see `device.peak_memory`; with several ranks of the one that had the most.
     With several ranks, `by_rank` holds each one's steps once the run is over, and `steps` what they make together (see `merge`).
     """
 
@@ -106,6 +107,7 @@ class RunRecord:
     weights_load_s: float | None = None
     compiled_s: list[float] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
+    peak_memory: dict[str, int] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
         """Take in one line of the worker's log."""
@@ -133,6 +135,8 @@ class RunRecord:
                 self.facts = line["facts"]
             elif name == "matmul":
                 self.matmul_flops = line["flops"]
+            elif name == "memory":
+                self.peak_memory = line["peak"]
             elif name == "weights_loaded":
                 self.weights_load_s = line["seconds"]
             elif name == "weights":

@@ -17,7 +17,7 @@ from plumbline.harness.training import closing, kernels
 from plumbline.harness.training.checkpoint import NothingToResume
 from plumbline.harness.training.checkpoint.keeper import Keeper
 from plumbline.harness.training.checkpoint.state import TrainingState
-from plumbline.harness.training.device import settler
+from plumbline.harness.training.device import peak_memory, settler
 from plumbline.harness.training.feed import Feed, feed_for
 from plumbline.harness.training.layers import CompileClock, compile_each, recompute
 from plumbline.harness.training.learners import Samples, learner_of
@@ -91,6 +91,7 @@ class Trainer:
         if spec.until % spec.checkpoint_every and spec.closing:
             self._save(spec.until, at_end=True)
         self._keeper.wait()
+        self._log.event("memory", peak=peak_memory(self._device))  # before the closing checks, which hold a second model
         if spec.closing:
             closing.verify(spec, self._device, self._keeper, self._state, log=self._log)
         if self._peers is not None:

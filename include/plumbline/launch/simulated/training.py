@@ -19,6 +19,8 @@ _BYTES_PER_WEIGHT = 12.0
 _COMPILE_S, _START_S, _CPU_START_S = 35.0, 12.0, 2.5
 _SHARES = {"data_wait": 0.01, "forward": 0.31, "backward": 0.6, "optimizer": 0.08}
 _ASYNC_SHARE = 0.1
+_MEMORY_SHARE = 2.0
+"""Peak memory over the size of the state: gradients and activations come to it."""
 
 
 def step_s(workload: TrainingWorkload, has: Hardware, draw: Draw) -> float:
@@ -52,7 +54,12 @@ def rows(workload: TrainingWorkload, has: Hardware, draw: Draw) -> list[MetricRo
         row("final_loss", _loss(workload), 1),
         *_checkpoints(workload, has, draw),
         draw.row("device_matmul_peak", has.matmul, 1, phase="cooldown"),
+        draw.row("training_peak_memory", _MEMORY_SHARE * _checkpoint_s(workload, has)[0], job.world, moved=False),
     ]
+    if has.gpu:
+        found.append(
+            draw.row("training_peak_reserved_memory", 1.1 * _MEMORY_SHARE * _checkpoint_s(workload, has)[0], job.world, moved=False)
+        )
     if workload.compile:
         found.append(draw.row("compile_time", _COMPILE_S, 1, phase="cold_start"))
     if workload.task.kind == "reinforcement":
@@ -83,11 +90,13 @@ def _rates(workload: TrainingWorkload, has: Hardware, draw: Draw, step: float) -
     ]
     if not images:
         found.append(draw.row("samples_per_second", workload.samples_per_step * job.replicas / step, n, spread=_SPREAD, moved=False))
-    if (each := flops_per_step(workload)) is not None:
-        flops = each * job.replicas / step
+    for convention, full in (("", False), ("_full_attention", True)):
+        if (each := flops_per_step(workload, full_attention=full)) is None:
+            continue
+        flops, best = each * job.replicas / step, has.matmul * (job.world if has.gpu else 1)
         found += [
-            draw.row("model_flops", flops, n, spread=_SPREAD, moved=False),
-            draw.row("model_flops_utilization", flops / (has.matmul * (job.world if has.gpu else 1)), n, spread=_SPREAD, moved=False),
+            draw.row(f"model_flops{convention}", flops, n, spread=_SPREAD, moved=False),
+            draw.row(f"model_flops_utilization{convention}", flops / best, n, spread=_SPREAD, moved=False),
         ]
     return found
 

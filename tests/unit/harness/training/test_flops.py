@@ -153,3 +153,10 @@ def test_reinforcements_step(tmp_path: Path) -> None:
 def test_nobody_knows_the_arithmetic_of_a_hub_model(tmp_path: Path) -> None:
     hub = {"architecture": "hub", "id": "team/model", "revision": "0" * 40}
     assert flops_per_step(workload_of(hub, {"kind": "language_model"}, {"micro": 2, "sequence": SEQUENCE})) is None
+
+
+def test_full_attention_counts_what_the_mask_hides() -> None:
+    """As torchtitan and NVIDIA's recipes publish it: 6 N + 12 layers · width · sequence a token, forward and backward."""
+    per_token = 3 * forward_flops_per_token(SHAPE, 32, full_attention=True)
+    assert per_token == 6 * SHAPE.matmul_parameters + 12 * SHAPE.layers * SHAPE.width * 32
+    assert per_token > 3 * forward_flops_per_token(SHAPE, 32)

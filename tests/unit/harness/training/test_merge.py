@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.harness.training.merge import of_the_job, straggling
+from plumbline.harness.training.merge import most, of_the_job, straggling
 from plumbline.harness.training.stages import StageName
 from plumbline.harness.training.steplog import Step
 
@@ -72,3 +72,8 @@ def test_one_rank_has_nobody_to_be_compared_with() -> None:
     assert straggling(alone, {0}) is None
     assert straggling({}, {0}) is None
     assert straggling({0: alone[0], 1: alone[0]}, {7}) is None
+
+
+def test_the_rank_with_the_most_speaks_for_all_and_what_one_cannot_tell_is_absent() -> None:
+    assert most([{"used": 3, "reserved": 9}, {"used": 5, "reserved": 6}]) == {"used": 5, "reserved": 9}
+    assert most([{"used": 3}, {}]) == {} == most([])

@@ -21,6 +21,14 @@ from plumbline.harness.training.peaks import published_peak
         ("NVIDIA L4", "fp32", 30.3),
         ("NVIDIA L40S", "bf16", 362.0),
         ("AMD Instinct MI300X", "bf16", 1307.4),
+        ("NVIDIA B200", "bf16", 2250.0),
+        ("NVIDIA GB200", "bf16", 2500.0),
+        ("NVIDIA GB300", "fp8", 5000.0),
+        ("NVIDIA B300 SXM6 AC", "bf16", 2250.0),
+        ("NVIDIA H20", "bf16", 148.0),
+        ("NVIDIA H20-3e", "fp8", 296.0),
+        ("AMD Instinct MI325X", "bf16", 1307.4),
+        ("AMD Instinct MI355X", "fp8", 5033.2),
     ],
 )
 def test_known_devices(device: str, precision: str, tera: float) -> None:
@@ -34,6 +42,7 @@ def test_known_devices(device: str, precision: str, tera: float) -> None:
         ("NVIDIA GeForce RTX 4090", "bf16"),
         ("NVIDIA A100-SXM4-80GB", "fp8"),  # it has none
         ("NVIDIA A10G", "bf16"),  # not an A10
+        ("AMD Instinct MI355X", "tf32"),  # computed in bf16
         ("NVIDIA L40", "bf16"),  # not an L4
         ("NVIDIA H100 NVL MIG 2g.24gb", "bf16"),  # a slice does not have the rate of the whole
     ],

@@ -79,6 +79,27 @@ def test_both_peaks_are_stated_with_the_utilization_of_each(tiny: Tiny, records:
     assert value["steady", "device_published_peak", "value"] == 989.4e12
     assert value["steady", "model_flops_utilization", "median"] == pytest.approx(each / 0.1 / 790e12)
     assert value["steady", "model_flops_utilization_of_published_peak", "median"] == pytest.approx(each / 0.1 / 989.4e12)
+    full = flops_per_step(workload, full_attention=True) or 0.0
+    assert full > each
+    assert value["steady", "model_flops_full_attention", "median"] == pytest.approx(full / 0.1)
+    assert value["steady", "model_flops_utilization_full_attention", "median"] == pytest.approx(full / 0.1 / 790e12)
+    assert value["steady", "model_flops_utilization_of_published_peak_full_attention", "median"] == pytest.approx(full / 0.1 / 989.4e12)
+
+
+def test_peak_memory_is_a_row_where_it_is_known(tiny: Tiny, records: Records) -> None:
+    assert not {name for _, name, _ in values(tiny(), records)} & {"training_peak_memory", "training_peak_reserved_memory"}
+    records.runs["run"].peak_memory = {"used": 3_000_000, "reserved": 4_000_000}
+    value = values(tiny(), records)
+    assert value["steady", "training_peak_memory", "max"] == 3_000_000
+    assert value["steady", "training_peak_reserved_memory", "max"] == 4_000_000
+
+
+def test_the_mean_rate_is_all_the_work_over_all_the_time(tiny: Tiny, records: Records) -> None:
+    run = records.runs["run"]
+    run.steps[-1] = replace(run.steps[-1], end_s=run.steps[-1].end_s + 1.0)
+    value = values(tiny(), records)
+    assert value["steady", "tokens_per_second", "median"] == pytest.approx(640)
+    assert value["steady", "tokens_per_second", "mean"] == pytest.approx(64 * 10 / 2.0)
 
 
 def test_a_peak_that_nobody_knows_is_absent(tiny: Tiny, records: Records) -> None:
