@@ -46,6 +46,7 @@ class Cost:
     """Where the time went after one incident. The parts add up to the whole.
 
     `complete`: the lost step (or checkpoint) was done again; else the time until the next incident, or until the end of the trial.
+    `checksum_s`: in between, what this harness took to check the checkpoint, which is no part of the cost.
     """
 
     incident: Incident
@@ -55,6 +56,7 @@ class Cost:
     load_s: float
     recompute_s: float
     complete: bool
+    checksum_s: float = 0.0
 
     @property
     def penalty_s(self) -> float:
@@ -63,7 +65,7 @@ class Cost:
     @property
     def ended_s(self) -> float:
         """The moment until which the parts count."""
-        return self.incident.began_s + self.penalty_s
+        return self.incident.began_s + self.penalty_s + self.checksum_s
 
 
 def costs(incidents: Sequence[Incident], runs: Mapping[RunName, RunRecord]) -> list[Cost]:
@@ -141,4 +143,6 @@ def _cost(incident: Incident, name: RunName | None, run: RunRecord | None, again
     # An attempt from scratch loads nothing: its launch ends where its first step begins.
     begin = min(run.at.get("load_begin", run.steps[0].start_s if run.steps else until), until)
     loaded = min(run.at.get("load_end", begin if run.steps or "load_begin" not in run.at else until), until)
-    return Cost(incident, name, detect, begin - incident.noticed_s, loaded - begin, until - loaded, complete=again is not None)
+    checksum_s = min(run.load_checksum_s, loaded - begin)
+    load = loaded - begin - checksum_s
+    return Cost(incident, name, detect, begin - incident.noticed_s, load, until - loaded, again is not None, checksum_s)

@@ -32,9 +32,9 @@ def verify(spec: WorkerSpec, device: torch.device, keeper: Keeper, live: Trainin
             tensor.zero_()  # what the load before left must not pass for what this one brought
         cold = keeper.forgotten()
         began = monotonic_ns()
-        step, _ = keeper.load(fresh, str(device))
+        step, _, checksum_s = keeper.load(fresh, str(device))
         settle()
-        seconds = (monotonic_ns() - began) / 1e9
+        seconds = (monotonic_ns() - began) / 1e9 - checksum_s
         mine, other, drawn = live.tensors(), fresh.tensors(), fresh.taken()["generators"]
         same = mine.keys() == other.keys() and all(torch.equal(mine[key], other[key]) for key in mine)
         same = same and all(torch.equal(generators[key], drawn[key]) for key in generators)

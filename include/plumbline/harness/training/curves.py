@@ -34,7 +34,7 @@ def curves(workload: TrainingWorkload, records: Records) -> list[Curve]:
     for phase in _PHASES:
         own = [block for block in blocks if phase_of(block[0].step, steady) == phase]
         if own:
-            found += [_loss(phase, own), _throughput(workload, phase, run.steps, own)]
+            found += [_loss(phase, own), _throughput(workload, phase, run, own)]
     return [*found, *_by_rank(run, steady)]
 
 
@@ -78,15 +78,18 @@ def _loss(phase: Phase, blocks: list[list[Step]]) -> Curve:
     return _curve(phase, "step", "training_loss", points)
 
 
-def _throughput(workload: TrainingWorkload, phase: Phase, steps: Sequence[Step], blocks: list[list[Step]]) -> Curve:
-    """What each block got done over its time, from the end of the block before it: the pauses between steps count, as they do for the run."""
+def _throughput(workload: TrainingWorkload, phase: Phase, run: RunRecord, blocks: list[list[Step]]) -> Curve:
+    """What each block got done over its time, from the end of the block before it: the pauses between steps count, as they do for the run,
+    but for checksums of checkpoints."""
     what, amount = work_per_step(workload)
+    steps, checksums = run.steps, {save.step: save.checksum_s for save in run.saves}
     began = steps[0].start_s
     before = dict(zip((step.step for step in steps[1:]), (step.end_s for step in steps), strict=False))
     points = []
     for block in blocks:
         start, end = before.get(block[0].step, began), block[-1].end_s
-        points.append(Point(at=(start + end) / 2 - began, value=amount * len(block) / (end - start), n=len(block)))
+        took = end - start - sum(checksums.get(step.step, 0.0) for step in block)
+        points.append(Point(at=(start + end) / 2 - began, value=amount * len(block) / took, n=len(block)))
     return _curve(phase, "run_time", f"effective_{what}_per_second", points)
 
 

@@ -68,7 +68,8 @@ def _start_up(run: RunRecord, steady: list[Step]) -> list[MetricRow]:
 
 
 def _whole_run(workload: TrainingWorkload, run: RunRecord) -> list[MetricRow]:
-    wall, n = run.steps[-1].end_s - run.steps[0].start_s, len(run.steps)
+    first, last, n = run.steps[0], run.steps[-1], len(run.steps)
+    wall = last.end_s - first.start_s - sum(save.checksum_s for save in run.saves if first.step < save.step <= last.step)
     what, amount = work_per_step(workload)
     return [row(f"effective_{what}_per_second", amount * n / wall, n)]
 

@@ -91,7 +91,8 @@ class Records:
         stretch = joined(attempts)
         began = next(attempt.at["load_end"] for attempt in attempts if "load_end" in attempt.at)
         ended = max([stretch.steps[-1].end_s, *(save.end_s for save in attempts[-1].saves)])
-        return sum(step.step_s for step in stretch.steps) / (ended - began), len(stretch.steps)
+        checks = sum(attempt.load_checksum_s for attempt in attempts[1:])
+        return sum(step.step_s for step in stretch.steps) / (ended - began - checks), len(stretch.steps)
 
     def diverged(self, tolerance: float = 0.0) -> list[int] | None:
         """Steps done again whose loss is not what it was the first time, to the bit or to a share; None if there is nothing to compare."""

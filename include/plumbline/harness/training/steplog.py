@@ -74,7 +74,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Save:
-    """One checkpoint: after how many steps, durable after `save_s`, training held up for `blocking_s`. `closing`: after the last step."""
+    """One checkpoint: after how many steps, durable at `end_s` after `save_s`, training held up for `blocking_s`. `closing`: after the last
+    step. `checksum_s`: for how long training then stood still for this harness's own checksum, which is in none of the others."""
 
     step: int
     end_s: float
@@ -82,6 +83,7 @@ class Save:
     blocking_s: float
     bytes: int
     closing: bool
+    checksum_s: float = 0.0
 
 
 @dataclass
@@ -101,6 +103,7 @@ class RunRecord:
     verified_loads_s: list[float] = field(default_factory=list)
     restored_exactly: bool | None = None
     rejected: list[str] = field(default_factory=list)
+    load_checksum_s: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
     matmul_flops: float | None = None
     weights_sha256: str | None = None
@@ -121,7 +124,8 @@ class RunRecord:
             self.compiled_s.append(line["seconds"])
         elif name == "checkpoint":
             seconds = line["blocking"] / 1e9
-            self.saves.append(Save(line["step"], at, line["save_s"], seconds, line["bytes"], line["closing"]))
+            durable = at - line["checksum_s"]
+            self.saves.append(Save(line["step"], durable, line["save_s"], seconds, line["bytes"], line["closing"], line["summing"] / 1e9))
         elif name == "verified_load":
             self.verified_loads_s.append(line["seconds"])
             self.restored_exactly = line["equal"] and self.restored_exactly is not False
@@ -130,7 +134,7 @@ class RunRecord:
         else:
             self.at[name] = at
             if name == "load_end":
-                self.rejected = line["rejected"]
+                self.rejected, self.load_checksum_s = line["rejected"], line["checksum_s"]
             elif name == "ready":
                 self.facts = line["facts"]
             elif name == "matmul":

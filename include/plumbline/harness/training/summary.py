@@ -92,7 +92,7 @@ def _evidence(workload: TrainingWorkload, records: Records, folder: Path) -> lis
     return found
 
 
-_TIMES = ("start_s", "step_s", *(f"{stage}_s" for stage in STAGES), "checkpoint_s")
+_TIMES = ("start_s", "step_s", *(f"{stage}_s" for stage in STAGES), "checkpoint_s", "checksum_s")
 _SCHEMA = pa.schema(
     [
         ("run", pa.string()),
@@ -106,8 +106,9 @@ _SCHEMA = pa.schema(
 
 
 def _steps_of(name: str, run: RunRecord, steady: set[int]) -> list[dict[str, object]]:
-    """Rows of steps.parquet, one a step and rank: `start_s` on the monotonic clock of the rank's node, `checkpoint_s` null where none followed."""
-    after = {save.step - 1: save.blocking_s for save in run.saves if not save.closing}
+    """Rows of steps.parquet, one a step and rank: `start_s` on the monotonic clock of the rank's node, `checkpoint_s` and
+    `checksum_s` (what training then stood still for, and what of that was for the checkpoint's checksum) null where none followed."""
+    after = {save.step - 1: save for save in run.saves if not save.closing}
     return [
         {
             "run": name,
@@ -117,7 +118,8 @@ def _steps_of(name: str, run: RunRecord, steady: set[int]) -> list[dict[str, obj
             "start_s": step.start_s,
             "step_s": step.step_s,
             **{f"{stage}_s": step.stages.get(stage) for stage in STAGES},
-            "checkpoint_s": after.get(step.step) if rank == 0 else None,
+            "checkpoint_s": after[step.step].blocking_s if rank == 0 and step.step in after else None,
+            "checksum_s": after[step.step].checksum_s if rank == 0 and step.step in after else None,
             "loss": step.loss,
         }
         for rank, steps in (run.by_rank or {0: run.steps}).items()

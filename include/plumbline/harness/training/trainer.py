@@ -15,7 +15,7 @@ from torch import nn
 from plumbline.harness.image_faults import ImageIncomplete
 from plumbline.harness.training import closing, kernels
 from plumbline.harness.training.checkpoint import NothingToResume
-from plumbline.harness.training.checkpoint.keeper import Keeper
+from plumbline.harness.training.checkpoint.keeper import Keeper, Resumed
 from plumbline.harness.training.checkpoint.state import TrainingState
 from plumbline.harness.training.device import peak_memory, settler
 from plumbline.harness.training.feed import Feed, feed_for
@@ -183,13 +183,13 @@ class Trainer:
             self._learner.loss(self._replica, micro).backward()  # type: ignore[no-untyped-call]
             self._optimizer.zero_grad(set_to_none=True)
         self._log.event("load_begin")
-        step, rejected = self._keeper.load(self._state, str(self._device)) if self._keeps else (0, ())
+        step, rejected, checksum_s = self._keeper.load(self._state, str(self._device)) if self._keeps else Resumed(0)
         if self._peers is not None and not self._spec.sharded:
             shared = self._peers.share({"step": step, "state": self._state.taken()} if self._leads else None)
             step = shared["step"]
             self._state.put(shared["state"])
         self._settle()
-        self._log.event("load_end", step=step, rejected=rejected)
+        self._log.event("load_end", step=step, rejected=rejected, checksum_s=checksum_s)
         return step
 
     @property

@@ -50,7 +50,7 @@ def test_a_record_takes_in_every_kind_of_line() -> None:
     for line in (
         {"event": "ready", "ns": 2e9, "facts": {"torch.threads": 1}},
         {"event": "load_begin", "ns": 3e9},
-        {"event": "load_end", "ns": 4e9, "step": 4, "rejected": ["x"]},
+        {"event": "load_end", "ns": 4e9, "step": 4, "rejected": ["x"], "checksum_s": 0.25},
         {
             "event": "step",
             "ns": 6e9,
@@ -59,7 +59,17 @@ def test_a_record_takes_in_every_kind_of_line() -> None:
             "stages": {"data_wait": 1e8, "forward": 3e8, "backward": 3e8, "gradient_sync": 1e8, "optimizer": 2e8},
             "loss": 2.5,
         },
-        {"event": "checkpoint", "ns": 7e9, "step": 5, "save_s": 0.5, "blocking": 6e8, "bytes": 10, "closing": False},
+        {
+            "event": "checkpoint",
+            "ns": 7e9,
+            "step": 5,
+            "save_s": 0.5,
+            "checksum_s": 0.2,
+            "blocking": 6e8,
+            "summing": 1e8,
+            "bytes": 10,
+            "closing": False,
+        },
         {"event": "verified_load", "ns": 8e9, "seconds": 0.25, "equal": True, "cold": True},
         {"event": "matmul", "ns": 9e9, "flops": 1e9},
         {"event": "weights", "ns": 9e9, "sha256": "ab"},
@@ -69,7 +79,8 @@ def test_a_record_takes_in_every_kind_of_line() -> None:
     assert (step.step, step.start_s, step.end_s, step.step_s, step.loss) == (4, 5.0, 6.0, 1.0, 2.5)
     assert sum(step.stages.values()) == pytest.approx(step.step_s)
     (save,) = record.saves
-    assert (save.step, save.save_s, save.blocking_s, save.bytes, save.end_s) == (5, 0.5, 0.6, 10, 7.0)
+    assert (save.step, save.save_s, save.blocking_s, save.bytes, save.end_s, save.checksum_s) == (5, 0.5, 0.6, 10, 6.8, 0.1)
+    assert record.load_checksum_s == 0.25
     assert (
         record.at["load_begin"] == 3.0
         and record.rejected == ["x"]

@@ -87,6 +87,7 @@ def training_rows(workload: TrainingWorkload, seen: Iterable[MetricRow]) -> set[
     steps, every = workload.steps.total, workload.checkpoint.every
     run = RunRecord(launched_s=9.0, steps=[step(i) for i in range(steps)], matmul_flops=1e12, verified_loads_s=[0.1], compiled_s=[1.0])
     run.saves = [Save(at, 10 + 0.1 * at, 0.02, 0.02, 1000, closing=at == steps) for at in (*range(every, steps, every), steps)]
+    run.peak_memory = {"used": 1000} | ({"reserved": 1100} if workload.needs.accelerator != "cpu" else {})  # device.peak_memory
     if workload.parallelism.world > 1:
         run.by_rank = dict.fromkeys(range(workload.parallelism.world), run.steps)
     records = Records(None)

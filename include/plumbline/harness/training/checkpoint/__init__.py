@@ -1,11 +1,12 @@
 """Checkpoints that can be trusted: complete or absent, and verified before anything is resumed from them.
 
 A checkpoint is a folder `step-00000080` (80 steps are done) with its files and a `manifest.json`. It is built under another name: files
-first, each summed while it is written, and synced; then the manifest with each one's size and SHA-256, synced; then one rename. A
-process killed at any moment leaves either the whole checkpoint or a draft that nobody resumes from.
+first, synced; then the manifest with each one's size and SHA-256, synced; then one rename. A process killed at any moment leaves either the
+whole checkpoint or a draft that nobody resumes from. The checksums are this harness's own care: they are taken once the bytes are durable, and
+compared once they are loaded, and no time of a checkpoint has them in it.
 
     folder      names, drafts, manifests, one rename; what is kept
-    writing     files that sum what passes; the page cache
+    writing     files while they are written, checksums, syncs, the page cache
     state       what is saved, and put back
     whole       one process that holds the whole state writes one file, and waits
     sharded     `torch.distributed.checkpoint`: state that is spread over ranks, or written beside the training

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from plumbline.harness.training.checkpoint.writing import Part, sum_of, sync, sync_folder
 
@@ -23,6 +22,14 @@ class Damaged(Exception):
 
 class NothingToResume(Exception):
     """No valid checkpoint to resume from."""
+
+
+class Durable(NamedTuple):
+    """A checkpoint: bytes on all nodes, seconds until they were durable on all, then seconds until they bore their checksums."""
+
+    bytes: int
+    seconds: float
+    checksum_s: float
 
 
 @dataclass(frozen=True)
@@ -71,13 +78,21 @@ def manifest_of(path: Path) -> Manifest:
     return manifest
 
 
+def check_size(path: Path, name: str, promised: Part) -> None:
+    """Damaged if a file of a checkpoint is not there or not as long as the manifest promises; takes no time."""
+    try:
+        size = (path / name).stat().st_size
+    except OSError as error:
+        raise Damaged(f"cannot be read ({error})") from error
+    if size != promised.bytes:
+        raise Damaged(f"{name} has {size} bytes; its manifest says {promised.bytes}")
+
+
 def check(path: Path, name: str, promised: Part) -> None:
     """Read one file of a checkpoint; Damaged if it is not what the manifest promises."""
+    check_size(path, name, promised)
     try:
         with (path / name).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != promised.bytes:
-                raise Damaged(f"{name} has {size} bytes; its manifest says {promised.bytes}")
             if sum_of(file) != promised.sha256:
                 raise Damaged(f"{name} differs from the SHA-256 in its manifest")
     except OSError as error:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plumbline.harness.training.checkpoint import whole
-from plumbline.harness.training.checkpoint.folder import NothingToResume, discard_drafts, name_of, steps_in
+from plumbline.harness.training.checkpoint.folder import Durable, NothingToResume, discard_drafts, name_of, steps_in
 from plumbline.harness.training.checkpoint.state import TrainingState
 from plumbline.harness.training.checkpoint.writing import Pause, dropped_from_page_cache
 from plumbline.harness.training.plan import WorkerSpec
@@ -18,6 +18,14 @@ from plumbline.harness.training.steplog import StepLog
 
 if TYPE_CHECKING:
     from plumbline.harness.training.checkpoint.sharded import Ranks
+
+
+class Resumed(NamedTuple):
+    """Steps that were done, why newer checkpoints were passed over, and seconds that checking took."""
+
+    step: int
+    rejected: tuple[str, ...] = ()
+    checksum_s: float = 0.0
 
 
 class Keeper:
@@ -38,6 +46,8 @@ class Keeper:
         self._beside = spec.checkpoint_mode == "async"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint") if self._beside else None
         self._under_way: Future[None] | None = None
+        self._summed = (0, 0)
+        """From when to when (ns) the newest checkpoint's checksum was taken."""
 
     def save(self, step: int, state: TrainingState, *, at_end: bool) -> None:
         """The checkpoint after `step` steps; in the log once it is durable. A save that is under way is waited for first.
@@ -46,18 +56,21 @@ class Keeper:
         """
         began = monotonic_ns()
         self.wait()
+        # Of the wait for the save before, what its checksum took is this harness's own.
+        waited = max(min(monotonic_ns(), self._summed[1]) - max(began, self._summed[0]), 0)
         pause = self._pause(step)
         if self._sharded is None:
-            saved = whole.save(self._folder, step, state.taken(), keep=self._spec.checkpoint_keep, retain=self._retain, pause=pause)
-            self._say(step, saved.bytes, saved.seconds, monotonic_ns() - began, at_end)
+            whole_one = whole.save(self._folder, step, state.taken(), keep=self._spec.checkpoint_keep, retain=self._retain, pause=pause)
+            saved = Durable(whole_one.bytes, whole_one.seconds, whole_one.checksum_s)
+            self._say(step, saved, monotonic_ns() - began, int(saved.checksum_s * 1e9), at_end)
             return
-        finish: Callable[[], tuple[int, float]] = self._sharded.begin(step, state.taken(), beside=self._beside, pause=pause)
+        finish: Callable[[], Durable] = self._sharded.begin(step, state.taken(), beside=self._beside, pause=pause)
         if self._thread is None:
-            size, seconds = finish()
-            self._say(step, size, seconds, monotonic_ns() - began, at_end)
+            saved = finish()
+            self._say(step, saved, monotonic_ns() - began, int(saved.checksum_s * 1e9), at_end)
             return
-        blocking = monotonic_ns() - began
-        self._under_way = self._thread.submit(lambda: self._say(step, *finish(), blocking, at_end))
+        standing = monotonic_ns() - began
+        self._under_way = self._thread.submit(lambda: self._say(step, finish(), standing, waited, at_end))
 
     def check(self) -> None:
         """Raise what a save beside the training died of, as soon as it has."""
@@ -70,21 +83,21 @@ class Keeper:
             self._under_way.result()
             self._under_way = None
 
-    def load(self, state: TrainingState, device: str) -> tuple[int, tuple[str, ...]]:
-        """Go on from the newest valid checkpoint: (steps that were done, why newer ones were passed over). NothingToResume.
+    def load(self, state: TrainingState, device: str) -> Resumed:
+        """Go on from the newest valid checkpoint. NothingToResume.
 
         `state` must not have done a step if it is sharded or was written beside the training.
         """
         if self._sharded is not None:
             restored = self._sharded.load(state.primed())
             state.put(restored.state)
-            return restored.step, restored.rejected
+            return Resumed(restored.step, restored.rejected, restored.checksum_s)
         discard_drafts(self._folder)
         loaded = whole.load_newest(self._folder, device)
         if loaded is None:
             raise NothingToResume(f"no valid checkpoint in {self._folder.name}")
         state.put(loaded.state)
-        return loaded.step, loaded.rejected
+        return Resumed(loaded.step, loaded.rejected, loaded.checksum_s)
 
     def forgotten(self) -> bool:
         """Have the kernel forget the newest checkpoint's files, so that the next load reads the disk. Whether it did."""
@@ -95,8 +108,12 @@ class Keeper:
         """Whether something is so on all ranks that load together."""
         return here if self._sharded is None else bool(self._sharded.everywhere(here))
 
-    def _say(self, step: int, size: int, seconds: float, blocking: int, at_end: bool) -> None:
-        self._log.event("checkpoint", step=step, save_s=seconds, blocking=blocking, bytes=size, closing=at_end)
+    def _say(self, step: int, saved: Durable, standing: int, summing: int, at_end: bool) -> None:
+        """`standing`: for how long (ns) training stood still, `summing` of it for a checksum."""
+        now = monotonic_ns()
+        self._summed = now - int(saved.checksum_s * 1e9), now
+        times = {"save_s": saved.seconds, "checksum_s": saved.checksum_s, "blocking": standing - summing, "summing": summing}
+        self._log.event("checkpoint", step=step, **times, bytes=saved.bytes, closing=at_end)
 
     def _pause(self, step: int) -> Pause | None:
         hold = self._spec.hold

@@ -27,9 +27,9 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
 from plumbline.harness.training.checkpoint import folder as folders
-from plumbline.harness.training.checkpoint.folder import Damaged, Manifest, NothingToResume, draft_of, name_of
+from plumbline.harness.training.checkpoint.folder import Damaged, Durable, Manifest, NothingToResume, draft_of, name_of
 from plumbline.harness.training.checkpoint.state import filled, leaves_of
-from plumbline.harness.training.checkpoint.writing import Part, Pause, Summing, sync
+from plumbline.harness.training.checkpoint.writing import Part, Pause, Written, part_of, sync, sync_folder
 
 _METADATA = ".metadata"
 _VALUES = "values.pt"
@@ -68,11 +68,12 @@ class Alone:
 
 @dataclass(frozen=True)
 class Restored:
-    """The state after `step` steps, and of each newer checkpoint why it was passed over."""
+    """The state after `step` steps, and of each newer checkpoint why it was passed over. `checksum_s`: what checking took."""
 
     step: int
     state: dict[str, Any]
     rejected: tuple[str, ...]
+    checksum_s: float
 
 
 class Sharded:
@@ -82,8 +83,8 @@ class Sharded:
         self._folder, self._ranks, self._keep, self._retain = folder, ranks, keep, retain
         self._solo = isinstance(ranks, Alone)
 
-    def begin(self, step: int, state: dict[str, Any], *, beside: bool, pause: Pause | None = None) -> Callable[[], tuple[int, float]]:
-        """Write `state` as the checkpoint after `step` steps. What is returned waits for it: (bytes on all nodes, seconds until durable).
+    def begin(self, step: int, state: dict[str, Any], *, beside: bool, pause: Pause | None = None) -> Callable[[], Durable]:
+        """Write `state` as the checkpoint after `step` steps. What is returned waits for it.
 
         `beside`: from a copy, while training goes on; what is returned may then be called in another thread. Otherwise it is written at
         once. OSError, such as a full disk, from either; older checkpoints are then untouched.
@@ -102,21 +103,27 @@ class Sharded:
                 with _plain_errors(writer):
                     written.set_result(save(tensors, **said))
 
-        def finish() -> tuple[int, float]:
+        def finish() -> Durable:
             with _plain_errors(writer):
                 metadata = written.result() if written is not None else None
             if ranks.writes and ranks.local == 0:
                 with writer.stream(draft / _VALUES) as stream:
                     torch.save(values, stream)
+            if ranks.writes:
+                sync_folder(draft)
+            ranks.gather(None)  # durable on every node
+            durable = time.monotonic_ns()
             parts = ranks.gather((ranks.node, writer.parts))
             if ranks.local == 0:
                 self._publish(
                     step, draft, writer, metadata, {name: part for node, some in parts if node == ranks.node for name, part in some.items()}
                 )
             ranks.gather(None)  # published on every node
+            published = time.monotonic_ns()
             if ranks.local == 0:
                 folders.prune(self._folder, self._keep, self._retain)
-            return sum(part.bytes for _, some in parts for part in some.values()), (time.monotonic_ns() - began) / 1e9
+            size = sum(part.bytes for _, some in parts for part in some.values())
+            return Durable(size, (durable - began) / 1e9, (published - durable) / 1e9)
 
         return finish
 
@@ -127,6 +134,7 @@ class Sharded:
             folders.discard_drafts(folder)
         held = dict(ranks.gather((ranks.node, folders.steps_in(folder))))
         rejected: list[str] = []
+        checksum_s = 0.0
         for step in sorted(set().union(*held.values()), reverse=True):
             absent = [f"not on node {node}" for node, steps in held.items() if step not in steps]
             reasons = absent or sorted(set(filter(None, ranks.gather(self._reason_against(step)))))
@@ -137,11 +145,24 @@ class Sharded:
             reader = FileSystemReader(path)
             there = reader.read_metadata().state_dict_metadata
             tensors = {name: tensor for name, tensor in self._parted(primed)[0].items() if name in there}
-            with _plain_errors():
-                load(tensors, storage_reader=reader, process_group=ranks.replica_group, no_dist=self._solo)
+            failure: Exception | None = None
+            try:
+                with _plain_errors():
+                    load(tensors, storage_reader=reader, process_group=ranks.replica_group, no_dist=self._solo)
+            except Exception as error:  # noqa: BLE001 - what a damaged file makes of the reader; the checksums tell
+                failure = error
+            # Checked before anybody uses it, and after the disk was read: from memory.
+            began = time.monotonic_ns()
+            reasons = sorted(set(filter(None, ranks.gather(self._damage(step)))))
+            checksum_s += (time.monotonic_ns() - began) / 1e9
+            if reasons:
+                rejected.append(f"{name_of(step)}: {'; '.join(reasons)}")
+                continue
+            if failure is not None:
+                raise failure
             values: dict[str, Any] = torch.load(path / _VALUES, weights_only=True)
             loaded = {self._original(name): tensor for name, tensor in tensors.items()}
-            return Restored(step, filled(primed, values | loaded), tuple(rejected))
+            return Restored(step, filled(primed, values | loaded), tuple(rejected), checksum_s)
         without = [f"node {node}" for node, steps in sorted(held.items()) if not steps]
         why = (
             f"; {' and '.join(without)} has none: it is not where the parts of its ranks were saved"
@@ -158,11 +179,11 @@ class Sharded:
         if _METADATA not in parts:  # it was written on another node of the replica
             with writer.stream(draft / _METADATA) as stream:
                 pickle.dump(metadata, stream)
-            parts[_METADATA] = writer.parts[_METADATA]
+            parts[_METADATA] = part_of(draft / _METADATA)
         folders.publish(draft, self._folder / name_of(step), Manifest(step, parts, self._ranks.part))
 
     def _reason_against(self, step: int) -> str | None:
-        """Why this node's part of a checkpoint cannot be used; each rank of the node reads its share of the files."""
+        """Why this node's part of a checkpoint cannot be loaded, as far as its manifest, its outline and its files' sizes show."""
         path, ranks = self._folder / name_of(step), self._ranks
         try:
             manifest = folders.manifest_of(path)
@@ -170,8 +191,19 @@ class Sharded:
                 raise Damaged(f"is of {manifest.part_of}; expected {ranks.part}")
             if absent := {_METADATA, _VALUES} - manifest.files.keys():
                 raise Damaged(f"has an unusable manifest (no {', '.join(sorted(absent))})")
-            for name in sorted(manifest.files)[ranks.local :: ranks.processes]:
-                folders.check(path, name, manifest.files[name])
+            for name, part in manifest.files.items():
+                (folders.check if name in (_METADATA, _VALUES) else folders.check_size)(path, name, part)
+        except Damaged as error:
+            return str(error)
+        return None
+
+    def _damage(self, step: int) -> str | None:
+        """Which file is not what was saved; each rank of the node reads its share of them."""
+        path, ranks = self._folder / name_of(step), self._ranks
+        try:
+            files = folders.manifest_of(path).files
+            for name in sorted(files.keys() - {_METADATA, _VALUES})[ranks.local :: ranks.processes]:
+                folders.check(path, name, files[name])
         except Damaged as error:
             return str(error)
         return None
@@ -205,11 +237,12 @@ def _async_save(tensors: dict[str, torch.Tensor], solo: bool, said: dict[str, An
 
 
 class _Writer(FileSystemWriter):
-    """Sums each file while it is written. One save."""
+    """Knows the files that it wrote. One save."""
 
     def __init__(self, draft: Path, pause: Pause | None) -> None:
         super().__init__(draft, sync_files=True, overwrite=True)
-        self.fs = self._files = _SummingFiles(pause)
+        self._draft = draft
+        self.fs = self._files = _Files(pause)
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Any:
         sizes = [item.tensor_data for item in plan.items if item.tensor_data is not None]
@@ -218,8 +251,9 @@ class _Writer(FileSystemWriter):
 
     @property
     def parts(self) -> dict[str, Part]:
-        """The files that were written, by their final names."""
-        return {name.removesuffix(".tmp"): stream.part for name, stream in self._files.streams.items()}
+        """The files that were written, by their final names; reads them."""
+        names = {name.removesuffix(".tmp") for name in self._files.streams}
+        return {name: part_of(self._draft / name) for name in sorted(names)}
 
     @property
     def error(self) -> OSError | None:
@@ -234,9 +268,9 @@ class _Writer(FileSystemWriter):
             sync(stream)
 
 
-class _SummingFiles(FileSystem):
+class _Files(FileSystem):
     def __init__(self, pause: Pause | None) -> None:
-        self.streams: dict[str, Summing] = {}
+        self.streams: dict[str, Written] = {}
         self.expected = 0
         self._pause = pause
 
@@ -247,7 +281,7 @@ class _SummingFiles(FileSystem):
             if mode != "wb":
                 yield raw
                 return
-            stream = self.streams[Path(path).name] = Summing(raw, expected=self.expected, pause=self._pause)
+            stream = self.streams[Path(path).name] = Written(raw, expected=self.expected, pause=self._pause)
             yield stream
 
 

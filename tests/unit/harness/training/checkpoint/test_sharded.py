@@ -32,13 +32,13 @@ def test_comes_back_as_it_was_when_the_save_began(keeper: Sharded, beside: bool,
     live = state(1.5)
     finish = keeper.begin(4, live, beside=beside)
     live["model"]["w"].zero_()
-    size, seconds = finish()
+    size, seconds, checksum_s = finish()
     restored = keeper.load(state(0.0))
     assert (restored.step, restored.rejected) == (4, ())
     assert torch.equal(restored.state["model"]["w"], torch.full((1000,), 1.5))
     assert torch.equal(restored.state["model"]["half"], state(1.5)["model"]["half"]) and restored.state["optimizer"] == {"lr": 1.5}
     files = [path for path in (tmp_path / name_of(4)).iterdir() if path.name != "manifest.json"]
-    assert size == sum(path.stat().st_size for path in files) and seconds > 0
+    assert size == sum(path.stat().st_size for path in files) and seconds > 0 and checksum_s > 0
 
 
 def test_the_newest_stay(keeper: Sharded, tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from plumbline.harness.training.checkpoint import discard_drafts, name_of
+from plumbline.harness.training.checkpoint import discard_drafts, folder, name_of, writing
 from plumbline.harness.training.checkpoint.whole import load_newest, save
 from plumbline.harness.training.checkpoint.writing import Pause
 
@@ -33,6 +34,24 @@ def test_comes_back_as_it_was(tmp_path: Path) -> None:
     assert torch.equal(loaded.state["model"]["w"], state(0.1)["model"]["w"])
     assert saved.bytes == (saved.path / "state.pt").stat().st_size
     assert saved.seconds > 0
+
+
+def test_neither_time_has_the_checksum_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that passes only while a checksum is taken: a thousand seconds each time."""
+    clock = [0]
+
+    def slowly(file: Any) -> str:
+        clock[0] += 1000 * 10**9
+        return plain(file)
+
+    plain = writing.sum_of
+    monkeypatch.setattr(writing, "sum_of", slowly)
+    monkeypatch.setattr(folder, "sum_of", slowly)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: clock[0])
+    saved = save(tmp_path, 8, state(), keep=2)
+    assert (saved.seconds, saved.checksum_s) == (0.0, 1000.0)
+    loaded = load_newest(tmp_path)
+    assert loaded is not None and loaded.checksum_s == 1000.0
 
 
 def test_the_newest_and_the_retained_stay(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files of a checkpoint: summed while they are written, forgotten by the kernel before they are read."""
+"""Files of a checkpoint: summed once they are written, forgotten by the kernel before they are read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.harness.training.checkpoint.writing import Part, Pause, Summing, dropped_from_page_cache, sync
+from plumbline.harness.training.checkpoint.writing import Part, Pause, Written, dropped_from_page_cache, part_of, sync
 
 
 def written(path: Path, size: int = 3_000_000) -> Path:
@@ -21,24 +21,24 @@ def written(path: Path, size: int = 3_000_000) -> Path:
 
 def test_the_sum_is_of_all_that_was_written(tmp_path: Path) -> None:
     with (tmp_path / "x").open("wb") as raw:
-        file = Summing(raw)
+        file = Written(raw)
         assert [file.write(b"abc"), file.write(memoryview(b"de")), file.tell()] == [3, 2, 5]
-        assert file.part == Part(5, hashlib.sha256(b"abcde").hexdigest())
+    assert part_of(tmp_path / "x") == Part(5, hashlib.sha256(b"abcde").hexdigest())
 
 
 def test_what_the_disk_said_is_kept() -> None:
     with Path("/dev/full").open("wb", buffering=0) as raw:
-        file = Summing(raw)
+        file = Written(raw)
         with pytest.raises(OSError, match="No space left"):
             file.write(b"abc")
-        assert file.error is not None and file.part.bytes == 0
+        assert file.error is not None and file.tell() == 0
 
 
 def test_the_pause_comes_once_half_is_written(tmp_path: Path) -> None:
     sizes: list[int] = []
     path = tmp_path / "x"
     with path.open("wb") as raw:
-        file = Summing(raw, expected=8, pause=Pause(lambda: sizes.append(path.stat().st_size)))
+        file = Written(raw, expected=8, pause=Pause(lambda: sizes.append(path.stat().st_size)))
         file.write(b"abc")
         assert sizes == []
         file.write(b"d")
