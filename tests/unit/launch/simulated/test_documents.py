@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from tests.data.result_documents import inference_workload, provider, trial
 
 from plumbline.declarations import Provider, Trial, load
+from plumbline.declarations.loader import misfit
 from plumbline.launch.plan import Request, plan
 from plumbline.launch.simulated import simulate
 from plumbline.launch.simulated.hardware import UnknownHardware
@@ -26,6 +27,21 @@ STEP = {"since": "2026-06", "worse": "10%"}
 def place(name: str = "sim", gpu: str | None = None, **fields: Any) -> Provider:
     has = {"kind": "nvidia", "product": gpu, "count": 8} if gpu else {"kind": "cpu", "count": 4}
     return provider(name, accelerator=has, launcher={"kind": "simulated", **fields})
+
+
+def every_workload() -> list[Trial]:
+    """One trial of each workload of the house that names no provider, on the first simulated place that fits."""
+    eight = place("sim-gpu", "NVIDIA-H100-80GB-HBM3")
+    four = eight.model_copy(update={"name": "sim-gpu-4", "accelerator": eight.accelerator.model_copy(update={"count": 4})})
+    wanted = [w for w in load().workloads.values() if w.providers is None]
+    fitting = {w.name: next(p for p in (place("sim-cpu"), eight, four) if misfit(w, p) is None) for w in wanted}
+    found: list[Trial] = []
+    for where in {p.name: p for p in fitting.values()}.values():
+        names = [name for name, p in fitting.items() if p.name == where.name]
+        asked_for = Request("2026-06", "test", workloads=names, slots=["02:00"], repeats=1)
+        found += plan(replace(load(), providers={where.name: where}), asked_for, JUNE)
+    assert {t.workload.name for t in found} == {w.name for w in wanted}
+    return found
 
 
 def asked(where: Provider, kind: str = "training", **fields: Any) -> Trial:
@@ -49,11 +65,7 @@ def test_the_same_trial_gives_the_same_document_and_another_seed_another() -> No
 
 
 def test_every_workload_of_the_house_passes_the_quality_checks_as_it_is(tmp_path: Path) -> None:
-    declared = load()
-    places = {p.name: p for p in (place("sim-cpu"), place("sim-gpu", "NVIDIA-H100-80GB-HBM3"))}
-    wanted = [w.name for w in declared.workloads.values() if w.providers is None]
-    trials = plan(replace(declared, providers=places), Request("2026-06", "test", workloads=wanted, slots=["02:00"], repeats=1), JUNE)
-    assert {t.workload.name for t in trials} == set(wanted)
+    trials = every_workload()
     documents = [simulate(t) for t in trials]
     report = check(documents, trials, tmp_path, "simulated")
     assert not report.problems and {key: v.reasons for key, v in report.verdicts.items() if v.action != "accept"} == {}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
-from tests.unit.launch.simulated.test_documents import JUNE, place
+from tests.unit.launch.simulated.test_documents import every_workload
 
-from plumbline.declarations import AnyWorkload, InferenceWorkload, TrainingWorkload, Trial, load
+from plumbline.declarations import AnyWorkload, InferenceWorkload, TrainingWorkload, Trial
 from plumbline.declarations.phases import LoadPhase
 from plumbline.harness import probes
 from plumbline.harness.inference import cold_start, context, faults, quality, search
@@ -24,7 +23,6 @@ from plumbline.harness.inference.server_view import ServerView
 from plumbline.harness.training import rates, recovery
 from plumbline.harness.training.records import Records
 from plumbline.harness.training.steplog import RunRecord, Save, Step
-from plumbline.launch.plan import Request, plan
 from plumbline.launch.simulated import simulate
 from plumbline.results import MetricRow
 
@@ -111,21 +109,14 @@ def invented(trial: Trial) -> set[tuple[object, ...]]:
     return {each for each in found if not (each[-1] is False and each[2] in percentiles)}
 
 
-def trials() -> list[Trial]:
-    places = {p.name: p for p in (place("sim-cpu"), place("sim-gpu", "NVIDIA-H100-80GB-HBM3"))}
-    declared = replace(load(), providers=places)
-    wanted = [w.name for w in declared.workloads.values() if w.providers is None]
-    return list(plan(declared, Request("2026-06", "test", workloads=wanted, slots=["02:00"], repeats=1), JUNE))
-
-
-@pytest.mark.parametrize("trial", trials(), ids=lambda trial: trial.workload.name)
+@pytest.mark.parametrize("trial", every_workload(), ids=lambda trial: trial.workload.name)
 def test_every_simulated_number_is_one_that_the_harness_makes(trial: Trial) -> None:
     assert invented(trial) == set()
 
 
 def test_an_engine_reports_no_stages_of_its_own_and_no_agreement() -> None:
-    of: dict[str, AnyWorkload] = {t.workload.name: t.workload for t in trials()}
-    (fp8,) = (t for t in trials() if t.workload.name == "chat-8b-fp8")
+    of: dict[str, AnyWorkload] = {t.workload.name: t.workload for t in every_workload()}
+    (fp8,) = (t for t in every_workload() if t.workload.name == "chat-8b-fp8")
     document = simulate(fp8)
     names = {r.metric for r in document.metrics}
     assert not names & {"output_agreement", "prefill_time", "decode_time"} and "chat-8b" in of
@@ -134,6 +125,6 @@ def test_an_engine_reports_no_stages_of_its_own_and_no_agreement() -> None:
 
 def test_an_invented_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check itself: with the engine's model taken for one that reports its times, its stages are too many."""
-    (engine,) = (t for t in trials() if t.workload.name == "chat-8b")
+    (engine,) = (t for t in every_workload() if t.workload.name == "chat-8b")
     monkeypatch.setattr("plumbline.launch.simulated.inference._tells_times", lambda workload: True)
     assert {each[1] for each in invented(engine)} >= {"prefill_time", "decode_time"}
