@@ -114,6 +114,8 @@ def must_not_fire(cases: Cases) -> None:
     with_fault = training_workload(fault={"inject": "rank_kill", "at_step": 15}, acceptance=["median step_time <= 1s in steady"])
     good("a fault and a criterion, both measured", document(cases.asked(workload=with_fault)))
     good("no fault, so no restart", document(cases.asked(), metrics=without(training_metrics(), "restart_penalty")))
+    absent = [row(f"matmul_tflops_{name}", None, 0, phase="environment", reason="no kernel image") for name in ("fp8", "bf16")]
+    good("probes that failed and say why", document(cases.asked(), metrics=[*training_metrics(), *absent]))
     good("an absent number with no observations", document(cases.asked(), metrics=[*training_metrics(), row("queue_time", None, 0)]))
 
     outside = cases.asked("inference", where=HOSTED, workload=inference_workload(server={"backend": "external"}))
