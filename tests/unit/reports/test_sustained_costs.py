@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.data.decision_trials import preference
 from tests.fakes.trials import CONFIG
 
 from plumbline.archive import Archive, open_archive
@@ -92,3 +93,9 @@ def test_without_a_sweep_a_decision_by_cost_cannot_tell(archive: Archive, tmp_pa
         assert decision.cannot_tell == "no_sweep"
         assert decision.first is None
         assert {r.provider for r in decision.ranking} == {"fast", "slow"}
+
+
+def test_no_team_can_weigh_a_cost_at_the_offered_rate() -> None:
+    with pytest.raises(ValueError, match="cost_per_good_request_at_offered_rate"):
+        preference({"cost_per_good_request_at_offered_rate": 1.0})
+    assert preference({"cost_per_good_request": 1.0}).weights == {"cost_per_good_request": 1.0}
