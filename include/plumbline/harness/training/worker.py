@@ -45,8 +45,6 @@ def main(arguments: list[str]) -> int:
         return _failed(plan.EXIT_DAMAGED_DATA, error)
     except (MemoryError, torch.OutOfMemoryError) as error:
         return _failed(plan.EXIT_OUT_OF_MEMORY, error)
-    except torch.AcceleratorError as error:  # what the driver says of an allocation is no OutOfMemoryError
-        return _failed(plan.EXIT_OUT_OF_MEMORY if "out of memory" in str(error) else plan.EXIT_DEVICE_FAILED, error)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             return _failed(plan.EXIT_DISK_FULL, error)
@@ -54,10 +52,17 @@ def main(arguments: list[str]) -> int:
     except RuntimeError as error:
         if spec.group is not None and _lost_a_peer(error):
             return _failed(plan.EXIT_LOST_A_PEER, error)
+        if _from_driver(error):  # what the driver says of an allocation is no OutOfMemoryError
+            return _failed(plan.EXIT_OUT_OF_MEMORY if "out of memory" in str(error) else plan.EXIT_DEVICE_FAILED, error)
         if "can't allocate memory" in str(error):  # torch's CPU allocator has no exception type of its own
             return _failed(plan.EXIT_OUT_OF_MEMORY, error)
         raise
     return 0
+
+
+def _from_driver(error: RuntimeError) -> bool:
+    """Whether the GPU's driver raised it; torch before 2.8 has no exception type for that."""
+    return isinstance(error, getattr(torch, "AcceleratorError", ())) or str(error).startswith(("CUDA error", "HIP error"))
 
 
 def _lost_a_peer(error: RuntimeError) -> bool:
