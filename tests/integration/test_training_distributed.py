@@ -164,11 +164,11 @@ def test_rates_count_all_ranks_and_a_step_lasts_until_all_have_done_it(together:
 
 def test_tokens_a_second_of_a_job_are_its_tokens_over_wall_time(tmp_path: Path) -> None:
     job = {"needs": {"accelerator": "cpu", "count": 2}, "parallelism": {"processes": 2}, "model": WIDE}
-    measured = run(tmp_path, **job, steps={"discard": 3, "measure": 97}, checkpoint={"every": 50, "keep": 1})
+    measured = run(tmp_path, **job, steps={"discard": 3, "measure": 97}, checkpoint={"every": 25, "keep": 1})
     rows = [row for row in steps_of(measured) if row["phase"] == "steady" and row["rank"] == 0]
     pause = sum((row["checkpoint_s"] or 0.0) + (row["checksum_s"] or 0.0) for row in rows[:-1])
     wall = rows[-1]["start_s"] + rows[-1]["step_s"] - rows[0]["start_s"] - pause
-    assert pause > 0 and len(rows) >= 6
+    assert pause > 0, "at least 30 steps are steady, so a checkpoint lies between them"
     assert values(measured)["steady", "tokens_per_second", "mean"] == pytest.approx(2 * 4 * 2 * 16 * len(rows) / wall, rel=0.005)
 
 
