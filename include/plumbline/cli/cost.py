@@ -63,8 +63,8 @@ def trial(
         if caveats:
             out.print(f"  every cost {OTHER_GPUS_TEXT}: {provider.name} sells whole instances", highlight=False)
 
-    told = {"trial_id": trial_id, "simulated": document.simulated, **as_data(bill), "outcomes": outcomes, "caveats": caveats}
-    emit(as_json, told, show)
+    shown = {"trial_id": trial_id, "simulated": document.simulated, **as_data(bill), "outcomes": outcomes, "caveats": caveats}
+    emit(as_json, shown, show)
 
 
 @cost.command()

@@ -59,8 +59,8 @@ def of_nvidia(nvml: Any, handle: Any) -> dict[str, int]:
     found["page_retirement_pending"] = asked(nvml.nvmlDeviceGetRetiredPagesPendingStatus)
     found["pcie_replays"] = asked(nvml.nvmlDeviceGetPcieReplayCounter)
     for reason, policy in _POLICIES.items():
-        told = asked(nvml.nvmlDeviceGetViolationStatus, getattr(nvml, policy))
-        found[f"throttled_{reason}_ms"] = None if told is None else told.violationTime // 1_000_000  # NVML counts nanoseconds
+        status = asked(nvml.nvmlDeviceGetViolationStatus, getattr(nvml, policy))
+        found[f"throttled_{reason}_ms"] = None if status is None else status.violationTime // 1_000_000  # NVML counts nanoseconds
     return {name: int(value) for name, value in (found | _links(nvml, asked)).items() if value is not None}
 
 
@@ -74,14 +74,14 @@ def _links(nvml: Any, asked: Callable[..., Any]) -> dict[str, int | None]:
         if state != nvml.NVML_FEATURE_ENABLED:
             continue
         for name, counter in _LINK_COUNTERS.items():
-            told = asked(nvml.nvmlDeviceGetNvLinkErrorCounter, link, getattr(nvml, counter))
-            if told is not None:
-                sums[name] = (sums[name] or 0) + told
+            count = asked(nvml.nvmlDeviceGetNvLinkErrorCounter, link, getattr(nvml, counter))
+            if count is not None:
+                sums[name] = (sums[name] or 0) + count
     return sums
 
 
 def of_amd(amdsmi: Any, handle: Any) -> dict[str, int]:
-    """The counters of one GPU, by AMD SMI (which reads the kernel's RAS counters); a guest of a virtual machine is told few of them."""
+    """The counters of one GPU, by AMD SMI (which reads the kernel's RAS counters); a guest of a virtual machine sees few of them."""
 
     def asked(question: str) -> Any:
         try:

@@ -83,7 +83,7 @@ def _counts(row: GpuCounter, seconds: float) -> bool:
 
 
 def _lost(rows: Sequence[GpuCounter]) -> list[str]:
-    """GPUs that told their errors before and tell none now. What the driver reports of them, such as XID 79, may still come."""
+    """GPUs that reported their errors before and report none now. What the driver reports of them, such as XID 79, may still come."""
     own = [row for row in rows if not row.counter.startswith("xid")]
     places = dict.fromkeys(_place(row) for row in own if row.before is not None)
     return [place for place in places if all(row.after is None for row in own if _place(row) == place)]

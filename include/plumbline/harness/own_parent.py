@@ -22,5 +22,5 @@ def end_with_parent(parent: int) -> None:
     threading.Thread(target=watch_input, daemon=True).start()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before the kernel was told
+        if os.getppid() != parent:  # it ended before the kernel had the order
             os._exit(1)

@@ -56,14 +56,14 @@ def _line(planned: PlanLine, where: str, providers: Mapping[str, Provider], toda
             return Line(planned.item, quantity, price, planned.basis, planned.source, planned.since, planned.what)
         assert planned.provider is not None
         provider = providers[planned.provider]
-        told = hour_price(provider, planned.on or today, planned.purchase)
-        if isinstance(told, str):
-            return Unknown(planned.item, told)
-        what, price = planned.what or f"{provider.instance_type} of {provider.name}", told.unit_price
+        quoted = hour_price(provider, planned.on or today, planned.purchase)
+        if isinstance(quoted, str):
+            return Unknown(planned.item, quoted)
+        what, price = planned.what or f"{provider.instance_type} of {provider.name}", quoted.unit_price
         if quantity.unit.lower() == "gpu-hour" and provider.accelerator.kind != "cpu":
             price = UnitPrice(price.amount / provider.accelerator.count, price.currency, quantity.unit)
             share = share_of(provider, 1)
             what += f": {share}" if share is not None else ""
-        return Line(planned.item, quantity, price, told.basis, told.source, told.since, what)
+        return Line(planned.item, quantity, price, quoted.basis, quoted.source, quoted.since, what)
     except MixedUnits as error:
         raise MixedUnits(f"{where}: {error}") from None

@@ -150,8 +150,8 @@ def _apart(cards: Sequence[Scorecard]) -> list[Incomparable]:
 
 def _limited(cards: Sequence[Scorecard]) -> list[Incomparable]:
     """Stacks and accelerators that differ, and costs that charge a part of an instance that is sold whole."""
-    found = comparison(Compared(c.provider, told, c.charged) for c in cards for told in c.conditions)
+    found = comparison(Compared(c.provider, conditions, c.charged) for c in cards for conditions in c.conditions)
     names = tuple(dict.fromkeys(c.provider for c in cards))
-    told = [("native_stack", f"each provider's own stack: {', '.join(found.differences)}")] if found.differences else []
-    told += [(each.code, each.text) for each in found.limitations]
-    return [Incomparable(cards[0].kind, cards[0].workload, names, text, "caution", code) for code, text in told]
+    cautions = [("native_stack", f"each provider's own stack: {', '.join(found.differences)}")] if found.differences else []
+    cautions += [(each.code, each.text) for each in found.limitations]
+    return [Incomparable(cards[0].kind, cards[0].workload, names, text, "caution", code) for code, text in cautions]

@@ -77,7 +77,7 @@ def test_old_errors_that_do_not_grow_are_told_and_degrade_nothing() -> None:
 def test_what_a_card_does_not_count_is_absent_and_never_zero() -> None:
     with GpuPhases(60.0, Nvml(Card(replays=4))) as phases:
         pass
-    # XIDs are told where this machine's own kernel log can be read.
+    # XIDs are reported where this machine's own kernel log can be read.
     assert {name: ends for name, ends in counters(phases).items() if name != "xid"} == {"pcie_replays": (4, 4)}
     assert codes(phases) == []
 

@@ -140,14 +140,14 @@ def test_a_measurements_own_telemetry_is_kept_beside_the_watchs(home):
     assert document.timeline[0].name == "early"
 
 
-@pytest.mark.parametrize(("measured", "told"), [(1.0, False), (2.0, True)])
-def test_the_first_trial_of_a_plan_carries_the_selfcheck(home, monkeypatch, measured, told):
+@pytest.mark.parametrize(("measured", "degraded"), [(1.0, False), (2.0, True)])
+def test_the_first_trial_of_a_plan_carries_the_selfcheck(home, monkeypatch, measured, degraded):
     lines = [compared("event_timer", measured, 1.0, 0.1, "s", "a spin")]
     monkeypatch.setattr("plumbline.harness.selfcheck.of_trial", lambda trial: lines)
     document = ran(home, products, tolerant().model_copy(update={"selfcheck": True}))
     assert document.selfcheck == tuple(lines)
-    assert ("selfcheck_failed" in [reason.code for reason in document.validity.reasons]) == told
-    assert document.validity.status != "valid" or not told
+    assert ("selfcheck_failed" in [reason.code for reason in document.validity.reasons]) == degraded
+    assert document.validity.status != "valid" or not degraded
     assert "instrument_checked" in [event.name for event in document.timeline]
 
 
@@ -171,8 +171,8 @@ def test_new_errors_of_a_gpu_are_in_the_document_also_of_a_trial_that_fails(home
     document = ran(home, falling_off_the_bus)
     assert (document.validity.status == "failed") == fails
     assert "gpu_xid" in [reason.code for reason in document.validity.reasons]
-    told = {row.counter: (row.before, row.after, row.new) for row in document.gpu_health}
-    assert told == {"pcie_replays": (3, 3, 0), "xid": (0, 1, 1), "xid_79": (0, 1, 1)}
+    counters = {row.counter: (row.before, row.after, row.new) for row in document.gpu_health}
+    assert counters == {"pcie_replays": (3, 3, 0), "xid": (0, 1, 1), "xid_79": (0, 1, 1)}
 
 
 def test_a_failure_is_recorded_with_what_was_measured(home):

@@ -21,7 +21,7 @@ def with_stack(accelerator: str | None = None, **stack: str) -> Conditions:
 
 
 def of(**providers: Conditions | None) -> Comparison:
-    return comparison(Compared(name, told, None) for name, told in providers.items())
+    return comparison(Compared(name, conditions, None) for name, conditions in providers.items())
 
 
 def test_one_image_and_one_version_are_the_standardised_class() -> None:
@@ -70,8 +70,8 @@ def test_a_share_of_an_instance_sold_whole_is_a_limitation_of_costs_alone() -> N
 def test_a_decision_carries_the_class_of_those_that_are_eligible() -> None:
     full = {"time_to_first_token": 0.1, "cost_per_1k_requests": 1.0}
     a, b = (
-        [replace(t, conditions=told) for t in repeats(name, full, full)]
-        for name, told in (("a", with_stack(torch="2.9.0")), ("b", with_stack(torch="2.13.0")))
+        [replace(t, conditions=conditions) for t in repeats(name, full, full)]
+        for name, conditions in (("a", with_stack(torch="2.9.0")), ("b", with_stack(torch="2.13.0")))
     )
     c = [replace(t, conditions=with_stack(torch="2.7.1")) for t in repeats("c", {"time_to_first_token": 0.1})]  # has no cost
     decided = decide("t", "inference", preference({"time_to_first_token": 0.5, "cost_per_1k_requests": 0.5}), [*a, *b, *c])

@@ -73,7 +73,7 @@ class Ranks:
 
     def _start(self, local: int, stack: ExitStack) -> subprocess.Popen[bytes]:
         orders = self.orders
-        told = {
+        spec = {
             "rank": self._node * orders.processes + local,
             "local_rank": local,
             "world": orders.world,
@@ -87,7 +87,7 @@ class Ranks:
         # Its ends of the files are its own; ours are closed at once.
         with self._path(local, "out").open("wb") as out, self._path(local, "err").open("wb") as errors:
             process = subprocess.Popen(
-                [engine_python.executable(), "-m", "plumbline.harness.probes.inter_node_rank", json.dumps(told), str(os.getpid())],
+                [engine_python.executable(), "-m", "plumbline.harness.probes.inter_node_rank", json.dumps(spec), str(os.getpid())],
                 stdin=subprocess.PIPE,  # its end is the harness's end, where the kernel does not tell
                 stdout=out,
                 stderr=errors,
@@ -121,7 +121,7 @@ class Ranks:
         return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
 
     def transport(self) -> str | None:
-        """The network that the node's ranks chose; None if it cannot be told."""
+        """The network that the node's ranks chose; None if it is not known."""
         if self.orders.device != "cuda":
             return "gloo over TCP"
         return transport("\n".join(file.read_text(errors="replace") for file in sorted(self._folder.glob("inter-node-*.nccl"))))
@@ -131,7 +131,7 @@ def measure(ranks: Ranks, others: Callable[[], str | None]) -> Found:
     """Run node 0's ranks to their end and make the rows. `others` waits a moment and says why another node cannot take part, if so."""
     deadline = time.monotonic() + ranks.orders.limit_s + _START_S
     why: str | None = None
-    told: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     chosen: str | None = None
     try:
         with ranks:
@@ -139,16 +139,16 @@ def measure(ranks: Ranks, others: Callable[[], str | None]) -> Found:
                 why = ranks.failure() or others()
                 if why is None and time.monotonic() > deadline:
                     why = f"took longer than {ranks.orders.limit_s:g} s"
-            told, chosen = ranks.lines(), ranks.transport()
+            lines, chosen = ranks.lines(), ranks.transport()
     except OSError as error:
         why = f"{type(error).__name__}: {error}"
-    return _found(ranks.orders, told, chosen, why)
+    return _found(ranks.orders, lines, chosen, why)
 
 
-def _found(orders: Orders, told: list[dict[str, Any]], chosen: str | None, why: str | None) -> Found:
+def _found(orders: Orders, lines: list[dict[str, Any]], chosen: str | None, why: str | None) -> Found:
     found = Found(facts={"network.inter_node_transport": chosen} if chosen else {})
     for name in COLLECTIVES:
-        mine = [each for each in told if each["collective"] == name]
+        mine = [each for each in lines if each["collective"] == name]
         sizes = [each for each in mine if "bytes" in each]
         failed = next((each["failed"] for each in mine if "failed" in each), None)
         reason = failed or why or "no size fitted into the memory or the limit"

@@ -54,11 +54,11 @@ def main(words: Sequence[str]) -> None:
     device = torch.device("cuda", orders["local_rank"]) if cuda else torch.device("cpu")
     each_s = (limit_s - _slowest(time.monotonic() - started, device)) * _SHARE / len(COLLECTIVES)
     for collective in COLLECTIVES:
-        for told in _measured(collective, orders["world"], device, each_s):
+        for line in _measured(collective, orders["world"], device, each_s):
             if orders["rank"] == 0:
-                sys.stdout.write(json.dumps({"collective": collective, **told}) + "\n")
+                sys.stdout.write(json.dumps({"collective": collective, **line}) + "\n")
                 sys.stdout.flush()
-    # All have come this far: nobody waits for a rank that is ended now.
+    # All have come this far: no rank waits for one that ends now.
     dist.barrier()
 
 

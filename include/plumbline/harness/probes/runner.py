@@ -68,8 +68,8 @@ def _run(
                 # A worker that reported a part may end on purpose, to begin the next one in a fresh process.
                 code = process.wait()
                 return found, None if found and code == 0 else _ended(code, streams.errors)
-            told = json.loads(line)
-            found[part] = _absent(parts[part], told["failed"]) if "failed" in told else [MetricRow(**each) for each in told["rows"]]
+            answer = json.loads(line)
+            found[part] = _absent(parts[part], answer["failed"]) if "failed" in answer else [MetricRow(**each) for each in answer["rows"]]
     return found, None
 
 

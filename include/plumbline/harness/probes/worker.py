@@ -108,15 +108,15 @@ def main(words: Sequence[str] | None = None) -> None:
     with os.fdopen(os.dup(1), "w") as lines:
         os.dup2(2, 1)
         for part in options.parts:
-            told, broken = _told(part, options)
-            lines.write(json.dumps(told) + "\n")
+            answer, broken = _answer(part, options)
+            lines.write(json.dumps(answer) + "\n")
             lines.flush()
             if broken and options.device == "cuda":
                 return  # an error may spoil the GPU's context for all that follows: the runner goes on with a fresh process
 
 
-def _told(part: str, options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    """One part as the line that tells it, and whether it failed."""
+def _answer(part: str, options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    """One part as its output line, and whether it failed."""
     try:
         return {"rows": [each.model_dump(mode="json", exclude_defaults=True) for each in measured(part, options)]}, False
     except Exception as error:  # noqa: BLE001 - whatever it is, it is why the figure is absent

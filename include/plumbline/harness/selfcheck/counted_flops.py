@@ -67,7 +67,7 @@ def _beside_the_model(shape: dict[str, Any], task: str) -> tuple[float, str]:
 
 def _workload(architecture: str, shape: dict[str, Any], task: str) -> TrainingWorkload:
     images = task == "classification"
-    told = {
+    declared = {
         "kind": "training",
         "name": "counted",
         "version": 1,
@@ -82,4 +82,4 @@ def _workload(architecture: str, shape: dict[str, Any], task: str) -> TrainingWo
         "checkpoint": {"every": 5},
         "repeats": {"per_slot": 1, "slots": ["02:00"]},
     }
-    return TrainingWorkload.model_validate_json(json.dumps(told))
+    return TrainingWorkload.model_validate_json(json.dumps(declared))

@@ -42,8 +42,8 @@ def _event_timer(spin: Spin, meters: Meters) -> CheckLine:
     clocks: list[float] = []
 
     def read() -> None:
-        if "sm_clock" in (told := meters.read(0)):
-            clocks.append(told["sm_clock"] * 1e6)
+        if "sm_clock" in (reading := meters.read(0)):
+            clocks.append(reading["sm_clock"] * 1e6)
 
     # The clock rises with the first work: the one of a short spin sizes the one that counts.
     spin(100_000_000, read)
@@ -53,7 +53,7 @@ def _event_timer(spin: Spin, meters: Meters) -> CheckLine:
     clocks.clear()
     measured = spin(cycles, read)
     if not clocks:
-        return failed("event_timer", "the GPU's clock was not told while the kernel ran", of="gpu")
+        return failed("event_timer", "the GPU's clock was not readable while the kernel ran", of="gpu")
     expected = cycles / (sum(clocks) / len(clocks))
     reason = f"CUDA events over a kernel of {cycles:,} cycles, expected by the mean clock of {len(clocks)} readings"
     return compared("event_timer", measured, expected, _SPIN_SHARE * expected, "s", reason, of="gpu")

@@ -65,10 +65,10 @@ def _driven(drive: Drive | None) -> tuple[RequestLog, Mapping[int, Sequence[floa
                 raise OSError("the golden server ended before it listened")
             target = client.Target(address, wire, lambda: server.poll() is None)
             log = (drive or client.drive)(load, bodies, target, timeout_s=_PATIENCE_S)
-            told, _ = server.communicate(timeout=_PATIENCE_S)
+            printed, _ = server.communicate(timeout=_PATIENCE_S)
         finally:
             server.kill()
-    return log, {int(number): moments for number, moments in json.loads(told).items()}
+    return log, {int(number): moments for number, moments in json.loads(printed).items()}
 
 
 _QUIET = {"GRPC_VERBOSITY": "NONE"}

@@ -45,9 +45,9 @@ def _has_torch() -> bool:
 
 def _lines(process: subprocess.Popen[str], limit_s: float) -> list[CheckLine]:
     try:
-        told, complaint = process.communicate(timeout=limit_s)
+        printed, complaint = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         return [failed("counted_flops", f"the checks that need PyTorch took longer than {limit_s:.0f} s")]
     if process.returncode != 0:
         return [failed("counted_flops", f"the checks that need PyTorch ended with {process.returncode}: {complaint[-1000:].strip()}")]
-    return [CheckLine(**line) for line in json.loads(told.splitlines()[-1])]
+    return [CheckLine(**line) for line in json.loads(printed.splitlines()[-1])]

@@ -106,8 +106,8 @@ class Team:
 
     def probe(self, orders: Orders, store: Address) -> None:
         """Have every node start its ranks of the collective probe; they end before the first run starts."""
-        told = {"nodes": orders.nodes, "processes": orders.processes, "device": orders.device, "limit_s": orders.limit_s}
-        self.tell("probe", port=store.port, **told)
+        spec = {"nodes": orders.nodes, "processes": orders.processes, "device": orders.device, "limit_s": orders.limit_s}
+        self.tell("probe", port=store.port, **spec)
 
     def probe_failure(self) -> str | None:
         """Wait a moment; why another node cannot take part in the collective probe, or None."""

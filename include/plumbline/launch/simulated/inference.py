@@ -121,7 +121,7 @@ def stages(workload: InferenceWorkload, has: Hardware, draw: Draw) -> list[Stage
     server = server_of(workload, has, draw)
     n = next(s.requests for spec in workload.phases for s in stretches(spec, server) if s.phase == "steady")
     spent = {"dispatch": _CLIENT_S}
-    if _tells_times(workload):
+    if _reports_times(workload):
         spent |= {"prefill": server.prefill_s, "decode": (server.outputs - 1) * server.token_s}
     return [Stage(phase="steady", stage=name, total_s=seconds * n, n=n) for name, seconds in spent.items()]
 
@@ -143,7 +143,7 @@ def stretches(spec: object, server: Server) -> Iterator[Stretch]:
             yield Stretch("recovery", max(1, round(arrivals.expected(seconds) * after / seconds)), after)
 
 
-def _tells_times(workload: InferenceWorkload) -> bool:
+def _reports_times(workload: InferenceWorkload) -> bool:
     """Whether the model reports the seconds of its stages: the house's own models do, engines and hosted servers do not."""
     return workload.server.backend == "python"
 
@@ -220,10 +220,10 @@ def _load(stretch: Stretch, workload: InferenceWorkload, server: Server, draw: D
         yield row("achieved_rate_ratio", 1.0, n, phase=phase)
     for statistic, delay in (("p50", 1.0), ("p99", 4.0), ("max", 6.0)):
         yield row("request_dispatch_delay", _CLIENT_S * delay, n, phase=phase, statistic=statistic)
-    told, counted = _tells_times(workload), phase not in _UNCOUNTED and workload.server.backend != "external"
+    reported, counted = _reports_times(workload), phase not in _UNCOUNTED and workload.server.backend != "external"
     yield row("queue_time", wait if counted else None, n, phase=phase)
-    yield row("compute_time", server.request_s if told or (counted and server.outputs == 1) else None, n, phase=phase)
-    if told:
+    yield row("compute_time", server.request_s if reported or (counted and server.outputs == 1) else None, n, phase=phase)
+    if reported:
         yield row("prefill_time", server.prefill_s, n, phase=phase)
         if server.outputs > 1:
             yield row("decode_time", (server.outputs - 1) * server.token_s, n, phase=phase)
@@ -291,8 +291,8 @@ def _context(spec: ContextPhaseSpec, workload: InferenceWorkload, has: Hardware,
     )
     yield _share("error_rate", 0.0, spec.requests * len(lengths), "context", draw)
     exponent = math.log(long.prefill_s / short.prefill_s) / math.log(lengths[-1] / lengths[0])
-    told = exponent if _tells_times(workload) else None
-    yield draw.row("prefill_growth_exponent", told, len(lengths), phase="context", moved=False)
+    measured = exponent if _reports_times(workload) else None
+    yield draw.row("prefill_growth_exponent", measured, len(lengths), phase="context", moved=False)
     yield draw.row("first_token_growth_exponent", exponent, len(lengths), phase="context", moved=False)
     if long.outputs > 1:
         yield draw.row("inter_token_latency_growth", 1.1, len(lengths), phase="context", moved=False)

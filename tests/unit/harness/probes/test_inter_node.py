@@ -54,12 +54,12 @@ def test_a_folder_that_cannot_be_written_is_a_reason(tmp_path: Path) -> None:
 
 
 def test_what_was_measured_before_a_failure_counts() -> None:
-    told = [
+    lines = [
         {"collective": "all_reduce", "bytes": 2**20, "seconds": 0.01, "n": 9},
         {"collective": "all_reduce", "bytes": 2**30, "seconds": 1.0, "n": 3},
         {"collective": "all_gather", "failed": "no such algorithm"},
     ]
-    found = _found(Orders(2, 8, "cuda", "node", 1, 60.0), told, "NET/Socket", "took longer than 60 s")
+    found = _found(Orders(2, 8, "cuda", "node", 1, 60.0), lines, "NET/Socket", "took longer than 60 s")
     rows = {row.metric: row for row in found.rows}
     assert rows["inter_node_all_reduce_algorithm_bandwidth"].value == 2**30
     assert rows["inter_node_all_reduce_bus_bandwidth"].value == pytest.approx(2**30 * 2 * 15 / 16)

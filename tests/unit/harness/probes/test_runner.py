@@ -18,10 +18,10 @@ for part in sys.argv[sys.argv.index("--parts") + 1:]:
     if part == "dies":
         print("noise\\nlibcuda.so: wrong driver", file=sys.stderr)
         os._exit(7)
-    told = {"failed": "RuntimeError: " + "x" * 999} if part == "fails" else {"rows": [
+    answer = {"failed": "RuntimeError: " + "x" * 999} if part == "fails" else {"rows": [
         {"phase": "environment", "metric": "memory_bandwidth", "statistic": "max", "value": float(os.getpid()), "unit": "bytes/s",
          "n": 1, "direction": "higher_is_better"}]}
-    print(json.dumps(told), flush=True)
+    print(json.dumps(answer), flush=True)
     if part == "fresh":
         break
 """

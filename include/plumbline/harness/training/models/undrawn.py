@@ -1,4 +1,4 @@
-"""Weights that nobody draws: for a process that gets them from another rank, from a file or from a checkpoint."""
+"""Weights that are not drawn: for a process that receives them from another rank, from a file or from a checkpoint."""
 
 from __future__ import annotations
 
