@@ -226,4 +226,5 @@ def _own_interval(outcome: Outcome, trial: TrialNumbers, rate: float) -> tuple[f
     number = trial.number(metric, statistic, outcome.phase)
     if number is None or not number.value or number.ci_low is None or number.ci_high is None:
         return None, None
-    return rate * number.ci_low / number.value, rate * number.ci_high / number.value
+    # Ratios first: an end that equals the value must give the rate itself, to the last bit.
+    return rate * (number.ci_low / number.value), rate * (number.ci_high / number.value)

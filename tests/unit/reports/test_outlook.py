@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -126,6 +127,22 @@ def test_fully_used_is_the_highest_rate_within_the_slo_where_it_was_searched() -
     assert found.rate is not None and "40 requests a second" in found.rate
     below = outlook(provider(), CHAT, trials(CHAT, searched | {"highest_sustained_rate value sweep": 5.0}), economics(), DAY)
     assert below.model is not None and below.model.rate.expected == pytest.approx(4.5)  # the steady phase's rate broke the SLO
+
+
+@pytest.mark.parametrize("good", [38.0, 34.2, 19.0])
+def test_one_search_is_a_range_also_where_its_lowest_rate_is_the_one_that_held(good: float) -> None:
+    held = 190.27313840043539
+    sweep = {
+        "request_throughput": 38.0,
+        "goodput": good,
+        "output_token_throughput": 608.0,
+        "error_rate": 0.0,
+        "highest_sustained_rate": held,
+    }
+    (trial,) = trials(CHAT, SERVED | {f"{metric} value sweep": value for metric, value in sweep.items()})
+    bracketed = tuple(replace(m, ci_low=held, ci_high=226.3) if m.metric == "highest_sustained_rate" else m for m in trial.metrics)
+    found = outlook(provider(), CHAT, [replace(trial, metrics=bracketed)], economics(), DAY)
+    assert found.model is not None and found.model.rate.low == found.model.rate.expected < found.model.rate.high
 
 
 def test_prices_by_declared_multiples_and_by_declared_ranges() -> None:
