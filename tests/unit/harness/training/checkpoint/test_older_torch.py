@@ -22,8 +22,8 @@ def test_one_process_saves_a_copy_beside_the_training(tmp_path: Path, monkeypatc
     state = {"model": {"weight": torch.arange(6.0)}, "step": 3}
     finish = keeper.begin(3, state, beside=True)
     state["model"]["weight"].zero_()
-    size, seconds = finish()
-    assert size > 0 and seconds > 0
+    saved = finish()
+    assert saved.bytes > 0 and saved.seconds > 0
     restored = keeper.load({"model": {"weight": torch.zeros(6)}, "step": 0})
     assert (restored.step, restored.state["step"]) == (3, 3)
     assert torch.equal(restored.state["model"]["weight"], torch.arange(6.0))
