@@ -19,7 +19,7 @@ GPU_LABELS = {
 
 def node_row(name: str, minor: int, labels: dict[str, str] | None, gpus: int, images: dict[str, int] | None) -> Row:
     """A node of a cluster 1.<minor>; without `labels` it has those of a GPU node."""
-    capacity = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(gpus)}
+    capacity = {"cpu": "96", "memory": "1Ti", "ephemeral-storage": "6Ti", "pods": "110", "nvidia.com/gpu": str(gpus)}
     marks = {key: value.format(name=name) for key, value in GPU_LABELS.items()} if labels is None else labels
     info = dict.fromkeys(("bootID", "machineID", "systemUUID", "kubeProxyVersion"), "fake") | {
         "kernelVersion": "6.8.0-1021",
