@@ -23,7 +23,7 @@ from plumbline.harness.training.peaks import published_peak
 from plumbline.launch.plan import declared_slots
 from plumbline.prices.book import quote
 from plumbline.prices.budget import Use, use_of
-from plumbline.prices.cost import HOUR_S
+from plumbline.prices.cost import HOUR_S, sustained
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
 
 
 def unmeasured(declared: Declarations) -> tuple[str, ...]:
-    """What would be asked for in vain: enabled providers that measure nothing, and workloads that teams decide by and nobody measures monthly."""
+    """What is never measured: enabled providers without a monthly set, workloads that teams decide by and no provider runs, missing sweeps."""
     enabled = declared.enabled_providers()
     found = [
         f"{p.name} is enabled and measures nothing monthly: {_why_nothing(declared, p)}"
@@ -174,7 +174,21 @@ def unmeasured(declared: Declarations) -> tuple[str, ...]:
         fits = [p.name for p in enabled if workload in {w.name for w in declared.workloads_for(p)}]
         why = f"on {', '.join(fits)} it is on demand only" if fits else "it fits no enabled provider"
         found.append(f"{_listed(names)} by {workload}, which no enabled provider measures monthly: {why}")
-    return tuple(found)
+    return (*found, *_without_sweep(declared))
+
+
+def _without_sweep(declared: Declarations) -> list[str]:
+    """Decisions that cannot tell: the cost of inference is that at the highest rate which keeps the SLO, and only a sweep finds it."""
+    found = []
+    for name, team in sorted(declared.teams.items()):
+        for preference in team.preferences("inference"):
+            costs = ", ".join(metric for metric in preference.weights if sustained(metric))
+            for workload in (declared.workloads[each] for each in preference.workloads if costs):
+                swept = isinstance(workload, InferenceWorkload) and any(phase.name == "sweep" for phase in workload.phases)
+                found += (
+                    [] if swept else [f"team {name} weighs {costs} by {workload.name}, which declares no sweep: its decision cannot tell"]
+                )
+    return found
 
 
 def _why_nothing(declared: Declarations, provider: Provider) -> str:

@@ -98,6 +98,13 @@ def test_a_team_that_decides_by_what_is_never_measured_is_warned(said):
     assert all(team in chat for team in ("finance", "platform", "product"))
 
 
+def test_a_team_that_weighs_a_cost_by_a_workload_without_a_sweep_is_warned(other, said):
+    found, code = said("check", "--config", other("teams/finance.yaml", "workloads: [chat-tiny-cpu]", "workloads: [embedding-cpu]"))
+    assert code == 0
+    assert [w for w in found["warnings"] if "embedding-cpu" in w and "sweep" in w and "finance" in w]
+    assert not [w for w in said("check")[0]["warnings"] if "sweep" in w]
+
+
 def test_an_enabled_provider_that_would_measure_nothing_is_warned_and_one_that_names_its_workloads_is_not(other, said):
     hosted = "providers/example-runpod-endpoint.yaml"
     config = other(hosted, "enabled: false", "enabled: true")

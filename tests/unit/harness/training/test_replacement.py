@@ -27,7 +27,10 @@ def kept(folder: Path, *deletions: Deletion, number: int = 1, ranks: int = 1, in
     """What the first pod left: a run, and a faulted attempt that had done step 9 when it was held in step 10."""
     for rank in range(ranks):
         name = f"fault.rank{rank}.steps.jsonl" if rank else "fault.steps.jsonl"
-        lines = [{"event": "load_end", "ns": int(4991e9), "step": 6, "rejected": [], "checksum_s": 0.0}, step(9, 4998.0, 4999.0 + rank / 10)]
+        lines = [
+            {"event": "load_end", "ns": int(4991e9), "step": 6, "rejected": [], "checksum_s": 0.0},
+            step(9, 4998.0, 4999.0 + rank / 10),
+        ]
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     state = {
         "deletion": number,
