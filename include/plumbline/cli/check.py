@@ -42,9 +42,11 @@ def check(
     ok = all(field.known for field in patched)
 
     def show() -> None:
+        # Before the tables and the summary line, which stays last.
+        shown = {p.name for p in providers if everything or p.enabled}
+        show_patched_fields([field for field in patched if field.provider in shown or not field.known])
+        show_defaults(declared, shown)
         _show(declared, rows, months, warnings, everything)
-        show_defaults(declared)
-        show_patched_fields(patched)
 
     emit(
         as_json,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -64,11 +65,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONG else text[: _LONG - 1] + "…"
 
 
-def show_defaults(declared: Declarations) -> None:
-    """A line for each field that `defaults.yaml` gives, with the providers that take it."""
+def show_defaults(declared: Declarations, shown: Collection[str]) -> None:
+    """A line for each field that `defaults.yaml` gives, with those of the providers `shown` that take it."""
     takers: dict[str, list[str]] = {}
     for provider, fields in sorted(declared.from_defaults.items()):
-        for field in fields:
+        for field in fields if provider in shown else ():
             takers.setdefault(field, []).append(provider)
     for field, providers in takers.items():
         out.print(f"launcher.{field} from defaults.yaml: {', '.join(providers)}", highlight=False)
