@@ -29,7 +29,7 @@ def test_a_gang_trains_together_and_leaves_nothing(e2e: World, workload: str, po
     for metric in ("all_reduce_bus_bandwidth", "inter_node_all_reduce_bus_bandwidth", "inter_node_all_reduce_algorithm_bandwidth"):
         assert document.value(metric, phase="environment"), [row for row in document.metrics if row.metric == metric]
     assert document.environment.facts["network.inter_node_transport"] == "gloo over TCP"
-    at = {event.name: event.monotonic_s for event in document.events}
+    at = {event.name: event.monotonic_s for event in document.timeline}
     speed = next(row for row in document.metrics if (row.metric, row.phase, row.statistic) == ("tokens_per_second", "steady", "mean"))
     tokens = 16 * 64 * pods * speed.n  # a step of a pod is 16 sequences of 64
     assert speed.value == pytest.approx(tokens / (at["steady_ended"] - at["steady_begun"]), rel=0.005)
