@@ -76,7 +76,9 @@ def collect(campaign: Annotated[str, typer.Argument(help="the campaign's id, suc
     def show() -> None:
         for one in (*new, *failed):
             out.print(f"{one.trial_id}: {one.problem or ', '.join(one.recorded)}", highlight=False, markup=False, soft_wrap=True)
-        out.print(f"{len(done)} trials: {len(new)} with new results, {len(failed)} not collected", highlight=False)
+        out.print(
+            f"{len(done)} trial{'' if len(done) == 1 else 's'}: {len(new)} with new results, {len(failed)} not collected", highlight=False
+        )
 
     emit(as_json, done, show)
     raise typer.Exit(FAILED if failed else OK)

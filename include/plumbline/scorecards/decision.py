@@ -63,7 +63,7 @@ class Decision:
     """The ranking, best first; providers that are not eligible come last, by name. `note` says what the ranking cannot say.
 
     `comparison`: of those that are eligible, in which class they are compared and what limits it.
-    `cannot_tell`: no_sweep where a cost is weighed that only a sweep shows and no trial of its workload has one: nobody is ranked.
+    `cannot_tell`: no_sweep where a cost is weighed that only a sweep shows and no trial of its workload has one: no provider is ranked.
     """
 
     team: str

@@ -2,7 +2,7 @@
 
 A checkpoint is a folder `step-00000080` (80 steps are done) with its files and a `manifest.json`. It is built under another name: files
 first, synced; then the manifest with each one's size and SHA-256, synced; then one rename. A process killed at any moment leaves either the
-whole checkpoint or a draft that nobody resumes from. The checksums are this harness's own care: they are taken once the bytes are durable, and
+whole checkpoint or a draft that no run resumes from. The checksums are this harness's own care: they are taken once the bytes are durable, and
 compared once they are loaded, and no time of a checkpoint has them in it.
 
     folder      names, drafts, manifests, one rename; what is kept
