@@ -52,7 +52,8 @@ def render(finding: Finding, report: str | None = None, context: Context | None 
         blocks.append(SectionBlock(text=markdown(context.choice, SECTION_LIMIT, label="Decisions")))
     if len(finding.members) > 1:
         blocks.append(SectionBlock(text=markdown(_members(finding), SECTION_LIMIT, label=f"What {_together(finding)}")))
-    commands = "\n".join(f"`{escaped(command)}`  {escaped(why)}" for command, why in next_steps(finding))
+    remedy = f"{escaped(finding.remedy)}\n" if finding.remedy else ""
+    commands = remedy + "\n".join(f"`{escaped(command)}`  {escaped(why)}" for command, why in next_steps(finding))
     blocks.append(SectionBlock(text=MarkdownTextObject(text=cut(f"*What to do*\n{commands}" + _report_line(report), SECTION_LIMIT))))
     if context.links:
         shown = " · ".join(f"<{address}|{escaped(words)}>" for address, words in context.links)
@@ -84,8 +85,11 @@ def _state(finding: Finding, context: Context) -> str:
 
 def _facts(finding: Finding, context: Context) -> list[tuple[str, str]]:
     facts = [
-        ("Provider", finding.provider),
-        ("Workload", finding.concerns or "all that run there"),
+        *(
+            [("Part of this installation", finding.subject)]
+            if finding.kind == "self"
+            else [("Provider", finding.provider), ("Workload", finding.concerns or "all that run there")]
+        ),
         (f"{'Last in' if finding.kind == 'missing_data' else 'Since'} campaign", finding.campaign_id)
         if finding.campaign_id is not None
         else ("Since", finding.began),
@@ -169,6 +173,8 @@ def _plain(finding: Finding, report: str | None, context: Context) -> str:
         lines.append(context.choice)
     if len(finding.members) > 1:
         lines.append(f"{_together(finding)}: " + "; ".join(m.text for m in finding.members[:_MOST_MEMBERS]))
+    if finding.remedy:
+        lines.append(finding.remedy)
     lines += [f"{command}   ({why})" for command, why in next_steps(finding)]
     if report is not None:
         lines.append(f"report: {report}")

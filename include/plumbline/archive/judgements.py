@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from plumbline.archive.models import Base, one_of
 
-FINDING_KINDS = ("performance", "environment", "price", "reliability", "missing_data")
+FINDING_KINDS = ("performance", "environment", "price", "reliability", "missing_data", "self")
 SEVERITIES = ("info", "warn", "page")
 FINDING_STATES = ("open", "acknowledged", "accepted", "resolved")
 

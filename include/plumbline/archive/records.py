@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal
 
-FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data"]
+FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
 Severity = Literal["info", "warn", "page"]
 FindingState = Literal["open", "acknowledged", "accepted", "resolved"]
 

@@ -148,7 +148,7 @@ class FindingOut(Answer):
     series_key: str
     campaign_id: str | None
     provider: str
-    kind: Literal["performance", "environment", "price", "reliability", "missing_data"]
+    kind: Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
     severity: Literal["info", "warn", "page"]
     state: Literal["open", "acknowledged", "accepted", "resolved"]
     headline: str

@@ -66,7 +66,7 @@ class Condition(Declared):
 
     provider: Pattern | None = None
     workload: Pattern | None = Field(None, description="matches if any workload of the finding does; prices and machines have none")
-    kind: tuple[Literal["performance", "environment", "price", "reliability", "missing_data"], ...] = ()
+    kind: tuple[Literal["performance", "environment", "price", "reliability", "missing_data", "self"], ...] = ()
     severity: tuple[Literal["info", "warn", "page"], ...] = ()
 
     @model_validator(mode="after")

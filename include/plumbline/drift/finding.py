@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-Kind = Literal["performance", "environment", "price", "reliability", "missing_data"]
+Kind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
 Severity = Literal["info", "warn", "page"]
 State = Literal["open", "acknowledged", "accepted", "resolved"]
 
@@ -44,6 +44,7 @@ class Finding:
     `finding_id` is stable: the same drift of the same campaign has the same id however often it is found. `headline` is one line,
     severity first, `title` what happened in a few words; `explanation` says what it is attributed to. `attributed_to` names the facts, most plausible first, empty when nothing
     recorded explains it. Effects are fractions of the baseline. `instead_of`: of a team's first choice that changed, who it was before.
+    `remedy`: of a finding of kind `self`, what repairs it.
     """
 
     finding_id: str
@@ -72,6 +73,7 @@ class Finding:
     state: State = "open"
     since: str | None = None
     instead_of: str | None = None
+    remedy: str = ""
 
     def __post_init__(self) -> None:
         if (self.campaign_id is None) == (self.since is None):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
+from sqlalchemy.exc import IntegrityError
 from tests.data.price_readings import reading
 from tests.data.result_documents import PLANNED, document, trial
 
-from plumbline.archive import FindingRecord, QuarantineRecord, SnapshotRecord, UnknownSchema, judgements, open_archive
+from plumbline.archive import FindingRecord, IncidentRecord, QuarantineRecord, SnapshotRecord, UnknownSchema, judgements, open_archive
 from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import downgrade, head, revision_of, upgrade
 from plumbline.archive.models import Base
@@ -156,3 +158,21 @@ def test_going_back_before_retention_misses_what_expired_and_keeps_every_row_of_
         upgrade(archive.engine)
         assert archive.expired_evidence("file:///store") == []
         assert len(archive.verify(evidence=True)) == 2
+
+
+def test_going_back_before_findings_about_the_installation_removes_those_and_no_other(archive_url: str) -> None:
+    own = FindingRecord("s1", "", None, "plumbline", "self", "page", "the triggerer is away")
+    with open_archive(archive_url) as archive:
+        archive.record(document(), uri="file:///store")
+        archive.save_findings([own, FindingRecord("f1", "s", trial().campaign_id, "p", "price", "info", "dearer")])
+        archive.save_incident(IncidentRecord("s1", "C1", "1.0", "open", "hash"))
+        downgrade(archive.engine, "0009")
+        with pytest.raises(IntegrityError):
+            archive.save_findings([own])
+        upgrade(archive.engine)
+        assert [f.finding_id for f in archive.findings()] == ["f1"]
+        assert archive.save_findings([own]) == ("s1",)
+        with pytest.raises(IntegrityError):
+            archive.save_findings([replace(own, finding_id="s2", severity="dire")])  # type: ignore[arg-type]
+        assert {i["name"] for i in inspect(archive.engine).get_indexes("findings")} >= {"ix_findings_provider_opened_at"}
+        assert archive.verify() == []

@@ -16,7 +16,7 @@ from plumbline.dashboard.page import Pages
 from plumbline.dashboard.reading import Reader
 
 STATES: tuple[FindingState, ...] = ("open", "acknowledged", "accepted", "resolved")
-KINDS: tuple[FindingKind, ...] = ("performance", "environment", "price", "reliability", "missing_data")
+KINDS: tuple[FindingKind, ...] = ("performance", "environment", "price", "reliability", "missing_data", "self")
 SEVERITIES: tuple[Severity, ...] = ("page", "warn", "info")
 Nothing = Literal[""]
 MOST_NAMES = 50

@@ -77,7 +77,7 @@ TABLES = {
         (
             CAMPAIGN,
             text("finding", "finding id"),
-            text("kind", "performance, environment, price, reliability or missing_data"),
+            text("kind", "performance, environment, price, reliability, missing_data or self"),
             text("severity", "info, warn or page"),
             text("state", "open, acknowledged, accepted or resolved"),
             text("headline", "the finding in a line"),

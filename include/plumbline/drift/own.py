@@ -1,0 +1,53 @@
+"""A failure of this installation as a finding of kind `self`: one that a person repairs, and that resolves when its cause is gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Literal
+
+from plumbline.drift.finding import Finding, Severity, finding_id
+
+OWNER_NAME = "plumbline"
+"""What these findings name instead of a provider."""
+Code = Literal["task_failed", "dag_unreadable", "benchmark_missed", "dag_paused", "component_away", "finding_unreadable"]
+
+
+@dataclass(frozen=True)
+class OwnFailure:
+    """`what` is the part that failed, such as a task of one run; with the code it says which failure this is. `since` is when it began, as
+    the failing part itself says it: the same occurrence has the same one however often it is seen."""
+
+    code: Code
+    what: str
+    since: datetime
+    severity: Severity
+    title: str
+    cause: str
+    remedy: str
+
+    @property
+    def subject(self) -> str:
+        """Such as `dag_unreadable dags/upkeep.py`."""
+        return f"{self.code} {self.what}"
+
+
+def own_finding(failure: OwnFailure) -> Finding:
+    """The finding that the failure opens."""
+    since = failure.since.astimezone(timezone.utc)
+    return Finding(
+        finding_id=finding_id(OWNER_NAME, since.isoformat(timespec="seconds"), "self", failure.subject),
+        series_key="",
+        campaign_id=None,
+        since=since.date().isoformat(),
+        kind="self",
+        severity=failure.severity,
+        headline=f"{failure.severity.upper()}  {OWNER_NAME} · {failure.title}",
+        explanation=failure.cause,
+        provider=OWNER_NAME,
+        workload_kind="",
+        workload="",
+        subject=failure.subject,
+        title=failure.title,
+        remedy=failure.remedy,
+    )

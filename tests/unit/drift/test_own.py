@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+from plumbline.alerts import render
+from plumbline.drift import Finding
+from plumbline.drift.own import OWNER_NAME, OwnFailure, own_finding
+
+AWAY = OwnFailure(
+    code="component_away",
+    what="triggerer",
+    since=datetime(2026, 11, 22, 9, 30, tzinfo=timezone.utc),
+    severity="page",
+    title="the triggerer is away",
+    cause="its last heartbeat was at 09:30 UTC",
+    remedy="docker compose up -d triggerer",
+)
+
+
+def test_one_occurrence_is_one_finding_whatever_is_said_of_it() -> None:
+    found = own_finding(AWAY)
+    assert (found.kind, found.provider, found.campaign_id, found.since, found.series) == ("self", OWNER_NAME, None, "2026-11-22", ())
+    assert own_finding(replace(AWAY, cause="still", severity="warn")).finding_id == found.finding_id
+    assert own_finding(replace(AWAY, since=AWAY.since + timedelta(hours=1))).finding_id != found.finding_id
+    assert own_finding(replace(AWAY, what="scheduler")).finding_id != found.finding_id
+    assert Finding.of(found.to_dict()) == found
+
+
+def test_its_message_names_the_remedy_and_no_workload() -> None:
+    message = render(own_finding(AWAY))
+    shown = str(message.blocks)
+    assert AWAY.remedy in message.text and AWAY.remedy in shown
+    assert "component_away triggerer" in shown and "Workload" not in shown
