@@ -12,7 +12,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift demo-watch server-env test test-full e2e e2e-full perf-load perf-training perf-drift perf-decisions lint lock clean
+.PHONY: help setup setup-dev run up demo-drift demo-watch server-env test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -65,6 +65,9 @@ test: setup-dev ## the tests (start the servers they need; half an hour on 2 cor
 test-full: setup-dev ## these and the ones that take long: more of what the others try once (over an hour)
 	@$(BIN)/python -m pytest $(ARGS)
 
+test-faults: setup-dev ## the tests of docs/reliability.md, with pass or fail beside each row (with KUBECONFIG: the cluster's too)
+	@$(BIN)/python -m pytest -p tests.fault_table -m fault tests/unit tests/dags tests/integration tests/browser $(if $(KUBECONFIG),tests/cluster) $(ARGS)
+
 e2e: setup-dev ## the whole path on a real cluster: KUBECONFIG=… make e2e (about 10 minutes; k8s/images/README.md: what it builds with)
 	@$(BIN)/python -m pytest tests/cluster -m "not full" $(ARGS)
 
@@ -85,7 +88,7 @@ perf-decisions: setup ## do the probabilities of decisions come true? Simulated 
 	@$(BIN)/python perf/decisions.py $(ARGS)
 
 lint: setup-dev ## format, lint, types, floors, schema
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/plumbline check
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/python -m tests.fault_table && $(BIN)/plumbline check
 
 lock: .venv/bin/uv ## resolve requirements/*.in again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/main.in -o requirements.txt

@@ -52,6 +52,11 @@ def recorded(provider: str, campaign: str = CAMPAIGN) -> list[ResultDocument]:
 
 
 @pytest.mark.parametrize("provider", BROKEN)
+@pytest.mark.fault("the container exceeds its memory limit", ends="out_of_memory", keeps="the pod's timeline and log")
+@pytest.mark.fault("the image's program exits with an error", ends="harness_error", keeps="the pod's timeline and log")
+@pytest.mark.fault("the image does not exist", ends="image_error", keeps="the pod's timeline")
+@pytest.mark.fault("no node has as many GPUs", ends="insufficient_capacity, tried twice", keeps="the pod's timeline")
+@pytest.mark.fault("the trial exceeds launcher.timeout", ends="timeout", keeps="the pod's timeline and log")
 def test_each_failure_is_recorded_with_its_class(e2e: World, runs: dict[str, DagRun], provider: str) -> None:
     expected = BROKEN[provider]
     attempts = recorded(provider)
@@ -67,6 +72,7 @@ def test_a_failed_trial_is_no_failure_of_ours(runs: dict[str, DagRun]) -> None:
     assert {name: run.state for name, run in runs.items()} == dict.fromkeys(runs, "success")
 
 
+@pytest.mark.fault("five of six providers fail in one campaign", ends="the sixth is valid", keeps="the sixth trial's result")
 def test_the_trial_beside_them_is_measured(e2e: World, runs: dict[str, DagRun]) -> None:
     (document,) = recorded(ONE)
     assert document.validity.status in ("valid", "degraded"), document.validity
@@ -81,5 +87,6 @@ def test_a_pod_that_is_out_of_memory_is_told_from_one_that_exits(runs: dict[str,
     assert "this image is broken" in exit_code.launch.log_tail
 
 
+@pytest.mark.fault("failed trials on a cluster", ends="no pod or Secret left", keeps="nothing on the cluster")
 def test_nothing_is_left_of_them(e2e: World, runs: dict[str, DagRun]) -> None:
     assert e2e.cluster.leftovers(e2e.namespace(ONE)) == []

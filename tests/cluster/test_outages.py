@@ -45,6 +45,7 @@ def assert_measured_at_once(e2e: World, run: DagRun, attempts: list[ResultDocume
     assert run.state == "success"
 
 
+@pytest.mark.fault("a person deletes the pod of a trial", ends="interrupted, measured again", keeps="both attempts")
 def test_deleted(e2e: World) -> None:
     def delete(namespace: str, pod: str) -> None:
         e2e.cluster.core.delete_namespaced_pod(pod, namespace)
@@ -53,6 +54,7 @@ def test_deleted(e2e: World) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.fault("the pod is deleted without grace", ends="interrupted, measured again", keeps="both attempts")
 def test_deleted_without_grace(e2e: World) -> None:
     def delete(namespace: str, pod: str) -> None:
         e2e.cluster.core.delete_namespaced_pod(pod, namespace, grace_period_seconds=0)
@@ -61,6 +63,7 @@ def test_deleted_without_grace(e2e: World) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.fault("the pod is evicted", ends="interrupted, measured again", keeps="both attempts")
 def test_evicted(e2e: World) -> None:
     def evict(namespace: str, pod: str) -> None:
         e2e.cluster.core.create_namespaced_pod_eviction(pod, namespace, {"metadata": {"name": pod}})
@@ -69,6 +72,7 @@ def test_evicted(e2e: World) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.fault("a taint evicts the pod from its node", ends="interrupted, measured again", keeps="both attempts")
 def test_a_taint_drives_it_off_its_node(e2e: World) -> None:
     def taint(namespace: str, pod: str) -> None:
         node = e2e.cluster.core.read_namespaced_pod(pod, namespace).spec.node_name
@@ -87,6 +91,7 @@ def test_a_taint_drives_it_off_its_node(e2e: World) -> None:
     assert "aint" in (attempts[0].launch.failure_detail or ""), attempts[0].launch.failure_detail
 
 
+@pytest.mark.fault("the triggerer is killed while a pod measures", ends="measured, one attempt", keeps="the pod and its result")
 def test_triggerer_killed(e2e: World) -> None:
     def kill(namespace: str, pod: str) -> None:
         e2e.airflow.kill("triggerer")
@@ -97,6 +102,7 @@ def test_triggerer_killed(e2e: World) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.fault("the scheduler is killed while a pod measures", ends="measured, one attempt", keeps="the pod and its result")
 def test_scheduler_killed(e2e: World) -> None:
     def kill(namespace: str, pod: str) -> None:
         e2e.airflow.kill("scheduler")
@@ -107,6 +113,7 @@ def test_scheduler_killed(e2e: World) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.fault("the result store is away when the pod stores", ends="measured, one attempt", keeps="the result")
 def test_result_store_away_for_a_minute(e2e: World) -> None:
     """At the time at which the pod wants to store its result."""
 
@@ -122,6 +129,7 @@ def test_result_store_away_for_a_minute(e2e: World) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.fault("the cluster's API server restarts", ends="measured, one attempt", keeps="the pod and its result")
 def test_api_server_restarted(e2e: World) -> None:
     command = os.environ.get("E2E_API_RESTART")
     if not command:
@@ -135,6 +143,7 @@ def test_api_server_restarted(e2e: World) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.fault("a person marks the running task failed", ends="interrupted", keeps="the attempt; no pod is left")
 def test_marked_failed_by_a_person(e2e: World) -> None:
     """The pod goes at once, the attempt is recorded, and nobody tries again against the person's will."""
 
@@ -148,6 +157,7 @@ def test_marked_failed_by_a_person(e2e: World) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.fault("a person clears the running task", ends="interrupted, measured again", keeps="both attempts")
 def test_cleared_by_a_person(e2e: World) -> None:
     """A cleared trial starts anew, as an attempt of its own, and the pod of the first is gone."""
 

@@ -21,6 +21,11 @@ def volume(e2e: World) -> Iterator[None]:
         yield
 
 
+@pytest.mark.fault(
+    "the pod of a training is deleted and replaced",
+    ends="valid, with its restart penalty",
+    keeps="checkpoints on the PersistentVolumeClaim",
+)
 def test_the_next_pod_goes_on_and_the_penalty_has_its_parts(e2e: World, volume: None) -> None:
     run = e2e.ended(e2e.start(ONE, [DELETED], "e2e-pod-delete"))
     assert run.state == "success", e2e.explain(run)

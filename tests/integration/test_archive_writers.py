@@ -32,6 +32,7 @@ def together(processes: list[Any], start: Any, answers: Any) -> list[Any]:
     return [answers.get(timeout=PATIENCE_S) for _ in processes]
 
 
+@pytest.mark.fault("two writers open a new archive at once", ends="both record", keeps="every trial, once")
 def test_two_writers_that_open_a_new_archive_at_once_lose_nothing(archive_url: str) -> None:  # noqa: F811
     start, answers = PROCESSES.Event(), PROCESSES.Queue()
     halves = (range(1, 31), range(16, 46))
@@ -43,6 +44,7 @@ def test_two_writers_that_open_a_new_archive_at_once_lose_nothing(archive_url: s
         assert archive.verify() == []
 
 
+@pytest.mark.fault("SIGKILL before every statement of record", ends="a rerun completes it", keeps="whole trials or none; verify is clean")
 def test_a_writer_killed_at_any_point_leaves_a_whole_archive_and_a_rerun_completes_it(archive_url: str) -> None:  # noqa: F811
     with open_archive(archive_url) as archive:
         for statement in range(1, 100):
@@ -60,6 +62,9 @@ def test_a_writer_killed_at_any_point_leaves_a_whole_archive_and_a_rerun_complet
         assert archive.verify() == []
 
 
+@pytest.mark.fault(
+    "SIGKILL before every statement of a correction", ends="a rerun completes it", keeps="the correction whole or not at all"
+)
 def test_a_correction_that_is_killed_at_any_point_is_whole_or_not_there(archive_url: str) -> None:  # noqa: F811
     with open_archive(archive_url) as archive:
         for statement in range(1, 100):
@@ -78,6 +83,7 @@ def test_a_correction_that_is_killed_at_any_point_is_whole_or_not_there(archive_
         assert archive.verify() == []
 
 
+@pytest.mark.fault("SIGKILL in an import", ends="the next import completes it", keeps="whole campaigns or none")
 def test_an_import_that_is_killed_at_any_point_is_completed_by_the_next_one(archive_url: str, tmp_path: Path) -> None:  # noqa: F811
     campaigns = ("2025-11", "2025-12")
     with open_archive(f"sqlite:///{tmp_path / 'source.db'}") as source:
@@ -105,6 +111,7 @@ def test_an_import_that_is_killed_at_any_point_is_completed_by_the_next_one(arch
         assert archive.export(tmp_path / "again") == wanted
 
 
+@pytest.mark.fault("three reviews at once", ends="one baseline, one finding each", keeps="no duplicates")
 def test_two_reviewers_bootstrap_one_baseline_and_save_one_finding(archive_url: str) -> None:  # noqa: F811
     with open_archive(archive_url) as archive:
         for repeat in (1, 2):

@@ -88,6 +88,9 @@ def test_a_trial_that_declares_nothing_of_it_may_ask_for_what_it_likes(make: Any
 
 
 @pytest.mark.parametrize("died", ["before_the_deletion", "after_the_deletion", "after_the_creation"])
+@pytest.mark.fault(
+    "the launcher dies while it replaces a pod", ends="the next launcher completes it", keeps="one replacement, no pod too many"
+)
 def test_whoever_comes_after_a_launcher_that_died_completes_it(world: World, kube: FakeKubernetes, died: str) -> None:  # noqa: F811
     attempt = waiting(world, kube)
     assert replacement.begin(attempt, Seen(expected=1))
@@ -100,6 +103,7 @@ def test_whoever_comes_after_a_launcher_that_died_completes_it(world: World, kub
     check_replaced(world, kube, 1, late=died != "after_the_creation")
 
 
+@pytest.mark.fault("the pod vanishes before its planned deletion", ends="interrupted", keeps="nothing is deleted twice")
 def test_a_pod_that_vanished_before_its_deletion_was_interrupted(world: World, kube: FakeKubernetes) -> None:  # noqa: F811
     attempt = waiting(world, kube)
     kube.become("*", Script().vanishes())
@@ -108,6 +112,9 @@ def test_a_pod_that_vanished_before_its_deletion_was_interrupted(world: World, k
     assert attempt.replaced.done == [] and attempt.seen.gone == {names.pod_name(attempt.trial, 0)}
 
 
+@pytest.mark.fault(
+    "the cluster is away during a planned deletion", ends="measured, one attempt", keeps="what it did all the same is adopted"
+)
 def test_a_cluster_that_is_away_between_the_two_is_waited_for(world: World, kube: FakeKubernetes) -> None:  # noqa: F811
     def away(_: PodRun) -> None:
         for asked in ("DELETE", "POST"):
@@ -129,6 +136,7 @@ def waiting(world: World, kube: FakeKubernetes) -> Attempt:  # noqa: F811
     return attempt
 
 
+@pytest.mark.fault("pod_delete on a provider without a volume", ends="refused", keeps="nothing is created")
 def test_a_provider_without_a_volume_is_refused_before_anything_is_created(make: Any, kube: FakeKubernetes, tmp_path: Path) -> None:  # noqa: F811
     from plumbline.launch import PlanError
 

@@ -88,6 +88,11 @@ def codes(document: ResultDocument) -> set[str]:
     return {reason.code for reason in document.validity.reasons}
 
 
+@pytest.mark.fault(
+    "the pod of a training is deleted and replaced",
+    ends="valid, with its restart penalty",
+    keeps="checkpoints on the volume; one document of both pods",
+)
 def test_the_next_pod_goes_on_and_writes_the_one_document(tmp_path: Path) -> None:
     pods = Pods(tmp_path, fault={"inject": "pod_delete", "at_step": 10})
     assert pods.deleted() == 1
@@ -117,6 +122,7 @@ def test_the_next_pod_goes_on_and_writes_the_one_document(tmp_path: Path) -> Non
 
 
 @pytest.mark.full
+@pytest.mark.fault("the pod is deleted more often than restarts allow", ends="interrupted", keeps="each attempt in the evidence")
 def test_deleted_more_often_than_restarts_it_fails_as_declared(tmp_path: Path) -> None:
     pods = Pods(tmp_path, fault={"inject": "pod_delete", "at_step": 10, "times": 2}, restarts=1)
     assert [pods.deleted(), pods.deleted(late=True)] == [1, 2]
@@ -144,6 +150,7 @@ def test_the_kubelets_sigterm_leaves_no_document_and_a_late_launcher_is_told(tmp
     assert status == 0 and "launcher_interrupted" in codes(document)
 
 
+@pytest.mark.fault("the volume does not outlive its pod", ends="bad_declaration", keeps="the message names launcher.volume_claim")
 def test_a_volume_that_does_not_outlive_the_pod_is_told(tmp_path: Path) -> None:
     pods = Pods(tmp_path, fault={"inject": "pod_delete", "at_step": 10})
     pods.deletions = (Deletion(time.time(), time.time()),)

@@ -114,6 +114,7 @@ def test_one_message_goes_through_a_finding_s_life_and_is_updated_only_when_some
     assert (incident.channel, incident.ts, incident.state) == (CHANNEL, message["ts"], "open")
 
 
+@pytest.mark.fault("no Slack connection", ends="log only", keeps="the finding, in the log")
 def test_without_slack_the_log_has_it(archive: Archive, heard: Heard) -> None:
     done = deliver([finding(), finding("b")], archive, log=heard.logger)
     assert done.log_only == [finding().finding_id, "b"] and archive.incidents() == []
@@ -124,12 +125,14 @@ def test_a_finding_that_was_over_before_it_was_told_is_not_told(server: FakeSlac
     assert deliver([finding(state="resolved")], archive, slack).log_only and server.calls == []
 
 
+@pytest.mark.fault("Slack asks to wait shortly", ends="posted", keeps="one message")
 def test_a_short_rate_limit_is_waited_for(server: FakeSlack, slack: Slack, archive: Archive) -> None:
     server.fail_next(Fault(status=429, retry_after=0))
     assert deliver([finding()], archive, slack).posted
     assert server.methods() == ["chat.postMessage"] * 2 and len(server.shown()) == 1
 
 
+@pytest.mark.fault("Slack asks to wait for an hour", ends="undelivered, then posted", keeps="the finding, for the next run")
 def test_a_long_rate_limit_is_left_to_the_next_run(server: FakeSlack, slack: Slack, archive: Archive) -> None:
     server.fail_next(Fault(status=429, retry_after=3600))
     done = deliver([finding(), finding("b")], archive, slack)
@@ -141,6 +144,9 @@ def test_a_long_rate_limit_is_left_to_the_next_run(server: FakeSlack, slack: Sla
 
 
 @pytest.mark.parametrize("trouble", ["revoked", "archived", "unknown_channel", "wrong_token"])
+@pytest.mark.fault(
+    "Slack refuses: revoked, archived, unknown channel, token", ends="undelivered, then posted", keeps="the finding, for the next run"
+)
 def test_a_slack_that_refuses_loses_nothing(trouble: str, server: FakeSlack, slack: Slack, archive: Archive, heard: Heard) -> None:
     server.revoked = trouble == "revoked"
     server.archived = {CHANNEL} if trouble == "archived" else set()
@@ -152,6 +158,7 @@ def test_a_slack_that_refuses_loses_nothing(trouble: str, server: FakeSlack, sla
     assert deliver([finding()], archive, slack).posted and len(server.shown()) == 1
 
 
+@pytest.mark.fault("Slack refuses one message", ends="that one undelivered", keeps="the others are posted")
 def test_a_message_that_slack_will_not_take_does_not_hold_up_the_others(server: FakeSlack, slack: Slack, archive: Archive) -> None:
     server.fail_next(Fault(error="invalid_blocks"))
     done = deliver([finding(), finding("b")], archive, slack)
@@ -161,6 +168,7 @@ def test_a_message_that_slack_will_not_take_does_not_hold_up_the_others(server: 
 @pytest.mark.parametrize(
     "fault", [Fault(cut=True, after_work=True), Fault(status=503, after_work=True), Fault(error="internal_error", after_work=True)]
 )
+@pytest.mark.fault("Slack's answer is lost after the post", ends="posted once", keeps="one message, found in the channel")
 def test_an_answer_that_got_lost_does_not_post_twice(fault: Fault, server: FakeSlack, slack: Slack, archive: Archive) -> None:
     server.fail_next(fault)
     assert deliver([finding()], archive, slack).undelivered and len(server.shown()) == 1
@@ -170,12 +178,14 @@ def test_an_answer_that_got_lost_does_not_post_twice(fault: Fault, server: FakeS
     assert (incident.ts, incident.state) == (server.shown()[0]["ts"], "open")
 
 
+@pytest.mark.fault("a request to Slack never arrives", ends="undelivered, then posted", keeps="the finding, for the next run")
 def test_a_request_that_never_arrived_is_posted_by_the_next_run(server: FakeSlack, slack: Slack, archive: Archive) -> None:
     server.fail_next(Fault(cut=True))
     assert deliver([finding()], archive, slack).undelivered and server.shown() == []
     assert deliver([finding()], archive, slack).posted and len(server.shown()) == 1
 
 
+@pytest.mark.fault("killed between a post and its record", ends="posted once", keeps="one message, found in the channel")
 def test_killed_between_the_post_and_the_note_of_it(server: FakeSlack, slack: Slack, archive: Archive) -> None:
     class Dies:
         """The archive of a process that ends right after the post."""
@@ -214,12 +224,14 @@ def test_without_the_right_to_read_it_posts_rather_than_stays_silent(
     assert "channels:history" in heard.text
 
 
+@pytest.mark.fault("a person deletes the message of a finding", ends="posted again", keeps="the finding")
 def test_a_message_that_somebody_deleted_is_posted_anew(server: FakeSlack, slack: Slack, archive: Archive) -> None:
     deliver([finding()], archive, slack)
     server.messages.clear()
     assert deliver([finding(severity="page")], archive, slack).posted and len(server.shown()) == 1
 
 
+@pytest.mark.fault("an update of a message fails", ends="updated by the next run", keeps="one message")
 def test_an_update_that_failed_is_made_up_for(server: FakeSlack, slack: Slack, archive: Archive) -> None:
     deliver([finding()], archive, slack)
     server.revoked = True
@@ -230,6 +242,7 @@ def test_an_update_that_failed_is_made_up_for(server: FakeSlack, slack: Slack, a
     assert server.shown()[0]["blocks"][0]["text"]["text"].startswith("WARN (acknowledged)") and len(server.shown()) == 1
 
 
+@pytest.mark.fault("Slack does not answer", ends="undelivered", keeps="the findings, for the next run")
 def test_nobody_listens(slack: Slack, server: FakeSlack, archive: Archive) -> None:
     server._server.shutdown()
     server._server.server_close()

@@ -114,6 +114,7 @@ store.put(store.folder(a_trial()) + "/result.json", b"{{}}")
     assert store.exists(f"{store.folder(TRIAL)}/result.json")
 
 
+@pytest.mark.fault("evidence in the store is missing or damaged", ends="an error that names the file", keeps="the rest of the store")
 def test_what_is_not_there_and_what_is_damaged(store: ResultStore) -> None:
     with pytest.raises(FileNotFoundError):
         store.document(store.folder(TRIAL))
@@ -124,6 +125,7 @@ def test_what_is_not_there_and_what_is_damaged(store: ResultStore) -> None:
         store.document(store.folder(TRIAL))
 
 
+@pytest.mark.fault("the bucket's name is wrong", ends="an error that names it", keeps="no bucket is created")
 def test_a_misspelt_bucket_is_an_error_and_is_not_created(bucket: str) -> None:
     store = ResultStore(bucket.replace("results", "resluts"))
     with pytest.raises(FileNotFoundError):
@@ -133,6 +135,7 @@ def test_a_misspelt_bucket_is_an_error_and_is_not_created(bucket: str) -> None:
     assert BUCKET in there and BUCKET.replace("results", "resluts") not in there
 
 
+@pytest.mark.fault("the store refuses the credentials", ends="an error at once", keeps="no retries are spent")
 def test_a_caller_who_is_refused_is_not_kept_waiting(server: ObjectStore, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not server.refused:
         pytest.skip(f"the {server.scheme} server of the tests lets everybody in")

@@ -72,6 +72,9 @@ def check_recovered(measured: Measurement, before: str, lost: int) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.fault(
+    "all ranks of a node killed during training", ends="valid, with its restart penalty", keeps="checkpoints; losses continue exactly"
+)
 def test_all_ranks_of_a_node_killed_at_once(tmp_path: Path) -> None:
     measured = run(tmp_path, **TWO_RANKS, fault={"inject": "group_kill", "at_step": 10})
     check_recovered(measured, "fault", lost=10)
@@ -79,6 +82,7 @@ def test_all_ranks_of_a_node_killed_at_once(tmp_path: Path) -> None:
     assert "group_killed" in {event.name for event in measured.events}
 
 
+@pytest.mark.fault("a rank hangs", ends="valid, with its restart penalty", keeps="checkpoints; losses continue exactly")
 def test_a_hang_is_noticed_when_no_step_has_ended_for_too_long(tmp_path: Path) -> None:
     measured = run(tmp_path, fault={"inject": "rank_hang", "at_step": 10, "notice": 5})
     check_recovered(measured, "fault", lost=10)
@@ -87,6 +91,7 @@ def test_a_hang_is_noticed_when_no_step_has_ended_for_too_long(tmp_path: Path) -
     assert 0.9 < at["hang_noticed"] - at["rank_stopped"] == pytest.approx(values(measured)["restart_detect_time"])
 
 
+@pytest.mark.fault("a rank killed twice", ends="valid, with its restart penalty", keeps="checkpoints; each attempt in the evidence")
 def test_killed_again_and_again_it_recovers_with_the_same_losses(tmp_path: Path) -> None:
     measured = run(tmp_path, fault={"inject": "rank_kill", "at_step": 10, "times": 2}, restarts=2)
     check_recovered(measured, "fault", lost=10)
@@ -97,6 +102,7 @@ def test_killed_again_and_again_it_recovers_with_the_same_losses(tmp_path: Path)
     assert first["began_s"] + sum(first[part] for part in PARTS) == pytest.approx(second["began_s"]), "the second attempt was in vain"
 
 
+@pytest.mark.fault("a rank killed on every attempt", ends="interrupted", keeps="the phases before; each attempt in the evidence")
 def test_killed_on_every_attempt_it_fails_and_every_attempt_is_kept(tmp_path: Path) -> None:
     with pytest.raises(TrialFailed) as caught:
         run(tmp_path, fault={"inject": "rank_kill", "at_step": 10, "times": 9}, restarts=1)
@@ -117,6 +123,7 @@ def test_killed_on_every_attempt_it_fails_and_every_attempt_is_kept(tmp_path: Pa
     assert any(row.phase == "steady" and row.metric == "step_time" for row in kept.metrics)
 
 
+@pytest.mark.fault("killed while a checkpoint is written", ends="valid, with its restart penalty", keeps="the checkpoint before it")
 def test_killed_in_a_checkpoint_it_resumes_from_the_one_before(tmp_path: Path) -> None:
     measured = run(tmp_path, fault={"inject": "checkpoint_kill", "at_step": 11})
     check_recovered_checkpoint(measured)
@@ -155,6 +162,7 @@ def has_saved(work: Path) -> Callable[[psutil.Process], bool]:
 
 
 @pytest.mark.full
+@pytest.mark.fault("a rank killed from outside the plan", ends="degraded (unplanned_restart)", keeps="checkpoints; losses continue exactly")
 def test_a_rank_killed_by_somebody_else_is_started_again_and_the_trial_says_so(tmp_path: Path) -> None:
     when(has_saved(tmp_path / "work"), lambda worker: worker.kill())
     measured = run(tmp_path, **LONG)
@@ -171,6 +179,7 @@ def test_a_rank_killed_by_somebody_else_is_started_again_and_the_trial_says_so(t
 
 
 @pytest.mark.full
+@pytest.mark.fault("one of two ranks crashes", ends="degraded (unplanned_restart)", keeps="checkpoints; losses continue exactly")
 def test_of_two_ranks_one_that_crashes_takes_the_other_with_it_and_both_start_again(tmp_path: Path) -> None:
     when(has_saved(tmp_path / "work"), lambda worker: worker.send_signal(signal.SIGSEGV))
     measured = run(tmp_path, **TWO_RANKS, **LONG)
@@ -187,6 +196,7 @@ def test_what_breaks_off_before_its_first_checkpoint_starts_anew(tmp_path: Path)
     assert "unplanned_restart" in codes(measured)
 
 
+@pytest.mark.fault("training killed more often than restarts allow", ends="interrupted", keeps="each attempt in the evidence")
 def test_killed_more_often_than_restarts_allow_the_trial_was_interrupted(tmp_path: Path) -> None:
     when(lambda worker: worker.cpu_times().user > 0.3, lambda worker: worker.kill(), times=2)
     with pytest.raises(TrialFailed, match="the training broke off 2 times, and restarts is 1") as caught:
@@ -196,6 +206,7 @@ def test_killed_more_often_than_restarts_allow_the_trial_was_interrupted(tmp_pat
 
 
 @pytest.mark.full
+@pytest.mark.fault("killed while a sharded checkpoint is written", ends="valid, with its restart penalty", keeps="the checkpoint before it")
 def test_shards_are_resumed_by_the_ranks_that_wrote_them(tmp_path: Path) -> None:
     sharded = {**TWO_RANKS, "parallelism": {"processes": 2, "strategy": "fsdp"}}
     measured = run(tmp_path, **sharded, fault={"inject": "checkpoint_kill", "at_step": 11})

@@ -75,6 +75,7 @@ def test_what_cannot_be_a_correction_is_refused_and_leaves_nothing(archive: Arch
 
 
 @pytest.mark.parametrize("change", ["UPDATE corrections SET why = 'x'", "DELETE FROM corrections"])
+@pytest.mark.fault("SQL changes a correction", ends="refused by the database", keeps="the correction")
 def test_the_database_itself_refuses_to_change_a_correction(archive: Archive, change: str) -> None:
     archive.record(document(), uri="file:///store")
     archive.correct(document(trial(attempt=2)), 1, **SAID)

@@ -33,6 +33,7 @@ def test_a_document_comes_back_whole(archive: Archive) -> None:
     assert view.finished_at == measured.timeline[-1].utc
 
 
+@pytest.mark.fault("record runs twice", ends="unchanged", keeps="one row an attempt")
 def test_a_retry_changes_nothing(archive: Archive) -> None:
     measured = document()
     archive.record(measured, uri=URI, extra_metrics=[row("provisioning_lead_time", 1.5, 1, phase="cold_start")])
@@ -128,6 +129,7 @@ def test_both_kinds_and_absent_values(archive: Archive) -> None:
     "change",
     ["UPDATE metrics SET value = 0", "UPDATE trials SET status = 'valid'", "UPDATE environments SET facts = '{}'", "DELETE FROM audit"],
 )
+@pytest.mark.fault("SQL changes a measured row", ends="refused by the database", keeps="what was measured")
 def test_the_database_itself_refuses_to_change_what_was_measured(archive: Archive, change: str) -> None:
     archive.record(document(), uri=URI)
     archive.add_audit(who="ada", what="looked", subject="x", why="test")

@@ -91,6 +91,7 @@ def test_threads_and_snoozes_travel_with_the_archive(known: Archive, tmp_path: P
         assert other.incidents() == known.incidents() and other.finding("f1").snoozed_until == TOMORROW
 
 
+@pytest.mark.fault("the holder of a lock is killed", ends="the next one takes it", keeps="one writer at a time")
 def test_one_process_at_a_time_and_the_next_one_when_it_was_killed(archive: Archive, archive_url: str) -> None:
     holds = (
         "import sys, time; from plumbline.archive import open_archive\n"

@@ -61,11 +61,13 @@ def test_a_sound_archive_has_no_problems(filled: Archive) -> None:
         ("DELETE FROM trials WHERE repeat = 2", "documents: 1 rows name a trial_pk that trials does not have"),
     ],
 )  # fmt: skip
+@pytest.mark.fault("rows of the archive are damaged", ends="verify names each", keeps="the rest")
 def test_damage_is_named(filled: Archive, statement: str, problem: str) -> None:
     damage(filled, statement)
     assert any(re.search(problem, found) for found in filled.verify()), filled.verify()
 
 
+@pytest.mark.fault("a document in the archive was changed", ends="verify names it", keeps="the check of all others")
 def test_a_changed_document_is_named_and_does_not_end_the_check(filled: Archive) -> None:
     honest = filled.document(NAME)
     assert honest is not None

@@ -354,6 +354,7 @@ def test_looking_cannot_write(home: Path, client: TestClient) -> None:
     assert hashlib.sha256((home / "archive.db").read_bytes()).hexdigest() == before
 
 
+@pytest.mark.fault("a page tries to write", ends="refused by the database", keeps="the archive")
 def test_either_database_refuses_what_a_page_would_write(archive_url: str) -> None:
     finding = FindingRecord("f1", "", None, "lab-2core", "price", "warn", "WARN  a test")
     with open_archive(archive_url) as archive:

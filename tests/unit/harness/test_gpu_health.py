@@ -130,6 +130,7 @@ def test_xids_that_programs_cause_are_told_and_not_held_against_the_gpu() -> Non
     assert codes(phases) == []
 
 
+@pytest.mark.fault("a GPU falls off the bus during a trial", ends="degraded (gpu_lost)", keeps="the result and the counters before")
 def test_a_gpu_that_fell_off_the_bus_is_lost() -> None:
     card = h100()
     with GpuPhases(60.0, Nvml(card)) as phases:

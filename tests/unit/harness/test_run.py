@@ -253,6 +253,7 @@ def test_an_unsupported_torch_is_the_images_fault(home, monkeypatch):
     assert all(part in document.validity.reasons[0].detail for part in ("2.6.0+cu124", "2.7", "2.13"))
 
 
+@pytest.mark.fault("a hardware probe fails", ends="valid", keeps="the reason, in the probe's rows")
 def test_a_probe_that_fails_costs_its_rows_and_never_the_trial(home, monkeypatch):
     breaks = (
         "import errno, os, signal, torch",
@@ -292,6 +293,7 @@ def test_a_store_that_cannot_be_written_is_found_at_once(home, url):
 
 
 @pytest.mark.parametrize(("error", "expected"), [(OSError("no route"), StoreAway), (PermissionError("no"), UnusableStore)])
+@pytest.mark.fault("the store is away when a trial starts", ends="unreachable", keeps="nothing is measured in vain")
 def test_a_store_that_is_away_at_the_start_is_no_wrong_declaration(home, monkeypatch, error, expected):
     class Away(MemoryFileSystem):
         protocol = "away"
@@ -327,6 +329,7 @@ sys.exit(3 if document.validity.failure_class == "interrupted" else 1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.fault("SIGTERM during a trial", ends="interrupted", keeps="a document with what was measured")
 def test_a_request_to_stop_becomes_an_interrupted_document(home, number):
     trial = tolerant()
     (home / "trial.json").write_text(trial.model_dump_json())

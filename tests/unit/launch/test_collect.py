@@ -75,6 +75,7 @@ def test_no_document_takes_the_launchers_word(store: ResultStore) -> None:
     assert found.metrics == ()
 
 
+@pytest.mark.fault("the launcher is killed and writes no record", ends="interrupted", keeps="the attempt")
 def test_neither_document_nor_record_is_an_interruption(store: ResultStore) -> None:
     store.put_trial(TRIAL)
     assert one(store).validity.failure_class == "interrupted"

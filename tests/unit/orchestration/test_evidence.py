@@ -96,6 +96,7 @@ def test_without_a_declaration_everything_stays(archive: Archive, trials: dict[s
     assert files(stores.home(), trials["old"]) == [True, True]
 
 
+@pytest.mark.fault("killed while aged evidence is deleted", ends="the next run goes on", keeps="numbers; evidence under its age")
 def test_cut_short_before_the_files_are_gone_the_next_run_goes_on(archive: Archive, trials: dict[str, Trial]) -> None:
     def killed(line: str) -> None:
         raise KeyboardInterrupt

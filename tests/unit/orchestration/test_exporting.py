@@ -97,6 +97,7 @@ def test_what_changed_while_an_export_looked_is_written_by_the_next_one(target: 
     assert exported(2) == exported(2) == ["2025-11"], "within minutes of the change nobody can tell whether it was seen"
 
 
+@pytest.mark.fault("an export is cut short", ends="written again", keeps="the archive")
 def test_one_that_was_cut_short_is_written_again(target: Path) -> None:
     record("2025-11")
     exported(2)

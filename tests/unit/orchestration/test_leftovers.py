@@ -46,6 +46,7 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+@pytest.mark.fault("a supervisor is killed", ends="its children are ended", keeps="processes of others")
 def test_children_are_found_after_their_leader_was_killed(stranger: subprocess.Popen[bytes]) -> None:
     leader, children = family("ours")
     record = record_of(leader, "ours")

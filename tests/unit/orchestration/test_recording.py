@@ -83,6 +83,7 @@ BAD: dict[str, tuple[Callable[[Trial], bytes], str]] = {
 }
 
 
+@pytest.mark.fault("a document is not believed", ends="failed, quarantined", keeps="the document; the other attempts")
 def test_what_cannot_be_believed_is_kept_with_its_reason_and_nothing_else_is_lost() -> None:
     store, specs, trials = planned(len(BAD) + 1)
     for trial, (spoilt, _) in zip(trials, BAD.values(), strict=False):
@@ -150,6 +151,7 @@ def test_one_that_is_lost_keeps_no_other_from_its_second_look(tmp_path: Path) ->
     assert (lost.trial_id, done) == ("2026-11.gone", {held.quarantine_id: 2, lost.quarantine_id: None})
 
 
+@pytest.mark.fault("a document's evidence is damaged", ends="failed, quarantined", keeps="the document, with its reason")
 def test_a_document_whose_evidence_is_damaged_stays_in_quarantine(tmp_path: Path) -> None:
     store, trial, good, held = quarantined_newer(tmp_path)
     store.put(held.uri.removeprefix(f"{store.url}/"), good)

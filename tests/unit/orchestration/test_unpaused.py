@@ -48,6 +48,7 @@ def test_what_was_paused_is_paused_again_and_what_a_person_unpaused_stays(
     assert changes(airflow) == [], "it is forgotten once it is done"
 
 
+@pytest.mark.fault("`make run` is killed", ends="settled by the next start", keeps="recorded trials")
 def test_a_killed_campaign_is_settled_by_the_next_start(airflow: FakeAirflow, client: AirflowClient, tmp_path: Path) -> None:
     unpause(tmp_path, client, ["a"])
     airflow.dags[0]["is_paused"] = False

@@ -107,6 +107,7 @@ def test_a_change_waits_for_the_run_that_goes_on_and_for_a_paused_benchmark(arch
     assert due(archive).event is not None
 
 
+@pytest.mark.fault("the event that starts a rerun is lost", ends="sent again", keeps="the change")
 def test_an_event_that_got_lost_is_sent_again_after_a_while(archive: Archive) -> None:
     look(archive, "driver.version")
     event = sent(archive)

@@ -190,6 +190,7 @@ def test_hostile_text_stays_text(sample: CampaignData, tmp_path: Path) -> None:
     assert "<script>" not in (tmp_path / "2026-11" / "report.md").read_text()
 
 
+@pytest.mark.fault("a report's evidence is damaged", ends="the report says so", keeps="the rest of the report")
 def test_damaged_evidence_is_said_and_not_drawn(sample: CampaignData, tmp_path: Path) -> None:
     broken = campaign(tmp_path / "results")
     assert broken.store is not None

@@ -62,6 +62,7 @@ def test_attempts_are_ordered_by_number(store: ResultStore) -> None:
     assert [folder.rpartition("/")[2] for folder in store.attempts("2026-11", TRIAL.trial_id)] == [f"attempt-{n}" for n in (1, 2, 9, 10)]
 
 
+@pytest.mark.fault("a stored evidence file was changed", ends="refused (checksum)", keeps="the file as it is")
 def test_evidence_that_is_damaged(store: ResultStore, tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("steps.parquet", "requests.parquet", "run.log")]
     for file in files:
@@ -121,6 +122,7 @@ def test_a_document_that_cannot_be_used(store: ResultStore, raw: bytes, said: st
     assert f"{FOLDER}/result.json" in str(raised.value)
 
 
+@pytest.mark.fault("a stored document was changed", ends="refused (checksum)", keeps="the file as it is")
 def test_a_document_that_was_changed(store: ResultStore) -> None:
     data = json.loads(document().model_dump_json())
     store.put(f"{FOLDER}/result.json", json.dumps({**data, "harness_version": "0.2.0"}).encode())
@@ -160,6 +162,7 @@ def test_a_reader_sees_the_whole_object_or_none(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "x").iterdir()] == ["object"]
 
 
+@pytest.mark.fault("a write to the store fails", ends="an error", keeps="no half file")
 def test_a_failed_write_leaves_nothing_half_done(tmp_path: Path) -> None:
     store = ResultStore(tmp_path.as_uri())
     (tmp_path / "x" / "object").mkdir(parents=True)

@@ -6,6 +6,7 @@ import sys
 import time
 
 import psutil
+import pytest
 
 from plumbline.harness.inference import guarded
 
@@ -25,6 +26,7 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.fault("the harness is killed while its server runs", ends="the server ends too", keeps="no process is left")
 def test_the_program_dies_with_its_parent_even_when_that_is_killed() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

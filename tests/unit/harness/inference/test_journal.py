@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from plumbline.harness.inference.models import journal
 from plumbline.harness.inference.models.journal import Entries, Journal
 
@@ -20,6 +22,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.fault(
+    "SIGKILL while the served model counts its requests", ends="both incarnations are counted", keeps="every request before the kill"
+)
 def test_it_survives_sigkill_and_tells_incarnations_apart(tmp_path: Path) -> None:
     for _ in range(2):
         assert subprocess.run([sys.executable, "-c", DIES, str(Path(journal.__file__).parent), str(tmp_path)], check=False).returncode == -9

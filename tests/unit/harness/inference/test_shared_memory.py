@@ -20,6 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     return tmp_path
 
 
+@pytest.mark.fault("a killed trial leaves shared memory", ends="swept by the next", keeps="memory of living processes")
 def test_what_a_killed_process_left_is_swept_and_what_lives_stays(folder: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", NAME], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None

@@ -83,6 +83,7 @@ def test_slow_disks_are_measured_for_a_while_alone(tmp_path):
     assert found.method.endswith("0.00781 GiB")
 
 
+@pytest.mark.fault("the disk fills during the disk probe", ends="the probe's reason", keeps="the trial; no file is left")
 def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "write", lambda *_: 0)
     with pytest.raises(OSError, match="No space left"):

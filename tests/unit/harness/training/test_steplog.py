@@ -23,6 +23,7 @@ def test_lines_are_read_as_they_come_and_once(tmp_path: Path) -> None:
     assert tail.new() == []
 
 
+@pytest.mark.fault("killed while a step is logged", ends="the step is left out", keeps="every step before it")
 def test_a_line_that_was_cut_by_a_kill_is_left(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b'{"event": "a", "ns": 1}\n{"event": "b", "n')
@@ -39,6 +40,7 @@ def test_a_log_is_appended_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.fault("the disk fills while steps are logged", ends="an error", keeps="the steps before it")
 def test_a_full_disk_is_an_error() -> None:
     with pytest.raises(OSError) as caught:
         StepLog(Path("/dev/full")).event("a")

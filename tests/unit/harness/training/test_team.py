@@ -106,6 +106,7 @@ def test_at_the_end_everybody_is_told_how_it_went(place: Place, nodes: Callable[
     assert heard == [{"kind": "end", "because": "the disk is full"}]
 
 
+@pytest.mark.fault("a node of a gang goes away", ends="interrupted", keeps="what node 0 measured")
 def test_a_node_that_is_gone_was_interrupted(place: Place, nodes: Callable[..., Link]) -> None:
     with Team(TRIAL, place) as team:
         one, two = nodes(1), nodes(2)

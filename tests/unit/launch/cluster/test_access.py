@@ -88,6 +88,7 @@ def test_credentials_that_are_no_administrators(kube: FakeKubernetes, tmp_path: 
         grant(admin(kube, tmp_path), "plumbline", lifetime_s=DAY_S)
 
 
+@pytest.mark.fault("a cluster does not answer", ends="unreachable", keeps="the declaration is not blamed")
 def test_a_cluster_that_is_away(kube: FakeKubernetes, tmp_path: Path) -> None:
     client = admin(kube, tmp_path)
     client.configuration.retries = False

@@ -186,6 +186,7 @@ def test_an_attempt_that_was_given_up_and_is_gone_stays_as_it_was_recorded(world
     assert world.record(1) == before
 
 
+@pytest.mark.fault("the record of a launch fails", ends="its failure", keeps="the pods are deleted all the same")
 def test_deletion_is_tried_whatever_else_fails(world: World) -> None:
     world.kube.script("*", Script().started().runs(harness()))
     attempt = world.begin()
@@ -247,6 +248,7 @@ def test_the_state_holds_nothing_of_what_the_pods_were_given(world: World) -> No
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, Interrupted])
+@pytest.mark.fault("pods are gone before they are looked at", ends="their last known end", keeps="the timeline")
 def test_how_the_pods_ended_outlives_whoever_deletes_them(world: World, monkeypatch: pytest.MonkeyPatch, end: type[BaseException]) -> None:
     """The worker is killed, or told to end by Airflow, while it waits for the deletion: no second run is paid for what would end alike."""
     world.kube.script("*", Script().started().stuck().oom_killed())
@@ -313,6 +315,7 @@ def test_a_bucket_that_does_not_exist_is_a_bad_declaration(world: World, monkeyp
         take_up(world.spec)
 
 
+@pytest.mark.fault("our store is away when pods start", ends="measured", keeps="the trial")
 def test_a_home_that_is_away_when_the_pods_start_costs_no_trial(world: World, tmp_path: Path) -> None:
     world.kube.script("*", Script().started().runs(harness(lasts_s=5.0)))
     attempt = world.begin()

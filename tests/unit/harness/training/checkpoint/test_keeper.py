@@ -59,6 +59,7 @@ def test_nothing_there_is_nothing_to_resume(keeper: Keeper) -> None:
         keeper.load(live(), "cpu")
 
 
+@pytest.mark.fault("the disk fills while a checkpoint is written", ends="an error", keeps="the checkpoint before it")
 def test_a_disk_that_is_full_is_heard_of(keeper: Keeper, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("a file where the folder should be")
     with pytest.raises(OSError, match="checkpoints"):

@@ -68,6 +68,7 @@ def flip(path: Path) -> None:
         ),
     ],
 )
+@pytest.mark.fault("a sharded checkpoint is damaged", ends="the one before is used", keeps="the training")
 def test_a_damaged_one_is_passed_over_for_the_one_before(keeper: Sharded, tmp_path: Path, damage: Callable[[Path], None], why: str) -> None:
     saved(keeper, 4, 4.0)
     saved(keeper, 8, 8.0)

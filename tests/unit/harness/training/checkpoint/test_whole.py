@@ -95,6 +95,7 @@ def rename(path: Path) -> None:
         (lambda path: (path / "state.pt").unlink(), "cannot be read"),
     ],
 )
+@pytest.mark.fault("a checkpoint is damaged", ends="the one before is used", keeps="the training")
 def test_a_damaged_one_is_passed_over_for_the_one_before(tmp_path: Path, damage: Any, why: str) -> None:
     save(tmp_path, 4, state(4.0), keep=2)
     damage(save(tmp_path, 8, state(8.0), keep=2).path)

@@ -64,6 +64,7 @@ def test_a_url_is_fetched_once(remote: str, tmp_path: Path) -> None:
     assert prepare(tmp_path, declared(remote), vocabulary=64) == found
 
 
+@pytest.mark.fault("the cached data set is damaged", ends="fetched again", keeps="the trial")
 def test_a_damaged_copy_is_fetched_again(remote: str, tmp_path: Path) -> None:
     found = prepare(tmp_path, declared(remote), vocabulary=64)
     found.path.write_bytes(RAW[:-2])
