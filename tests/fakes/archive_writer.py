@@ -12,6 +12,8 @@ from sqlalchemy import Engine, event
 from tests.data.result_documents import document, trial
 
 from plumbline.archive import open_archive
+from plumbline.archive.engine import make_engine
+from plumbline.archive.migrate import upgrade
 
 URI = "file:///store"
 
@@ -43,6 +45,13 @@ def die_importing_at(url: str, bundle: Path, statement: int) -> None:
     archive = open_archive(url)
     _killed_before(statement)
     archive.import_(bundle)
+
+
+def die_migrating_at(url: str, statement: int) -> None:
+    """The same while an archive of an older schema is migrated to this version's."""
+    engine = make_engine(url)
+    _killed_before(statement)
+    upgrade(engine)
 
 
 def _killed_before(statement: int) -> None:

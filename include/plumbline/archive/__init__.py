@@ -2,7 +2,7 @@
 
 from plumbline.archive.archive import Archive, open_archive
 from plumbline.archive.findings import WrongState
-from plumbline.archive.migrate import UnknownSchema
+from plumbline.archive.migrate import OldSchema, SchemaMismatch, UnknownSchema
 from plumbline.archive.observations import PriceReadingRecord, PriceReadingView, SnapshotRecord, SnapshotView
 from plumbline.archive.record import Refused
 from plumbline.archive.records import (
@@ -34,6 +34,7 @@ __all__ = [
     "IncidentView",
     "MetricPoint",
     "ObservationView",
+    "OldSchema",
     "OutcomeView",
     "Outcomes",
     "PriceReadingRecord",
@@ -44,6 +45,7 @@ __all__ = [
     "QuarantineView",
     "Refused",
     "SampleView",
+    "SchemaMismatch",
     "SeriesView",
     "SnapshotRecord",
     "SnapshotView",

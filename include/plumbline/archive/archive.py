@@ -19,7 +19,7 @@ from plumbline.archive.engine import make_engine, reading, writing
 from plumbline.archive.glance import Glance
 from plumbline.archive.keeping import Keeping
 from plumbline.archive.measurements import Measurements
-from plumbline.archive.migrate import upgrade
+from plumbline.archive.migrate import prepare
 from plumbline.archive.paging import Paging
 from plumbline.archive.record import utc_now
 from plumbline.archive.trends import Trends
@@ -27,14 +27,16 @@ from plumbline.archive.watched import Watched
 from plumbline.declarations import places
 
 
-def open_archive(url: str | None = None) -> Archive:
-    """The archive at `url` (default: the installation's), created or migrated to this version's schema if need be.
+def open_archive(url: str | None = None, *, migrate: bool | None = None) -> Archive:
+    """The archive at `url` (default: the installation's), created if the database is empty.
 
-    ValueError for an address that cannot be an archive; UnknownSchema if a newer version wrote it.
+    `migrate`: whether one of an older schema is migrated; if left out, only the installation's own file is, which no other program shares.
+    ValueError for an address that cannot be an archive; OldSchema or UnknownSchema for one of another schema.
     """
-    engine = make_engine(url or places().archive_url)
+    address = url or places().archive_url
+    engine = make_engine(address)
     try:
-        upgrade(engine)
+        prepare(engine, places().own_archive_url == address if migrate is None else migrate)
     except BaseException:
         engine.dispose()
         raise

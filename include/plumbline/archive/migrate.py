@@ -16,8 +16,16 @@ from plumbline.archive.engine import migrating
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
-class UnknownSchema(RuntimeError):
+class SchemaMismatch(RuntimeError):
+    """The archive has another schema than this version works with; the message says what to do. Nothing was changed."""
+
+
+class UnknownSchema(SchemaMismatch):
     """The archive was written by a newer version."""
+
+
+class OldSchema(SchemaMismatch):
+    """A shared archive has an older schema, and only a person or an installation step migrates it."""
 
 
 @cache
@@ -32,6 +40,52 @@ def revision_of(engine: Engine) -> str | None:
     """The archive's revision; None if it is new."""
     with engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
+
+
+def prepare(engine: Engine, migrate: bool) -> None:
+    """Create the schema in an empty database; of an older archive, migrate it if `migrate`, else raise OldSchema. UnknownSchema if it is newer."""
+    current = revision_of(engine)
+    if current == head():
+        return
+    if current is None or migrate:
+        upgrade(engine)
+        return
+    check_revision(current)
+
+
+def check_revision(current: str | None) -> None:
+    """Raise UnknownSchema or OldSchema unless `current` is the revision of this version."""
+    if current == head():
+        return
+    if current is not None and current not in known_revisions():
+        raise UnknownSchema(
+            f"the archive has the schema {current}, which this version does not know (it knows up to {head()}); "
+            f"use the newer plumbline that wrote it, or downgrade the archive with that one first: plumbline archive migrate --to {head()}"
+        )
+    raise OldSchema(
+        f"the archive has the schema {current}; this version works with {head()} and does not migrate a shared archive by opening it; "
+        "back it up and run `plumbline archive migrate`, or use the version that wrote it until then"
+    )
+
+
+def move(engine: Engine, revision: str | None = None, *, may_lose: bool = False) -> tuple[str | None, str]:
+    """Migrate to `revision` (default: this version's), up or down; the revisions before and after.
+
+    LookupError for an unknown revision. ValueError for a step down without `may_lose`: what newer tables held is lost.
+    """
+    target, current = revision or head(), revision_of(engine)
+    known = sorted(known_revisions())
+    if target not in known:
+        raise LookupError(f'no schema "{target}"; expected one of {known[0]} to {known[-1]}')
+    if current is not None and current in known and current > target:
+        if not may_lose:
+            raise ValueError(
+                f"going from {current} back to {target} deletes what newer tables hold; back the archive up first, then give --yes"
+            )
+        downgrade(engine, target)
+    else:
+        upgrade(engine, target)
+    return current, target
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
@@ -52,12 +106,8 @@ def downgrade(engine: Engine, revision: str) -> None:
 
 def _known(connection: Connection) -> None:
     current = MigrationContext.configure(connection).get_current_revision()
-    known = known_revisions()
-    if current is not None and current not in known:
-        raise UnknownSchema(
-            f"the archive has the schema {current}, which this version does not know (it knows up to {head()}); "
-            "use the newer plumbline that wrote it, or downgrade the archive with that one first"
-        )
+    if current is not None and current not in known_revisions():
+        check_revision(current)
 
 
 def known_revisions() -> set[str]:

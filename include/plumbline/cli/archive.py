@@ -11,6 +11,7 @@ import typer
 from plumbline.archive import Refused
 from plumbline.archive.bundle import BadBundle, Exported, Imported
 from plumbline.cli.archive_expire import expire
+from plumbline.cli.archive_migrate import migrate
 from plumbline.cli.opening import open_archive
 from plumbline.cli.output import BROKEN, FAILED, OK, Json, clear_errors, emit, fail, out, table
 
@@ -18,6 +19,7 @@ archive = typer.Typer(help="Check the archive, carry it elsewhere, set a measure
 quarantine = typer.Typer(help="Result documents that could not be believed.", no_args_is_help=True)
 archive.add_typer(quarantine, name="quarantine")
 archive.command()(expire)
+archive.command()(migrate)
 
 
 @archive.command()

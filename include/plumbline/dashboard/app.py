@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DataError, OperationalError, ProgrammingError
 from starlette.exceptions import HTTPException
 
+from plumbline.archive import SchemaMismatch
 from plumbline.dashboard.choices import Choices
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.headers import Headers
@@ -61,10 +62,15 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
     def _empty(request: Request, error: Exception) -> Response:
         return said(request, "Nothing measured yet", f"There is no archive: {error}. The first campaign makes one.", 200)
 
+    @app.exception_handler(SchemaMismatch)
+    def _migrating(request: Request, error: Exception) -> Response:
+        text = str(error)
+        return said(request, "Archive has another schema", f"{text[0].upper()}{text[1:]}. This page works again afterwards.", 503)
+
     @app.exception_handler(OperationalError)
     @app.exception_handler(ProgrammingError)
     def _unreadable(request: Request, error: Exception) -> Response:
-        text = "The archive cannot be read; it may be of another version. Any plumbline command that writes to it migrates it."
+        text = "The archive cannot be read: its database does not answer, or is damaged. `plumbline archive verify` says more."
         return said(request, "Archive not readable", text, 503)
 
     @app.exception_handler(DataError)

@@ -10,6 +10,7 @@ from sqlalchemy import event, make_url
 
 from plumbline.archive import Archive
 from plumbline.archive.engine import make_engine
+from plumbline.archive.migrate import check_revision, revision_of
 
 
 class NoArchive(LookupError):
@@ -25,7 +26,17 @@ class Reader:
         self._open: tuple[int, Archive] | None = None
 
     def archive(self) -> Archive:
-        """The archive; NoArchive if its file is not there. The database itself refuses every write through it."""
+        """The archive; NoArchive if its file is not there. The database itself refuses every write through it.
+
+        SchemaMismatch while it has another schema than this version: a page waits for a migration, it does not make one.
+        """
+        archive = self._current()
+        revision = revision_of(archive.engine)
+        if revision is not None:  # a database without one is no archive, which the first question says
+            check_revision(revision)
+        return archive
+
+    def _current(self) -> Archive:
         identity = self._identity()
         with self._lock:
             if self._open is not None and self._open[0] == identity:

@@ -21,6 +21,11 @@ class Places:
     archive_url: str
 
     @property
+    def own_archive_url(self) -> str:
+        """The archive of an installation that shares none: the default of `archive_url`."""
+        return f"sqlite:///{self.home / 'archive.db'}"
+
+    @property
     def reports(self) -> Path:
         return self.home / "reports"
 

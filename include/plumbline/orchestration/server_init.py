@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from plumbline.archive import open_archive
+from plumbline.archive import SchemaMismatch, open_archive
 from plumbline.declarations import DeclarationError, load
 from plumbline.orchestration.pools import DESCRIPTION, slots_of
 
@@ -29,7 +29,7 @@ def main() -> int:
     """Every step in order; the first one that fails ends it. OK or FAILED."""
     steps: dict[str, Callable[[], None]] = {
         "Airflow's database": lambda: _airflow("db", "migrate"),
-        "the archive": lambda: open_archive().close(),
+        "the archive": lambda: open_archive(migrate=True).close(),
         "the first user": _first_user,
         "the providers' pools": _pools,
     }
@@ -38,7 +38,7 @@ def main() -> int:
         sys.stdout.flush()
         try:
             step()
-        except (StepFailed, DeclarationError) as error:
+        except (StepFailed, DeclarationError, SchemaMismatch) as error:
             sys.stderr.write(f"init: {name}: {error}\n")
             return FAILED
     return OK

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -13,14 +15,25 @@ from sqlalchemy.exc import IntegrityError
 from tests.data.price_readings import reading
 from tests.data.result_documents import PLANNED, document, trial
 
-from plumbline.archive import FindingRecord, IncidentRecord, QuarantineRecord, SnapshotRecord, UnknownSchema, judgements, open_archive
+from plumbline.archive import (
+    FindingRecord,
+    IncidentRecord,
+    OldSchema,
+    QuarantineRecord,
+    SnapshotRecord,
+    UnknownSchema,
+    judgements,
+    open_archive,
+)
 from plumbline.archive.engine import make_engine
-from plumbline.archive.migrate import downgrade, head, revision_of, upgrade
+from plumbline.archive.migrate import downgrade, head, known_revisions, move, revision_of, upgrade
 from plumbline.archive.models import Base
 from plumbline.declarations import DriftRules
 from plumbline.results import Evidence
 
 assert judgements.Baseline.metadata is Base.metadata
+STORED = Path(__file__).parents[2] / "data" / "archives"
+"""Archives as earlier versions wrote them, as SQL text; each has a correction, a finding and a document in quarantine."""
 
 
 def test_models_and_migrations_agree(archive_url: str) -> None:
@@ -121,6 +134,59 @@ def test_all_the_way_down_leaves_nothing_behind(archive_url: str) -> None:
         assert archive.trials() == []
 
 
+@pytest.mark.parametrize("file", sorted(STORED.glob("schema-*.sql")), ids=lambda file: file.stem)
+def test_a_stored_archive_of_an_earlier_version_is_upgraded(file: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    stored = sqlite3.connect(tmp_path / "archive.db")
+    stored.executescript(file.read_text())
+    stored.close()
+    engine = make_engine(url)
+    assert f"schema-{revision_of(engine)}" == file.stem
+    engine.dispose()
+    with open_archive(url, migrate=True) as archive:
+        assert revision_of(archive.engine) == head()
+        assert [(t.attempt, t.corrected) for t in archive.trials()] == [(1, False), (1, True), (2, False)]
+        assert archive.findings()[0].finding_id == "f1"
+        assert len(archive.quarantined()) == 1
+        assert archive.verify() == []
+
+
+@pytest.mark.fault("a newer program opens a shared archive of an older schema", ends="refused: OldSchema", keeps="the archive as it is")
+def test_opening_does_not_migrate_a_shared_archive(archive_url: str) -> None:
+    open_archive(archive_url).close()
+    engine = make_engine(archive_url)
+    before = sorted(known_revisions())[-2]
+    downgrade(engine, before)
+    with pytest.raises(OldSchema, match=f"has the schema {before}.*plumbline archive migrate"):
+        open_archive(archive_url)
+    assert revision_of(engine) == before
+    open_archive(archive_url, migrate=True).close()
+    assert revision_of(engine) == head()
+    engine.dispose()
+
+
+def test_the_installations_own_archive_is_migrated_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PLUMBLINE_ARCHIVE_URL", raising=False)
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    with open_archive() as archive:
+        downgrade(archive.engine, "0007")
+    with open_archive() as archive:
+        assert revision_of(archive.engine) == head()
+
+
+def test_moving_to_a_schema(archive_url: str) -> None:
+    with open_archive(archive_url) as archive:
+        assert move(archive.engine) == (head(), head())
+        with pytest.raises(ValueError, match="deletes what newer tables hold"):
+            move(archive.engine, "0007")
+        assert revision_of(archive.engine) == head()
+        assert move(archive.engine, "0007", may_lose=True) == (head(), "0007")
+        assert move(archive.engine, "0008") == ("0007", "0008")
+        with pytest.raises(LookupError, match='no schema "7777"; expected one of 0001 to'):
+            move(archive.engine, "7777")
+
+
+@pytest.mark.fault("an older program opens an archive of a newer schema", ends="refused: UnknownSchema", keeps="the archive as it is")
 def test_an_archive_of_a_newer_version_is_left_alone(archive_url: str) -> None:
     with open_archive(archive_url) as archive, archive.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))

@@ -12,6 +12,7 @@ from tests.data.result_documents import trial
 from typer.testing import Result
 
 from plumbline.archive import QuarantineRecord, open_archive
+from plumbline.archive.migrate import head
 
 Said = Callable[..., tuple[Any, int]]
 
@@ -80,3 +81,12 @@ def test_correct(campaigns: Callable[..., None], said: Said, plumbline: Callable
     again = plumbline("archive", "correct", name, "--reject", "--why", "a neighbour")
     assert again.exit_code == 2
     assert "was corrected already" in again.stderr
+
+
+def test_migrate(home: Path, said: Said, plumbline: Callable[..., Result]) -> None:
+    open_archive().close()
+    assert said("archive", "migrate") == ({"before": head(), "after": head()}, 0)
+    assert plumbline("archive", "migrate", "--to", "0007").exit_code == 2
+    assert said("archive", "migrate", "--to", "0007", "--yes") == ({"before": head(), "after": "0007"}, 0)
+    assert "expected one of 0001 to" in plumbline("archive", "migrate", "--to", "nope").stderr
+    assert said("archive", "migrate") == ({"before": "0007", "after": head()}, 0)

@@ -17,6 +17,7 @@ from tests.browser.sample import campaign
 from tests.data.result_documents import document, trial
 
 from plumbline.archive import FindingRecord, open_archive
+from plumbline.archive.migrate import downgrade, upgrade
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.cells import age
 from plumbline.dashboard.reading import NoArchive, Reader
@@ -364,6 +365,20 @@ def test_either_database_refuses_what_a_page_would_write(archive_url: str) -> No
         shown.set_finding_state("f1", "resolved", "someone", "by way of a page")
     assert shown.finding("f1").state == "open"
     shown.close()
+
+
+@pytest.mark.fault(
+    "a page meets an archive of another schema", ends="503 and one sentence until it is migrated", keeps="the archive as it is"
+)
+def test_a_page_waits_for_a_migration(archive_url: str, tmp_path: Path) -> None:
+    with open_archive(archive_url) as archive, TestClient(create_app(archive_url=archive_url, reports=tmp_path)) as client:
+        assert client.get("/").status_code == 200
+        downgrade(archive.engine, "0008")
+        page, told = client.get("/"), client.get("/api/v1/findings")
+        assert (page.status_code, told.status_code) == (503, 503)
+        assert "plumbline archive migrate" in page.text and "0008" in told.json()["detail"]
+        upgrade(archive.engine)
+        assert client.get("/").status_code == 200
 
 
 def test_a_replaced_archive_is_noticed(tmp_path: Path) -> None:
