@@ -42,13 +42,22 @@ def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the 
 
     def show() -> None:
         for f in found:
-            told = Finding.of(f.detail)
-            out.print(f"[bold]{f.finding_id}[/] [dim]{f.state}{_snoozed(f)} · {f.campaign_id or told.began}[/]", highlight=False)
-            out.print(f"  {told.text}", highlight=False, markup=False, soft_wrap=True)
+            told = _readable(f)
+            began = f.campaign_id or (told.began if told else f"{f.opened_at:%Y-%m-%d}")
+            out.print(f"[bold]{f.finding_id}[/] [dim]{f.state}{_snoozed(f)} · {began}[/]", highlight=False)
+            text = told.text if told else f"{f.headline}\n      cannot be read in full: stored by another version"
+            out.print(f"  {text}", highlight=False, markup=False, soft_wrap=True)
         if not found:
             out.print("no findings" if settled else "no open findings (--all shows the settled ones)")
 
     emit(as_json, found, show)
+
+
+def _readable(finding: FindingView) -> Finding | None:
+    try:
+        return Finding.of(finding.detail).with_state(finding.state)
+    except (LookupError, TypeError, ValueError):
+        return None
 
 
 def _snoozed(finding: FindingView) -> str:
@@ -66,7 +75,9 @@ def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) ->
         history = archive.audit(finding_id)
 
     def tell() -> None:
-        out.print(render(Finding.of(found.detail).with_state(found.state)).text, highlight=False, markup=False, soft_wrap=True)
+        told = _readable(found)
+        text = render(told).text if told else f"{found.headline}\n      cannot be read in full: stored by another version (--json shows it)"
+        out.print(text, highlight=False, markup=False, soft_wrap=True)
         for entry in history:
             out.print(
                 f"  {entry.at:%Y-%m-%d %H:%M} UTC  {entry.who}: {entry.what}  {entry.why}", style="dim", highlight=False, markup=False

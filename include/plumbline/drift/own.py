@@ -15,11 +15,12 @@ Code = Literal["task_failed", "dag_unreadable", "benchmark_missed", "dag_paused"
 
 @dataclass(frozen=True)
 class OwnFailure:
-    """`what` is the part that failed, such as a task of one run; with the code it says which failure this is. `since` is when it began, as
-    the failing part itself says it: the same occurrence has the same one however often it is seen."""
+    """`what` is the part that failed, such as a task of one run; with the code it says which failure this is. `occurrence` tells this
+    failure of the part from its next one, such as the id of the run or the last heartbeat: a person who resolved it is not asked again."""
 
     code: Code
     what: str
+    occurrence: str
     since: datetime
     severity: Severity
     title: str
@@ -36,7 +37,7 @@ def own_finding(failure: OwnFailure) -> Finding:
     """The finding that the failure opens."""
     since = failure.since.astimezone(timezone.utc)
     return Finding(
-        finding_id=finding_id(OWNER_NAME, since.isoformat(timespec="seconds"), "self", failure.subject),
+        finding_id=finding_id(OWNER_NAME, failure.occurrence, "self", failure.subject),
         series_key="",
         campaign_id=None,
         since=since.date().isoformat(),

@@ -8,12 +8,17 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import DeclarationError, Declarations, load
+from plumbline.orchestration.own_findings import reconcile
 from plumbline.orchestration.telling import SETTLED, case_of
 
 if TYPE_CHECKING:
+    from plumbline.alerts import Case
     from plumbline.archive import Archive, FindingView
+    from plumbline.drift.own import OwnFailure
 
 LOCK, PATIENCE_S = "alerts", 600.0
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
+"""What reading a stored finding of another shape raises; an archive that does not answer raises otherwise."""
 
 
 def alert(log: logging.Logger | None = None) -> dict[str, list[str]]:
@@ -35,11 +40,44 @@ def alert(log: logging.Logger | None = None) -> dict[str, list[str]]:
             return asdict(Delivery())
         declared = _declared(log)
         now = datetime.now(timezone.utc)
-        cases = [case_of(archive, declared, view, now) for view in _wanted(archive)]
+        cases, unreadable = _cases(archive, declared, now)
+        for failure in unreadable:
+            log.error("%s: %s", failure.title, failure.cause)
+        if reconcile(archive, unreadable, ("finding_unreadable",), now):
+            cases, _ = _cases(archive, declared, now)
         done = deliver(cases, archive, slack, declared.alerts if declared else None, now=now, log=log)
         if slack is not None:
             show(archive, slack.client, [case.finding for case in cases])
         return asdict(done)
+
+
+def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tuple[list[Case], list[OwnFailure]]:
+    """What each finding's message is made of; one that cannot be read is a failure of ours and keeps no other from people."""
+    from plumbline.alerts import render
+    from plumbline.drift.own import OwnFailure
+
+    cases, unreadable = [], []
+    for view in _wanted(archive):
+        try:
+            case = case_of(archive, declared, view, now)
+            render(case.finding, None, case.context)
+        except _UNREADABLE as error:
+            unreadable.append(
+                OwnFailure(
+                    code="finding_unreadable",
+                    what=view.finding_id,
+                    occurrence=view.finding_id,
+                    since=view.opened_at,
+                    severity="warn",
+                    title=f"finding {view.finding_id} of {view.provider} cannot be read and is not sent",
+                    cause=f"{type(error).__name__}: {error}; its headline: {view.headline}",
+                    remedy="If a newer plumbline wrote it, install that version here. Else look at the finding and end it: "
+                    f"plumbline findings resolve {view.finding_id} --why …",
+                )
+            )
+        else:
+            cases.append(case)
+    return cases, unreadable
 
 
 def _declared(log: logging.Logger) -> Declarations | None:

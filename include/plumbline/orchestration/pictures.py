@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from plumbline.alerts.chart import Picture
     from plumbline.archive import Archive
     from plumbline.drift import Finding
+
+_log = logging.getLogger(__name__)
 
 
 def show(archive: Archive, client: WebClient, findings: Iterable[Finding]) -> list[str]:
@@ -28,5 +31,9 @@ def picture_of(archive: Archive, finding: Finding) -> Picture | None:
     from plumbline.alerts.chart import picture
     from plumbline.reports.finding_history import history_of
 
-    history = history_of(archive, finding)
+    try:
+        history = history_of(archive, finding)
+    except (LookupError, TypeError, ValueError):  # a chart that cannot be drawn keeps no other from its thread
+        _log.exception("the chart of finding %s cannot be drawn", finding.finding_id)
+        return None
     return None if history is None else picture(history, f"plumbline-{finding.finding_id}.png")

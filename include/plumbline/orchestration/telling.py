@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,11 @@ def _before(archive: Archive, alerts: Alerts, finding: Finding, view: FindingVie
         if other.state == "resolved" and timedelta(0) <= view.opened_at - other.updated_at <= within
     ]
     resolved.sort(key=lambda other: other.updated_at)
-    return next((other for other in reversed(resolved) if is_return(finding, Finding.of(other.detail))), None)
+    for other in reversed(resolved):
+        with suppress(LookupError, TypeError, ValueError):  # one that cannot be read is the return of nothing
+            if is_return(finding, Finding.of(other.detail)):
+                return other
+    return None
 
 
 def cost_of(archive: Archive, declared: Declarations, finding: Finding, view: FindingView) -> MonthlyCost:

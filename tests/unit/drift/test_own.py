@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 
 from plumbline.alerts import render
 from plumbline.drift import Finding
@@ -10,6 +10,7 @@ from plumbline.drift.own import OWNER_NAME, OwnFailure, own_finding
 AWAY = OwnFailure(
     code="component_away",
     what="triggerer",
+    occurrence="2026-11-22T09:30",
     since=datetime(2026, 11, 22, 9, 30, tzinfo=timezone.utc),
     severity="page",
     title="the triggerer is away",
@@ -22,7 +23,7 @@ def test_one_occurrence_is_one_finding_whatever_is_said_of_it() -> None:
     found = own_finding(AWAY)
     assert (found.kind, found.provider, found.campaign_id, found.since, found.series) == ("self", OWNER_NAME, None, "2026-11-22", ())
     assert own_finding(replace(AWAY, cause="still", severity="warn")).finding_id == found.finding_id
-    assert own_finding(replace(AWAY, since=AWAY.since + timedelta(hours=1))).finding_id != found.finding_id
+    assert own_finding(replace(AWAY, occurrence="2026-11-22T11:00")).finding_id != found.finding_id
     assert own_finding(replace(AWAY, what="scheduler")).finding_id != found.finding_id
     assert Finding.of(found.to_dict()) == found
 
