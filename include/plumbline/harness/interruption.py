@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -11,6 +12,8 @@ from types import FrameType
 import psutil
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LAST_S = 7.0
+"""After a request to stop, what `limited` goes on with has this long: a kubelet follows with SIGKILL after 30 s, the local launcher after 10 s."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -25,13 +28,45 @@ class Interruption:
     """Raises Interrupted once; what comes later, or after `hold_off`, is left alone: by then the trial is being written down."""
 
     def __init__(self) -> None:
-        self._armed = True
+        self._armed, self._limited = True, False
+        self._asked_at: float | None = None
 
     def hold_off(self) -> None:
         """From here on nothing is interrupted: a finished measurement must not become an interrupted one while it is stored."""
         self._armed = False
 
+    @contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """Raise Interrupted in the block after `seconds`; a request to stop, before it or during it, leaves LAST_S seconds.
+
+        Outside of the main thread there are no timers, and the block ends by itself.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        if self._asked_at is not None:
+            seconds = min(seconds, self._asked_at + LAST_S - time.monotonic())
+        before = signal.signal(signal.SIGALRM, self._over)
+        self._limited = True
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+        try:
+            yield
+        finally:
+            self._limited = False
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
+
+    def _over(self, number: int, _frame: FrameType | None) -> None:
+        if self._limited:
+            self._limited = False
+            raise Interrupted(number)
+
     def _received(self, number: int, _frame: FrameType | None) -> None:
+        if self._asked_at is None:
+            self._asked_at = time.monotonic()
+            if self._limited:
+                left = signal.getitimer(signal.ITIMER_REAL)[0]
+                signal.setitimer(signal.ITIMER_REAL, min(left, LAST_S) or LAST_S)
         if self._armed:
             self._armed = False
             raise Interrupted(number)

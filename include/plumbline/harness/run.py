@@ -13,9 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations import EndpointLauncher, Trial, places
+from plumbline.declarations import EndpointLauncher, SimulatedLauncher, Trial, places
 from plumbline.harness import environment, hardware, probes, selfcheck, validity
 from plumbline.harness.continued import Begun, changed
+from plumbline.harness.delivery import deliver, entries
 from plumbline.harness.environment.cpu import promised, usable
 from plumbline.harness.gpu_phases import GpuPhases
 from plumbline.harness.interruption import Interrupted, Interruption, end_descendants, interruptible
@@ -33,6 +34,7 @@ from plumbline.results import (
     FailureClass,
     GpuCounter,
     MetricRow,
+    Reason,
     Reproducibility,
     ResultDocument,
     ResultStore,
@@ -79,7 +81,7 @@ def run(trial: Trial, out_url: str, measures: Mapping[str, Measure] = MEASURES, 
 
     However the trial ends, there is a document: a failure, an exception and a request to stop (SIGTERM, SIGINT) become
     `failed(class)` with what was measured until then. Raises UnusableStore if the store cannot be written to at the start, StoreAway
-    if it does not answer then, and OSError if it fails at the end. No child process and no working folder is left behind.
+    if it does not answer then, and NotDelivered if it stays away at the end: the document is in the log then. No child process and no working folder is left behind.
     """
     with interruptible() as interruption:
         return _Run(trial, interruption, measures, probe).to_the_end(opened(out_url))
@@ -117,6 +119,7 @@ class _Run:
         self._selfcheck: list[CheckLine] = []
         self._measurement = Measurement()
         self._kept: Kept | None = None
+        self._began = time.monotonic()
         self._happened("harness_started")
 
     def to_the_end(self, store: ResultStore) -> ResultDocument:
@@ -124,25 +127,34 @@ class _Run:
         with tempfile.TemporaryDirectory(prefix="trial-", dir=_scratch(), ignore_cleanup_errors=True) as folder:
             workdir = Path(folder)
             try:
-                self._announce(store)
-                self._kept = kept_of(self._trial, os.environ)
-                self._measure(workdir)
-                self._interruption.hold_off()
-                found = [*self._measurement.judgements, *self._contention, *self._gpu_errors, *selfcheck.judgements(self._selfcheck)]
-                return self._write(store, validity.verdict(found))
-            except (UnusableStore, StoreAway):
-                raise
-            except TrialFailed as failure:
-                self._measurement = failure.partial
-                return self._fail(store, workdir, failure, failure.failure_class, failure.detail)
-            except Interrupted as stop:
-                return self._fail(store, workdir, stop, "interrupted", f"the harness was asked to stop by {stop.signal}")
-            except Exception as error:  # noqa: BLE001 - whatever it is, the trial is recorded
-                kind: FailureClass = "out_of_memory" if _out_of_memory(error) else "harness_error"
-                return self._fail(store, workdir, error, kind, f"{type(error).__name__}: {error}")
+                verdict = self._verdict(store, workdir)
+                # A store that is away changes no verdict. Nothing of the trial uses the accelerator any more.
+                return self._deliver(store, verdict)
             finally:
                 if self._kept is not None:
                     self._kept.discard()
+
+    def _verdict(self, store: ResultStore, workdir: Path) -> Validity:
+        """Measure; whether the trial may be believed, or how it failed. What is known of it then can be sealed."""
+        try:
+            self._announce(store)
+            self._kept = kept_of(self._trial, os.environ)
+            self._measure(workdir)
+            self._interruption.hold_off()
+            found = [*self._measurement.judgements, *self._contention, *self._gpu_errors, *selfcheck.judgements(self._selfcheck)]
+            verdict = validity.verdict(found)
+            self._sealed(verdict, [item for item, _ in entries(self._measurement.evidence)])
+            return verdict
+        except (UnusableStore, StoreAway):
+            raise
+        except TrialFailed as failure:
+            self._measurement = failure.partial
+            return self._failed(workdir, failure, failure.failure_class, failure.detail)
+        except Interrupted as stop:
+            return self._failed(workdir, stop, "interrupted", f"the harness was asked to stop by {stop.signal}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the trial is recorded
+            kind: FailureClass = "out_of_memory" if _out_of_memory(error) else "harness_error"
+            return self._failed(workdir, error, kind, f"{type(error).__name__}: {error}")
 
     def _announce(self, store: ResultStore) -> None:
         try:
@@ -218,7 +230,7 @@ class _Run:
     def _part(self, phase: str, fraction: float, note: str = "") -> None:
         self._progress(phase, _BEFORE + (_AFTER - _BEFORE) * min(max(fraction, 0.0), 1.0), note)
 
-    def _fail(self, store: ResultStore, workdir: Path, error: BaseException, kind: FailureClass, detail: str) -> ResultDocument:
+    def _failed(self, workdir: Path, error: BaseException, kind: FailureClass, detail: str) -> Validity:
         self._interruption.hold_off()
         self._happened("trial_failed")
         measured = self._measurement
@@ -229,16 +241,28 @@ class _Run:
             report.write_text("".join(traceback.format_exception(type(error), error, error.__traceback__)), encoding="utf-8")
             named[report.name] = EvidenceFile("traceback", report)
         measured.evidence = list(named.values())
-        return self._write(store, validity.failed(kind, detail, [*measured.judgements, *self._gpu_errors]))
+        return validity.failed(kind, detail, [*measured.judgements, *self._gpu_errors])
 
-    def _write(self, store: ResultStore, verdict: Validity) -> ResultDocument:
-        trial, measured = self._trial, self._measurement
+    def _deliver(self, store: ResultStore, verdict: Validity) -> ResultDocument:
+        trial = self._trial
         self._progress("cooldown", _AFTER, "storing the evidence")
-        evidence = _stored(store, trial, measured.evidence)
-        self._happened("evidence_stored")
+
+        def seal(evidence: Sequence[Evidence], reasons: Sequence[Reason]) -> ResultDocument:
+            stored = Event(name="evidence_stored", utc=datetime.now(timezone.utc), monotonic_s=time.monotonic())
+            return self._sealed(verdict.model_copy(update={"reasons": (*verdict.reasons, *reasons)}), evidence, stored)
+
+        launcher = trial.provider.launcher
+        limit_s = 0.0 if isinstance(launcher, SimulatedLauncher) else launcher.timeout
+        left_s = limit_s - (time.monotonic() - self._began)
+        document = deliver(store, trial, entries(self._measurement.evidence), seal, self._interruption, left_s)
+        self._progress("cooldown", 1.0, verdict.status)
+        return document
+
+    def _sealed(self, verdict: Validity, evidence: Sequence[Evidence], *more: Event) -> ResultDocument:
+        trial, measured = self._trial, self._measurement
         facts = {**self._facts, **measured.facts}
         seen = {(row.phase, row.signal) for row in measured.telemetry}
-        document = ResultDocument.sealed(
+        return ResultDocument.sealed(
             trial=trial,
             harness_version=version("plumbline"),
             environment=Environment.of(facts) if self._facts else None,
@@ -248,7 +272,7 @@ class _Run:
                 replay_command=f"plumbline replay {trial.trial_id}",
                 guarantees=tuple(measured.guarantees),
             ),
-            timeline=tuple(sorted([*self._events, *measured.events], key=lambda event: event.utc)),
+            timeline=tuple(sorted([*self._events, *measured.events, *more], key=lambda event: event.utc)),
             validity=verdict,
             metrics=(*self._probed, *measured.metrics),
             curves=tuple(measured.curves),
@@ -258,9 +282,6 @@ class _Run:
             selfcheck=tuple(self._selfcheck),
             evidence=tuple(evidence),
         )
-        store.put_document(document)
-        self._progress("cooldown", 1.0, verdict.status)
-        return document
 
     def _end_leftovers(self) -> None:
         names = end_descendants()
@@ -269,14 +290,6 @@ class _Run:
 
     def _happened(self, name: str) -> None:
         self._events.append(Event(name=name, utc=datetime.now(timezone.utc), monotonic_s=time.monotonic()))
-
-
-def _stored(store: ResultStore, trial: Trial, files: list[EvidenceFile]) -> list[Evidence]:
-    names = [item.path.name for item in files]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"two evidence files are called {', '.join(twice)}; the second would replace the first")
-    return [store.put_evidence(trial, item.kind, item.path, item.rows) for item in files]
 
 
 def _ranks_here(trial: Trial) -> int:

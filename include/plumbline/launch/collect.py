@@ -5,7 +5,7 @@ from __future__ import annotations
 from plumbline.declarations import KubernetesLauncher, Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster.attempt import UNFINISHED
-from plumbline.results import BadResult, FailureClass, LaunchRecord, Reason, ResultDocument, ResultStore, Validity, quarantine
+from plumbline.results import BadResult, FailureClass, LaunchRecord, Reason, ResultDocument, ResultStore, Validity, log_block, quarantine
 
 UNKNOWN_HARNESS = "unknown"
 """`harness_version` of a document that no harness wrote."""
@@ -41,6 +41,8 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
     record, unread = _launch(store, folder)
     if isinstance(asked.provider.launcher, KubernetesLauncher) and _may_have_written(record):
         stores.bring_home(asked, stores.of(asked.provider), store)
+    if not store.exists(f"{folder}/result.json"):
+        _from_log(store, folder, asked)
     try:
         document = store.document(folder)
     except FileNotFoundError:
@@ -59,6 +61,16 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
     if record.failure_class not in _NOTHING_BETTER and document.validity.failure_class == "interrupted":
         document = _reclassified(document, record.failure_class, record.failure_detail or record.failure_class)
     return document.with_launch(record)
+
+
+def _from_log(store: ResultStore, folder: str, asked: Trial) -> None:
+    """Take the result that the harness printed because its store was away, from the log that the launcher stored."""
+    try:
+        stores.from_log(asked, store.get(f"{folder}/launch.log"), store)
+    except FileNotFoundError:
+        return
+    except log_block.BadBlock as error:
+        quarantine.put(store, folder, "launch.log", str(error))
 
 
 def _unspecified(store: ResultStore, folder: str, error: Exception) -> ResultDocument:

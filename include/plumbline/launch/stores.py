@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pydantic import ValidationError
+
 from plumbline.declarations import KubernetesLauncher, Provider, Trial, places
 from plumbline.launch import store_connections
-from plumbline.results import BadResult, ResultDocument, ResultStore
+from plumbline.results import BadResult, ResultDocument, ResultStore, log_block
 
 PLANNED = "planned.json"
 
@@ -53,6 +55,8 @@ def next_attempt(trial: Trial, store: ResultStore) -> Trial:
 def bring_home(trial: Trial, away: ResultStore, kept: ResultStore) -> None:
     """Copy an attempt's evidence and its document from the provider's store, the document last; nothing if there is none.
 
+    OSError if the store does not answer and the document is not at home already.
+
     What cannot be believed is copied too: `collect` judges it at home. Copying again changes nothing.
     """
     folder = kept.folder(trial)
@@ -60,6 +64,10 @@ def bring_home(trial: Trial, away: ResultStore, kept: ResultStore) -> None:
         raw = away.get(f"{folder}/result.json")
     except FileNotFoundError:
         return
+    except OSError:
+        if kept.exists(f"{folder}/result.json"):  # the pod's log brought it home, or an earlier call
+            return
+        raise
     if kept.exists(f"{folder}/result.json") and kept.get(f"{folder}/result.json") == raw:
         return
     for item in _evidence(away, folder):
@@ -67,6 +75,27 @@ def bring_home(trial: Trial, away: ResultStore, kept: ResultStore) -> None:
         if away.exists(path):
             kept.put(path, away.get(path))
     kept.put(f"{folder}/result.json", raw)
+
+
+def from_log(trial: Trial, log: bytes, kept: ResultStore) -> bool:
+    """Store the attempt's result that its harness printed because its own store was away; False if the log holds none.
+
+    Of the files only those that the document lists as evidence are taken. BadBlock if the log holds a result that cannot be used.
+    """
+    files = log_block.read(log)
+    if files is None:
+        return False
+    try:
+        document = ResultDocument.model_validate_json(files["result.json"])
+    except ValidationError as error:
+        raise log_block.BadBlock(f"the result in the log is none: {error.errors(include_url=False)[0]['msg']}") from error
+    if document.trial != trial:  # a pod prints what it likes
+        raise log_block.BadBlock(f"the result in the log is of trial {document.trial.trial_id}, attempt {document.trial.attempt}")
+    for item in document.evidence:
+        if item.uri.startswith("evidence/") and item.uri in files:
+            kept.put(f"{kept.folder(trial)}/{item.uri}", files[item.uri])
+    kept.put(f"{kept.folder(trial)}/result.json", files["result.json"])
+    return True
 
 
 def _evidence(store: ResultStore, folder: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import shutil
@@ -18,14 +19,16 @@ from typing import Literal
 
 from plumbline.declarations import Trial, places
 from plumbline.harness.progress import ProgressLine, parse
-from plumbline.launch import orphans
+from plumbline.launch import orphans, stores
 from plumbline.launch.base import OnProgress
 from plumbline.launch.environment import trial_environment
 from plumbline.launch.machine_lock import MachineBusy, machine_lock
-from plumbline.launch.outcome import outcome
+from plumbline.launch.outcome import STORE_FAILED, outcome
 from plumbline.launch.process import Limits, Output, supervised
 from plumbline.launch.stores import next_attempt
-from plumbline.results import Event, FailureClass, LaunchRecord, ResultStore, Scalar
+from plumbline.results import Event, FailureClass, LaunchRecord, ResultStore, Scalar, log_block
+
+_log = logging.getLogger(__name__)
 
 HARNESS = (sys.executable, "-m", "plumbline.harness")
 GRACE_S = 10.0
@@ -171,10 +174,21 @@ class _Attempt:
                 self.happened("finished")
                 self._log_tail = output.tail
         self._exit_code = ended.code
+        if ended.code == STORE_FAILED:
+            self._bring_home(trial, folder / "launch.log")
         return outcome(ended, self._store, self._store.folder(trial), self._log_tail)
+
+    def _bring_home(self, trial: Trial, log: Path) -> None:
+        """Take the result that the harness printed because the store was away; `collect` tries again if the store still is."""
+        try:
+            stores.from_log(trial, log.read_bytes(), self._store)
+        except (OSError, log_block.BadBlock) as error:
+            _log.warning("No result came home by the log of %s: %s", trial.trial_id, error)
 
     def _on_line(self, trial_id: str) -> Callable[[str], bool]:
         def tell(line: str) -> bool:
+            if log_block.is_line(line):
+                return True
             progress = parse(line)
             if progress is None or progress.trial_id != trial_id:
                 return False

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Outcome = Literal["inserted", "unchanged", "kept", "corrected", "quarantined"]
 _WHO, _WHY = "record", "the result reached the store after its trial was recorded as missing"
-_FILES = ("trial.json", "result.json", "collected.json")
+_FILES = ("trial.json", "result.json", "collected.json", "launch.log")
 
 
 def recorded(archive: Archive, store: ResultStore, folder: str, action: Action, reasons: Sequence[Reason]) -> Outcome:

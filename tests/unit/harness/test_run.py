@@ -21,12 +21,13 @@ from tests.fakes.trials import a_trial, declared
 
 from plumbline.declarations import Trial, criteria_hash, places
 from plumbline.harness import probes
+from plumbline.harness.delivery import NotDelivered
 from plumbline.harness.gpu_phases import GpuPhases
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.probes import disk, runner
 from plumbline.harness.run import StoreAway, UnusableStore, run
 from plumbline.harness.selfcheck.lines import compared
-from plumbline.results import Event, Reason, ResultStore, Telemetry, row
+from plumbline.results import Event, Reason, ResultDocument, ResultStore, Telemetry, log_block, row
 
 
 def disk_alone(cpus, workdir, device, ranks, collective_s):
@@ -283,6 +284,34 @@ def test_what_the_measurement_leaves_running_is_ended(home, capsys):
     ran(home, forgetful)
     assert not psutil.pid_exists(left[0].pid)
     assert f"({left[0].pid})" in capsys.readouterr().err
+
+
+@pytest.mark.fault("the store fails when a measured trial is stored", ends="valid", keeps="the verdict; the document is in the log")
+def test_a_store_that_is_away_at_the_end_changes_no_verdict_and_holds_no_accelerator(home, monkeypatch, capsys):
+    left, alive = [], []
+
+    def forgetful(*arguments):
+        left.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]))
+        return products(*arguments)
+
+    class Away(MemoryFileSystem):
+        protocol = "away"
+        cachable = False
+
+        def pipe_file(self, path, *arguments, **more):
+            if path.endswith("trial.json"):
+                return super().pipe_file(path, *arguments, **more)
+            alive.append(psutil.pid_exists(left[0].pid))
+            raise PermissionError("the token expired")
+
+    fsspec.register_implementation("away", Away, clobber=True)
+    with pytest.raises(NotDelivered):
+        run(tolerant(), "away://results", {"training": forgetful}, disk_alone)
+    files = log_block.read(capsys.readouterr().out.encode())
+    document = ResultDocument.model_validate_json(files["result.json"])
+    assert (document.validity.status, [item.uri for item in document.evidence]) == ("valid", ["evidence/products.parquet"])
+    assert set(files) == {"result.json", "evidence/products.parquet"}
+    assert alive and not any(alive), "what measured is gone before the first byte is uploaded"
 
 
 @pytest.mark.parametrize("url", ["nosuch://bucket/results", "file:///proc/not/writable"])

@@ -24,6 +24,7 @@ from plumbline.results import (
     ResultDocument,
     ResultStore,
     Validity,
+    log_block,
     quarantine,
     row,
 )
@@ -223,6 +224,22 @@ def test_what_pods_may_have_written_is_brought_home(
     away.put_document(document(trial))
     (found,) = collect(store, trial.campaign_id, trial.trial_id)
     assert found.validity.status == status
+
+
+@pytest.mark.fault("a local trial's store is away at the end", ends="valid", keeps="the document, brought home by the log")
+def test_a_result_in_the_stored_log_counts(store: ResultStore) -> None:
+    store.put_trial(TRIAL)
+    lines = log_block.lines(document().model_dump_json().encode(), ())
+    store.put(f"{store.folder(TRIAL)}/launch.log", "\n".join(lines).encode())
+    assert one(store).validity.status == "valid"
+
+
+def test_a_damaged_result_in_the_stored_log_goes_to_quarantine(store: ResultStore) -> None:
+    store.put_trial(TRIAL)
+    store.put_launch(TRIAL, RECORD.model_copy(update={"failure_class": "unreachable", "failure_detail": "away"}))
+    store.put(f"{store.folder(TRIAL)}/launch.log", b"plumbline-result 1/2 UEsDBA==")
+    assert one(store).validity.failure_class == "unreachable"
+    assert quarantine.note(store, store.folder(TRIAL), "launch.log") is not None
 
 
 def test_every_attempt_oldest_first(store: ResultStore) -> None:

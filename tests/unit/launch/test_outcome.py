@@ -2,10 +2,44 @@
 
 from __future__ import annotations
 
-from plumbline.launch.outcome import last_lines
+from pathlib import Path
+
+import pytest
+from tests.fakes.trials import a_trial
+
+from plumbline.launch.outcome import last_lines, outcome
+from plumbline.launch.process import Ended
+from plumbline.results import Environment, ResultDocument, ResultStore, Validity
 
 
 def test_last_lines_of_a_tail() -> None:
     assert last_lines("one\n\n two\n") == "one | two"
     assert last_lines("\n".join("abcdefgh")) == "d | e | f | g | h"
     assert last_lines("\n") == "it printed nothing"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("s3://b/r: the result document could not be stored: NotDelivered: away", "unreachable"),
+        ("s3://b/r: nothing was measured: StoreAway: no route", "unreachable"),
+        ("KeyError: 'no such tensor'", "harness_error"),
+    ],
+)
+def test_exit_status_1_is_the_stores_only_where_the_harness_says_so(tmp_path: Path, said: str, expected: str) -> None:
+    store = ResultStore(tmp_path.as_uri())
+    assert outcome(Ended(1, None, ""), store, "c/t/attempt-1", f"plumbline-result 1/1 UEs=\n{said}")[0] == expected
+
+
+def test_a_result_that_was_brought_home_is_the_outcome(tmp_path: Path) -> None:
+    store, trial = ResultStore(tmp_path.as_uri()), a_trial()
+    store.put_document(
+        ResultDocument.sealed(
+            trial=trial, harness_version="1", environment=Environment.of({"cpu.model": "x"}), validity=Validity(status="valid")
+        )
+    )
+    assert outcome(Ended(1, None, ""), store, store.folder(trial), "the result document could not be stored") == (None, None)
+
+
+def test_a_printed_result_is_not_among_the_last_lines() -> None:
+    assert last_lines(f"{'A' * 900}==\nplumbline-result 2/2 {'B' * 100}\naway") == "away"

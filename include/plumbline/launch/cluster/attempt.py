@@ -142,11 +142,20 @@ class Attempt:
             api.delete("Pod", name)
 
     def validity(self) -> Validity | None:
-        """What the pods' document says; None if there is none that can be believed."""
+        """What the pods' document says; None if there is none that can be believed. One that their log brought home counts as well.
+
+        OSError if their store does not answer and no document is at home.
+        """
+        folder = self.home.folder(self.trial)
         try:
-            document = stores.of(self.trial.provider).document(self.home.folder(self.trial))
-        except FileNotFoundError:
-            return None
+            try:
+                document = stores.of(self.trial.provider).document(folder)
+            except OSError as error:
+                if not self.home.exists(f"{folder}/result.json"):
+                    if isinstance(error, FileNotFoundError):
+                        return None
+                    raise
+                document = self.home.document(folder)
         except BadResult as error:
             _log.warning("%s", error)
             return None

@@ -15,7 +15,7 @@ from plumbline.launch.cluster.base import Row, Seen, Stop, StopReason
 from plumbline.launch.cluster.payload import event_time
 from plumbline.launch.cluster.pod_timeline import about
 from plumbline.launch.cluster.pod_verdict import Verdict, verdict
-from plumbline.launch.outcome import FAILED, Outcome
+from plumbline.launch.outcome import FAILED, STORE_FAILED, Outcome
 from plumbline.results import FailureClass, Validity
 
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
@@ -59,7 +59,10 @@ def _first_failure(seen: Seen) -> Verdict | None:
 def _of_pods(seen: Seen, failed: Verdict, validity: Validity | None) -> Outcome:
     detail = failed.detail if seen.expected == 1 else f"{failed.detail} (the first of {seen.expected} pods that failed)"
     if failed.told or failed.exit_code != FAILED:
-        return failed.failure_class, detail
+        if failed.exit_code != STORE_FAILED or failed.told or validity is None:
+            return failed.failure_class, detail
+        # The pods' store was away, and the document came home by their log.
+        return (validity.failure_class or failed.failure_class), _sentence(validity)
     if validity is None:
         return "harness_error", f"{detail}; its result document is not in the store"
     if validity.failure_class is None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 
-from plumbline.launch import progress
+from plumbline.launch import progress, stores
 from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import Refused
 from plumbline.launch.cluster.attempt import GRACE_S, UNFINISHED, Attempt
@@ -18,7 +18,7 @@ from plumbline.launch.cluster.look import logs, look, together, tolerated
 from plumbline.launch.cluster.pod_state import over
 from plumbline.launch.failures import Interrupted, TrialFailure, worth_another
 from plumbline.launch.outcome import Outcome
-from plumbline.results import FailureClass, LaunchRecord
+from plumbline.results import FailureClass, LaunchRecord, log_block
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +55,7 @@ def close(attempt: Attempt, seen: Seen | None = None, stop: Stop | None = None) 
     # Deleting may take minutes, and whoever does it may be ended in between: how the pods ended is known only here then.
     tolerated("keep what was seen", attempt.keep_state, None)
     text, tail = logs(looking, attempt.seen, most_s=attempt.looking_s)
+    _bring_home(attempt, text)
     failure, detail = _removed(attempt, selector)
     removed_at = datetime.now(timezone.utc)
     if failure is None:
@@ -64,6 +65,15 @@ def close(attempt: Attempt, seen: Seen | None = None, stop: Stop | None = None) 
     record = attempt.record(failure, detail, tail, removed_at)
     progress.forget(attempt.trial.trial_id)
     return record
+
+
+def _bring_home(attempt: Attempt, log: bytes) -> None:
+    """Take the result that the harness printed because its store was away. One that cannot be used is in the stored log."""
+    try:
+        if tolerated("bring the result home from the log", partial(stores.from_log, attempt.trial, log, attempt.home), False):
+            _log.warning("%s was away: the result came home by the pod's log.", attempt.launcher.results_url)
+    except log_block.BadBlock as error:
+        _log.error("%s", error)
 
 
 def _unsettled(attempt: Attempt) -> bool:

@@ -6,6 +6,7 @@ import math
 import re
 
 from plumbline.harness.progress import ProgressLine, asked_deletion, parse
+from plumbline.results import log_block
 
 _STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?")
 _OVERLAP_S = 2.0
@@ -53,6 +54,8 @@ class LogReader:
                 self._last = moment
             if (number := asked_deletion(line)) is not None:
                 self.asked_deletion = number
+                continue
+            if log_block.is_line(line):
                 continue
             if (progress := parse(line)) is None:
                 lines.append(line)

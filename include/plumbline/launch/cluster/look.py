@@ -20,6 +20,7 @@ from plumbline.launch.cluster.pod_state import container_of, name_of, over, rank
 from plumbline.launch.cluster.pod_timeline import remembered
 from plumbline.launch.failures import Interrupted, TrialFailure
 from plumbline.launch.process import Output
+from plumbline.results import log_block
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ def logs(api: ClusterApi, seen: Seen, most_s: float) -> tuple[bytes, str]:
 
 
 def _tail(text: bytes) -> str:
-    output = Output(io.BytesIO(), lambda line: parse(line) is not None)
+    output = Output(io.BytesIO(), lambda line: parse(line) is not None or log_block.is_line(line))
     output.feed(text)
     output.close()
     return output.tail

@@ -11,11 +11,8 @@ from datetime import datetime
 from plumbline.launch.cluster import pod_state
 from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.pod_timeline import deletion_asked_at, ended_at, first_time, moment
-from plumbline.launch.outcome import FAILED, UNUSABLE_INPUT, last_lines
+from plumbline.launch.outcome import FAILED, STORE_FAILED, UNUSABLE_INPUT, last_lines
 from plumbline.results import FailureClass
-
-STORE_FAILED = 1
-"""Exit status of the harness (and of Python itself, when it dies of an exception)."""
 
 # What became of a pod as its status, a condition or an event names it: class, and what to look at.
 _Known = tuple[FailureClass, str]

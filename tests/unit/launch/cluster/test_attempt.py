@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.fakes.fake_kubernetes import FakeKubernetes, Script
+from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 from tests.fakes.pod_harness import harness
 from tests.fakes.trials import a_trial, cluster_provider
 
@@ -18,8 +18,9 @@ from plumbline.launch.cluster import manifest, names
 from plumbline.launch.cluster.attempt import UNFINISHED, Attempt
 from plumbline.launch.cluster.base import Seen, Stop
 from plumbline.launch.cluster.lifecycle import close, take_up
+from plumbline.launch.collect import collect
 from plumbline.launch.failures import BadDeclaration, Interrupted, Unreachable
-from plumbline.results import Environment, LaunchRecord, ResultDocument, ResultStore, Validity
+from plumbline.results import Environment, LaunchRecord, ResultDocument, ResultStore, Validity, log_block
 
 NS = "plumbline"
 
@@ -325,3 +326,44 @@ def test_a_home_that_is_away_when_the_pods_start_costs_no_trial(world: World, tm
     folder.write_text("no folder")
     attempt.started(Seen(expected=1))
     assert attempt.started_at is not None and attempt.seen.pods
+
+
+def printing(run: PodRun) -> int:
+    """The process of a pod whose store is away at the end: the document goes to the log, the exit status says that the store failed."""
+    arguments = run.row["spec"]["containers"][0]["args"]
+    url, store = arguments[arguments.index("--trial") + 1], ResultStore(arguments[arguments.index("--out") + 1])
+    trial = store.trial(url.removeprefix(f"{store.url}/").removesuffix("/trial.json"))
+    document = ResultDocument.sealed(
+        trial=trial, harness_version="0.1.0", environment=Environment.of({"cpu.model": "fake"}), validity=Validity(status="valid")
+    )
+    run.say("measured", *log_block.lines(document.model_dump_json().encode(), ()), "the store did not take it")
+    return 1
+
+
+@pytest.mark.fault("the pods' bucket is away at the end and afterwards", ends="valid", keeps="the document, brought home by the log")
+def test_a_result_whose_store_stayed_away_comes_home_by_the_log(world: World, tmp_path: Path) -> None:
+    world.kube.script("*", Script().started().runs(printing))
+    attempt = world.begin()
+    world.pod_is("Failed")
+    (tmp_path / "away").rename(tmp_path / "elsewhere")
+    (tmp_path / "away").touch()
+    record = close(attempt)
+    assert (record.failure_class, record.exit_code) == (None, 1)
+    assert record.log_tail == "measured\nthe store did not take it"
+    (document,) = collect(world.home, attempt.trial.campaign_id, attempt.trial.trial_id)
+    assert document.validity.status == "valid" and document.launch == record
+    assert world.kube.leftovers() == []
+
+
+@pytest.mark.fault("a pod prints the result of another trial", ends="harness_error", keeps="the log")
+def test_a_printed_result_of_another_trial_is_not_taken(world: World) -> None:
+    other = a_trial(provider=world.provider, declare={"name": "another"})
+    document = ResultDocument.sealed(
+        trial=other, harness_version="0.1.0", environment=Environment.of({"cpu.model": "fake"}), validity=Validity(status="valid")
+    )
+    lines = list(log_block.lines(document.model_dump_json().encode(), ()))
+    world.kube.script("*", Script().started().log(*lines).failed(3))
+    attempt = world.begin()
+    world.pod_is("Failed")
+    assert close(attempt).failure_class == "harness_error"
+    assert not world.home.exists(f"{world.home.folder(attempt.trial)}/result.json")

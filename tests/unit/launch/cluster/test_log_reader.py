@@ -64,3 +64,8 @@ def test_a_pod_that_asks_to_be_deleted_is_heard_and_not_told() -> None:
     asks = said("02", json.dumps({"event": "plumbline-delete-pod", "number": 2}))
     assert reader.read(asks + said("03", '{"event": "plumbline-delete-pod"}') + said("04", "plumbline-delete-pod 7"), 1)[1] is None
     assert reader.asked_deletion == 2, "what only looks like it asks for nothing"
+
+
+def test_a_printed_result_is_not_read_out_to_people() -> None:
+    reader = LogReader(from_start=True)
+    assert reader.read(said("01", "plumbline-result 1/2 UEsDBA==") + said("02", "bye"), 0)[0] == ["bye"]
