@@ -10,6 +10,7 @@ import typer
 
 from plumbline.archive import Refused
 from plumbline.archive.bundle import BadBundle, Exported, Imported
+from plumbline.cli.archive_backup import backup, restore
 from plumbline.cli.archive_expire import expire
 from plumbline.cli.archive_migrate import migrate
 from plumbline.cli.opening import open_archive
@@ -20,6 +21,8 @@ quarantine = typer.Typer(help="Result documents that could not be believed.", no
 archive.add_typer(quarantine, name="quarantine")
 archive.command()(expire)
 archive.command()(migrate)
+archive.command()(backup)
+archive.command()(restore)
 
 
 @archive.command()

@@ -50,6 +50,13 @@ def airflow_environment(base: Mapping[str, str]) -> dict[str, str]:
     return environment(home, base) if (home / "airflow.cfg").exists() else dict(base)
 
 
+def database_url() -> str:
+    """Where Airflow keeps its metadata: the embedded one's file if it was ever started here or the environment names no other one."""
+    home = places().airflow_home
+    elsewhere = os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
+    return elsewhere if elsewhere and not (home / "airflow.cfg").exists() else f"sqlite:///{home / 'airflow.db'}"
+
+
 def prepare() -> None:
     """Make the embedded Airflow's settings and database if it was never started here and the environment names no other one.
 

