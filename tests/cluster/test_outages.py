@@ -156,6 +156,27 @@ def test_marked_failed_by_a_person(e2e: World) -> None:
     assert [a.validity.failure_class for a in attempts] == ["interrupted"]
 
 
+@pytest.mark.fault("a task is marked by hand before its worker is back", ends="interrupted", keeps="the attempt; no pod is left")
+def test_marked_failed_while_neither_a_worker_nor_the_triggerer_has_it(e2e: World) -> None:
+    """After the trigger's "started" event the task waits for the scheduler: nobody's process deletes the pod then, so `collect` does."""
+    campaign = "e2e-orphan"
+    namespace, run = e2e.namespace(ONE), e2e.start(ONE, [LONG], campaign)
+    e2e.wait_for_state(run, RUN, "deferred")
+    e2e.airflow.kill("scheduler")  # the trigger tells of the start 20 s after its own at the earliest
+    try:
+        e2e.cluster.measuring(namespace, LONG)
+        e2e.wait_for_state(run, RUN, "scheduled")
+        e2e.set_task_state(run, RUN, "failed")
+        assert e2e.cluster.pods(namespace), "nothing of Airflow deletes it"
+    finally:
+        e2e.airflow.start(["scheduler"])
+    e2e.ended(run)
+    assert e2e.cluster.leftovers(namespace) == []
+    attempts = recorded(ONE, campaign)
+    assert [a.validity.failure_class for a in attempts] == ["interrupted"]
+    assert attempts[0].launch is not None and attempts[0].launch.pods[0].events
+
+
 @pytest.mark.full
 @pytest.mark.fault("a person clears the running task", ends="interrupted, measured again", keeps="both attempts")
 def test_cleared_by_a_person(e2e: World) -> None:

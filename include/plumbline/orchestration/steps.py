@@ -72,10 +72,17 @@ def _validity(store: ResultStore, trial: Trial) -> Validity | None:
         return None
 
 
-def collect(spec: Mapping[str, str]) -> Row:
-    """Require a document for each attempt of the trial, whatever became of it; says how the last one ended."""
+def collect(spec: Mapping[str, str], *, settle: bool = False) -> Row:
+    """Require a document for each attempt of the trial, whatever became of it; says how the last one ended.
+
+    `settle`: the task that ran the trial is over, so what is left of it on a cluster is deleted and recorded first.
+    """
     from plumbline.launch.collect import collect as collected
 
+    if settle and isinstance(stores.planned(stores.home(), spec).provider.launcher, KubernetesLauncher):
+        from plumbline.launch.cluster.lifecycle import settle as settled
+
+        settled(spec)
     documents = collected(stores.home(), spec["campaign_id"], spec["trial_id"])
     last = documents[-1].validity
     return {"trial_id": spec["trial_id"], "attempts": len(documents), "status": last.status, "failure_class": last.failure_class}

@@ -75,8 +75,8 @@ def run(spec: Row) -> Row:
 
 @task(map_index_template=_TITLE, trigger_rule=TriggerRule.ALL_DONE)
 def collect(spec: Row) -> Row:
-    """A document for every attempt, also of a trial that failed."""
-    return steps.collect(spec)
+    """A document for every attempt, also of a trial that failed. What its task left on a cluster is ended first."""
+    return steps.collect(spec, settle=True)
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS)

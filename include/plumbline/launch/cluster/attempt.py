@@ -55,8 +55,13 @@ class Attempt:
         folders = home.announced(spec["campaign_id"], spec["trial_id"])
         if not folders:
             return None
-        trial = home.trial(folders[-1])
-        state = _state(home, folders[-1])
+        return cls.at(home, folders[-1])
+
+    @classmethod
+    def at(cls, home: ResultStore, folder: str) -> Attempt:
+        """The announced attempt of a folder. FileNotFoundError or BadResult if its specification cannot be read."""
+        trial = home.trial(folder)
+        state = _state(home, folder)
         return cls(
             trial=trial,
             home=home,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 
+from plumbline.declarations import KubernetesLauncher
 from plumbline.launch import progress, stores
 from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import Refused
@@ -18,7 +19,7 @@ from plumbline.launch.cluster.look import logs, look, together, tolerated
 from plumbline.launch.cluster.pod_state import over
 from plumbline.launch.failures import Interrupted, TrialFailure, worth_another
 from plumbline.launch.outcome import Outcome
-from plumbline.results import FailureClass, LaunchRecord, log_block
+from plumbline.results import BadResult, FailureClass, LaunchRecord, log_block
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +42,32 @@ def take_up(spec: Mapping[str, str]) -> tuple[Attempt, LaunchRecord | None]:
         if record is not None and not worth_another(record, held.validity()):
             return held, record
     return Attempt.next(spec), None
+
+
+def settle(spec: Mapping[str, str]) -> list[str]:
+    """End and record what a trial's ended task left unrecorded; the names of these launches.
+
+    A task that a person marks between its pod's start and its worker's return has neither a trigger nor a process that deletes the pod.
+    Only objects with the launch's own labels are deleted. OSError if a store cannot be reached. A cluster that cannot be asked is
+    recorded as `unreachable`, with the pods that may still run.
+    """
+    home, settled = stores.home(), []
+    for folder in home.announced(spec["campaign_id"], spec["trial_id"]):
+        try:
+            attempt = Attempt.at(home, folder)
+        except (FileNotFoundError, BadResult) as error:
+            _log.warning("%s is not looked for on a cluster: %s", folder, error)
+            continue
+        if not isinstance(attempt.trial.provider.launcher, KubernetesLauncher) or not _unsettled(attempt):
+            continue
+        name = names.launch_name(attempt.trial)
+        if tolerated(f"look for launch {name}", attempt.lives, _unfinished(attempt)):
+            _log.warning("Nothing watches launch %s any more: it is ended and recorded.", name)
+            close(attempt, stop=Stop("killed", "its task was ended in Airflow while neither a worker nor the triggerer had it"))
+        else:
+            _settle(attempt)
+        settled.append(name)
+    return settled
 
 
 def close(attempt: Attempt, seen: Seen | None = None, stop: Stop | None = None) -> LaunchRecord:
@@ -78,10 +105,19 @@ def _bring_home(attempt: Attempt, log: bytes) -> None:
 
 def _unsettled(attempt: Attempt) -> bool:
     """Whether its record says that nobody knows how it ended; then what is left of it, here or there, decides."""
-    record = attempt.home.launch(attempt.home.folder(attempt.trial))
-    if record is None or record.failure_class == "unreachable":
+    try:
+        record = attempt.home.launch(attempt.home.folder(attempt.trial))
+    except BadResult:  # whoever wrote it may have left its pods
         return True
-    return (record.failure_class, record.failure_detail) == ("interrupted", UNFINISHED)
+    return record is None or record.failure_class == "unreachable" or _unfinished(attempt)
+
+
+def _unfinished(attempt: Attempt) -> bool:
+    try:
+        record = attempt.home.launch(attempt.home.folder(attempt.trial))
+    except BadResult:
+        return True
+    return record is not None and (record.failure_class, record.failure_detail) == ("interrupted", UNFINISHED)
 
 
 def _settle(attempt: Attempt) -> LaunchRecord | None:
