@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import DataError
 
 from plumbline.archive import corrections, outside, quarantine, queries, samples, standing
 from plumbline.archive.engine import reading, writing
 from plumbline.archive.outside import OutsideImport
-from plumbline.archive.record import Recorded, record, utc_now
+from plumbline.archive.record import Recorded, Refused, record, utc_now
 from plumbline.archive.records import QuarantineRecord, QuarantineView
 from plumbline.archive.standing import AttemptView, NewestView
 from plumbline.archive.views import Action, CampaignView, MetricPoint, ObservationView, SampleView, SeriesView, TrialView
@@ -38,9 +40,10 @@ class Measurements:
         `extra_metrics` what only the outside measured.
         "inserted": it is new. "unchanged": the same document was there (a retry). "kept": another document of the same attempt
         (series, campaign, slot, repeat, attempt) was there and stays; the newcomer's URI and checksum went to the audit log.
-        Raises Refused for a document that repeats a metric or would mix measured and simulated numbers in one series.
+        Raises Refused for a document that repeats a metric, would mix measured and simulated numbers in one series, or holds a value that the
+        database cannot store.
         """
-        with writing(self.engine) as session:
+        with _storable(document), writing(self.engine) as session:
             return record(
                 session,
                 document,
@@ -67,7 +70,7 @@ class Measurements:
 
         LookupError without such an attempt; ValueError without who and why; Refused as by `record`, or if it was corrected already.
         """
-        with writing(self.engine) as session:
+        with _storable(document), writing(self.engine) as session:
             return corrections.correct(
                 session,
                 document,
@@ -205,3 +208,15 @@ class Measurements:
         """Result documents as JSON, by the row numbers that `attempts_of` gives: many at once, and unread."""
         with reading(self.engine) as session:
             return dict(standing.contents(session, trial_pks))
+
+
+@contextmanager
+def _storable(document: ResultDocument) -> Iterator[None]:
+    """Refused for what the model lets pass and the database does not, so that the trial's other attempts are recorded all the same."""
+    try:
+        yield
+    except (DataError, OverflowError) as error:
+        cause = getattr(error, "orig", None) or error
+        raise Refused(
+            f"{document.trial.trial_id}: the archive's database cannot store a value of it: {' '.join(str(cause).split())}"
+        ) from error

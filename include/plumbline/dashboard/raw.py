@@ -9,12 +9,10 @@ from plumbline.declarations import InferenceWorkload
 from plumbline.reports.chart import Chart
 from plumbline.reports.charts_latency import distribution
 from plumbline.reports.charts_training import step_times
-from plumbline.reports.evidence import Latencies, Run, evidence_of
+from plumbline.reports.evidence import MOST_BYTES, Latencies, Run, evidence_of
 from plumbline.reports.figures import size
 from plumbline.results import ResultDocument, ResultStore
 
-MOST_BYTES = 64 * 2**20
-"""Of packed Parquet that is unpacked for one page: some millions of requests."""
 _DRAWN = ("requests", "steps")
 
 

@@ -9,7 +9,7 @@ from plumbline.declarations.contract import Contract
 from plumbline.declarations.criteria import Criterion
 from plumbline.declarations.inference import InferenceWorkload
 from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, LocalLauncher
-from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load, misfit
+from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load, load_upkeep, misfit
 from plumbline.declarations.metrics import METRICS, Metric, metric
 from plumbline.declarations.places import Places, places
 from plumbline.declarations.provider import Price, Provider
@@ -53,6 +53,7 @@ __all__ = [
     "digest",
     "enabled_providers",
     "load",
+    "load_upkeep",
     "metric",
     "misfit",
     "places",

@@ -241,6 +241,14 @@ def _generated(folder: Path, found: dict[str, dict[str, Any]]) -> dict[str, Prov
     return fitting
 
 
+def load_upkeep() -> Upkeep:
+    """The installation's `upkeep.yaml` alone, so that an error in another declaration keeps no result from being collected."""
+    upkeep, problems = _alone(places().config / "upkeep.yaml", Upkeep)
+    if problems:
+        raise DeclarationError(problems)
+    return upkeep
+
+
 def _alone(path: Path, model: type[Model]) -> tuple[Model, list[Problem]]:
     """A file that may be left out and names nothing that other files declare."""
     if not path.exists():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.units import Duration
+from plumbline.declarations.units import ByteSize, Duration
 
 _DAY = 86400.0
+ADDRESS = r"^((s3|gs|gcs|az|abfs|abfss)://[A-Za-z0-9]|file:///)[^?#\s\x00]*$"
+"""Of a result store. Other schemes of fsspec fetch web pages, run commands over SSH or chain file systems."""
 
 
 class EvidenceRules(Declared):
@@ -21,6 +25,14 @@ class EvidenceRules(Declared):
         ge=_DAY,
         le=366 * _DAY,
         description="how often each file is read whole and held against its SHA-256, an equal share a day: 1d to 366d",
+    )
+    most_files: int = Field(1000, ge=1, le=100_000, description="files of one attempt; a result that lists more is quarantined")
+    most_bytes: ByteSize = Field(
+        8 * 2.0**30, description="size of all files of one attempt together, such as 8GiB; a result that lists more is quarantined"
+    )
+    stores: tuple[Annotated[str, Field(pattern=ADDRESS)], ...] = Field(
+        (),
+        description="further result stores that the archive's evidence may be read from, such as s3://theirs/results of imported campaigns",
     )
 
 

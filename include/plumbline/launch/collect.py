@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plumbline.declarations import KubernetesLauncher, Trial
-from plumbline.launch import stores
+from plumbline.launch import evidence_limits, stores
 from plumbline.launch.cluster.attempt import UNFINISHED
 from plumbline.results import BadResult, FailureClass, LaunchRecord, Reason, ResultDocument, ResultStore, Validity, log_block, quarantine
 
@@ -16,7 +16,7 @@ _NOTHING_BETTER = (None, "interrupted", "unreachable")
 def collect(store: ResultStore, campaign_id: str, trial_id: str) -> list[ResultDocument]:
     """The documents of a trial's attempts, oldest first, each with what the launcher saw, each stored as collected.json.
 
-    A document counts only if its schema, its checksum, its evidence and its trial hold; else, or if there is none, the attempt becomes
+    A document counts only if its size, its schema, its checksum, its evidence and its trial hold; else, or if there is none, the attempt becomes
     a document with validity failed and the reason. What a cluster's pods wrote to their own store is brought into this one first.
     Collecting again gives the same documents.
     An attempt whose trial.json is missing or unusable is recorded as failed under its plan; a folder that was never announced is skipped.
@@ -40,7 +40,8 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
         return _unspecified(store, folder, error)
     record, unread = _launch(store, folder)
     if isinstance(asked.provider.launcher, KubernetesLauncher) and _may_have_written(record):
-        stores.bring_home(asked, stores.of(asked.provider), store)
+        left_away = stores.bring_home(asked, stores.of(asked.provider), store)
+        unread = left_away if left_away is not None else unread
     if not store.exists(f"{folder}/result.json"):
         _from_log(store, folder, asked)
     try:
@@ -51,7 +52,8 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
         quarantine.put(store, folder, "result.json", str(error))
         document = _failed(asked, "harness_error", str(error))
     else:
-        wrong = store.damaged_evidence(document) + _of_another(asked, document)
+        wrong = evidence_limits.exceeded(document) or store.damaged_evidence(document)
+        wrong += _of_another(asked, document)
         if wrong:
             quarantine.put(store, folder, "result.json", "; ".join(wrong))
             document = _failed(asked, "harness_error", "; ".join(wrong))
@@ -66,8 +68,8 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
 def _from_log(store: ResultStore, folder: str, asked: Trial) -> None:
     """Take the result that the harness printed because its store was away, from the log that the launcher stored."""
     try:
-        stores.from_log(asked, store.get(f"{folder}/launch.log"), store)
-    except FileNotFoundError:
+        stores.from_log(asked, store.get(f"{folder}/launch.log", log_block.MOST_LOG_BYTES), store)
+    except (FileNotFoundError, BadResult):  # there is no log, or one that is too large to be a pod's
         return
     except log_block.BadBlock as error:
         quarantine.put(store, folder, "launch.log", str(error))

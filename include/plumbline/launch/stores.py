@@ -6,13 +6,13 @@ brings what they wrote home, so that whoever reads results afterwards needs one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from pydantic import ValidationError
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from plumbline.declarations import KubernetesLauncher, Provider, Trial, places
-from plumbline.launch import store_connections
-from plumbline.results import BadResult, ResultDocument, ResultStore, log_block
+from plumbline.launch import evidence_limits, store_connections
+from plumbline.results import BadResult, Evidence, ResultDocument, ResultStore, expired, log_block, quarantine, reading
 
 PLANNED = "planned.json"
 
@@ -52,29 +52,35 @@ def next_attempt(trial: Trial, store: ResultStore) -> Trial:
     return trial.model_copy(update={"attempt": max([trial.attempt - 1, *held]) + 1})
 
 
-def bring_home(trial: Trial, away: ResultStore, kept: ResultStore) -> None:
+def bring_home(trial: Trial, away: ResultStore, kept: ResultStore) -> str | None:
     """Copy an attempt's evidence and its document from the provider's store, the document last; nothing if there is none.
 
-    OSError if the store does not answer and the document is not at home already.
-
-    What cannot be believed is copied too: `collect` judges it at home. Copying again changes nothing.
+    Only `result.json` and the files below `evidence/` that it lists are taken, within the declared bounds: what else a pod wrote, or lists,
+    stays where it is. What cannot be believed is copied too, and `collect` judges it at home. Returns why the document itself was not copied,
+    or None. Copying again changes nothing. OSError if the store does not answer and the document is not at home already.
     """
     folder = kept.folder(trial)
+    path = f"{folder}/result.json"
     try:
-        raw = away.get(f"{folder}/result.json")
+        raw = away.get(path)
     except FileNotFoundError:
-        return
+        return None
+    except BadResult as error:
+        quarantine.put(kept, folder, "result.json", str(error), away)
+        return str(error)
     except OSError:
-        if kept.exists(f"{folder}/result.json"):  # the pod's log brought it home, or an earlier call
-            return
+        if kept.exists(path):  # the pod's log brought it home, or an earlier call
+            return None
         raise
-    if kept.exists(f"{folder}/result.json") and kept.get(f"{folder}/result.json") == raw:
-        return
-    for item in _evidence(away, folder):
-        path = f"{folder}/{item}"
-        if away.exists(path):
-            kept.put(path, away.get(path))
-    kept.put(f"{folder}/result.json", raw)
+    known = kept.exists(path) and kept.head(path, len(raw) + 1) == raw
+    gone = expired.note(kept, folder) if known else None
+    for item in _evidence(raw, away.uri(path)):
+        if known and ((gone and item.uri in gone.files) or kept.exists(f"{folder}/{item.uri}")):
+            continue
+        _copy(f"{folder}/{item.uri}", item, away, kept)
+    if not known:
+        kept.put(path, raw)
+    return None
 
 
 def from_log(trial: Trial, log: bytes, kept: ResultStore) -> bool:
@@ -86,21 +92,34 @@ def from_log(trial: Trial, log: bytes, kept: ResultStore) -> bool:
     if files is None:
         return False
     try:
-        document = ResultDocument.model_validate_json(files["result.json"])
-    except ValidationError as error:
-        raise log_block.BadBlock(f"the result in the log is none: {error.errors(include_url=False)[0]['msg']}") from error
+        document = reading.model(ResultDocument, files["result.json"], "the result in the log")
+    except BadResult as error:
+        raise log_block.BadBlock(str(error)) from error
     if document.trial != trial:  # a pod prints what it likes
         raise log_block.BadBlock(f"the result in the log is of trial {document.trial.trial_id}, attempt {document.trial.attempt}")
+    if problems := evidence_limits.exceeded(document):
+        raise log_block.BadBlock(problems[0])
     for item in document.evidence:
-        if item.uri.startswith("evidence/") and item.uri in files:
+        if item.uri in files:
             kept.put(f"{kept.folder(trial)}/{item.uri}", files[item.uri])
     kept.put(f"{kept.folder(trial)}/result.json", files["result.json"])
     return True
 
 
-def _evidence(store: ResultStore, folder: str) -> list[str]:
+def _copy(path: str, item: Evidence, away: ResultStore, kept: ResultStore) -> None:
+    """Copy a file, but little more of it than is declared: `collect` finds out at home that it is too large, too small or another one."""
+    with tempfile.NamedTemporaryFile(prefix="plumbline-evidence-") as file:
+        try:
+            away.digest(path, item.bytes, file)
+        except FileNotFoundError:
+            return
+        file.flush()
+        kept.put_file(path, Path(file.name))
+
+
+def _evidence(raw: bytes, where: str) -> Sequence[Evidence]:
     try:
-        document: ResultDocument = store.document(folder)
+        document = reading.model(ResultDocument, raw, where)
     except BadResult:
-        return []  # its list of files cannot be believed either
-    return [item.uri for item in document.evidence]
+        return ()  # its list of files cannot be believed either
+    return () if evidence_limits.exceeded(document) else document.evidence

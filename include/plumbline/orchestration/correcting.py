@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import places
-from plumbline.launch import stores
+from plumbline.launch import evidence_limits, stores
 from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, expired
 from plumbline.results.quarantine import FOLDER
 
@@ -89,7 +89,7 @@ def retry_all(archive: Archive, by: str) -> list[Retried]:
 
 def _believed(store: ResultStore, folder: str, path: str) -> ResultDocument:
     document = store.document_at(path)
-    wrong = store.damaged_evidence(document)
+    wrong = evidence_limits.exceeded(document) or store.damaged_evidence(document)
     if document.trial != store.trial(folder):
         wrong.append(f"{store.uri(path)} is not of what {folder}/trial.json asks for")
     if wrong:

@@ -26,7 +26,8 @@ from plumbline.results.document import (
     Validity,
     row,
 )
-from plumbline.results.store import BadResult, ResultStore
+from plumbline.results.reading import BadResult
+from plumbline.results.store import ResultStore
 
 __all__ = [
     "FAILED_AS_DECLARED",

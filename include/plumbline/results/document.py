@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
 
 from plumbline.declarations import METRICS, Trial, digest
 from plumbline.declarations.metrics import STATISTICS, Direction, Unit
@@ -30,7 +30,17 @@ FailureClass = Literal[
 ]
 Status = Literal["valid", "degraded", "invalid", "failed", "missing"]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Scalar = str | int | float | bool | None
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""As many as a column of the archive holds on each of its databases."""
+Large = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Text = Annotated[str, AfterValidator(lambda text: text.replace("\0", "\ufffd"))]
+"""Words of a program's output, which may hold NUL characters. PostgreSQL stores none."""
+Scalar = Text | int | float | bool | None
+
+
+T = TypeVar("T")
+Many = Annotated[tuple[T, ...], FailFast()]
+"""Rows of which the first bad one ends the check: a list of a hundred thousand must not cost as many errors."""
 
 
 class Part(BaseModel):
@@ -47,14 +57,14 @@ class Reason(Part):
     """Why a trial is not simply valid: a stable code for machines and a sentence for people."""
 
     code: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["step_time_unsteady"])
-    detail: str
+    detail: Text
 
 
 class Validity(Part):
     """Whether the trial may be believed; judged before any score."""
 
     status: Status
-    reasons: tuple[Reason, ...] = ()
+    reasons: Many[Reason] = ()
     failure_class: FailureClass | None = None
 
     @model_validator(mode="after")
@@ -88,7 +98,7 @@ class MetricRow(Part):
     statistic: str
     value: float | None
     unit: Unit
-    n: int = Field(ge=0, description="observations behind the value")
+    n: Count = Field(description="observations behind the value")
     direction: Direction
     ci_low: float | None = None
     ci_high: float | None = None
@@ -116,7 +126,7 @@ class Point(Part):
 
     at: float
     value: float | None
-    n: int = Field(ge=0, description="observations behind the value")
+    n: Count = Field(description="observations behind the value")
     ci_low: float | None = None
     ci_high: float | None = None
 
@@ -131,7 +141,7 @@ class Curve(Part):
     metric: str
     statistic: str
     unit: Unit
-    points: Annotated[tuple[Point, ...], Field(min_length=1)]
+    points: Annotated[Many[Point], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _in_catalogue(self) -> Curve:
@@ -149,7 +159,7 @@ class Stage(Part):
     phase: Phase
     stage: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["forward", "queue"])
     total_s: float = Field(ge=0)
-    n: int = Field(ge=0)
+    n: Count
 
 
 class Telemetry(Part):
@@ -158,7 +168,7 @@ class Telemetry(Part):
     phase: Phase
     signal: str = Field(examples=["cpu_pressure_some", "gpu0_sm_clock"])
     unit: str
-    n: int = Field(ge=1)
+    n: Annotated[Count, Field(ge=1)]
     mean: float
     min: float
     p95: float | None = Field(None, description="None if single samples were not kept")
@@ -171,8 +181,8 @@ class GpuCounter(Part):
     node: int = Field(0, ge=0, description="of a training job on several nodes, the node's rank")
     gpu: int = Field(ge=0, description="in the order of CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES")
     counter: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["ecc_uncorrected_volatile", "xid_79"])
-    before: int | None = Field(ge=0, description="null: it could not be read then")
-    after: int | None = Field(ge=0)
+    before: Large | None = Field(description="null: it could not be read then")
+    after: Large | None
 
     @property
     def new(self) -> int:
@@ -209,8 +219,8 @@ class Evidence(Part):
     kind: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["requests", "steps", "log"])
     uri: str = Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$", examples=["evidence/steps.parquet"])
     sha256: Sha256
-    bytes: int = Field(ge=0)
-    rows: int | None = Field(None, ge=0)
+    bytes: Large
+    rows: Large | None = None
 
 
 class Environment(Part):
@@ -246,7 +256,7 @@ class Reproducibility(Part):
     seeds: dict[str, int]
     hashes: dict[str, str] = Field(description="of the data set, prompts, model, arrival schedule")
     replay_command: str
-    guarantees: tuple[str, ...] = Field((), description="which repeatability held, such as bitwise_losses")
+    guarantees: Many[str] = Field((), description="which repeatability held, such as bitwise_losses")
 
 
 class Notice(Part):
@@ -255,8 +265,8 @@ class Notice(Part):
     utc: AwareDatetime
     kind: Literal["Normal", "Warning"]
     reason: str = Field(examples=["FailedScheduling"])
-    message: str
-    count: int = Field(1, ge=1)
+    message: Text
+    count: Annotated[Count, Field(ge=1)] = 1
 
 
 class PodRecord(Part):
@@ -269,10 +279,10 @@ class PodRecord(Part):
     facts: dict[str, Scalar] = Field(
         default_factory=dict, description="node labels and versions, image id, image_cached, image_bytes, QoS…"
     )
-    events: tuple[Event, ...] = Field(
+    events: Many[Event] = Field(
         (), description="requested, admitted, scheduled, image_pulling, image_pulled, started, ready, finished, deleted"
     )
-    notices: tuple[Notice, ...] = ()
+    notices: Many[Notice] = ()
     exit_code: int | None = None
     reason: str | None = Field(None, description="why it ended or waits, as the cluster says: OOMKilled, Evicted, ImagePullBackOff…")
 
@@ -281,13 +291,13 @@ class LaunchRecord(Part):
     """What only the outside saw; the launcher writes it beside the document, also when there is no document."""
 
     launcher: Literal["local", "kubernetes", "endpoint", "simulated"]
-    events: tuple[Event, ...]
+    events: Many[Event]
     exit_code: int | None = None
     failure_class: FailureClass | None = None
-    failure_detail: str | None = None
+    failure_detail: Text | None = None
     node: dict[str, Scalar] = Field(default_factory=dict, description="what the launcher knows of the place: host, node labels")
-    log_tail: str = Field("", description="the last lines of the trial's log")
-    pods: tuple[PodRecord, ...] = Field((), description="of a kubernetes launch, ordered by rank")
+    log_tail: Text = Field("", description="the last lines of the trial's log")
+    pods: Many[PodRecord] = Field((), description="of a kubernetes launch, ordered by rank")
 
 
 class _Content(Part):
@@ -298,15 +308,15 @@ class _Content(Part):
     harness_version: str
     environment: Environment | None = Field(None, description="None only if the trial failed before it could look around")
     reproducibility: Reproducibility | None = None
-    timeline: tuple[Event, ...] = ()
+    timeline: Many[Event] = ()
     validity: Validity
-    metrics: tuple[MetricRow, ...] = ()
-    curves: tuple[Curve, ...] = ()
-    stages: tuple[Stage, ...] = ()
-    telemetry: tuple[Telemetry, ...] = ()
-    gpu_health: tuple[GpuCounter, ...] = ()
-    selfcheck: tuple[CheckLine, ...] = Field((), description="of the first trial that a plan has on each provider")
-    evidence: tuple[Evidence, ...] = ()
+    metrics: Many[MetricRow] = ()
+    curves: Many[Curve] = ()
+    stages: Many[Stage] = ()
+    telemetry: Many[Telemetry] = ()
+    gpu_health: Many[GpuCounter] = ()
+    selfcheck: Many[CheckLine] = Field((), description="of the first trial that a plan has on each provider")
+    evidence: Many[Evidence] = ()
     launch: LaunchRecord | None = Field(None, description="added by collect; not part of what the harness signed")
     simulated: bool = False
 

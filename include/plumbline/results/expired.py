@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 if TYPE_CHECKING:
     from plumbline.results.store import ResultStore
@@ -38,7 +38,7 @@ def note(store: ResultStore, folder: str) -> Expired | None:
     """What of an attempt's folder is kept no longer; None if nothing is, or if what is written there does not say it."""
     try:
         return Expired.model_validate_json(store.get(_path(folder)))
-    except (FileNotFoundError, ValidationError):
+    except (FileNotFoundError, ValueError):  # also what is too large or no JSON
         return None
 
 

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from plumbline.declarations import digest
 from plumbline.declarations.base import Name
-from plumbline.results.document import Environment, MetricRow, Part, Scalar, Validity
+from plumbline.results.document import Environment, Many, MetricRow, Part, Scalar, Validity
 
 OUTSIDE_SCHEMA_VERSION = 1
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
@@ -42,7 +42,7 @@ class OutsideResult(Part):
     spec: dict[str, Scalar]
     environment: Environment
     validity: Validity
-    metrics: tuple[MetricRow, ...]
+    metrics: Many[MetricRow]
     url: str = Field(pattern=r"^https://[^\s]+$", description="where the publisher keeps the results")
     original: Annotated[dict[str, str], Field(min_length=1)]
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
+from plumbline.results import reading
 from plumbline.results.document import Environment, MetricRow, Part
 
 LIMIT_S = 120.0
@@ -40,8 +41,6 @@ class ProbeDocument(Part):
     def read(cls, text: bytes, where: str) -> ProbeDocument:
         """The document in a JSON text; BadProbe, naming `where` it stood, if it is none."""
         try:
-            return cls.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(map(str, first["loc"])) or "the whole"
-            raise BadProbe(f"{where}: {field}: {first['msg']}; expected what `python -m plumbline.harness probe --out` writes") from error
+            return reading.model(cls, text, where)
+        except reading.BadResult as error:
+            raise BadProbe(f"{error}; expected what `python -m plumbline.harness probe --out` writes") from error

@@ -1,6 +1,7 @@
 """Documents that cannot be believed, as the store keeps them: a copy of the bytes, and why, out of the way of the attempt's folder.
 
-<url>/quarantine/<campaign>/<trial id>/attempt-<n>/<file>               the bytes as they were found
+<url>/quarantine/<campaign>/<trial id>/attempt-<n>/<file>               the bytes as they were found; of a file that is too large to read,
+                                                                        the first HEAD_BYTES
                                                    <file>.reason.json   why they are not believed
 """
 
@@ -10,9 +11,11 @@ import hashlib
 
 from pydantic import BaseModel, ConfigDict
 
+from plumbline.results.reading import BadResult
 from plumbline.results.store import ResultStore
 
 FOLDER = "quarantine"
+HEAD_BYTES = 2**16
 
 
 class Note(BaseModel):
@@ -25,9 +28,16 @@ class Note(BaseModel):
     reason: str
 
 
-def put(store: ResultStore, folder: str, file: str, reason: str) -> Note:
-    """Copy a file of an attempt's folder into quarantine. The same bytes again keep the first reason; other bytes get a name of their own."""
-    data = store.get(f"{folder}/{file}")
+def put(store: ResultStore, folder: str, file: str, reason: str, away: ResultStore | None = None) -> Note:
+    """Copy a file of an attempt's folder into quarantine. The same bytes again keep the first reason; other bytes get a name of their own.
+
+    `away`: the store that the attempt's folder lies in, if it is another one.
+    """
+    held = away or store
+    try:
+        data = held.get(f"{folder}/{file}")
+    except BadResult:
+        data = held.head(f"{folder}/{file}", HEAD_BYTES)
     sha256 = hashlib.sha256(data).hexdigest()
     known = note(store, folder, file)
     if known is not None and known.sha256 != sha256:

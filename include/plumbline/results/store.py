@@ -11,22 +11,24 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import fsspec
-from pydantic import ValidationError
 
 from plumbline.declarations import Trial
 from plumbline.declarations.trial import brief as shortened
-from plumbline.results import expired, store_errors
+from plumbline.results import expired, reading, store_errors
 from plumbline.results.document import SCHEMA_VERSION, Evidence, LaunchRecord, ResultDocument
+from plumbline.results.reading import BadResult
 
 T = TypeVar("T")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
@@ -37,10 +39,6 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
 # store that speaks HTTP only) it waits a minute each time. Whole objects need no such knowledge.
 for _scheme in ("gs", "gcs"):
     fsspec.register_implementation(_scheme, "gcsfs.core.GCSFileSystem", clobber=True)
-
-
-class BadResult(ValueError):
-    """A stored result cannot be used; the message names the file and why."""
 
 
 class ResultStore:
@@ -88,9 +86,71 @@ class ResultStore:
         finally:
             draft.unlink(missing_ok=True)
 
-    def get(self, path: str) -> bytes:
-        """The bytes of one object; FileNotFoundError if there is none."""
-        return self._retried(lambda: bytes(self._fs.cat_file(f"{self._root}/{path}")))
+    def put_file(self, path: str, file: Path) -> None:
+        """Write one object from a file, a piece at a time; raises like `put`."""
+        self._retried(lambda: self._put_file(path, file))
+
+    def _put_file(self, path: str, file: Path) -> None:
+        target = f"{self._root}/{path}"
+        if not self._local:
+            self._fs.put_file(str(file), target)
+            return
+        self._fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+        draft = Path(f"{target}.{uuid.uuid4().hex}.part")
+        try:
+            shutil.copyfile(file, draft)
+            with draft.open("rb") as written:
+                os.fsync(written.fileno())
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def get(self, path: str, most: int = reading.MOST_BYTES) -> bytes:
+        """The bytes of one object; FileNotFoundError if there is none, BadResult if it has more than `most` bytes.
+
+        Its size is looked at before it is read, and no more than `most` bytes are read whatever its size was.
+        """
+        return self._retried(lambda: self._get(path, most))
+
+    def _get(self, path: str, most: int) -> bytes:
+        target = f"{self._root}/{path}"
+        if self._local:
+            with self._fs.open(target, "rb") as file:
+                reading.check_size(os.fstat(file.fileno()).st_size, self.uri(path), most)
+                data = bytes(file.read(most + 1))
+        else:
+            found = int(self._seen_now().info(target)["size"])
+            reading.check_size(found, self.uri(path), most)
+            # Stores refuse a range of an empty object.
+            data = bytes(self._fs.cat_file(target, start=0, end=most + 1)) if found else b""
+        reading.check_size(len(data), self.uri(path), most)
+        return data
+
+    def head(self, path: str, count: int) -> bytes:
+        """The first `count` bytes of one object, or all if it has fewer; FileNotFoundError if there is none."""
+        head = io.BytesIO()
+        self.digest(path, count, head)
+        return head.getvalue()[:count]
+
+    def digest(self, path: str, most: int, file: IO[bytes] | None = None) -> tuple[str, int]:
+        """SHA-256 (hex) and number of bytes of one object, which is copied to `file` if there is one. FileNotFoundError if there is none.
+
+        Reading ends once there are more than `most` bytes, so that the number says so.
+        """
+        return self._retried(lambda: self._digest(path, most, file))
+
+    def _digest(self, path: str, most: int, file: IO[bytes] | None) -> tuple[str, int]:
+        sha256, count = hashlib.sha256(), 0
+        if file is not None:
+            file.seek(0)
+            file.truncate()
+        with self._seen_now().open(f"{self._root}/{path}", "rb") as source:
+            while count <= most and (piece := source.read(2**20)):
+                sha256.update(piece)
+                count += len(piece)
+                if file is not None:
+                    file.write(piece)
+        return sha256.hexdigest(), count
 
     def pieces(self, path: str, size: int = 2**20) -> Iterator[bytes]:
         """The bytes of one object, at most `size` at a time; FileNotFoundError if there is none.
@@ -158,10 +218,8 @@ class ResultStore:
 
     def trial(self, folder: str) -> Trial:
         """The specification of one attempt; BadResult if it does not hold."""
-        try:
-            return Trial.model_validate_json(self.get(f"{folder}/trial.json"))
-        except ValidationError as error:
-            raise BadResult(f"{self.uri(folder)}/trial.json: {_first(error)}") from error
+        path = f"{folder}/trial.json"
+        return reading.model(Trial, self.get(path), self.uri(path))
 
     def document(self, folder: str) -> ResultDocument:
         """The document of one attempt, its schema and checksum verified.
@@ -173,39 +231,36 @@ class ResultStore:
     def document_at(self, path: str) -> ResultDocument:
         """The document that an object holds; raises like `document`."""
         raw = self.get(path)
-        try:
-            version = json.loads(raw).get("schema_version")
-        except (ValueError, AttributeError) as error:
-            raise BadResult(f"{self.uri(path)}: not a JSON object ({error})") from error
+        version = reading.json_object(raw, self.uri(path)).get("schema_version")
         if isinstance(version, int) and version > SCHEMA_VERSION:
             raise BadResult(f"{self.uri(path)}: schema_version {version} is newer than {SCHEMA_VERSION}; upgrade plumbline to read it")
-        try:
-            return ResultDocument.model_validate_json(raw)
-        except ValidationError as error:
-            raise BadResult(f"{self.uri(path)}: {_first(error)}") from error
+        return reading.validated(ResultDocument, raw, self.uri(path))
 
     def launch(self, folder: str) -> LaunchRecord | None:
-        """What the launcher saw, if it wrote it."""
+        """What the launcher saw, if it wrote it; BadResult if it does not hold."""
+        path = f"{folder}/launch.json"
         try:
-            return LaunchRecord.model_validate_json(self.get(f"{folder}/launch.json"))
+            return reading.model(LaunchRecord, self.get(path), self.uri(path))
         except FileNotFoundError:
             return None
-        except ValidationError as error:
-            raise BadResult(f"{self.uri(folder)}/launch.json: {_first(error)}") from error
 
     def damaged_evidence(self, document: ResultDocument) -> list[str]:
-        """Evidence files that are missing or differ from their SHA-256, one sentence each. What expired is not missing."""
+        """Evidence files that are missing or differ from their size or SHA-256, one sentence each. What expired is not missing."""
         broken = []
         for item in document.evidence:
             path = f"{self.folder(document.trial)}/{item.uri}"
             try:
-                found = hashlib.sha256(self.get(path)).hexdigest()
+                found, count = self.digest(path, item.bytes)
             except FileNotFoundError:
                 gone = expired.note(self, self.folder(document.trial))
                 if gone is None or item.uri not in gone.files:
                     broken.append(f"{self.uri(path)} is missing")
                 continue
-            if found != item.sha256:
+            if count != item.bytes:
+                broken.append(
+                    f"{self.uri(path)} has {'more' if count > item.bytes else 'fewer'} than the {item.bytes:,} bytes of the document"
+                )
+            elif found != item.sha256:
                 broken.append(f"{self.uri(path)} has SHA-256 {found}; the document says {item.sha256}")
         return broken
 
@@ -251,8 +306,3 @@ class ResultStore:
         """
         files = ("trial.json", "launch.json", "result.json")
         return [folder for folder in self.attempts(campaign_id, trial_id) if any(self.exists(f"{folder}/{name}") for name in files)]
-
-
-def _first(error: ValidationError) -> str:
-    item = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, item['loc']))}{': ' if item['loc'] else ''}{item['msg'].removeprefix('Value error, ')}"

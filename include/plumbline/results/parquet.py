@@ -1,0 +1,60 @@
+"""Parquet files that others wrote, bounded before they are read: a few bytes can stand for a hundred million rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plumbline.results.reading import BadResult, size
+
+_MOST_FOOTER = 2**20
+
+
+def table(source: Path | bytes, where: str, *, columns: Sequence[str], most_rows: int, most_bytes: int, whole: bool = True) -> pa.Table:
+    """These columns of a file; BadResult, naming `where` it lies, if it is no Parquet or exceeds a bound.
+
+    Rows and the bytes of the unpacked columns are read from the footer, and the batches hold no more than that. With `whole`, every column has
+    to be there; else those that are not are left out.
+    """
+    try:
+        file = pq.ParquetFile(
+            BytesIO(source) if isinstance(source, bytes) else source,
+            thrift_string_size_limit=_MOST_FOOTER,
+            thrift_container_size_limit=_MOST_FOOTER,
+        )
+        with file:
+            wanted = _checked(file, where, columns, most_rows, most_bytes, whole)
+            return _read(file, where, wanted, most_rows)
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise BadResult(f"{where} cannot be read as Parquet: {' '.join(str(error).split())}") from error
+
+
+def _checked(file: pq.ParquetFile, where: str, columns: Sequence[str], most_rows: int, most_bytes: int, whole: bool) -> list[str]:
+    footer, names = file.metadata, file.schema_arrow.names
+    if whole and (absent := [name for name in columns if name not in names]):
+        raise BadResult(f"{where} has no column {', '.join(absent)}; expected {', '.join(columns)}")
+    if footer.num_rows > most_rows:
+        raise BadResult(f"{where} has {footer.num_rows:,} rows; expected at most {most_rows:,}")
+    wanted = [name for name in columns if name in names]
+    groups = (footer.row_group(i) for i in range(footer.num_row_groups))
+    chunks = (group.column(i) for group in groups for i in range(group.num_columns))
+    unpacked = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in wanted)
+    if unpacked > most_bytes:
+        raise BadResult(f"{where} unpacks to {size(unpacked)}; expected at most {size(most_bytes)}")
+    return wanted
+
+
+def _read(file: pq.ParquetFile, where: str, columns: list[str], most_rows: int) -> pa.Table:
+    batches, rows = [], 0
+    for batch in file.iter_batches(columns=columns):
+        rows += batch.num_rows
+        if rows > most_rows:
+            raise BadResult(f"{where} has more rows than its footer says; expected at most {most_rows:,}")
+        batches.append(batch)
+    return pa.Table.from_batches(batches, file.schema_arrow.empty_table().select(columns).schema)
