@@ -5,7 +5,7 @@ What     for each watched provider: read its prices, look at its hardware and so
          starts nothing: it moves money, not numbers.
          A change is held back while a benchmark of that provider is under way or is paused, and for `watch.debounce` after a rerun began;
          `upkeep` sends it later. Nothing is forgotten: the next event tells of all that waited.
-When     daily; by hand at any time.
+When     daily, on a team server from the start; by hand at any time.
 Triage   `prices` names in its log the sources that said nothing; what the others say counts. Red, it could not write to the archive.
          A red `look` means that the provider could not be looked at: its message says which part of the way is broken, and
          `plumbline cluster doctor PROVIDER` more. The other providers go on, and a change that waits still does.
@@ -23,7 +23,7 @@ from plumbline.orchestration.tasks import conclude
 from plumbline.orchestration.watch_tasks import look, prices, probe, providers, rerun
 
 
-@dag(schedule=daily(), **defaults(__doc__, "watch"))
+@dag(schedule=daily(), **defaults(__doc__, "watch", housekeeping=True))
 def provider_watch():
     @task_group
     def watch(provider):

@@ -21,7 +21,7 @@ FILES = sorted((ROOT / "dags").glob("*.py"))
 BANNED = ("airflow.models", "airflow.settings", "airflow.utils.session", "airflow.decorators", "airflow.operators", "airflow.hooks")
 
 
-def parse(home: Path, config: Path = CONFIG, hash_seed: str = "0") -> dict[str, Any]:
+def parse(home: Path, config: Path = CONFIG, hash_seed: str = "0", team_server: bool = False) -> dict[str, Any]:
     env = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "PLUMBLINE"))},
         "AIRFLOW_HOME": str(home / "airflow"),
@@ -32,6 +32,7 @@ def parse(home: Path, config: Path = CONFIG, hash_seed: str = "0") -> dict[str, 
         "PLUMBLINE_CONFIG": str(config),
         "PYTHONPATH": str(ROOT / "include"),
         "PYTHONHASHSEED": hash_seed,
+        **({"PLUMBLINE_TEAM_SERVER": "true"} if team_server else {}),
     }
     script = str(Path(__file__).with_name("parse_dags.py"))
     done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, check=True, timeout=280)
@@ -221,6 +222,18 @@ def test_what_runs_by_the_clock_starts_paused_and_what_waits_for_results_or_peop
     asked = {name for name, dag in bundle["dags"].items() if dag["starts_unpaused"]}
     assert asked == {"drift_review", "baseline_decision", "rerun"}
     assert not any(bundle["dags"][name]["crons"] for name in asked)
+
+
+def test_a_team_server_watches_over_itself_from_the_start(tmp_path: Path) -> None:
+    found = parse(tmp_path, team_server=True)["dags"]
+    unpaused = {name for name, dag in found.items() if dag["starts_unpaused"]}
+    assert unpaused == {"drift_review", "baseline_decision", "rerun", "upkeep", "upkeep_daily", "provider_watch"}
+
+
+def test_a_result_is_recorded_although_the_archive_is_away_for_an_hour(bundle: dict[str, Any]) -> None:
+    record = bundle["dags"]["benchmark_local_1core"]["tasks"]["training.record"]
+    waits = [min(record["retry_delay_s"] * 2**i, record["max_retry_delay_s"]) for i in range(record["retries"])]
+    assert 3600 <= sum(waits) <= 2 * 3600 and record["retry_policy"]
 
 
 def test_nothing_is_deleted_from_an_archive_that_does_not_hold(bundle: dict[str, Any]) -> None:

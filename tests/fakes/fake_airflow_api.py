@@ -25,6 +25,8 @@ class FakeAirflow:
     answers: dict[tuple[str, str], tuple[int, Any]] = field(default_factory=dict)
     seen: list[tuple[str, str, dict[str, list[str]], Any]] = field(default_factory=list)
     logins: int = 0
+    health: dict[str, Any] = field(default_factory=dict)
+    import_errors: list[dict[str, Any]] = field(default_factory=list)
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any, token: str | None) -> tuple[int, Any]:
         self.seen.append((method, path, query, body))
@@ -33,10 +35,14 @@ class FakeAirflow:
             return (
                 (201, {"access_token": str(self.token)}) if body["password"] == self.password else (401, {"detail": "Invalid credentials"})
             )
+        if path == "/api/v2/monitor/health":  # needs no login
+            return 200, self.health
         if token != f"Bearer {self.token}":
             return 401, {"detail": "Not authenticated"}
         if (method, path) in self.answers:
             return self.answers[method, path]
+        if path == "/api/v2/importErrors":
+            return 200, {"import_errors": self.import_errors, "total_entries": len(self.import_errors)}
         if path == "/api/v2/dags":
             offset, limit = int(query["offset"][0]), int(query["limit"][0])
             return 200, {"dags": self.dags[offset : offset + limit], "total_entries": len(self.dags)}

@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import DeclarationError, Declarations, load
-from plumbline.orchestration.own_findings import reconcile
 from plumbline.orchestration.telling import SETTLED, case_of
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ def alert(log: logging.Logger | None = None) -> dict[str, list[str]]:
     """
     from plumbline.alerts import Delivery, connect, deliver
     from plumbline.archive import open_archive
+    from plumbline.orchestration.own_findings import reconcile
     from plumbline.orchestration.pictures import show
 
     log = log or logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -17,16 +18,27 @@ _STEP_LIMIT = timedelta(minutes=20)
 _LAUNCH_MARGIN = timedelta(minutes=15)
 _WAIT_FOR_MACHINE = timedelta(hours=1)
 _RETRIES = 2
+TEAM_SERVER = "PLUMBLINE_TEAM_SERVER"
+"""Set to true by the compose file and the Helm values: what keeps the installation in order starts unpaused."""
+_AN_HOUR_LONG: dict[str, Any] = {
+    # 1 + 2 + 4 + 8 + 15 + 15 + 15 minutes: a restart or an upgrade of PostgreSQL, or a store that is away, needs no person.
+    "retries": 7,
+    "retry_delay": timedelta(minutes=1),
+    "retry_exponential_backoff": True,
+    "max_retry_delay": timedelta(minutes=15),
+}
 
 
-def defaults(doc: str | None, *tags: str, asked: bool = False) -> dict[str, Any]:
+def defaults(doc: str | None, *tags: str, asked: bool = False, housekeeping: bool = False) -> dict[str, Any]:
     """Arguments of `@dag`: the doc page from the file's docstring, one run at a time, no catching up with the past.
 
-    `asked`: the DAG has no time of its own, only results or people start it.
+    `asked`: the DAG has no time of its own, only results or people start it. `housekeeping`: it measures nothing and starts no benchmark
+    that a person has not unpaused, so that a team server runs it from the start.
     """
+    unpaused = asked or (housekeeping and os.environ.get(TEAM_SERVER, "").lower() == "true")
     return {
         # What runs by the clock starts paused. What only answers something must not: a review that waits unseen is none.
-        **({"is_paused_upon_creation": False} if asked else {}),
+        **({"is_paused_upon_creation": False} if unpaused else {}),
         "doc_md": f"```text\n{(doc or '').strip()}\n```",
         # No start date either: with one, a DAG that is unpaused would at once run the slot that was last missed.
         "catchup": False,
@@ -79,10 +91,16 @@ def launch_settings(provider: Provider) -> dict[str, Any]:
 
 
 def collect_settings(provider: Provider) -> dict[str, Any]:
-    """Arguments of the task that collects a trial: a bucket elsewhere may be away for minutes, and a result that was paid for must not be lost."""
-    if not isinstance(provider.launcher, KubernetesLauncher):
-        return {}
-    return {"retries": 6, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True, "max_retry_delay": timedelta(minutes=15)}
+    """Arguments of the task that collects a trial: a bucket elsewhere may be away, and a result that was paid for must not be lost."""
+    return dict(_AN_HOUR_LONG) if isinstance(provider.launcher, KubernetesLauncher) else {}
+
+
+def record_settings() -> dict[str, Any]:
+    """Arguments of the task that records a trial: it outlasts an archive or a store that does not answer for an hour. What else it meets
+    would end alike each time, and is a red task at once."""
+    away = ["sqlalchemy.exc.OperationalError", "sqlalchemy.exc.InterfaceError", OSError]
+    rule = RetryRule(away, RetryAction.RETRY, reason="the archive or the store does not answer")
+    return {**_AN_HOUR_LONG, "retry_policy": ExceptionRetryPolicy(rules=[rule], default=RetryAction.FAIL)}
 
 
 def _action(name: str) -> RetryAction:

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from plumbline.declarations import DeclarationError, load
 from plumbline.drift.own import OWNER_NAME, own_finding
+from plumbline.orchestration.own_failures import AirflowView, failures
 from plumbline.orchestration.stored import record_of
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
     from plumbline.drift.own import OwnFailure
+
+_log = logging.getLogger(__name__)
+
+
+def check(airflow: AirflowView, now: datetime) -> list[str]:
+    """Look at everything that Airflow and the archive know, and reconcile the findings; ids of those that opened, changed or resolved."""
+    from plumbline.archive import open_archive
+
+    try:
+        declared = load()
+    except DeclarationError as error:  # the DAG files that need them are unreadable, which is a finding
+        _log.error("the declarations cannot be read: benchmarks and schedules are not checked\n%s", error)
+        declared = None
+    with open_archive() as archive:
+        found, codes = failures(archive, declared, airflow, now)
+        return reconcile(archive, found, codes, now)
 
 
 def reconcile(archive: Archive, failures: Iterable[OwnFailure], codes: Collection[str], now: datetime) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, time, timedelta, timezone
 from typing import Any
 
 from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, MultipleCronTriggerTimetable
@@ -9,6 +10,8 @@ from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, MultipleCronT
 from plumbline.declarations import Declarations, Provider
 from plumbline.launch.plan import declared_slots
 from plumbline.orchestration.assets import provider_changed
+
+_MINUTE_OF_HOUR, _AT_NIGHT, _IN_THE_MORNING = 23, time(4, 17), time(5, 41)
 
 
 def schedule_of(declared: Declarations, provider: Provider) -> Any:
@@ -30,17 +33,34 @@ def monthly_report() -> CronTriggerTimetable:
 
 def daily() -> CronTriggerTimetable:
     """Before the working day of Europe (UTC), apart from the hours at which slots usually begin."""
-    return CronTriggerTimetable("41 5 * * *", timezone="UTC")
+    return _each_day(_IN_THE_MORNING)
 
 
 def nightly() -> CronTriggerTimetable:
     """After the night's slots and before the daily watch (UTC)."""
-    return CronTriggerTimetable("17 4 * * *", timezone="UTC")
+    return _each_day(_AT_NIGHT)
 
 
 def hourly() -> CronTriggerTimetable:
     """Every hour, apart from the full hours at which slots begin."""
-    return CronTriggerTimetable("23 * * * *", timezone="UTC")
+    return CronTriggerTimetable(f"{_MINUTE_OF_HOUR} * * * *", timezone="UTC")
+
+
+def recent(dag_id: str, now: datetime, count: int = 3) -> list[datetime]:
+    """The latest times of the schedule of `upkeep`, `upkeep_daily` or `provider_watch`, newest first; KeyError for another DAG."""
+    there = now.astimezone(timezone.utc).replace(second=0, microsecond=0)
+    if dag_id == "upkeep":
+        last, step = there.replace(minute=_MINUTE_OF_HOUR), timedelta(hours=1)
+    else:
+        at = {"upkeep_daily": _AT_NIGHT, "provider_watch": _IN_THE_MORNING}[dag_id]
+        last, step = there.replace(hour=at.hour, minute=at.minute), timedelta(days=1)
+    if last > now:
+        last -= step
+    return [last - i * step for i in range(count)]
+
+
+def _each_day(at: time) -> CronTriggerTimetable:
+    return CronTriggerTimetable(f"{at.minute} {at.hour} * * *", timezone="UTC")
 
 
 def _monthly(slot: str) -> str:

@@ -19,7 +19,7 @@ from plumbline.orchestration import steps, watched
 from plumbline.orchestration.asked import SlotMissed, asked_of
 from plumbline.orchestration.assets import RESULTS, provider_changed
 from plumbline.orchestration.budget import BudgetReached
-from plumbline.orchestration.defaults import PLAN_WEIGHT, collect_settings, launch_settings
+from plumbline.orchestration.defaults import PLAN_WEIGHT, collect_settings, launch_settings, record_settings
 from plumbline.orchestration.interrupt import stopped_by_sigterm
 from plumbline.orchestration.lanes import LANES, Lane
 
@@ -85,7 +85,7 @@ def validate(provider: str, lane: str, specs: list[Row]) -> list[Row]:
     return steps.validate(provider, lane, specs)
 
 
-@task(map_index_template="{{ task.op_kwargs['checked']['title'] }}")
+@task(map_index_template="{{ task.op_kwargs['checked']['title'] }}", **record_settings())
 def record(checked: Row) -> Row:
     """Write one trial's attempts to the archive."""
     return steps.record(checked)

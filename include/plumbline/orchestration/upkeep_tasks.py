@@ -38,6 +38,16 @@ def silence() -> list[str]:
     return look_for_silence()
 
 
+@task
+def own_failures(*, ti: Any = None) -> list[str]:
+    """Findings about this installation: what of it failed, is paused, away or unreadable; ids of those that opened, changed or resolved."""
+    from plumbline.orchestration import own_findings
+    from plumbline.orchestration.task_view import TaskView
+
+    now = datetime.now(timezone.utc)
+    return own_findings.check(TaskView(ti, now), now)
+
+
 @task(trigger_rule=TriggerRule.ALL_DONE)
 def tell() -> dict[str, list[str]]:
     """Tell people what is new, and what is due: reminders, what quiet hours held, what Slack did not take before."""
