@@ -163,7 +163,7 @@ def _facts(data: CampaignData) -> dict[str, object]:
 def _show(data: CampaignData, outcome: Outcome) -> None:
     concluded = conclude(data)
     show_scorecards(data, concluded)
-    out.print("[bold]In short[/]")
+    out.print("In short", style="bold")
     for said in sentences(concluded):
         for line in said.lines:
             out.print(f"  {line}", highlight=False, markup=False)
@@ -175,7 +175,7 @@ def _show(data: CampaignData, outcome: Outcome) -> None:
 
 def show_drift(data: CampaignData) -> None:
     """What moved since the accepted baseline, series by series, and the findings."""
-    out.print("\n[bold]Since the accepted baseline[/]")
+    out.print("\nSince the accepted baseline", style="bold")
     for series in data.drift:
         name = f"{series.provider} · {series.kind} {series.workload}"
         counted = _counted(series.verdicts)

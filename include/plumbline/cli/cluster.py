@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.text import Text
 
 from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out
 from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
@@ -19,7 +20,7 @@ from plumbline.declarations.units import SECONDS, parse
 cluster = typer.Typer(help="Connect a provider's Kubernetes cluster, and check it.", no_args_is_help=True)
 
 Which = Annotated[str, typer.Argument(metavar="PROVIDER", help="name of a declared provider on a Kubernetes cluster; it may be disabled")]
-_MARK = {"ok": "[green]✓[/]", "failed": "[red]✗[/]", "unknown": "[dim]–[/]"}
+_MARK = {"ok": ("✓", "green"), "failed": ("✗", "red"), "unknown": ("–", "dim")}
 _PRIVATE = 0o600
 
 
@@ -86,7 +87,7 @@ def doctor(
     ):
         lines.append(line)
         if not as_json:
-            out.print(f"{_MARK[line.status]} {line.check:<28} ", end="", highlight=False)
+            out.print(Text.assemble(_MARK[line.status], f" {line.check:<28} "), end="")
             out.print(line.found, highlight=False, markup=False, soft_wrap=True)
             if line.remedy:
                 out.print(f"  {'':<28} → {line.remedy}", style="yellow", highlight=False, markup=False, soft_wrap=True)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from plumbline.cli.opening import open_archive
-from plumbline.cli.output import DRIFTED, OK, Json, clear_errors, emit, out, table
+from plumbline.cli.output import DRIFTED, OK, Json, clear_errors, emit, marked, out, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.reading import reading
 from plumbline.drift import Comparison
@@ -64,13 +65,14 @@ def _show(found: Compared, old: str, new: str, everything: bool) -> None:
             )
     counted = Counter(r.verdict.replace("_", " ") for c in found.comparisons for r in c.rows if r.verdict)
     summary = ", ".join(f"{n} {verdict}" for verdict, n in counted.most_common())
-    out.print(f"[bold]{overall(found.comparisons).replace('_', ' ')}[/]" + (f"  ({summary})" if summary else ""), highlight=False)
+    verdict = overall(found.comparisons).replace("_", " ")
+    out.print(marked("[bold]{}[/]{}", verdict, f"  ({summary})" if summary else ""), highlight=False)
 
 
 def _one(comparison: Comparison, series: tuple[str, str], everything: bool) -> None:
     against = ", ".join(comparison.baseline_campaigns)
-    marked = "  [yellow]SIMULATED[/]" if comparison.simulated else "  [yellow]IMPORTED[/]" if comparison.imported else ""
-    out.print(f"[bold]{comparison.series_key}[/]{marked}", highlight=False)
+    other = "  SIMULATED" if comparison.simulated else "  IMPORTED" if comparison.imported else ""
+    out.print(marked("[bold]{}[/][yellow]{}[/]", comparison.series_key, other), highlight=False)
     against = against if series[0] == series[1] else f"{against} of {series[0]}"
     out.print(f"{comparison.candidate_campaign} against {against}", highlight=False, soft_wrap=True)
     for problem in comparison.problems:
@@ -96,7 +98,7 @@ def _metrics(comparison: Comparison, everything: bool) -> None:
     columns = ("metric", "statistic", "phase", "before", "after", "change", "interval", "sees from", "verdict")
     shown = table("", *columns, right=("before", "after", "change", "sees from"))
     for r in rows:
-        verdict = f"[{_STYLE[r.verdict]}]{r.verdict.replace('_', ' ')}[/]" if r.verdict else "[dim]not judged[/]"
+        verdict = (r.verdict.replace("_", " "), _STYLE[r.verdict]) if r.verdict else ("not judged", "dim")
         more = repeats_needed(r)
         shown.add_row(
             r.metric,
@@ -107,7 +109,7 @@ def _metrics(comparison: Comparison, everything: bool) -> None:
             change(r),
             interval(r, comparison.confidence) if r.ci_low is not None else "",
             "" if r.mde is None else "over 100 %" if r.mde > 1 else percent(r.mde),
-            f"{verdict} {f'({more})' if more else ''}",
+            Text.assemble(verdict, f" ({more})" if more else ""),
         )
     out.print(shown)
     for note in dict.fromkeys(note for r in rows for note in r.notes):

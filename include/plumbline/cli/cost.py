@@ -10,7 +10,7 @@ import typer
 from plumbline.cli.cost_planned import plan
 from plumbline.cli.cost_show import as_data, incomplete, lines_table
 from plumbline.cli.opening import open_archive
-from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
+from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.purchases import Purchase
 from plumbline.prices import ITEMS, Cost, Money
@@ -56,8 +56,8 @@ def trial(
     caveats = [share.caveat] if share is not None and share.caveat else []
 
     def show() -> None:
-        marked = "  [yellow]SIMULATED: nobody paid this[/]" if document.simulated else ""
-        out.print(lines_table(f"{trial_id}{marked}", bill))
+        simulated = "  SIMULATED: nobody paid this" if document.simulated else ""
+        out.print(lines_table(marked("{}[yellow]{}[/]", trial_id, simulated), bill))
         incomplete(bill)
         out.print(_outcome_table(outcomes))
         if caveats:
@@ -90,10 +90,9 @@ def campaign(
         numbers = (*counts, *headings, "total", "per finished run")
         shown = table(f"Campaign {name}, USD", "provider", "kind", *numbers, right=numbers)
         for p in found:
-            marked = f"{p.provider} [yellow]SIMULATED[/]" if p.simulated else p.provider
             least = "" if p.bill.complete else "≥ "
             shown.add_row(
-                marked,
+                marked("{}[yellow]{}[/]", p.provider, " SIMULATED" if p.simulated else ""),
                 p.kind,
                 *(str(n) for n in (p.trials, p.finished, p.lost)),
                 *(_amount(p.bill.of(item)) for item in items),

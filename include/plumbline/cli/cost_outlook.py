@@ -8,10 +8,11 @@ from datetime import date, datetime, timezone
 from typing import Annotated, Any, NoReturn
 
 import typer
+from rich.text import Text
 
 from plumbline.cli.cost import How, as_day, as_purchase
 from plumbline.cli.opening import open_archive
-from plumbline.cli.output import FAILED, Json, clear_errors, emit, err, fail, out, table
+from plumbline.cli.output import FAILED, Json, clear_errors, emit, err, fail, marked, out, table
 from plumbline.declarations import AnyWorkload, DeclarationError, Provider, load
 from plumbline.declarations.economics import Economics
 from plumbline.reports.charts_cost import DRIVERS, PARTS
@@ -54,7 +55,7 @@ def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: 
 
     def show() -> None:
         numbers = ("best", "expected", "worst")
-        shown = table(f"{told.outcome}, {workload} on {provider}, USD{_marked(asked)}", "", *numbers, right=numbers)
+        shown = table(_title(f"{told.outcome}, {workload} on {provider}, USD", asked), "", *numbers, right=numbers)
         for part, words in PARTS.items():
             values = [getattr(points, name).by_name()[part] for name in numbers]
             if any(value is not None for value in values):
@@ -77,7 +78,7 @@ def tornado(provider: Where, workload: What, purchase: How = "on_demand", on: On
 
     def show() -> None:
         numbers = ("low", "expected", "high", "USD at low", "USD at high", "moves it by")
-        title = f"{told.outcome}, {workload} on {provider}: {_usd(spread.expected)} USD as expected{_marked(asked)}"
+        title = _title(f"{told.outcome}, {workload} on {provider}: {_usd(spread.expected)} USD as expected", asked)
         shown = table(title, "driver", *numbers, right=numbers)
         for bar in spread.bars:
             ends = (_driver(bar.driver, value) for value in (bar.range.low, bar.range.expected, bar.range.high))
@@ -103,7 +104,7 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
     cost, expected = found.cost, found.cost.expected
 
     def show() -> None:
-        shown = table(f"A finished run, {workload} on {provider}{_marked(asked)}", "", "on demand", "spot", right=("on demand", "spot"))
+        shown = table(_title(f"A finished run, {workload} on {provider}", asked), "", "on demand", "spot", right=("on demand", "spot"))
         shown.add_row("USD/h of all instances", _usd(found.on_demand_per_hour), _usd(found.spot_per_hour))
         hours = (("work", expected.work_s, expected.work_s), ("checkpoints", expected.checkpoint_s, expected.checkpoint_s))
         for words, quiet, disturbed in (*hours, ("restarting", 0.0, expected.restarting_s), ("done again", 0.0, expected.again_s)):
@@ -133,7 +134,7 @@ def break_even(provider: Where, workload: What, purchase: How = "on_demand", on:
 
     def show() -> None:
         numbers = ("USD a request there", "USD a month there", "USD a month of one's own", "break-even volume", "break-even utilisation")
-        shown = table(f"One's own or hosted, {workload} on {provider}{_marked(asked)}", "hosted", *numbers, right=numbers)
+        shown = table(_title(f"One's own or hosted, {workload} on {provider}", asked), "hosted", *numbers, right=numbers)
         for each in found.against:
             volume, share = each.volume.value if each.volume else None, each.utilisation.value if each.utilisation else None
             cells = (_usd(each.per_request), _usd(each.hosted_monthly), _usd(each.own_monthly))
@@ -210,8 +211,8 @@ def _say(*lines: str) -> None:
         out.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
-def _marked(asked: _Asked) -> str:
-    return "  [yellow]SIMULATED[/]" if asked.simulated else ""
+def _title(text: str, asked: _Asked) -> Text:
+    return marked("{}[yellow]{}[/]", text, "  SIMULATED" if asked.simulated else "")
 
 
 def _usd(value: float | None) -> str:

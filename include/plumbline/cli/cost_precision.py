@@ -10,7 +10,7 @@ import typer
 from plumbline.cli.cost import How, as_day, as_purchase
 from plumbline.cli.cost_outlook import On
 from plumbline.cli.opening import open_archive
-from plumbline.cli.output import Json, clear_errors, emit, out, table
+from plumbline.cli.output import Json, clear_errors, emit, marked, out, table
 from plumbline.declarations import DeclarationError, load
 
 
@@ -34,8 +34,9 @@ def precision(
 
     def show() -> None:
         for each in found:
-            marked = "  [yellow]SIMULATED[/]" if each.provider in now.simulated else ""
-            title = f"{each.outcome}, {each.rows[0].workload} on {each.provider}, {each.load}{marked}"
+            simulated = "  SIMULATED" if each.provider in now.simulated else ""
+            name = f"{each.outcome}, {each.rows[0].workload} on {each.provider}, {each.load}"
+            title = marked("{}[yellow]{}[/]", name, simulated)
             shown = table(title, "precision", "workload", "cost", "saves", "quality", right=("cost", "saves"))
             for row in each.rows:
                 saves = "" if row.saving is None or row.precision == each.reference else f"{row.saving:.1%}"

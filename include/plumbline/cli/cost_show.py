@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from plumbline.cli.output import out, table
 from plumbline.prices import Bill, Line
 
 
-def lines_table(title: str, bill: Bill) -> Table:
+def lines_table(title: str | Text, bill: Bill) -> Table:
     """Every line of a bill, and its total."""
     numbers = ("quantity", "unit price", "cost")
     shown = table(title, "item", "what", *numbers, "basis", "since", "source", right=numbers)

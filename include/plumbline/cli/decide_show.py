@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plumbline.cli.output import out, table
+from rich.text import Text
+
+from plumbline.cli.output import marked, out, table
 from plumbline.drift.winner import certainty
 from plumbline.reports.figures import listed, percent, scale, words
 from plumbline.reports.sections.decisions import price_sentences, weight_sentences
@@ -91,9 +93,10 @@ def _cheapest(answer: Cheapest) -> None:
     else:
         sure = certainty(best.probability_cheapest)
         _line(
-            f"The cheapest setup that meets the requirement of {answer.workload} ({asked}): [bold]{best.provider}[/]{sure}, "
-            f"{words(answer.metric)} {_cost(answer, best)}",
-            markup=True,
+            marked(
+                "The cheapest setup that meets the requirement of {} ({}): [bold]{}[/]{}, {} {}",
+                *(answer.workload, asked, best.provider, sure, words(answer.metric), _cost(answer, best)),
+            )
         )
     for setup in answer.setups:
         if setup is not best:
@@ -110,5 +113,5 @@ def _cost(answer: Cheapest, setup: Setup) -> str:
     return f"{shown.text(setup.cost)}{between}"
 
 
-def _line(text: str, style: str = "", markup: bool = False) -> None:
-    out.print(text, style=style or None, highlight=False, markup=markup, soft_wrap=True)
+def _line(text: str | Text, style: str = "") -> None:
+    out.print(text, style=style or None, highlight=False, soft_wrap=True)

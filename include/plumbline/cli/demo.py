@@ -13,7 +13,7 @@ from plumbline.alerts import render
 from plumbline.archive import open_archive
 from plumbline.cli.campaign import declarations, show_drift, stopping
 from plumbline.cli.live import Watching
-from plumbline.cli.output import FAILED, OK, Json, emit, err, fail, out
+from plumbline.cli.output import FAILED, OK, Json, emit, err, fail, marked, out
 from plumbline.declarations import Declarations, places
 from plumbline.declarations.places import moved_home
 from plumbline.drift import Finding
@@ -58,7 +58,7 @@ def demo_drift(
     def tell() -> None:
         show_drift(data)
         for finding in found:
-            out.print(f"\n[bold]The alert[/] ({finding.kind})")
+            out.print(marked("\n[bold]The alert[/] ({})", finding.kind))
             out.print(render(finding).text, highlight=False, markup=False, soft_wrap=True)
         out.print(f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} plumbline findings", soft_wrap=True, highlight=False)
         if after.report:

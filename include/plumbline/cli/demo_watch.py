@@ -12,7 +12,7 @@ from plumbline.alerts import render
 from plumbline.alerts.slack import CONNECTION
 from plumbline.cli.campaign import stopping
 from plumbline.cli.live import Watching
-from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out
+from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, marked, out
 from plumbline.declarations import places
 from plumbline.declarations.places import moved_home
 from plumbline.orchestration.airflow_client import AirflowError
@@ -46,13 +46,13 @@ def demo_watch(
         fail(str(error), FAILED)
 
     def tell() -> None:
-        out.print(f"[bold]SIMULATED[/], quiet in {', '.join(months)}. Then:", highlight=False)
+        out.print(marked("[bold]SIMULATED[/], quiet in {}. Then:", ", ".join(months)), highlight=False)
         out.print(f"  {shown.watch.dag_id} found: {shown.reason}", highlight=False, markup=False, soft_wrap=True)
         out.print(
             f"  {shown.benchmark.dag_id} started by itself ({shown.benchmark.run_type}), campaign {shown.campaign_id}", highlight=False
         )
         for finding in shown.findings:
-            out.print(f"\n[bold]The alert[/] ({finding.kind})")
+            out.print(marked("\n[bold]The alert[/] ({})", finding.kind))
             out.print(render(finding).text, highlight=False, markup=False, soft_wrap=True)
         out.print(f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} plumbline findings list", soft_wrap=True, highlight=False)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plumbline.cli.opening import open_archive
-from plumbline.cli.output import Json, clear_errors, emit, out
+from plumbline.cli.output import Json, clear_errors, emit, marked, out
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.units import SECONDS, parse
 from plumbline.drift import Finding
@@ -44,7 +44,7 @@ def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the 
         for f in found:
             told = _readable(f)
             began = f.campaign_id or (told.began if told else f"{f.opened_at:%Y-%m-%d}")
-            out.print(f"[bold]{f.finding_id}[/] [dim]{f.state}{_snoozed(f)} · {began}[/]", highlight=False)
+            out.print(marked("[bold]{}[/] [dim]{}{} · {}[/]", f.finding_id, f.state, _snoozed(f), began), highlight=False)
             text = told.text if told else f"{f.headline}\n      cannot be read in full: stored by another version"
             out.print(f"  {text}", highlight=False, markup=False, soft_wrap=True)
         if not found:

@@ -15,7 +15,9 @@ import typer
 from pydantic import BaseModel
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 OK = 0
 FAILED = 1  # something ran and did not succeed: a trial failed, a campaign is incomplete
@@ -33,13 +35,21 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON on standard outpu
 
 _PIPED_WIDTH = 140  # a table that is piped or logged is not cut to a terminal that is not there
 
-out = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
-err = Console(stderr=True, width=None if sys.stderr.isatty() else _PIPED_WIDTH)
+# Text is text: names, reasons and logs come from others, and `[/ops/123]` in one of them is not a style. Styles come from `marked`.
+out = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, markup=False, emoji=False)
+err = Console(stderr=True, width=None if sys.stderr.isatty() else _PIPED_WIDTH, markup=False, emoji=False)
 
 
-def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
+def marked(template: str, *values: object) -> Text:
+    """Text with styles: Rich markup in `template`, a literal with `{}` for each value; the values themselves are text as it is."""
+    return Text.from_markup(template.format(*(escape(str(value)) for value in values)), emoji=False)
+
+
+def table(title: str | Text, *columns: str, right: tuple[str, ...] = ()) -> Table:
     """An empty table in the house style; the columns named in `right` hold numbers."""
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=box.SIMPLE_HEAD, pad_edge=False)
+    # Rich gives the title's style to a string alone.
+    styled = title if isinstance(title, str) else Text.assemble(title, style="bold")
+    made = Table(title=styled, title_justify="left", title_style="bold", header_style="dim", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         made.add_column(name, justify="right" if name in right else "left", overflow="fold")
     return made

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from plumbline.cli.card_rows import show_rows
 from plumbline.cli.opening import open_archive
-from plumbline.cli.output import Json, clear_errors, emit, out, table
+from plumbline.cli.output import Json, clear_errors, emit, marked, out, table
 from plumbline.declarations import DeclarationError
 from plumbline.orchestration.reporting import campaign_data, newest
 from plumbline.orchestration.reporting import report as write_report
@@ -33,7 +34,7 @@ def campaigns(as_json: Json = False) -> None:
         for c in found:
             bad = c.outcomes.planned - c.outcomes.usable
             other = " and ".join(source for source in c.sources if source != "measured")
-            why = f"{c.reason} [yellow]{other.upper()}[/]" if other else c.reason
+            why = marked("{}[yellow]{}[/]", c.reason, f" {other.upper()}" if other else "")
             shown.add_row(c.campaign_id, f"{c.planned_at:%Y-%m-%d %H:%M}", why, str(c.outcomes.usable), str(bad) if bad else "")
         out.print(shown if found else "the archive has no campaign yet; `plumbline run` measures one")
 
@@ -97,7 +98,7 @@ def show_unusable(data: CampaignData) -> None:
     """Why an attempt's numbers are not taken at their word; the page of the trial in Airflow has its log and its pods."""
     rows = [row for row in raw_rows(data) if row.status != "valid"]
     if rows:
-        out.print("\n[bold]Not valid[/]")
+        out.print("\nNot valid", style="bold")
     for row in rows:
         tried = f", attempt {row.attempt}" if row.attempt > 1 else ""
         out.print(f"  {row.trial_id}{tried}: {row.status}", highlight=False, markup=False, soft_wrap=True)
@@ -122,9 +123,8 @@ def _card(card: CardTable) -> Table:
     return shown
 
 
-def _cell(cell: Cell) -> str:
-    text = f"{cell.value} {cell.unit}".strip()
-    return f"[bold green]{text}[/]" if cell.mark == "best" else text
+def _cell(cell: Cell) -> Text:
+    return Text(f"{cell.value} {cell.unit}".strip(), style="bold green" if cell.mark == "best" else "")
 
 
 def _acceptance(card: CardTable) -> None:
@@ -137,10 +137,11 @@ def _acceptance(card: CardTable) -> None:
     out.print(shown)
 
 
-def _outcome(verdict: Verdict | None) -> str:
+def _outcome(verdict: Verdict | None) -> Text | str:
     if verdict is None:
         return ""
     if verdict.outcome == "insufficient":
-        return f"[yellow]insufficient[/] {verdict.explanation}"
+        return marked("[yellow]insufficient[/] {}", verdict.explanation)
     colour = {"pass": "green", "mixed": "yellow", "fail": "red"}[verdict.outcome]
-    return f"[{colour}]{verdict.outcome}[/] {verdict.value} {f'({verdict.margin})' if verdict.margin else ''}"
+    margin = f" ({verdict.margin})" if verdict.margin else ""
+    return Text.assemble((verdict.outcome, colour), f" {verdict.value}{margin}")

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from plumbline.cli.output import FAILED, OK, Json, emit, out, table
 from plumbline.results import CheckLine
@@ -35,7 +36,7 @@ def _show(lines: Sequence[CheckLine]) -> None:
     shown = table("", "check", "", "measured", "expected", "tolerance", "reason", right=("measured", "expected", "tolerance"))
     for line in lines:
         values = (_number(line.measured, line.unit), _number(line.expected, line.unit), _number(line.tolerance, line.unit))
-        shown.add_row(line.name, f"[{_STYLE[line.status]}]{line.status}[/]", *values, f"[dim]{line.reason}[/]")
+        shown.add_row(line.name, Text(line.status, style=_STYLE[line.status]), *values, Text(line.reason or "", style="dim"))
     out.print(shown)
 
 

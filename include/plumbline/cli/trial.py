@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out, table
 from plumbline.cli.selfcheck import compact
@@ -96,11 +96,11 @@ def _run(planned: Trial, as_json: bool) -> None:
         with clear_errors(RuntimeError):
             adopt([launcher.connection])
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
-        TextColumn("[dim]{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", style="dim", markup=False),
     )
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(planned.trial_id, total=1.0, note="starting")
@@ -116,7 +116,7 @@ def _run(planned: Trial, as_json: bool) -> None:
 def show(document: ResultDocument) -> None:
     """A trial's verdict, its criteria and its numbers as tables. The warm-up's are left out once there are those it was made for."""
     verdict = document.validity
-    out.print(f"[bold]{document.trial.trial_id}[/bold]  [{_STYLE[verdict.status]}]{verdict.status}[/]", highlight=False)
+    out.print(Text.assemble((document.trial.trial_id, "bold"), "  ", (verdict.status, _STYLE[verdict.status])), highlight=False)
     for reason in verdict.reasons:
         out.print(f"  {reason.code}: {reason.detail}", style=_STYLE[verdict.status], markup=False, highlight=False)
     if verdict.status in ("degraded", "invalid"):
@@ -128,7 +128,7 @@ def show(document: ResultDocument) -> None:
         judged = table("", "criterion", "", "value", "", "", right=("value",))
         for text, found in criteria:
             judged.add_row(
-                text, f"[{_OUTCOME[found.outcome]}]{found.outcome}[/]", found.value, found.margin, f"[dim]{found.explanation}[/]"
+                text, Text(found.outcome, style=_OUTCOME[found.outcome]), found.value, found.margin, Text(found.explanation, style="dim")
             )
         out.print(judged)
     measured = _by_metric(document)
@@ -144,10 +144,10 @@ def show(document: ResultDocument) -> None:
         lead = next((r for r in rows if r.statistic == METRICS[metric].statistic), rows[0])
         interval = "" if lead.ci_low is None else f"{reading(lead.ci_low, lead.unit)} … {reading(lead.ci_high, lead.unit)}"
         others = [f"{r.statistic} {reading(r.value, r.unit)}" for r in rows if r is not lead and r.value is not None]
-        beside = escape(" · ".join([*others, *filter(None, [lead.reason, lead.method])]))
+        beside = Text(" · ".join([*others, *filter(None, [lead.reason, lead.method])]), style="dim")
         statistic = "" if lead.statistic == "value" else lead.statistic
         name = phase if phase != last else ""
-        shown.add_row(name, metric, statistic, reading(lead.value, lead.unit), interval, f"{lead.n:,}", f"[dim]{beside}[/]")
+        shown.add_row(name, metric, statistic, reading(lead.value, lead.unit), interval, f"{lead.n:,}", beside)
         last = phase
     if measured:
         out.print(shown)
@@ -161,8 +161,8 @@ def show(document: ResultDocument) -> None:
         out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim", highlight=False)
     if document.selfcheck:
         out.print(compact(document.selfcheck), style="dim", highlight=False, markup=False)
-    if document.reproducibility:
-        out.print(f"again: {document.reproducibility.replay_command}", style="dim", highlight=False)
+    if document.replay:
+        out.print(f"again: {document.replay}", style="dim", highlight=False)
 
 
 def _curves(curves: list[Curve]) -> Table:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plumbline.cli.output import DRIFTED, FAILED, OK, Json, clear_errors, emit, err, fail, out, table
+from plumbline.cli.output import DRIFTED, FAILED, OK, Json, clear_errors, emit, err, fail, marked, out, table
 from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
 from plumbline.drift.price import what
 
@@ -125,7 +125,7 @@ def _show(seen: _Seen, facts: bool) -> None:
     looked, priced = seen.looked, seen.priced
     nodes = "" if looked is None else f"{looked.nodes} node{'s' * (looked.nodes != 1)}, "
     prices = f"{len(priced.checks) or 'no'} price{'s' * (len(priced.checks) != 1)}" if priced else "no prices"
-    out.print(f"[bold]{seen.provider}[/]  [dim]{nodes}{prices}[/]", highlight=False)
+    out.print(marked("[bold]{}[/]  [dim]{}{}[/]", seen.provider, nodes, prices), highlight=False)
     for row in looked.changes if looked else ():
         told = "news" if looked and any(n["fact"] == row["fact"] for n in looked.news) else "known"
         _line(f"{row['fact']} {row['old']} → {row['new']}  ({told})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -224,7 +225,10 @@ class EndpointLauncher(Declared):
     def near(self) -> bool:
         """Whether the URL names the client's own machine."""
         host = urlsplit(self.url).hostname or ""
-        return host in ("localhost", "::1") or host.startswith("127.")
+        try:
+            return host == "localhost" or ip_address(host).is_loopback
+        except ValueError:  # a name, which may begin with 127. and be anywhere
+            return False
 
 
 Launcher = Annotated[LocalLauncher | KubernetesLauncher | EndpointLauncher | SimulatedLauncher, Field(discriminator="kind")]

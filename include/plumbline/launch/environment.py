@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from plumbline.harness import endpoint_key
-
 TRIAL_TOKEN = "PLUMBLINE_TRIAL_TOKEN"
 """Unique for each launch and inherited by every descendant: by it a leftover is known, whatever group or session it moved to."""
 
@@ -39,11 +37,19 @@ _NAMES = frozenset(
         "CUDA_VISIBLE_DEVICES",
         "HIP_VISIBLE_DEVICES",
         "ROCR_VISIBLE_DEVICES",
+        # Of our own by name too: a server's environment also holds PLUMBLINE_FERNET_KEY, passwords of databases, and what comes next.
+        # An endpoint's key is the endpoint launcher's to give.
+        "PLUMBLINE_HOME",
+        "PLUMBLINE_CONFIG",
+        "PLUMBLINE_IMAGE",
+        "PLUMBLINE_CPU_LIMIT",
+        "PLUMBLINE_MEMORY_LIMIT",
+        "PLUMBLINE_ENGINE_PYTHON",
+        "PLUMBLINE_TRITONSERVER",
+        "PLUMBLINE_SERVER",  # a local Airflow knows its descendants by it
     ]
 )
-_PREFIXES = ("LC_", "PLUMBLINE_")
-# The archive's URL holds its password, and a trial has no business there, nor in an Airflow; an endpoint's key is the endpoint launcher's to give.
-_NOT_FOR_TRIALS = frozenset(["PLUMBLINE_ARCHIVE_URL", "PLUMBLINE_AIRFLOW_PASSWORD", "PLUMBLINE_ADMIN_PASSWORD", endpoint_key.VARIABLE])
+_PREFIXES = ("LC_",)
 # The harness writes its results itself, so it gets the credentials of the one store that it writes to.
 _STORE_PREFIXES = {
     "s3": ("AWS_", "FSSPEC_S3"),
@@ -62,9 +68,7 @@ def trial_environment(inherited: Mapping[str, str], store_url: str, token: str, 
     version wherever the trial starts.
     """
     prefixes = _PREFIXES + _STORE_PREFIXES.get(store_url.partition("://")[0].rpartition("::")[2], ())
-    kept = {
-        name: value for name, value in inherited.items() if (name in _NAMES or name.startswith(prefixes)) and name not in _NOT_FOR_TRIALS
-    }
+    kept = {name: value for name, value in inherited.items() if name in _NAMES or name.startswith(prefixes)}
     library = str(Path(__file__).resolve().parents[2])
     others = [part for part in kept.get("PYTHONPATH", "").split(os.pathsep) if part and part != library]
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,9 +21,24 @@ class MachineBusy(Exception):
     """The machine did not become free in time; the message says who holds it."""
 
 
+class LockRefused(MachineBusy):
+    """The lock lies where another user can write: its content, which says what to end and to delete, cannot be trusted."""
+
+
 def lock_file(machine: str) -> Path:
-    """The lock lies where all installations of this user meet, not in one installation's home."""
-    return Path(tempfile.gettempdir()) / f"plumbline-{os.getuid()}-{machine}.lock"
+    """The lock lies where all installations of this user meet, not in one installation's home: in a folder of this user alone.
+
+    LockRefused if that folder is a link, belongs to another user, or is open to others.
+    """
+    folder = Path(tempfile.gettempdir()) / f"plumbline-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise LockRefused(
+            f"{folder} must be a folder of user {os.getuid()} with mode 0700 for the locks of this machine; "
+            f"found mode {stat.filemode(found.st_mode)}, user {found.st_uid}. Remove it, or set TMPDIR to a folder of your own"
+        )
+    return folder / f"{machine}.lock"
 
 
 @contextmanager
@@ -31,7 +47,7 @@ def machine_lock(machine: str, trial_id: str, work: Path, patience_s: float, on_
 
     The kernel drops the lock when the last holder of the descriptor is gone. With the keeper as a holder, a killed launcher does not
     free the machine before its trial has really ended. While waiting, `on_wait` hears every few seconds who holds the machine, and
-    what a killed launcher left behind is ended. Raises MachineBusy after `patience_s`.
+    what a killed launcher left behind is ended. Raises MachineBusy after `patience_s`, LockRefused at once.
     """
     path = lock_file(machine)
     descriptor = _acquire(path, machine, patience_s, on_wait)

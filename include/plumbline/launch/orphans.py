@@ -59,8 +59,10 @@ def sweep(work: Path) -> list[int]:
 
 
 def _read(pidfile: Path) -> Running | None:
-    """The pidfile's content; None for one that a launcher just removed or that is not ours."""
+    """The pidfile's content; None for one that a launcher just removed or that another user wrote: it names folders to delete."""
     try:
+        if pidfile.lstat().st_uid != os.getuid():
+            return None
         data = json.loads(pidfile.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None

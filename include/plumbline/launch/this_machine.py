@@ -22,7 +22,7 @@ from plumbline.harness.progress import ProgressLine, parse
 from plumbline.launch import orphans, stores
 from plumbline.launch.base import OnProgress
 from plumbline.launch.environment import trial_environment
-from plumbline.launch.machine_lock import MachineBusy, machine_lock
+from plumbline.launch.machine_lock import LockRefused, MachineBusy, machine_lock
 from plumbline.launch.outcome import STORE_FAILED, outcome
 from plumbline.launch.process import Limits, Output, supervised
 from plumbline.launch.stores import next_attempt
@@ -89,6 +89,8 @@ class ThisMachine:
         try:
             with machine_lock(place.machine, trial.trial_id, work, self.patience_s, waiting) as hold:
                 return attempt.run(next_attempt(trial, store), place, work, hold)
+        except LockRefused as error:
+            return attempt.not_started(trial, "harness_error", str(error))
         except MachineBusy as error:
             return attempt.not_started(trial, "launch_timeout", str(error))
 

@@ -43,7 +43,7 @@ def raw_rows(campaign: CampaignData) -> tuple[RawRow, ...]:
                 document=f"{trial.campaign_id}/{trial.trial_id}/attempt-{trial.attempt}/collected.json",
                 checksum=d.checksum,
                 evidence=d.evidence,
-                replay=d.reproducibility.replay_command if d.reproducibility else "",
+                replay=d.replay or "",
             )
         )
     seen = {d.trial.trial_id for d in campaign.documents}

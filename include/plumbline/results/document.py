@@ -255,7 +255,7 @@ class Reproducibility(Part):
 
     seeds: dict[str, int]
     hashes: dict[str, str] = Field(description="of the data set, prompts, model, arrival schedule")
-    replay_command: str
+    replay_command: str = Field(description="as the harness wrote it; what is shown is computed from the trial's id")
     guarantees: Many[str] = Field((), description="which repeatability held, such as bitwise_losses")
 
 
@@ -319,6 +319,11 @@ class _Content(Part):
     evidence: Many[Evidence] = ()
     launch: LaunchRecord | None = Field(None, description="added by collect; not part of what the harness signed")
     simulated: bool = False
+
+    @property
+    def replay(self) -> str | None:
+        """The command that repeats the trial; None if it failed too early. Computed: the document's own could name any command."""
+        return f"plumbline replay {self.trial.trial_id}" if self.reproducibility else None
 
     def content_hash(self) -> str:
         """SHA-256 of the document without `checksum` and without what was added after the harness signed it (`launch`).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.data.result_documents import document, failed, training_metrics, training_workload, trial
 
 from plumbline.archive import open_archive
@@ -13,6 +14,16 @@ def test_an_empty_archive_is_said(plumbline):
     assert "no campaign yet" in plumbline("campaigns").stdout
     result = plumbline("scorecard")
     assert result.exit_code == 2 and "plumbline run" in result.stderr
+
+
+@pytest.mark.fault("a campaign's reason reads as Rich markup, such as [/ops/123]", ends="shown as text", keeps="every row")
+def test_other_peoples_text_is_no_markup(campaigns, plumbline):
+    campaigns(first=[0.1])
+    with open_archive() as archive:
+        asked = trial(campaign="second").model_copy(update={"reason": "[/ops/123] [red]now[/] :warning:"})
+        archive.record(document(asked, metrics=training_metrics(step_time=0.1)), uri="file:///second")
+    result = plumbline("campaigns")
+    assert result.exit_code == 0 and "[/ops/123] [red]now[/] :warning:" in result.stdout
 
 
 def test_the_newest_campaign_is_shown(campaigns, plumbline, said):
@@ -74,8 +85,10 @@ def test_a_criterion_that_cannot_be_judged_says_why():
     from plumbline.cli.scorecard import _outcome
     from plumbline.reports.criteria import Verdict
 
-    assert _outcome(Verdict("insufficient", "–", "", "p99 needs at least 100 requests")).endswith("p99 needs at least 100 requests")
-    assert _outcome(Verdict("pass", "0.4 s", "50 % to spare", "all 3 repeats meet it")) == "[green]pass[/] 0.4 s (50 % to spare)"
+    assert _outcome(Verdict("insufficient", "–", "", "p99 needs at least 100 requests")).plain.endswith("p99 needs at least 100 requests")
+    assert (
+        _outcome(Verdict("pass", "0.4 s", "50 % to spare", "all 3 repeats meet it")).markup == "[green]pass[/green] 0.4 s (50 % to spare)"
+    )
 
 
 def test_a_declaration_that_does_not_hold_is_told_in_its_line(campaigns, plumbline, home, monkeypatch):

@@ -98,6 +98,8 @@ def test_a_server_of_somebody_else_is_not_killed(broken: Break) -> None:
     ("launcher", "said"),
     [
         (HOSTED % "http://api.example.com/v1", "would send the key of hosted_key in clear; expected https://"),
+        (HOSTED % "http://127.evil.example/v1", "would send the key of hosted_key in clear; expected https://"),
+        (HOSTED % "http://127.0.0.1.evil.example/v1", "would send the key of hosted_key in clear; expected https://"),
         (HOSTED % "grpcs://api.example.com", "does not carry openai; expected http:// or https://"),
         ("{kind: endpoint, url: https://api.example.com, protocol: kserve_grpc, model: chat}", "expected grpc:// or grpcs://"),
         (HOSTED % "https://me:secret@api.example.com", "launcher.url"),
@@ -107,8 +109,14 @@ def test_a_server_of_somebody_else_is_not_killed(broken: Break) -> None:
         ("{kind: endpoint, url: https://api.example.com, protocol: rest, model: chat}", "launcher.protocol"),
     ],
 )
+@pytest.mark.fault("a hosted model's address would send its key in clear", ends="refused", keeps="the key")
 def test_what_could_not_work_or_would_leak_a_key_is_refused(broken: Break, launcher: str, said: str) -> None:
     with pytest.raises(DeclarationError) as raised:
         load(broken(HERE, LOCAL, launcher))
     assert len(raised.value.problems) == 1
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("address", ["http://localhost:8000/v1", "http://127.0.0.1:8000/v1", "http://[::1]:8000/v1", "http://127.1.2.3/v1"])
+def test_a_key_may_go_to_this_machine_in_clear(broken: Break, address: str) -> None:
+    load(broken(HERE, LOCAL, HOSTED % address))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 import plumbline
 from plumbline.launch.environment import TRIAL_TOKEN, trial_environment
 
@@ -20,6 +22,10 @@ INHERITED = {
     "PLUMBLINE_ARCHIVE_URL": "postgresql://user:secret@host/db",
     "PLUMBLINE_AIRFLOW_PASSWORD": "secret",
     "PLUMBLINE_ADMIN_PASSWORD": "secret",
+    "PLUMBLINE_FERNET_KEY": "secret",
+    "PLUMBLINE_ARCHIVE_DB_PASSWORD": "secret",
+    "PLUMBLINE_ENDPOINT_KEY": "secret",
+    "PLUMBLINE_A_SECRET_OF_NEXT_YEAR": "secret",
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "secret",
     "AIRFLOW_CONN_SLACK_DEFAULT": "secret",
     "SLACK_BOT_TOKEN": "secret",
@@ -44,6 +50,7 @@ def test_what_a_trial_needs_is_kept() -> None:
     assert kept[TRIAL_TOKEN] == "token-1"
 
 
+@pytest.mark.fault("a server's secrets are in the launcher's environment", ends="refused", keeps="them from every trial")
 def test_secrets_and_thread_counts_are_not() -> None:
     kept = trial("file:///results")
     assert not [name for name, value in kept.items() if "secret" in value]

