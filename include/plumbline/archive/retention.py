@@ -55,7 +55,12 @@ def aged(session: Session, keep_s: float, store_url: str, now: datetime) -> Aged
     query = (
         _files()
         .outerjoin(Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position))
-        .where(Expired.trial_pk.is_(None), measured_at < now - timedelta(seconds=keep_s), Evidence.uri.startswith(_BELOW))
+        .where(
+            Expired.trial_pk.is_(None),
+            measured_at < now - timedelta(seconds=keep_s),
+            Evidence.uri.startswith(_BELOW),
+            ~Evidence.uri.contains(".."),
+        )
     )
     cited = citations(session)
     due, kept, elsewhere = [], Counter[Citation](), 0
@@ -91,7 +96,7 @@ def to_remove(session: Session, store_url: str) -> list[tuple[OldEvidence, datet
     query = _files(Expired.expired_at, Expired.rule).join(
         Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position)
     )
-    found = _attempts(session, query.where(Expired.removed_at.is_(None)))
+    found = _attempts(session, query.where(Expired.removed_at.is_(None), Evidence.uri.startswith(_BELOW), ~Evidence.uri.contains("..")))
     return [(one, about.expired_at, about.rule) for one, about in found if _within(one, store_url)]
 
 
@@ -146,5 +151,5 @@ def _attempts(session: Session, query: Select[tuple[object, ...]]) -> list[tuple
 
 
 def _within(one: OldEvidence, store_url: str) -> bool:
-    """Whether the attempt lies in this store: an archive may hold what others measured and keep."""
-    return one.uri.startswith(f"{store_url.rstrip('/')}/") and ".." not in one.uri.split("/")
+    """Whether the attempt lies where this store keeps it, and nowhere else: an archive may hold what others measured, keep or claim."""
+    return one.uri == f"{store_url.rstrip('/')}/{one.campaign_id}/{one.trial_id}/attempt-{one.attempt}"

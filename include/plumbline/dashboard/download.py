@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import IO
 
 from plumbline.reports.figures import size
-from plumbline.results import ResultStore
+from plumbline.results import ResultStore, addresses
 from plumbline.results.document import Evidence
 
 MOST_BYTES = 2**30
@@ -47,7 +47,7 @@ def fetched(folder: str, item: Evidence, expired: tuple[datetime, str] | None) -
     weakref.finalize(file, _places.release)
     try:
         digest, count = hashlib.sha256(), 0
-        for piece in ResultStore(folder, patience_s=0.0).pieces(item.uri):
+        for piece in ResultStore(addresses.permitted(folder), patience_s=0.0).pieces(item.uri):
             count += len(piece)
             if count > item.bytes:
                 break

@@ -11,7 +11,7 @@ from plumbline.reports.charts_latency import distribution
 from plumbline.reports.charts_training import step_times
 from plumbline.reports.evidence import MOST_BYTES, Latencies, Run, evidence_of
 from plumbline.reports.figures import size
-from plumbline.results import ResultDocument, ResultStore
+from plumbline.results import ResultDocument, ResultStore, addresses
 
 _DRAWN = ("requests", "steps")
 
@@ -39,7 +39,7 @@ def raw_charts(document: ResultDocument, folder: str) -> RawCharts:
     if not folder.endswith(below):
         return RawCharts((), (f"The archive says that the trial lies at {folder}; expected an address that ends with {below}.",))
     try:
-        store = ResultStore(folder.removesuffix(below), patience_s=0.0)
+        store = ResultStore(addresses.permitted(folder).removesuffix(below), patience_s=0.0)
         found = evidence_of(store, [document])
     except (OSError, ValueError, ImportError) as error:
         return RawCharts((), (f"The result store cannot be read: {error}",))

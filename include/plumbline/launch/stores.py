@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from plumbline.declarations import KubernetesLauncher, Provider, Trial, places
@@ -77,7 +78,8 @@ def bring_home(trial: Trial, away: ResultStore, kept: ResultStore) -> str | None
     for item in _evidence(raw, away.uri(path)):
         if known and ((gone and item.uri in gone.files) or kept.exists(f"{folder}/{item.uri}")):
             continue
-        _copy(f"{folder}/{item.uri}", item, away, kept)
+        with suppress(FileNotFoundError):  # `collect` names what is missing at home
+            copy_evidence(item, away, folder, kept, folder)
     if not known:
         kept.put(path, raw)
     return None
@@ -106,15 +108,15 @@ def from_log(trial: Trial, log: bytes, kept: ResultStore) -> bool:
     return True
 
 
-def _copy(path: str, item: Evidence, away: ResultStore, kept: ResultStore) -> None:
-    """Copy a file, but little more of it than is declared: `collect` finds out at home that it is too large, too small or another one."""
+def copy_evidence(item: Evidence, source: ResultStore, source_folder: str, target: ResultStore, folder: str) -> None:
+    """Copy a file of an attempt, but little more of it than is declared: who reads the copy finds out that it is too large or another one.
+
+    FileNotFoundError if the source has none.
+    """
     with tempfile.NamedTemporaryFile(prefix="plumbline-evidence-") as file:
-        try:
-            away.digest(path, item.bytes, file)
-        except FileNotFoundError:
-            return
+        source.digest(f"{source_folder}/{item.uri}" if source_folder else item.uri, item.bytes, file)
         file.flush()
-        kept.put_file(path, Path(file.name))
+        target.put_file(f"{folder}/{item.uri}", Path(file.name))
 
 
 def _evidence(raw: bytes, where: str) -> Sequence[Evidence]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.declarations import places
 from plumbline.launch import evidence_limits, stores
-from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, expired
+from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, addresses, expired
 from plumbline.results.quarantine import FOLDER
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from plumbline.archive.views import Action
 
 BY_HAND = "verdict_by_hand"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,10 @@ def retry(archive: Archive, quarantine_id: str, by: str) -> Retried:
     held = archive.quarantined_one(quarantine_id)
     if held.state == "released":
         return Retried(quarantine_id, None, "it was released before")
-    store = ResultStore(held.uri.rpartition(f"/{FOLDER}/")[0])
+    try:
+        store = ResultStore(addresses.permitted(held.uri).rpartition(f"/{FOLDER}/")[0])
+    except BadResult as error:
+        return Retried(quarantine_id, None, str(error))
     folder = f"{held.campaign_id}/{held.trial_id}/attempt-{held.attempt}"
     path = held.uri.removeprefix(f"{store.url}/")
     try:
@@ -119,24 +124,34 @@ def record_as_correction(
     """Store the document as the trial's next attempt, with its evidence, and record that as the correction."""
     from plumbline.launch.timeline import outside_metrics
 
-    home, before = stores.home(), ResultStore(evidence_of)
+    home, before = stores.home(), _readable(evidence_of)
     last = max(
         t.attempt for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if t.trial_id == document.trial.trial_id
     )
     asked = stores.next_attempt(document.trial.model_copy(update={"attempt": last + 1}), home)
     fields = {name: getattr(document, name) for name in type(document).model_fields if name not in ("trial", "checksum")}
     new = ResultDocument.sealed(trial=asked, **fields)
-    for item in new.evidence:
-        with suppress(FileNotFoundError):  # what is lost already must not keep anybody from rejecting the numbers; verify names it
-            home.put(f"{home.folder(asked)}/{item.uri}", before.get(item.uri))
-    if gone := expired.note(before, ""):
-        expired.put(home, home.folder(asked), gone.files, gone.expired_at, gone.rule)
+    if before is not None:
+        for item in new.evidence:
+            with suppress(FileNotFoundError):  # what is lost already must not keep anybody from rejecting the numbers; verify names it
+                stores.copy_evidence(item, before, "", home, home.folder(asked))
+        if gone := expired.note(before, ""):
+            expired.put(home, home.folder(asked), gone.files, gone.expired_at, gone.rule)
     home.put_trial(asked)
     home.put_document(new)
     folder = home.put_collected(new)
     extra = outside_metrics(new.launch) if new.launch else ()
     archive.correct(new, corrects, by=by, why=why, action=action, quality_reasons=reasons, uri=home.uri(folder), extra_metrics=extra)
     return asked.attempt
+
+
+def _readable(folder: str) -> ResultStore | None:
+    """The attempt's folder as a store; None if it lies outside of the declared ones, as that of an imported campaign may."""
+    try:
+        return ResultStore(addresses.permitted(folder))
+    except BadResult as error:
+        _log.warning("its evidence is not copied: %s", error)
+        return None
 
 
 def _record(archive: Archive, document: ResultDocument, uri: str, action: Action, reasons: Sequence[Reason]) -> None:

@@ -13,8 +13,9 @@ from plumbline.results import Evidence
 
 
 @pytest.fixture
-def filled(archive: Archive, tmp_path: Path) -> Path:
+def filled(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of one trial's evidence."""
+    monkeypatch.setenv("PLUMBLINE_RESULTS_URL", tmp_path.as_uri())
     folder = tmp_path / "results" / "attempt-1"
     (folder / "evidence").mkdir(parents=True)
     entries = []
@@ -43,8 +44,44 @@ def test_missing_and_changed_files_are_named(archive: Archive, filled: Path, tmp
     assert "held.json has SHA-256" in held
 
 
-def test_a_store_that_nobody_can_open_is_named(archive: Archive) -> None:
-    entry = Evidence(kind="log", uri="evidence/log", sha256="0" * 64, bytes=1)
-    archive.record(document(evidence=[entry]), uri="nosuchstore://somewhere")
+@pytest.mark.fault("a row names a page, a device or another store", ends="refused", keeps="nothing outside of the declared stores is read")
+@pytest.mark.parametrize(
+    "address",
+    [
+        "nosuchstore://somewhere",
+        "http://127.0.0.1:1/latest/meta-data",
+        "file:///dev",
+        "file:///store-of-another/a",
+        "file:///store/../dev",
+        "file:///store/a::http://127.0.0.1:1/x",
+        "s3://theirs/results/a",
+        "github://org:repo@/x",
+    ],
+)
+def test_only_declared_stores_are_read(archive: Archive, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("PLUMBLINE_RESULTS_URL", "file:///store")
+    entry = Evidence(kind="log", uri="zero", sha256="0" * 64, bytes=1)
+    archive.record(document(evidence=[entry]), uri=address)
     (problem,) = archive.verify(evidence=True)
-    assert "cannot be read" in problem
+    assert "cannot be read" in problem and address in problem and "expected" in problem
+
+
+def test_a_further_store_can_be_declared(archive: Archive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "upkeep.yaml").write_text(f"evidence: {{stores: [{tmp_path.as_uri()}/theirs]}}")
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path))
+    entry = Evidence(kind="log", uri="evidence/log", sha256="0" * 64, bytes=1)
+    archive.record(document(evidence=[entry]), uri=f"{tmp_path.as_uri()}/theirs/a")
+    (problem,) = archive.verify(evidence=True)
+    assert problem.endswith("is missing")
+
+
+def test_evidence_larger_than_a_document_is_read_in_pieces(archive: Archive, filled: Path) -> None:
+    data = b"x" * (9 * 2**20)
+    (filled / "evidence/large").write_bytes(data)
+    entry = Evidence(kind="log", uri="evidence/large", sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+    archive.record(document(trial(repeat=2), evidence=[entry]), uri=filled.as_uri())
+    assert archive.verify(evidence=True) == []
+    with (filled / "evidence/large").open("ab") as file:
+        file.write(b"x" * 2**20)
+    (problem,) = archive.verify(evidence=True)
+    assert "has more than" in problem

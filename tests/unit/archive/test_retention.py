@@ -34,6 +34,11 @@ def measured(
     return asked.trial_id
 
 
+@pytest.fixture(autouse=True)
+def store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_RESULTS_URL", STORE)
+
+
 @pytest.fixture
 def newest(archive: Archive) -> Archive:
     """The series' newest campaign is of today: what is older is only kept if something points to it."""
@@ -130,6 +135,21 @@ def test_what_lies_in_another_store_or_outside_of_evidence_is_left_alone(newest:
     measured(newest, "odd", 3, files=odd)
     found = newest.aged_evidence(30 * DAY, STORE)
     assert (found.due, found.elsewhere) == ((), 3)
+
+
+@pytest.mark.fault("a row names another trial's folder as its own", ends="refused", keeps="the other trial's evidence")
+def test_an_attempt_deletes_nothing_of_another_one(newest: Archive) -> None:
+    theirs = f"{STORE}/now/{trial(campaign='now').trial_id}/attempt-1"
+    asked = trial(campaign="old", planned_at=datetime.now(timezone.utc) - timedelta(days=93))
+    newest.record(document(asked, evidence=FILES, timeline=()), uri=theirs)
+    found = newest.aged_evidence(30 * DAY, STORE)
+    assert (found.due, found.elsewhere) == ((), 1)
+    with newest.engine.begin() as connection:
+        connection.execute(
+            text("INSERT INTO expired_evidence SELECT trial_pk, position, :at, 'forged', NULL FROM evidence"),
+            {"at": "2025-01-01 00:00:00.000000"},
+        )
+    assert [one.uri for one, _, _ in newest.expired_evidence(STORE) if one.campaign_id == "old"] == []
 
 
 def test_what_expired_is_said_once_and_is_deleted_until_that_is_said(newest: Archive) -> None:

@@ -27,7 +27,8 @@ INFERENCE = "2026-11.local-1core.inference.chat-tiny-cpu.0200.r1"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PLUMBLINE_RESULTS_URL", (tmp_path / "results").as_uri())
     data = campaign(tmp_path / "results", repeats=1)
     assert data.store is not None
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
