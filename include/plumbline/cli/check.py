@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +13,7 @@ import typer
 from plumbline.cli.check_pods import patched_fields, show_defaults, show_patched_fields
 from plumbline.cli.output import UNUSABLE, Json, emit, err, out, table
 from plumbline.declarations import AnyWorkload, DeclarationError, Declarations, Provider, load
+from plumbline.declarations.placeholders import Placeholder, placeholders
 from plumbline.launch.month import Month, month_of, scheduled_on, unmeasured
 
 
@@ -39,14 +42,19 @@ def check(
     months = [month_of(declared, p, today) for p in providers]
     warnings = unmeasured(declared)
     patched = patched_fields(declared)
-    ok = all(field.known for field in patched)
+    examples = placeholders(declared)
+    ok = all(field.known for field in patched) and not any(one.enabled for one in examples)
 
     def show() -> None:
         # Before the tables and the summary line, which stays last.
         shown = {p.name for p in providers if everything or p.enabled}
         show_patched_fields([field for field in patched if field.provider in shown or not field.known])
         show_defaults(declared, shown)
-        _show(declared, rows, months, warnings, everything)
+        for one in examples:
+            if one.enabled:
+                err.print(str(one), style="red", highlight=False, markup=False, soft_wrap=True)
+        disabled = sorted({one.provider for one in examples if not one.enabled})
+        _show(declared, rows, months, (*warnings, *_examples(examples, disabled, everything)), everything, ok)
 
     emit(
         as_json,
@@ -55,6 +63,7 @@ def check(
             "would_run": rows,
             "months": [_month(m) for m in months],
             "warnings": warnings,
+            "placeholders": [asdict(one) for one in examples],
             "pod_patches": patched,
             "from_defaults": declared.from_defaults,
         },
@@ -62,6 +71,13 @@ def check(
     )
     if not ok:
         raise typer.Exit(UNUSABLE)
+
+
+def _examples(examples: Sequence[Placeholder], providers: Sequence[str], everything: bool) -> list[str]:
+    """What disabled providers must replace before they are enabled: each field with `--all`, else how many there are."""
+    if everything:
+        return [str(one) for one in examples if not one.enabled]
+    return [f"{len(providers)} disabled providers hold values of the examples; --all names them"] if providers else []
 
 
 def _row(declared: Declarations, provider: Provider, workload: AnyWorkload) -> dict[str, Any]:
@@ -96,7 +112,9 @@ def _month(month: Month) -> dict[str, Any]:
     }
 
 
-def _show(declared: Declarations, rows: list[dict[str, Any]], months: list[Month], warnings: tuple[str, ...], everything: bool) -> None:
+def _show(
+    declared: Declarations, rows: list[dict[str, Any]], months: list[Month], warnings: tuple[str, ...], everything: bool, ok: bool
+) -> None:
     columns = ("provider", "launcher", "kind", "workload", "slots (UTC)", "repeats a slot", "trials", "node hours")
     shown = table("What a month measures", *columns, right=columns[-3:])
     for row in rows:
@@ -135,7 +153,7 @@ def _show(declared: Declarations, rows: list[dict[str, Any]], months: list[Month
     teams = ", ".join(sorted(declared.teams)) or "none"
     total = sum(row["trials"] for row in rows)
     out.print(
-        f"{len(declared.providers)} providers, {len(declared.workloads)} workloads, teams {teams}: all right; {total} trials a month",
+        f"{len(declared.providers)} providers, {len(declared.workloads)} workloads, teams {teams}: {'all right' if ok else 'not all right'}; {total} trials a month",
         highlight=False,
     )
 

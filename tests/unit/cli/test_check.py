@@ -63,8 +63,28 @@ def test_what_a_pod_patch_changes_is_shown_and_a_field_that_no_pod_has_is_refuse
 COREWEAVE = "providers/example-coreweave-h100.yaml"
 
 
+def filled_in(other, provider):
+    """The provider enabled, with a digest and with sources of its own."""
+    other("defaults.yaml", 64 * "0", 64 * "a")
+    other(provider, "an example, to be replaced", "price page of 2026-11-02")
+    return other(provider, "enabled: false", "enabled: true")
+
+
+@pytest.mark.fault("an enabled provider has an example's digest or price", ends="refused by plumbline check", keeps="nothing starts")
+def test_values_of_the_examples_are_errors_of_an_enabled_provider_and_warnings_of_others(other, plumbline, said):
+    found, code = said("check")
+    mine = [one for one in found["placeholders"] if one["provider"] == "example-coreweave-h100"]
+    assert code == 0 and not any(one["enabled"] for one in found["placeholders"])
+    assert {"launcher.images.training", "launcher.images.inference", "prices[0].source"} <= {one["field"] for one in mine}
+    assert "prices[0].source" in plumbline("check", "--all").stdout
+    result = plumbline("check", "--config", other(COREWEAVE, "enabled: false", "enabled: true"))
+    assert result.exit_code == 2 and "example-coreweave-h100: prices[0].source" in result.stderr
+    found, code = said("check", "--config", filled_in(other, COREWEAVE.replace("coreweave-h100", "eks-p5")))
+    assert [one["field"] for one in found["placeholders"] if one["provider"] == "example-eks-p5"] == []
+
+
 def test_the_month_of_an_enabled_node_of_eight_gpus_is_told_with_its_node_hours_and_its_money(other, plumbline, said):
-    config = other(COREWEAVE, "enabled: false", "enabled: true")
+    config = filled_in(other, COREWEAVE)
     found, code = said("check", "--config", config)
     assert code == 0 and found["warnings"] == []
     month = next(m for m in found["months"] if m["provider"] == "example-coreweave-h100")
