@@ -6,7 +6,8 @@ What     upkeep: delete pods, Jobs and Services of ours that outlived every dead
          away or cannot be parsed (docs/operate.md, "Findings about ourselves"). Tell people what is due: reminders, what waited for the
          end of quiet hours, what Slack did not take before. Start the benchmarks that a change of their provider waits for (provider_watch).
          upkeep_daily: check the archive and a share of the raw evidence; let raw evidence go that was kept as long as declared and that
-         nothing cites, but never from an archive that does not hold; export finished campaigns (include/config/upkeep.yaml).
+         nothing cites, but never from an archive that does not hold; export finished campaigns; delete logs, pages, reports, copies in
+         quarantine and repeated snapshots past their time (include/config/upkeep.yaml).
 When     hourly and daily, on a team server from the start; elsewhere both are paused until a person unpauses them. The sweep is skipped where no provider is a cluster, the rest where nothing is declared.
 Triage   A red `sweep` means that a cluster does not answer or refuses: `plumbline cluster doctor PROVIDER` says which part of the way is
          broken; the other clusters are swept all the same. Pods end by themselves at their deadline, so an hour missed costs nothing but
@@ -18,7 +19,7 @@ from airflow.sdk import dag
 
 from plumbline.orchestration.defaults import defaults
 from plumbline.orchestration.schedules import hourly, nightly
-from plumbline.orchestration.upkeep_tasks import clusters, expire, export, own_failures, silence, sweep, tell, verify
+from plumbline.orchestration.upkeep_tasks import clusters, expire, export, own_failures, silence, sweep, tell, tidy, verify
 from plumbline.orchestration.watch_tasks import held, rerun
 
 
@@ -33,6 +34,7 @@ def upkeep():
 def upkeep_daily():
     verify() >> expire()
     export()
+    tidy()
 
 
 upkeep()

@@ -240,4 +240,5 @@ def test_nothing_is_deleted_from_an_archive_that_does_not_hold(bundle: dict[str,
     tasks = bundle["dags"]["upkeep_daily"]["tasks"]
     assert (tasks["expire"]["upstream"], tasks["expire"]["rule"]) == (["verify"], "all_success")
     assert tasks["export"]["upstream"] == [], "a copy elsewhere is wanted most when something is broken here"
+    assert tasks["tidy"]["upstream"] == [], "what can be made again takes no room, whatever else is broken"
     assert "silence" in bundle["dags"]["upkeep"]["tasks"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Engine
 
-from plumbline.archive import moved, retention
+from plumbline.archive import moved, retention, thinning
 from plumbline.archive.engine import reading, writing
 from plumbline.archive.moved import Moved
 from plumbline.archive.record import utc_now
 from plumbline.archive.retention import Aged, OldEvidence
+from plumbline.archive.sizes import TableSize, table_sizes
 
 
 class Keeping:
@@ -43,6 +44,22 @@ class Keeping:
         """Say that the files of these attempts are deleted."""
         with writing(self.engine) as session:
             retention.removed(session, attempts, utc_now())
+
+    def thin_snapshots(self, keep_s: float) -> int:
+        """Delete snapshots older than `keep_s` seconds that say what their neighbours say; how many."""
+        with writing(self.engine) as session:
+            return thinning.thin_snapshots(session, utc_now() - timedelta(seconds=keep_s))
+
+    def forget_quarantined(self, keep_s: float, below: str, rule: str) -> list[str]:
+        """Forget documents quarantined more than `keep_s` seconds ago whose copy lies below a URL; the URLs, whose objects the caller deletes."""
+        with writing(self.engine) as session:
+            now = utc_now()
+            return thinning.forget_quarantined(session, now - timedelta(seconds=keep_s), below, rule, now)
+
+    def table_sizes(self) -> list[TableSize]:
+        """Rows and bytes of every table, the largest first."""
+        with reading(self.engine) as session:
+            return table_sizes(session)
 
     def moved(self) -> list[Moved]:
         """Every campaign that has a trial: when it was last recorded into, and when anything that a bundle of it says last changed."""

@@ -13,6 +13,7 @@ from plumbline.archive.bundle import BadBundle, Exported, Imported
 from plumbline.cli.archive_backup import backup, restore
 from plumbline.cli.archive_expire import expire
 from plumbline.cli.archive_migrate import migrate
+from plumbline.cli.archive_size import size
 from plumbline.cli.opening import open_archive
 from plumbline.cli.output import BROKEN, FAILED, OK, Json, clear_errors, emit, fail, out, table
 
@@ -21,6 +22,7 @@ quarantine = typer.Typer(help="Result documents that could not be believed.", no
 archive.add_typer(quarantine, name="quarantine")
 archive.command()(expire)
 archive.command()(migrate)
+archive.command()(size)
 archive.command()(backup)
 archive.command()(restore)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -28,6 +29,8 @@ from plumbline.orchestration.campaign_plan import planned_trials
 from plumbline.orchestration.reporting import campaign_data
 from plumbline.reports import CampaignData, conclude
 from plumbline.reports.summary import sentences
+
+_TIDY_EVERY_S = 86400.0
 
 
 def run(
@@ -76,10 +79,13 @@ def up() -> None:
                 "Benchmark DAGs are paused: unpause one to let its monthly slots run, or trigger one by hand. Ctrl-C stops everything.",
                 highlight=False,
             )
-            stop = threading.Event()
+            stop, tidied = threading.Event(), time.monotonic()
             while not stop.wait(1.0):
                 try:
                     server.check()
+                    if time.monotonic() - tidied > _TIDY_EVERY_S:
+                        server.tidy_logs()
+                        tidied = time.monotonic()
                 except ServerError as error:
                     fail(str(error), FAILED)
 

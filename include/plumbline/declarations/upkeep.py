@@ -1,4 +1,4 @@
-"""`include/config/upkeep.yaml`: how long raw evidence is kept, how often it is read, and where finished campaigns are exported to."""
+"""`include/config/upkeep.yaml`: how long evidence and everything else that grows is kept, and where finished campaigns are exported to."""
 
 from __future__ import annotations
 
@@ -36,6 +36,22 @@ class EvidenceRules(Declared):
     )
 
 
+class KeepRules(Declared):
+    """For how long what can be made again, or says the same again, is kept. `null` keeps it for ever."""
+
+    logs: Duration | None = Field(90 * _DAY, ge=_DAY, description="Airflow's log files: of tasks, of DAG files, of components")
+    data_docs: Duration | None = Field(
+        180 * _DAY, ge=_DAY, description="pages of a campaign's quality checks; clearing `validate` writes them again"
+    )
+    reports: Duration | None = Field(400 * _DAY, ge=_DAY, description="a campaign's report; `plumbline report CAMPAIGN` writes it again")
+    quarantine: Duration | None = Field(
+        400 * _DAY, ge=_DAY, description="copies of documents in quarantine; the attempt's own file stays where it is"
+    )
+    snapshots: Duration | None = Field(
+        90 * _DAY, ge=_DAY, description="environment checks that found what the checks before and after them found; changes stay for ever"
+    )
+
+
 class ExportTarget(Declared):
     """A place for copies of finished campaigns, such as another cloud's bucket."""
 
@@ -51,7 +67,8 @@ class ExportTarget(Declared):
 
 
 class Upkeep(Declared):
-    """The whole file. Without it evidence is kept for ever and nothing is exported."""
+    """The whole file. Without it evidence is kept for ever, nothing is exported, and the rest is kept as `KeepRules` says."""
 
     evidence: EvidenceRules = EvidenceRules()
+    keep: KeepRules = KeepRules()
     export: ExportTarget | None = None

@@ -19,12 +19,13 @@ from typing import IO, Literal
 import httpx
 import psutil
 
-from plumbline.declarations import enabled_providers
+from plumbline.declarations import enabled_providers, load
 from plumbline.orchestration import leftovers
 from plumbline.orchestration.airflow_client import AirflowClient
 from plumbline.orchestration.airflow_settings import DEFAULT_PORT, USERNAME, environment, password, write_settings
 from plumbline.orchestration.airflow_supervisor import COMPONENTS, GRACE_S, MIGRATION
 from plumbline.orchestration.pools import create_pools
+from plumbline.orchestration.tidying import old_files
 from plumbline.orchestration.unpaused import pause_again
 
 _START_LIMIT_S = 240.0
@@ -82,6 +83,7 @@ class AirflowServer:
                 on_status(f"ended {len(ended)} processes that an earlier run had left")
             self._port = _port(self.mode)
             write_settings(self.home, self._port, reparse=self.mode == "up")
+            self.tidy_logs()
             self._launch()
             self._wait_healthy(on_status)
             with self.client() as client:
@@ -113,6 +115,12 @@ class AirflowServer:
     def processes(self) -> list[psutil.Process]:
         """Everything that runs for this server now, tasks and their trials included."""
         return leftovers.leftovers(self._record) if self._record else []
+
+    def tidy_logs(self) -> None:
+        """Delete log files of tasks and DAG files that are older than `keep.logs` in upkeep.yaml."""
+        keep_s = load().upkeep.keep.logs
+        if keep_s is not None:
+            old_files(self.home / "logs", time.time() - keep_s)
 
     def check(self) -> None:
         """Raise ServerError if Airflow has ended by itself."""

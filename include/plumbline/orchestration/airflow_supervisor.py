@@ -19,6 +19,8 @@ from pathlib import Path
 
 import psutil
 
+from plumbline.orchestration import component_logs
+
 COMPONENTS: dict[str, tuple[str, ...]] = {
     # Without their log servers, which would listen on all interfaces: the API server reads the logs from the disk.
     "scheduler": ("scheduler", "--skip-serve-logs"),
@@ -95,7 +97,9 @@ def _watch(children: _Children, wake: int) -> tuple[str, int] | None:
     """Wait for the first child that ends: (name, status); None if the owner wants us to stop."""
     lifeline = sys.stdin.fileno()
     while True:
-        ready, _, _ = select.select([lifeline, wake], [], [])
+        ready, _, _ = select.select([lifeline, wake], [], [], component_logs.CHECK_EVERY_S)
+        if not ready:
+            component_logs.rotate(Path(os.environ["AIRFLOW_HOME"]) / "logs")
         if wake in ready and any(n != signal.SIGCHLD for n in os.read(wake, 256)):
             return None
         if lifeline in ready and not os.read(lifeline, 256):

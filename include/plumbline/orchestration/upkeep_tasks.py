@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from plumbline.orchestration import alerting, evidence, exporting, steps
+from plumbline.orchestration import alerting, evidence, exporting, steps, tidying
 from plumbline.orchestration.silence import look_for_silence
 
 # Files of a day's share or of a whole campaign, one request each, from a store that may be far away or away for a while.
@@ -70,6 +71,17 @@ def expire() -> dict[str, int]:
         raise AirflowSkipException("evidence is kept for ever: include/config/upkeep.yaml declares no evidence.keep")
     with open_archive() as archive:
         return asdict(evidence.expire(archive))
+
+
+@task(**_PATIENT)
+def tidy() -> list[dict[str, Any]]:
+    """Delete log files, pages, reports, quarantined copies and repeated snapshots that were kept as long as declared."""
+    from airflow.configuration import conf
+
+    from plumbline.archive import open_archive
+
+    with open_archive() as archive:
+        return [asdict(one) for one in tidying.tidy(archive, Path(conf.get_mandatory_value("logging", "base_log_folder")))]
 
 
 @task(**_PATIENT)

@@ -168,6 +168,15 @@ class ResultStore:
         """Whether the object is there."""
         return self._retried(lambda: bool(self._seen_now().exists(f"{self._root}/{path}")))
 
+    def objects(self) -> Iterator[tuple[str, int]]:
+        """Every object, relative to the store, with its bytes; nothing if there is no store yet."""
+        try:
+            found = self._retried(lambda: self._seen_now().find(self._root, detail=True))
+        except FileNotFoundError:
+            return
+        for name, about in found.items():
+            yield str(name).removeprefix(f"{self._root}/"), int(about.get("size") or 0)
+
     def remove(self, path: str) -> None:
         """Delete one object; nothing if it is gone."""
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -90,3 +91,36 @@ def test_migrate(home: Path, said: Said, plumbline: Callable[..., Result]) -> No
     assert said("archive", "migrate", "--to", "0007", "--yes") == ({"before": head(), "after": "0007"}, 0)
     assert "expected one of 0001 to" in plumbline("archive", "migrate", "--to", "nope").stderr
     assert said("archive", "migrate") == ({"before": "0007", "after": head()}, 0)
+
+
+def test_backup_and_restore(campaigns: Callable[..., None], said: Said, plumbline: Callable[..., Result], tmp_path: Path) -> None:
+    campaigns(a=[0.1])
+    file = tmp_path / "copy"
+    made, code = said("archive", "backup", str(file))
+    assert (made["schema"], made["bytes"], code) == (head(), file.stat().st_size, 0)
+    assert plumbline("archive", "backup", str(file)).exit_code == 1
+    campaigns(b=[0.1])
+    assert "give --replace" in plumbline("archive", "restore", str(file)).stderr
+    restored, code = said("archive", "restore", str(file), "--replace")
+    assert (restored["problems"], code) == ([], 0)
+    with open_archive() as archive:
+        assert [c.campaign_id for c in archive.campaigns()] == ["a"]
+
+
+def test_nothing_is_restored_under_a_running_airflow(home: Path, said: Said, plumbline: Callable[..., Result], tmp_path: Path) -> None:
+    open_archive().close()
+    assert said("archive", "backup", str(tmp_path / "copy"))[1] == 0
+    (home / "airflow").mkdir()
+    with (home / "airflow" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused = plumbline("archive", "restore", str(tmp_path / "copy"), "--replace")
+    assert refused.exit_code == 1 and "an Airflow is running" in refused.stderr
+
+
+def test_size(campaigns: Callable[..., None], said: Said, plumbline: Callable[..., Result]) -> None:
+    campaigns(a=[0.1])
+    found, code = said("archive", "size")
+    assert code == 0
+    assert {"tables", "store", "evidence", "quarantine", "reports", "data_docs", "logs"} <= {part["part"] for part in found["parts"]}
+    assert next(t for t in found["tables"] if t["table"] == "trials")["rows"] == 1
+    assert "What grows" in plumbline("archive", "size").stdout

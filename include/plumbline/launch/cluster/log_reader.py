@@ -15,6 +15,9 @@ _READ_BACK_S = 60
 _LINES = 500
 """Read at a time at most, the newest ones. The whole log is kept with the launch's record."""
 
+TOTAL_BYTES, _PROGRESS_BYTES = 5 * 2**20, 2**20
+"""Of a pod's own lines, and of its progress, that one watch hands on at most: a pod prints what it likes, and a task's log is kept."""
+
 
 class LogReader:
     """Remembers what was read. `from_start`: nobody read this log before."""
@@ -24,6 +27,7 @@ class LogReader:
         self._read_at: float | None = None
         self._last, self._told_at_last = "", 0  # the newest time, and how many lines had it: a burst may share one
         self._told: tuple[str, int] | None = None
+        self._left, self._progress_left = TOTAL_BYTES, _PROGRESS_BYTES
         self.asked_deletion = 0
         """Which deletion of the pod it asked for last; 0 if it did not."""
 
@@ -44,7 +48,7 @@ class LogReader:
             stamp, _, line = stamped.partition(" ")
             moment = _comparable(stamp)
             if moment is None:
-                lines.append(stamped)  # the kubelet's own words, such as that the log is not there any more
+                lines += self._within_total(stamped)  # the kubelet's own words, such as that the log is not there any more
                 continue
             if moment < known or (moment == known and told_at_known > 0):
                 told_at_known -= moment == known
@@ -58,15 +62,29 @@ class LogReader:
             if log_block.is_line(line):
                 continue
             if (progress := parse(line)) is None:
-                lines.append(line)
+                lines += self._within_total(line)
                 continue
             newest = progress
             step = (progress.phase, math.floor(progress.fraction * 100))
             if step != self._told:
                 self._told = step
-                lines.append(f"{step[0]} {step[1]} %" + (f" · {progress.note}" if progress.note else ""))
+                told = f"{step[0]} {step[1]} %" + (f" · {progress.note}" if progress.note else "")
+                self._progress_left -= len(told.encode())
+                if self._progress_left >= 0:
+                    lines.append(told)
         self._read_at = now
         return lines, newest
+
+    def _within_total(self, line: str) -> list[str]:
+        """The line while there is room, one note where there is none any more, then nothing."""
+        if self._left < 0:
+            return []
+        self._left -= len(line.encode()) + 1
+        return (
+            [line]
+            if self._left >= 0
+            else [f"the pod printed more than {TOTAL_BYTES // 2**20} MiB; from here on only its progress is shown"]
+        )
 
 
 def _comparable(stamp: str) -> str | None:

@@ -11,7 +11,7 @@ from plumbline.harness.kept import DELETIONS, VOLUME, Deletion, told
 from plumbline.launch.cluster import credentials, placement
 from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.names import EXPIRES, TRIAL, labels, launch_name, pod_name
-from plumbline.launch.cluster.pod_parts import add_to_pod, quantity
+from plumbline.launch.cluster.pod_parts import UNKNOWN_SCRATCH, add_to_pod, quantity
 from plumbline.launch.cluster.provider import image_of, launcher_of
 from plumbline.launch.cluster.strategic_merge import merged
 from plumbline.launch.cluster.templates import template
@@ -57,7 +57,7 @@ def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
     container["args"] = arguments(trial)
     container["env"] += variables(trial)
     container["resources"] = resources(trial)
-    sizes = {SHARED_MEMORY: launcher.resources.shared_memory, WORK: scratch_bytes(trial)}
+    sizes = {SHARED_MEMORY: launcher.resources.shared_memory, WORK: scratch_bytes(trial) or UNKNOWN_SCRATCH}
     for volume in spec["volumes"]:
         if (size := sizes.get(volume["name"])) is not None:
             volume["emptyDir"]["sizeLimit"] = quantity(size)

@@ -8,6 +8,9 @@ from plumbline.declarations import KubernetesLauncher
 from plumbline.declarations.pods import SideContainer, Volume
 from plumbline.launch.cluster.base import Row
 
+UNKNOWN_SCRATCH = 500 * 2.0**30
+"""The size limit of a volume on the node's disk whose need nothing declares: it requests nothing, and a runaway ends before the node does."""
+
 
 def add_to_pod(spec: Row, launcher: KubernetesLauncher) -> None:
     """Add everything of the launcher's pod fields but `pod_patch` to the pod's specification, whose first container is the trial."""
@@ -69,6 +72,8 @@ def _volume(volume: Volume) -> Row:
         row["persistentVolumeClaim"] = {"claimName": volume.claim}
     elif volume.empty_dir is not None:
         size = volume.empty_dir.size
+        if size is None and volume.empty_dir.medium is None:  # one in memory is bounded by the pod's memory limits
+            size = UNKNOWN_SCRATCH
         source = {"medium": volume.empty_dir.medium, "sizeLimit": None if size is None else quantity(size)}
         row["emptyDir"] = {key: value for key, value in source.items() if value is not None}
     return row

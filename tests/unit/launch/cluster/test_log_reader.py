@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from plumbline.harness.progress import MARK
-from plumbline.launch.cluster.log_reader import LogReader
+from plumbline.launch.cluster.log_reader import TOTAL_BYTES, LogReader
 
 
 def said(second: str, line: str) -> str:
@@ -69,3 +71,19 @@ def test_a_pod_that_asks_to_be_deleted_is_heard_and_not_told() -> None:
 def test_a_printed_result_is_not_read_out_to_people() -> None:
     reader = LogReader(from_start=True)
     assert reader.read(said("01", "plumbline-result 1/2 UEsDBA==") + said("02", "bye"), 0)[0] == ["bye"]
+
+
+@pytest.mark.fault("a pod prints without end", ends="one note, then progress alone", keeps="the task's log below 6 MiB a watch")
+def test_what_a_pod_prints_is_capped_in_total() -> None:
+    reader, told = LogReader(from_start=True), []
+    for second in range(10, 20):
+        told += reader.read("".join(said(f"{second}", f"{n} {'x' * 1000}") for n in range(1000)), second)[0]
+    assert sum(len(line) + 1 for line in told[:-1]) <= TOTAL_BYTES < 10_000_000
+    assert "more than 5 MiB" in told[-1]
+    lines, newest = reader.read(said("21", "more") + step("22", 0.5), 22)
+    assert lines == ["steady 50 %"] and newest is not None
+
+
+def test_below_the_cap_every_line_is_told() -> None:
+    reader = LogReader(from_start=True)
+    assert len(reader.read("".join(said("01", "x" * 100) for _ in range(400)), 1)[0]) == 400

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.data.manifests.rewrite import EIGHT_GPUS, REQUESTED_AT, h100
 from tests.fakes.trials import a_trial, cluster_provider
 
@@ -14,6 +16,8 @@ from plumbline.launch.cluster import manifest
 from plumbline.launch.cluster.names import EXPIRES, RANK
 from plumbline.launch.failures import BadDeclaration
 from plumbline.results import ResultStore
+
+MANIFESTS = Path(__file__).parents[3] / "data" / "manifests"
 
 
 def made(trial: Trial, rank: int = 0) -> dict[str, Any]:
@@ -82,6 +86,26 @@ def test_scratch_disk_is_as_declared_or_as_the_workload_needs_and_bounds_the_vol
         assert amounts["requests"]["ephemeral-storage"] == amounts["limits"]["ephemeral-storage"] == size
         volumes = {volume["name"]: volume["emptyDir"] for volume in made(trial)["spec"]["volumes"]}
         assert volumes[manifest.WORK] == {"sizeLimit": size}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in MANIFESTS.glob("*.yaml")))
+def test_every_volume_on_the_nodes_disk_has_a_size_limit(name: str) -> None:
+    def volumes(value: object) -> list[dict[str, object]]:
+        if isinstance(value, dict):
+            own = [value["emptyDir"]] if "emptyDir" in value else []
+            return own + [found for item in value.values() for found in volumes(item)]
+        return [found for item in value for found in volumes(item)] if isinstance(value, list) else []
+
+    found = volumes(list(yaml.safe_load_all((MANIFESTS / f"{name}.yaml").read_text())))
+    assert all("sizeLimit" in volume for volume in found)
+
+
+def test_a_pod_whose_need_is_not_known_has_a_limit_and_requests_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "scratch_of", lambda workload: None)
+    trial = a_trial(provider=cluster_provider())
+    volumes = {volume["name"]: volume["emptyDir"] for volume in made(trial)["spec"]["volumes"]}
+    assert volumes[manifest.WORK] == {"sizeLimit": "500Gi"}
+    assert "ephemeral-storage" not in container(trial)["resources"]["requests"]
 
 
 def test_only_what_is_declared_is_asked_for() -> None:
