@@ -33,7 +33,7 @@ def launched(counts: LaunchCounts) -> Share:
 
 def launch_lines(counts: Sequence[LaunchCounts]) -> tuple[LaunchLine, ...]:
     """Newest first."""
-    unit = scale("s", [t for c in counts for t in c.lead_times])
+    unit = scale("s", [t for c in counts for t in c.lead_times], "provisioning_lead_time")
     lines = []
     for c in reversed(counts):
         share = launched(c)

@@ -18,22 +18,27 @@ _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
 }
 _SHOWN = {"1/s": "/s", "count": "", "1": ""}
 SIGNIFICANT = 3
+_WHOLE_SECONDS = frozenset({"provisioning_lead_time", "pod_scheduling_time", "image_pull_time"})
+"""What a cluster tells in whole seconds: 0 of it is anything below one. A local launcher's own clock never gives exactly 0."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A unit to show values in (`value / factor`) and the decimals that go with it."""
+    """A unit to show values in (`value / factor`) and the decimals that go with it. `whole_seconds`: the resolution of the values."""
 
     factor: float
     suffix: str
     decimals: int
+    whole_seconds: bool = False
 
     def number(self, value: float | None) -> str:
         """The value without its unit, thousands separated; an en dash for an absent one."""
         return "–" if value is None else f"{value / self.factor:,.{self.decimals}f}"
 
     def text(self, value: float | None) -> str:
-        """The value with its unit."""
+        """The value with its unit; "under 1 s" of 0 where the clock counts whole seconds."""
+        if value == 0 and self.whole_seconds:
+            return "under 1 s"
         return self.number(value) if value is None else f"{self.number(value)}{_gap(self.suffix)}{self.suffix}"
 
 
@@ -48,7 +53,7 @@ def scale(unit: str, values: Iterable[float | None], metric: str = "", significa
     decimals = max(0, significant - 1 - math.floor(math.log10(smallest))) if smallest > 0 else 0
     if unit == "count" and all(size == int(size) for size in sizes):
         decimals = 0  # nobody loses 36.0 requests
-    return Scale(factor, suffix, min(decimals, 10))
+    return Scale(factor, suffix, min(decimals, 10), metric in _WHOLE_SECONDS)
 
 
 def _unit(unit: str, metric: str, size: float) -> tuple[float, str]:

@@ -144,7 +144,7 @@ def _friction(cards: Sequence[Scorecard]) -> tuple[PlainRow, ...]:
 
 
 def _scale(found: Sequence[Measured]) -> Scale:
-    return scale("s", [m.value for m in found])
+    return scale("s", [m.value for m in found], found[0].metric if found else "")
 
 
 def _cell(measured: Measured, shown: Scale) -> PlainCell:

@@ -55,3 +55,9 @@ def test_words_and_lists() -> None:
     assert words("cost_per_1m_trained_tokens") == "cost per 1M trained tokens"
     assert (listed([]), listed(["a"]), listed(["a", "b", "c"])) == ("", "a", "a, b and c")
     assert (percent(None), percent(0.5), size(12), size(2048)) == ("–", "50 %", "12 B", "2.00 KiB")
+
+
+def test_zero_of_a_clock_that_counts_whole_seconds_is_under_one() -> None:
+    assert scale("s", [0.0], "provisioning_lead_time").text(0.0) == "under 1 s"
+    assert scale("s", [0.0, 12.0], "pod_scheduling_time").text(12.0) == "12.0 s"
+    assert scale("s", [0.0, 12.0], "data_wait_time").text(0.0) == "0.0 s"

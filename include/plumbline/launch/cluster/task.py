@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -94,7 +93,8 @@ class LaunchTask(_Base):  # type: ignore[misc]  # airflow's types are not follow
             replaced=len(attempt.replaced.done),
             since=attempt.replaced.since,
         )
-        left = max(trigger.deadline - time.time(), 0.0) + attempt.launcher.unreachable_timeout + _AIRFLOW_SLACK_S
+        # From now on, and not from the request: a clock that was set since then must not end a healthy launch.
+        left = trigger.deadline - trigger.requested_at + attempt.launcher.unreachable_timeout + _AIRFLOW_SLACK_S
         self.defer(trigger=trigger, method_name="trigger_reentry", timeout=timedelta(seconds=left))
         raise AssertionError("defer() returned")
 

@@ -73,6 +73,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     def __post_init__(self) -> None:
         super().__init__()
         self._events_at = self._log_at = 0.0
+        self._clock = time.time() - time.monotonic()
         self._unread: set[str] = set()
 
     @classmethod
@@ -117,6 +118,10 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             due_deletion=replaced + 1 if replaced < declared else 0,
         )
 
+    def _now(self) -> float:
+        """Seconds since the epoch by a clock that nobody sets: one that is mended must end no launch and no outage."""
+        return self._clock + time.monotonic()
+
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class's path and its arguments; no secret among them."""
         arguments = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -148,7 +153,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                     self.log.exception("The watch of %s failed, trying again", self.launch)
                     decision, pause = self._not_answered(NotAnswered(f"the watch itself failed: {error!r}"), outage)
                 else:
-                    if (lasted := outage.answered(time.time())) is not None:
+                    if (lasted := outage.answered(self._now())) is not None:
                         self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, lasted)
                     await self._tell(cluster, state, log, decision)
                     if decision is None and self.due_deletion and log.asked_deletion == self.due_deletion:
@@ -179,15 +184,15 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         if await self._is_deferred():
             self.log.warning("The watch of %s was moved to another triggerer; its pods stay", self.launch)
             return
-        outage, until = Outage(_KILL_S), time.time() + _KILL_S
+        outage, until = Outage(_KILL_S), self._now() + _KILL_S
         async with AsyncCluster(self.connection, self.namespace, min(self.request_timeout_s, _KILL_S / 4)) as cluster:
             while True:
                 try:
                     await cluster.delete(self.owner, self.selector)
                 except NotAnswered as problem:
-                    gives_up = outage.failed(problem, time.time()) is not None
+                    gives_up = outage.failed(problem, self._now()) is not None
                     pause = outage.wait_s(problem)
-                    if gives_up or time.time() + pause > until:
+                    if gives_up or self._now() + pause > until:
                         self.log.error("Could not delete %s, upkeep will when it expires; last: %s", self.launch, problem)
                         break
                     await asyncio.sleep(pause)
@@ -200,17 +205,17 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         pods, cluster_now = await cluster.pods(self.selector, cached=True)
         if state.lacks(pods):
             pods, cluster_now = await cluster.pods(self.selector, cached=False)
-        return state.look(pods, time.time(), cluster_now)
+        return state.look(pods, self._now(), cluster_now)
 
     def _not_answered(self, problem: NotAnswered, outage: Outage) -> tuple[watch.Decision | None, float]:
-        stop = outage.failed(problem, time.time())
+        stop = outage.failed(problem, self._now())
         if outage.is_new():
             self.log.warning("The API of namespace %s gives no usable answer, trying again: %s", self.namespace, problem)
         return (None if stop is None else watch.Decision("stopped", stop)), outage.wait_s(problem)
 
     async def _tell(self, cluster: AsyncCluster, state: watch.Watch, log: LogReader, decision: watch.Decision | None) -> None:
         """What there is to read goes to the task's log and to the progress file, at a slower pace and at the end."""
-        now = time.time()
+        now = self._now()
         if self._events_at + _EVENTS_EVERY * self.poll_s <= now or decision is not None:
             self._events_at = now
             await self._tolerated("events", self._hear(cluster, state))

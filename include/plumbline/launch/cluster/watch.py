@@ -1,7 +1,7 @@
 """Pure: decides from looks at a launch's pods whether they started, ended, or must be stopped. No clock, no network.
 
-A pod is a gang of one. Times are seconds since the epoch. `now` is Airflow's clock; what began by the cluster's clock (a pod got its node)
-is measured by the cluster's clock, so that two clocks which differ shorten or lengthen no timeout.
+A pod is a gang of one. Times are seconds since the epoch. `now` is Airflow's clock; what began by the cluster's clock (a pod was created, got
+its node) is measured by the cluster's clock, so that neither clocks which differ nor a step of one shorten or lengthen a timeout.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Watch:
                 return Decision("finished")
             self.settling = True
             return None
-        if now >= self.limits.deadline:
+        if self._lasted(rows, now, cluster_now) >= self.limits.deadline - self.limits.requested_at:
             return Decision("stopped", Stop("deadline", f"still {self._where(rows)} when its time was over, and was ended"))
         if self.started:
             return None
@@ -141,6 +141,11 @@ class Watch:
         due = {pod_state.name_of(pod): pod_state.time_of(pod["metadata"].get("deletionTimestamp")) for pod in pods}
         return frozenset(name for name, at in due.items() if at is not None and cluster_now >= at + self.limits.grace_s)
 
+    def _lasted(self, rows: list[Row], now: float, cluster_now: float) -> float:
+        """Seconds since the request: by the cluster's clock from its first pod on, which no step of Airflow's clock changes."""
+        created = [at for row in rows if (at := pod_state.time_of(row["metadata"].get("creationTimestamp"))) is not None]
+        return cluster_now - min(created) if created else now - self.limits.requested_at
+
     def _all_over(self, rows: list[Row]) -> bool:
         ended = {pod_state.name_of(row) for row in rows if pod_state.over(row)} | self._gone
         return len(ended) >= self.limits.expected and all(pod_state.name_of(row) in ended for row in rows)
@@ -168,7 +173,7 @@ class Watch:
                 return self._trouble(row, wrong)
         waiting = [row for row in rows if not pod_state.on_node(row) and not pod_state.over(row)]
         if waiting or len(rows) < self.limits.expected:
-            if now >= self.limits.requested_at + self.limits.schedule_timeout_s:
+            if self._lasted(rows, now, cluster_now) >= self.limits.schedule_timeout_s:
                 return Stop("schedule_timeout", self._no_node(rows, waiting))
             return None
         placed = max((at for row in rows if (at := pod_state.scheduled_at(row)) is not None), default=cluster_now)

@@ -316,3 +316,23 @@ def test_what_was_seen_is_told_with_the_reason_of_a_stop() -> None:
     seen = watch.seen(stop)
     assert (seen.expected, len(seen.pods), len(seen.events), seen.stop) == (1, 1, 1, stop)
     assert watch.seen().stop is None
+
+
+def made_at(row: Row, at: float = T0) -> Row:
+    return {**row, "metadata": {**row["metadata"], "creationTimestamp": stamp(at)}}
+
+
+@pytest.mark.fault("Airflow's clock is set by hours while a pod runs", ends="measured", keeps="the pod and its result")
+@pytest.mark.parametrize("step", [-40_000.0, 40_000.0])
+def test_a_clock_that_is_set_ends_no_launch(step: float) -> None:
+    watch = Watch(LIMITS, started=True)
+    assert watch.look([made_at(runs())], T0 + 100 + step, T0 + 100) is None
+    assert watch.look([made_at(unplaced())], T0 + 100 + step, T0 + 100) is None
+    assert stopped(watch.look([made_at(runs())], T0 + step, T0 + 5000)).reason == "deadline"
+
+
+@pytest.mark.parametrize("step", [-40_000.0, 40_000.0])
+def test_the_time_until_a_node_is_the_clusters(step: float) -> None:
+    watch = Watch(LIMITS)
+    assert watch.look([made_at(unplaced())], T0 + 100 + step, T0 + 100) is None
+    assert stopped(watch.look([made_at(unplaced())], T0 + 100 + step, T0 + 601)).reason == "schedule_timeout"
