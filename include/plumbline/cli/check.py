@@ -12,9 +12,13 @@ import typer
 
 from plumbline.cli.check_pods import patched_fields, show_defaults, show_patched_fields
 from plumbline.cli.output import UNUSABLE, Json, emit, err, out, table
-from plumbline.declarations import AnyWorkload, DeclarationError, Declarations, Provider, load
+from plumbline.declarations import AnyWorkload, DeclarationError, Declarations, EndpointLauncher, InferenceWorkload, Provider, load
 from plumbline.declarations.placeholders import Placeholder, placeholders
 from plumbline.launch.month import Month, month_of, scheduled_on, unmeasured
+from plumbline.prices.book import share_of
+
+_PLAIN = ("the whole node", "the endpoint")
+"""What needs no line: the usual ways to be charged for all that there is."""
 
 
 def check(
@@ -84,6 +88,7 @@ def _row(declared: Declarations, provider: Provider, workload: AnyWorkload) -> d
     """What a provider can run. `trials` and `node_hours` are a month's: 0 of what does not run monthly or not at all."""
     each, monthly = scheduled_on(provider, workload), workload in declared.monthly_workloads(provider)
     runs = monthly and provider.enabled
+    share = share_of(provider, workload.gpus)
     return {
         "provider": provider.name,
         "enabled": provider.enabled,
@@ -97,7 +102,20 @@ def _row(declared: Declarations, provider: Provider, workload: AnyWorkload) -> d
         "trial_s": each.trial_s,
         "node_hours": each.node_hours if runs else 0.0,
         "on_demand_only": not monthly,
+        "servers": workload.replicas_on(provider.accelerator.count) if isinstance(workload, InferenceWorkload) else None,
+        "charged": _charged(provider, workload),
+        "caveats": [share.caveat] if share is not None and share.caveat else [],
     }
+
+
+def _charged(provider: Provider, workload: AnyWorkload) -> str:
+    """The part of the instance that a trial is charged, in words."""
+    if (share := share_of(provider, workload.gpus)) is not None:
+        return str(share)
+    if isinstance(provider.launcher, EndpointLauncher):
+        return _PLAIN[1]
+    servers = workload.replicas_on(provider.accelerator.count) if isinstance(workload, InferenceWorkload) else 1
+    return f"the whole node, {servers} servers at once" if servers > 1 else _PLAIN[0]
 
 
 def _month(month: Month) -> dict[str, Any]:
@@ -117,6 +135,7 @@ def _show(
 ) -> None:
     columns = ("provider", "launcher", "kind", "workload", "slots (UTC)", "repeats a slot", "trials", "node hours")
     shown = table("What a month measures", *columns, right=columns[-3:])
+    charged: dict[str, set[str]] = {}
     for row in rows:
         why_not = "disabled" if not row["enabled"] else "on demand only" if row["on_demand_only"] else None
         if why_not is None or everything:
@@ -131,8 +150,12 @@ def _show(
                 "" if why_not else f"{row['node_hours']:.2f}",
                 style="dim" if why_not else None,
             )
+            charged.setdefault(row["charged"], set()).add(row["workload"])
     if shown.row_count:
         out.print(shown)
+    for part, workloads in sorted(charged.items()):
+        if part not in _PLAIN:
+            out.print(f"charged {part}: {', '.join(sorted(workloads))}", highlight=False)
     costs = table(
         "What a month comes to, estimated", "provider", "trials", "node hours", "USD", "price", right=("trials", "node hours", "USD")
     )

@@ -26,6 +26,7 @@ _WHY = {
     "requests.output_tokens": "longer answers take longer",
     "requests.exact_output": "answers that may end earlier are not of one length",
     "server.client_placement": "the network between client and server is part of the numbers",
+    "replicas": "one server on a node and one for each of its accelerators do different work",
     "server.prefix_cache": "a prefix that is cached is not computed",
     "phases": "another load is another question",
 }

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, PhaseSpec, Requests
+from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, LoadPhaseSpec, PhaseSpec, Requests
 from plumbline.declarations.models import Encoder, Llama, Quality, ServedModel, unservable
 from plumbline.declarations.phases import PHASES
 from plumbline.declarations.retrieval import Retrieval, refusal
@@ -61,6 +61,9 @@ class InferenceWorkload(Workload):
     kind: Literal["inference"]
     model: ServedModel
     server: Server
+    replicas: Literal["fill"] | None = Field(
+        None, description="fill: as many servers at once as the node's accelerators hold, which share the load; left out: one server"
+    )
     requests: Requests
     phases: Annotated[tuple[PhaseSpec, ...], Field(min_length=1)]
     request_timeout: Duration = 30.0
@@ -82,6 +85,8 @@ class InferenceWorkload(Workload):
         check_sizes(self.requests, self.phases, self.model, own_tokenizer=self.server.backend != "external")
         self._own_lengths()
         self._model_and_server()
+        if self.replicas is not None:
+            self._one_server_only()
         if self.retrieval is not None:
             self._retrieved(self.retrieval)
         measured = {phase.name for phase in self.phases} | {"cold_start"}
@@ -149,6 +154,34 @@ class InferenceWorkload(Workload):
                 f"server.prefix_cache {self.server.prefix_cache} with retrieval: which prompts share a document is not declared; expected off"
             )
 
+    def _one_server_only(self) -> None:
+        """Phases that measure one server cannot be shared by several."""
+        for i, phase in enumerate(self.phases):
+            if isinstance(phase, ContextPhaseSpec):
+                raise ValueError(f"phases[{i}] context with replicas fill: it measures one idle server; expected no replicas")
+            if isinstance(phase, FaultPhaseSpec) and phase.inject in ("server_kill", "model_reload"):
+                raise ValueError(
+                    f"phases[{i}] injects {phase.inject} with replicas fill: the other servers would hide it; expected no replicas, or "
+                    "overload or slow_client"
+                )
+
+    @property
+    def gpus(self) -> int | None:
+        return self.needs.count if self.replicas is None else None
+
+    def replicas_on(self, accelerators: int) -> int:
+        """Servers that run at once on a node with so many accelerators (of a CPU: cores); at least 1."""
+        return 1 if self.replicas is None else max(1, accelerators // self.needs.count)
+
+    def unfilled_by(self, accelerators: int) -> str | None:
+        """Why the load cannot be shared by all servers of a node; None if it can."""
+        replicas = self.replicas_on(accelerators)
+        for phase in self.phases:
+            closed = phase.arrivals.closed if isinstance(phase, LoadPhaseSpec) else None
+            if closed is not None and closed.users < replicas:
+                return f"{closed.users} users of phase {phase.name} cannot keep {replicas} servers busy (replicas: fill); expected {replicas} or more"
+        return None
+
     @property
     def ready_timeout_s(self) -> float:
         """How long the server may take to load, compile and answer."""
@@ -164,6 +197,8 @@ class InferenceWorkload(Workload):
 
     def _left_alone(self) -> None:
         """What nobody can do to a server that somebody else runs, or know of it."""
+        if self.replicas is not None:
+            raise ValueError("replicas fill of an external server, which is not started here; expected no replicas")
         if self.quality is not None:
             raise ValueError("quality of an external server: its weights are not ours to compare with; expected no quality")
         if self.server.ready_timeout is not None:

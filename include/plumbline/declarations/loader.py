@@ -108,6 +108,8 @@ def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
         return f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
     if needs.whole_node and needs.count != has.count:
         return f"it takes whole nodes of {needs.count} {needs.accelerator}, the provider has {has.count}"
+    if isinstance(workload, InferenceWorkload) and (idle := workload.unfilled_by(has.count)) is not None:
+        return idle
     launcher = provider.launcher
     if isinstance(launcher, SimulatedLauncher):
         # Any server and any placement of the client can be made up; a gang cannot be larger than the provider.

@@ -10,15 +10,15 @@ from plumbline.harness.environment.accelerator import product
 from plumbline.results import Scalar
 
 
-def mismatch(provider: Provider, asked: int, facts: Mapping[str, Scalar]) -> str | None:
+def mismatch(provider: Provider, asked: int | None, facts: Mapping[str, Scalar]) -> str | None:
     """What is wrong with the accelerators of the probed environment, in a sentence; None if they are as declared.
 
-    `asked`: accelerators that the workload needs. A pod sees just these, a process on the provider's machine sees all that are declared.
+    `asked`: accelerators that the trial holds; None: all of the node's. A pod sees just these, a process on the provider's machine sees all that are declared.
     """
     declared = provider.accelerator
     if isinstance(provider.launcher, EndpointLauncher):
         return None  # nobody but the provider can see what the model runs on
-    count_wanted = asked if isinstance(provider.launcher, KubernetesLauncher) else declared.count
+    count_wanted = asked if asked is not None and isinstance(provider.launcher, KubernetesLauncher) else declared.count
     if declared.kind == "cpu":
         return None
     wanted = f"{provider.name} declares {declared.count} × {declared.product or declared.kind}"

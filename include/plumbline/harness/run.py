@@ -215,7 +215,7 @@ class _Run:
             self._contention += changed(self._facts, facts)
 
     def _check_hardware(self, facts: Mapping[str, Scalar]) -> None:
-        wrong = hardware.mismatch(self._trial.provider, self._trial.workload.needs.count, facts)
+        wrong = hardware.mismatch(self._trial.provider, self._trial.workload.gpus, facts)
         if wrong is not None:
             raise TrialFailed("wrong_hardware", wrong)
 

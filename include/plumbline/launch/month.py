@@ -98,7 +98,7 @@ def month_of(declared: Declarations, provider: Provider, on: date) -> Month:
     scheduled = tuple(scheduled_on(provider, w) for w in declared.monthly_workloads(provider))
     total = Use()
     for each in scheduled:
-        gpus = declared.workloads[each.workload].needs.count if provider.sold_by == "gpu" else None
+        gpus = declared.workloads[each.workload].gpus if provider.sold_by == "gpu" else None
         total += use_of(provider, each.node_hours * HOUR_S, on, gpus)
     quoted = quote(provider, on)
     return Month(

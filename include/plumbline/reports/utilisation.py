@@ -101,6 +101,8 @@ def _bandwidth(document: ResultDocument, phase: str) -> Achieved:
         return Achieved(None, "not measured")
     workload = document.trial.workload
     split = workload.needs.count if isinstance(workload, InferenceWorkload) and isinstance(workload.model, Llama) else 1
+    if isinstance(workload, InferenceWorkload):  # each replica reads its own weights
+        split *= workload.replicas_on(document.trial.provider.accelerator.count)
     value = share.value * probed.value * split
     return Achieved(value, f"{scale('bytes/s', [value]).text(value)} in decoding", f"{percent(share.value)} of the probed bandwidth")
 

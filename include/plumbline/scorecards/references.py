@@ -50,17 +50,19 @@ def shares(card: Scorecard, references: References, provider: Provider, workload
     nearest ones are named, without a share. `provider` and `workload`: as they were when the card was measured.
     """
     sheet = references.sheet_of(provider.accelerator.product)
-    return (*_published(card, references, sheet, workload), *_physical(card, sheet, workload))
+    return (*_published(card, references, sheet, workload, _together(workload, provider)), *_physical(card, sheet, workload))
 
 
-def _published(card: Scorecard, references: References, sheet: AcceleratorSheet | None, workload: AnyWorkload) -> list[ReferenceShare]:
+def _published(
+    card: Scorecard, references: References, sheet: AcceleratorSheet | None, workload: AnyWorkload, together: int
+) -> list[ReferenceShare]:
     if sheet is None:
         return []
     found: list[tuple[Published, Row, tuple[str, ...]]] = []
     for entry in references.published:
         row = card.row(entry.compared_with)
         if entry.accelerator == sheet.name and entry.kind in (card.kind, "hardware") and row is not None and row.value:
-            differs = _differs(entry, workload)
+            differs = _differs(entry, workload, together)
             if differs is not None:
                 found.append((entry, row, differs))
     exact = [(e, r, d) for e, r, d in found if not d]
@@ -88,10 +90,10 @@ def _ratio(row: Row, value: float | None, reference: float) -> float | None:
     return value / reference if row.direction == "higher_is_better" else reference / value
 
 
-def _differs(entry: Published, workload: AnyWorkload) -> tuple[str, ...] | None:
+def _differs(entry: Published, workload: AnyWorkload, together: int) -> tuple[str, ...] | None:
     """In what a published figure is of something else than the workload, in words; None if it is too far away to be named."""
     if entry.shape is None:
-        return () if entry.count in (1, _devices(workload)) else None
+        return () if entry.count in (1, together) else None
     shape, here = entry.shape, _parameters(workload)
     if here is None or abs(here / shape.parameters - 1) > NEAR:
         return None
@@ -100,8 +102,8 @@ def _differs(entry: Published, workload: AnyWorkload) -> tuple[str, ...] | None:
         said.append(f"{shape.parameters / 1e9:.2f} billion parameters, here {here / 1e9:.2f}")
     if shape.precision != (precision := _precision(workload)):
         said.append(f"{shape.precision}, here {precision}")
-    if entry.count != _devices(workload):
-        said.append(f"{entry.count} accelerators together, here {_devices(workload)}")
+    if entry.count != together:
+        said.append(f"{entry.count} accelerators together, here {together}")
     said += _differs_in_work(entry, workload)
     return tuple(said)
 
@@ -123,6 +125,12 @@ def _differs_in_work(entry: Published, workload: AnyWorkload) -> Iterator[str]:
 
 def _devices(workload: AnyWorkload) -> int:
     return workload.parallelism.world if isinstance(workload, TrainingWorkload) else workload.needs.count
+
+
+def _together(workload: AnyWorkload, provider: Provider) -> int:
+    """Accelerators whose results a trial adds up: those of one model, times its replicas."""
+    replicas = 1 if isinstance(workload, TrainingWorkload) else workload.replicas_on(provider.accelerator.count)
+    return _devices(workload) * replicas
 
 
 def _precision(workload: AnyWorkload) -> str:

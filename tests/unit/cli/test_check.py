@@ -136,3 +136,16 @@ def test_an_enabled_provider_that_would_measure_nothing_is_warned_and_one_that_n
     found, _ = said("check", "--config", config)
     assert not [w for w in found["warnings"] if "example-runpod-endpoint" in w]
     assert next(m for m in found["months"] if m["provider"] == "example-runpod-endpoint")["trials"] == 4
+
+
+def test_what_part_of_a_node_each_workload_is_charged_is_shown(other, plumbline, said):
+    config = other("providers/simulated-h100.yaml", "enabled: false", "enabled: true\nworkloads: [embedding-gpu, embedding-node-gpu]")
+    found, code = said("check", "--config", config)
+    rows = {row["workload"]: row for row in found["would_run"] if row["provider"] == "simulated-h100"}
+    part, whole = rows["embedding-gpu"], rows["embedding-node-gpu"]
+    assert code == 0 and (part["servers"], whole["servers"]) == (1, 8)
+    assert part["charged"].startswith("1 of 8 GPUs") and part["caveats"] == ["other_gpus_alike"]
+    assert whole["charged"].startswith("the whole node") and whole["caveats"] == []
+    shown = plumbline("check", "--config", config).stdout.splitlines()
+    assert [line.rpartition(": ")[2] for line in shown if line.startswith("charged")] == ["embedding-gpu", "embedding-node-gpu"]
+    assert not any(line.startswith("charged") for line in plumbline("check").stdout.splitlines())

@@ -89,6 +89,21 @@ def test_one_gpu_of_eight_costs_an_eighth_of_the_node(home, said, plumbline):
     assert "80 USD/h × 1/8" in shown and "assumes the other GPUs are used alike" in shown
 
 
+def test_a_node_that_is_filled_is_charged_whole_and_assumes_nothing(home, said, plumbline):
+    needs = {"accelerator": "nvidia"}
+    alone = trial("inference", where=provider(**NODE), workload=inference_workload(needs=needs))
+    asked = trial("inference", where=provider(**NODE), workload=inference_workload(name="chat-node", needs=needs, replicas="fill"))
+    with open_archive() as archive:
+        for each in (alone, asked):
+            archive.record(simulate(each), uri=f"file:///{each.workload.name}")
+    filled, part = (said("cost", "trial", each.trial_id)[0] for each in (asked, alone))
+    assert filled["caveats"] == [] and part["caveats"] == ["other_gpus_alike"]
+    hourly = [next(each["basis"] for each in found["outcomes"] if each["metric"] == "cost_per_run") for found in (filled, part)]
+    assert [basis["usd_per_hour"] for basis in hourly] == [80, 10] and hourly[0]["share"] is None
+    shown = " ".join(plumbline("cost", "trial", asked.trial_id).stdout.split())
+    assert "80 USD/h ×" in shown and "1/8" not in shown and "used alike" not in shown
+
+
 def test_a_provider_that_sells_by_the_gpu_assumes_nothing(home, said, plumbline):
     trial_id = cost_of_one_gpu(home, "gpu")
     found, _ = said("cost", "trial", trial_id)

@@ -39,7 +39,7 @@ def test_an_example_becomes_a_pod(provider: Provider) -> None:
     assert trials[0].workload.needs.count == provider.accelerator.count, "nothing declared fits: a stand-in takes the whole node"
     for trial in trials:
         asked = requested(manifest.pod(trial, requested_at=NOW))
-        assert asked["nvidia.com/gpu"] == trial.workload.needs.count
+        assert asked["nvidia.com/gpu"] == (trial.workload.gpus or provider.accelerator.count)
         assert all(asked[name] == count for name, count in provider.launcher.resources.extended.items())
     assert provider.prices and all(len(price.source) > 20 for price in provider.prices)
 

@@ -59,3 +59,9 @@ def test_a_pod_sees_the_gpus_that_its_trial_asked_for(h100):
     assert mismatch(h100, 2, one) == (
         "example-coreweave-h100 declares 8 × NVIDIA-H100-80GB-HBM3, of which the trial asked for 2, but 1 is visible here"
     )
+
+
+def test_a_pod_that_fills_its_node_sees_all_gpus(h100):
+    assert mismatch(h100, None, EIGHT) is None
+    found = mismatch(h100, None, {**EIGHT, "gpu.count": 7})
+    assert found is not None and "but 7 are visible here" in found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from plumbline.harness.environment.sysfs import ranges
@@ -12,7 +13,6 @@ from plumbline.harness.inference.phases import Driver
 from plumbline.harness.inference.prompts import Prompt
 from plumbline.harness.inference.record import OVERHEAD_S, Record
 from plumbline.harness.inference.serving import OwnTriton, SomebodysServer
-from plumbline.harness.inference.settling import in_turn
 from plumbline.harness.measurement import TrialFailed
 from plumbline.results import row
 
@@ -25,14 +25,14 @@ def of_triton(driver: Driver, served: OwnTriton, prompt: Prompt, output_tokens: 
 
     Raises TrialFailed: "server_error" if that fails, "harness_error" if the model runs in another Python environment.
     """
-    record, start = driver.record, served.triton.start_up
+    record, start = driver.record, served.start_up
     record.event("server_started", start.started)
     record.event("server_ready", start.ready)
     record.report("cold_start", _TO_READY * OVERHEAD_S, "first inference")
     _facts(record, served)
     record.result.metrics += [
-        row("time_to_ready", start.time_to_ready_s, 1, phase="cold_start"),
-        row("model_load_time", start.model_load_s, int(start.model_load_s is not None), phase="cold_start"),
+        row("time_to_ready", start.time_to_ready_s, served.replicas, phase="cold_start"),
+        row("model_load_time", start.model_load_s, served.replicas if start.model_load_s is not None else 0, phase="cold_start"),
     ]
     first_inference(driver, prompt, output_tokens)
 
@@ -45,30 +45,32 @@ def of_endpoint(driver: Driver, served: SomebodysServer, prompt: Prompt, output_
 
 
 def first_inference(driver: Driver, prompt: Prompt, output_tokens: int) -> None:
-    """Send one request to a server that has not answered any."""
+    """Send one request to a server that has not answered any; of several servers one to each, and the slowest counts."""
     record = driver.record
-    log = driver.drive(in_turn("warmup", [prompt], output_tokens), [prompt], note="first inference: ", declared=False)
+    log = driver.drive_each("warmup", [prompt], output_tokens, note="first inference: ")
     record.event("first_inference_ended")
-    latency = float(log.last_token[0] - log.dispatched[0]) if log.finished else None
+    complete = log.finished == log.n
+    latency = float((log.last_token - log.dispatched).max()) if complete else None
     record.result.metrics.append(row("first_inference_latency", latency, log.finished, phase="cold_start"))
-    if not log.finished:
+    if not complete:
         failure_class, why = driver.served.failure(log)
         raise TrialFailed(failure_class, f"the first inference failed: {why}")
     record.done_s = OVERHEAD_S
 
 
-def client_facts(record: Record, cores: Cores | None) -> None:
-    """How the client works, and which cores it and the server have; None: the server is elsewhere."""
+def client_facts(record: Record, cores: Cores | None, apart: Sequence[Sequence[int]] | None = None) -> None:
+    """How the client works, and which cores it and the server have; None: the server is elsewhere. `apart`: those of each replica, where each
+    has its own."""
     record.result.facts |= {"client.loop": client.LOOP, "client.placement": record.workload.server.client_placement}
     if cores is not None:
         record.result.facts |= {
             "client.cpus": ranges(cores.client) if cores.client else cores.told,
-            "server.cpus": ranges(cores.server) if cores.server else cores.told,
+            "server.cpus": "; ".join(map(ranges, apart)) if apart else ranges(cores.server) if cores.server else cores.told,
         }
 
 
 def _facts(record: Record, served: OwnTriton) -> None:
-    about = served.triton.start_up.about
+    about = served.start_up.about
     record.result.facts |= {
         "triton.version": control.version(served.triton.address),
         "triton.backend": served.repository.backend,

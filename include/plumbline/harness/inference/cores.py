@@ -12,16 +12,24 @@ _CLIENT_SHARE = 8
 
 @dataclass(frozen=True)
 class Cores:
-    """Cores of each side; None: it may run on all of them. `server_count`: how many the server can count on."""
+    """Cores of each side; None: it may run on all of them. `server_count`: how many the server can count on. `pool`: what servers that are
+    kept apart from each other have between them; None: nothing is theirs alone."""
 
     client: tuple[int, ...] | None
     server: tuple[int, ...] | None
     server_count: int
     told: str
+    pool: tuple[int, ...] | None = None
+
+    def each(self, replicas: int) -> list[tuple[int, ...]] | None:
+        """Distinct cores for each of several servers, as many for one as for the other; None where there are not enough for that."""
+        share = len(self.pool or ()) // replicas
+        return [tuple((self.pool or ())[k * share : (k + 1) * share]) for k in range(replicas)] if share else None
 
 
-def divided(usable: Sequence[int], promised: int) -> Cores:
-    """How the trial's cores are divided: the last ones to the client, if the trial has at least four to itself.
+def divided(usable: Sequence[int], promised: int, claimed: int = 0) -> Cores:
+    """How the trial's cores are divided: the last ones to the client, if the trial has at least four to itself and the servers, which need
+    `claimed` of them, have enough without.
 
     `promised` below the number of usable cores is a limit on time, not on cores: those belong to everybody on the node, and being kept to one of
     them would be worse than none.
@@ -29,8 +37,8 @@ def divided(usable: Sequence[int], promised: int) -> Cores:
     n = len(usable)
     if promised < n:
         return Cores(None, None, promised, f"shared: {promised} cores' worth of time on {n} cores of the node")
-    if n < _APART_FROM:
-        return Cores(None, None, n, f"shared: {n} cores are too few to divide")
     client = tuple(usable[-max(1, n // _CLIENT_SHARE) :])
     server = tuple(usable[: n - len(client)])
-    return Cores(client, server, len(server), "apart")
+    if n < _APART_FROM or len(server) < claimed:
+        return Cores(None, None, n, f"shared: {n} cores are too few to divide", tuple(usable))
+    return Cores(client, server, len(server), "apart", server)

@@ -44,7 +44,7 @@ def write_requests(logs: Sequence[RequestLog], requests: Requests, folder: Path)
 
     `…_s` are seconds from the start of the phase, except `token_times_s` [received tokens], which count from the request's scheduled time,
     and the server's own durations by stage (`queue_s`, `prefill_s` …). Null: did not happen. `status` is `ok` or the class of the error;
-    `after` is the request that this one followed, `turn` (from 1) its place in its conversation.
+    `replica` is the server that it went to, where several share the load; `after` is the request that this one followed, `turn` (from 1) its place in its conversation.
     """
     return _write("requests", pa.concat_tables([_table(log, requests) for log in logs]), folder)
 
@@ -58,6 +58,7 @@ def _table(log: RequestLog, requests: Requests) -> pa.Table:
             "number": pa.array(due, pa.int32()),
             "after": _after(log.load.after[due]),
             "turn": _turn(log.load, requests, due),
+            **({} if log.replica is None else {"replica": pa.array(log.replica[due], pa.int32())}),
             "status": pa.array(_STATUS[log.error[due]], pa.string()),
             "detail": pa.array([log.details.get(i) for i in due.tolist()], pa.string()),
             "scheduled_s": _seconds(log.scheduled[due]),

@@ -83,8 +83,18 @@ def prefill_operations(model: Model, tokens: int) -> float:
 
 
 def mean_streaming(log: RequestLog) -> float:
-    """Sequences that were between their first and their last token, in the mean over the time in which there was one; NaN: never."""
+    """Sequences that were between their first and their last token, in the mean over the time in which there was one; NaN: never.
+
+    Of several servers the mean of theirs: each reads its own weights.
+    """
     some = log.received > 1
+    if log.replica is None:
+        return _mean_streaming(log, some)
+    each = [_mean_streaming(log, some & (log.replica == k)) for k in np.unique(log.replica[some])]
+    return float(np.mean(each)) if each else float("nan")
+
+
+def _mean_streaming(log: RequestLog, some: NDArray[np.bool_]) -> float:
     starts, ends = np.sort(log.first_token[some]), np.sort(log.last_token[some])
     # With both sorted, the k-th end before the next start closes a stretch: nobody is left between them.
     edges = [0, *(np.flatnonzero(starts[1:] > ends[:-1]) + 1), len(starts)]

@@ -6,7 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from plumbline.harness.inference import client, floor, judging, network, prefix_cache
+import numpy as np
+
+from plumbline.declarations.phases import LoadPhase
+from plumbline.harness.inference import client, floor, judging, network, prefix_cache, replicas
 from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client import Settings
 from plumbline.harness.inference.metrics import metrics_of
@@ -16,6 +19,8 @@ from plumbline.harness.inference.requestlog import RequestLog
 from plumbline.harness.inference.serving import Served, told
 from plumbline.harness.inference.stages import stages_of
 from plumbline.harness.measurement import TrialFailed
+
+_LIMIT_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,20 @@ class Driver:
         self.served.answered(log.finished)
         return log
 
+    def drive_each(self, phase: LoadPhase, prompts: Sequence[Prompt], output_tokens: int, *, note: str) -> RequestLog:
+        """The log of these prompts, sent to each server, each when the one before it has been answered; it prepares for what is declared."""
+        load = in_turn(phase, prompts, output_tokens, self.served.replicas)
+        return self.drive(load, [prompt for _ in range(self.served.replicas) for prompt in prompts], note=note, declared=False)
+
+
+def in_turn(phase: LoadPhase, prompts: Sequence[Prompt], output_tokens: int, chains: int = 1) -> PhaseLoad:
+    """A load of these prompts, each sent when the one before it has been answered; `chains` times, side by side."""
+    n = len(prompts)
+    lengths = np.tile(np.array([len(prompt.ids) for prompt in prompts], np.int32), chains)
+    after = np.arange(-1, n * chains - 1, dtype=np.int32)
+    after[::n] = -1
+    return PhaseLoad(phase, _LIMIT_S, np.zeros(n * chains), lengths, np.full(n * chains, output_tokens, np.int32), after, closed=True)
+
 
 def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) -> None:
     """Drive one phase of the schedule and take down what it shows.
@@ -87,7 +106,7 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
         *beside.rows(log),
     ]
     record.result.stages += stages_of(log, gained)
-    record.result.telemetry += beside.telemetry()
+    record.result.telemetry += [*beside.telemetry(), *replicas.telemetry(log, served.replicas)]
     found = []
     if load.name != "warmup":
         found.append(prefix_cache.contradicted(record.workload, log, gained))
@@ -95,7 +114,7 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
         found += [judging.client_limited(log, record.trial.validity), judging.counts_differ(log, gained)]
     record.result.judgements += [judgement for judgement in found if judgement is not None]
     # Overload may drown a server, and that is a result; one that answers nothing at its steady load was not measured at all.
-    if load.name in ("warmup", "steady") and not log.finished:
+    if load.name in ("warmup", "steady") and (not log.finished or replicas.silent(log, served.replicas)):
         raise TrialFailed(*served.failure(log))
     record.done_s += load.duration_s
 

@@ -47,8 +47,8 @@ class Checked:
     asked: int
 
 
-def check(workload: InferenceWorkload, repository: Repository, address: str) -> Checked:
-    """Ask the server at `address` and compare. The workload must declare a `quality`.
+def check(workload: InferenceWorkload, repository: Repository, *addresses: str) -> Checked:
+    """Ask the servers at `addresses` and compare; of several, the lowest agreement counts. The workload must declare a `quality`.
 
     Raises TrialFailed: "server_error" if it does not answer, "harness_error" if the reference cannot be computed, "timeout" if that takes
     over ten minutes.
@@ -63,17 +63,25 @@ def check(workload: InferenceWorkload, repository: Repository, address: str) -> 
     reference = _reference(workload, quality, prompts, tokens)
     if isinstance(model, Encoder):
         bodies = [repository.body(i, Prompt(ids), 1) for i, ids in enumerate(prompts)]
-        answers = np.array([np.frombuffer(a, "<f4") for a in _unary(address, bodies, next(iter(repository.wire.responses)))], np.float64)
-        exact = np.array(reference, np.float64)
-        agreement = correlation(exact[:, 0], answers[:, 0]) if model.task == "reranking" else least_cosine(exact, answers)
+        name, exact = next(iter(repository.wire.responses)), np.array(reference, np.float64)
+
+        def agreement_of(address: str) -> float:
+            answers = np.array([np.frombuffer(a, "<f4") for a in _unary(address, bodies, name)], np.float64)
+            return correlation(exact[:, 0], answers[:, 0]) if model.task == "reranking" else least_cosine(exact, answers)
+
     else:
         asked = forced(prompts, [np.array(answer, np.int32) for answer in reference])
         bodies = [repository.body(i, Prompt(ids), 1) for i, ids in enumerate(asked)]
-        got = [int(np.frombuffer(answer, "<i4")[0]) for answer in _streamed(address, bodies, "TOKEN")]
-        agreement = float(np.mean(np.array(got) == np.array(reference).reshape(-1)))
-    rows = [row("output_agreement", agreement, len(bodies), phase="cold_start")]
-    lost = judge(agreement, quality, model.precision, len(bodies))
-    return Checked(rows, [lost] if lost else [], len(bodies))
+
+        def agreement_of(address: str) -> float:
+            got = [int(np.frombuffer(answer, "<i4")[0]) for answer in _streamed(address, bodies, "TOKEN")]
+            return float(np.mean(np.array(got) == np.array(reference).reshape(-1)))
+
+    agreement = min(agreement_of(address) for address in addresses)
+    n = len(bodies) * len(addresses)
+    rows = [row("output_agreement", agreement, n, phase="cold_start")]
+    lost = judge(agreement, quality, model.precision, n)
+    return Checked(rows, [lost] if lost else [], n)
 
 
 def prompts_of(vocabulary: int, context: int, n: int) -> list[TokenIds]:

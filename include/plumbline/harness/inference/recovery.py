@@ -100,6 +100,7 @@ def part_of(log: RequestLog, name: LoadPhase, start_s: float, end_s: float) -> R
         server_s=log.server_s[chosen],
         began=log.began + start_s,
         details={new: log.details[old] for new, old in enumerate(chosen.tolist()) if old in log.details},
+        replica=None if log.replica is None else log.replica[chosen],
         # CPU time is known of the whole phase only.
         cpu_s=(),
     )

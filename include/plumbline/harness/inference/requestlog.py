@@ -43,6 +43,7 @@ class RequestLog:
     cpu_s     CPU seconds of the client's processes in the phase, by process
     capped    how many requests waited because as many as the client may have in flight were
     stages    what `server_s` tells of
+    replica   int32 [n]: the server that each request goes to, where several share the load; None: there is one
     """
 
     load: PhaseLoad
@@ -59,6 +60,7 @@ class RequestLog:
     cpu_s: tuple[float, ...] = ()
     capped: int = 0
     stages: tuple[str, ...] = STAGES
+    replica: NDArray[np.int32] | None = None
 
     @classmethod
     def of(cls, load: PhaseLoad, zeros: Zeros = np.zeros, stages: tuple[str, ...] = STAGES) -> RequestLog:

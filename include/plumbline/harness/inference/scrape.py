@@ -107,8 +107,8 @@ class Scraper:
             # From the schedule, not from now: a slow answer must not thin out the samples; but missed ones are not made up for.
             due = max(due + self.every_s, time.monotonic())
 
-    def telemetry(self, phase: str) -> list[Telemetry]:
-        """What the gauges did, a row for each signal that the pages have. Call it when the phase is over."""
+    def telemetry(self, phase: str, prefix: str = "") -> list[Telemetry]:
+        """What the gauges did, a row for each signal that the pages have, `prefix` before its name. Call it when the phase is over."""
         seen: dict[tuple[str, str], list[float]] = {}
         for _, page in list(self.pages):
             for signal, unit, value in _signals(page):
@@ -117,7 +117,7 @@ class Scraper:
             Telemetry.model_validate(
                 {
                     "phase": phase,
-                    "signal": signal,
+                    "signal": f"{prefix}{signal}",
                     "unit": unit,
                     "n": len(values),
                     "mean": sum(values) / len(values),

@@ -31,6 +31,22 @@ class ServerView:
     cache_misses: int | None
     gpu_memory_bytes: int | None
 
+    def __add__(self, other: ServerView) -> ServerView:
+        """What two servers say together."""
+        return ServerView(
+            succeeded=self.succeeded + other.succeeded,
+            failed=self.failed + other.failed,
+            queued_s=self.queued_s + other.queued_s,
+            compute_input_s=self.compute_input_s + other.compute_input_s,
+            compute_infer_s=self.compute_infer_s + other.compute_infer_s,
+            compute_output_s=self.compute_output_s + other.compute_output_s,
+            executions=self.executions + other.executions,
+            inferences=self.inferences + other.inferences,
+            cache_hits=_sum(self.cache_hits, other.cache_hits),
+            cache_misses=_sum(self.cache_misses, other.cache_misses),
+            gpu_memory_bytes=_sum(self.gpu_memory_bytes, other.gpu_memory_bytes),
+        )
+
     def __sub__(self, earlier: ServerView) -> ServerView:
         """What happened since `earlier`, which must be of the same incarnation; GPU memory stays the later one."""
         return ServerView(
@@ -58,6 +74,11 @@ class ServerView:
         if self.cache_hits is None or self.cache_misses is None or self.cache_hits + self.cache_misses == 0:
             return None
         return self.cache_hits / (self.cache_hits + self.cache_misses)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    """A server whose counter is absent has counted nothing yet; None if both are."""
+    return None if one is None and other is None else (one or 0) + (other or 0)
 
 
 def _difference(later: int | None, earlier: int | None) -> int | None:

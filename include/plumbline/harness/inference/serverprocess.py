@@ -126,6 +126,15 @@ class ServerProcess:
             self._end_by_force(family)
             self._process, self._family = None, []
 
+    def give_up(self) -> None:
+        """Let a start that another thread waits for fail now; that thread must still `close`."""
+        self._closed = True
+        self._launcher.submit(_nothing).result()  # as in `close`
+        process = self._process
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """Stop the server; nothing can be started any more, also by a thread that is about to."""
         self._closed = True

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -18,11 +21,13 @@ from plumbline.harness.inference.endpoint.failures import failure_of
 from plumbline.harness.inference.energy import energy_rows
 from plumbline.harness.inference.network import Way
 from plumbline.harness.inference.prompts import Prompt
+from plumbline.harness.inference.replicas import label, silent
 from plumbline.harness.inference.repositories import Repository
 from plumbline.harness.inference.requestlog import RequestLog
 from plumbline.harness.inference.scrape import Scraper
 from plumbline.harness.inference.server_view import ServerView
-from plumbline.harness.inference.triton import GAUGES_EVERY_S, Reload, Triton
+from plumbline.harness.inference.triton import GAUGES_EVERY_S, Reload, StartUp, Triton
+from plumbline.harness.measurement import TrialFailed
 from plumbline.results import FailureClass, MetricRow, Telemetry, row
 
 RELOAD_WITHIN_S = 120.0
@@ -48,7 +53,9 @@ class Peak:
 
 
 class Served(Protocol):
-    """One model behind one address."""
+    """One model, behind one address or several that share its load. `replicas`: how many servers those are."""
+
+    replicas: int
 
     def target(self, running: Callable[[], bool] | None = None) -> Target:
         """Where the load goes; `running` in place of the server's own (a fault ends it for a while, and that ends no phase)."""
@@ -81,18 +88,29 @@ class Served(Protocol):
         """What is to be sampled while a phase runs."""
 
     def peak_memory(self, *, gpu: bool) -> AbstractContextManager[Peak]:
-        """How much memory it had at most while the block ran: on its GPUs, or of the machine."""
+        """How much memory it had at most while the block ran, on its GPUs or of the machine: asked of a single server only."""
 
 
 class OwnTriton:
-    """A Triton that the harness started, with the model of `repository`."""
+    """A Triton that the harness started, with the model of `repository`; with `others`, replicas of it that share the load."""
 
-    def __init__(self, triton: Triton, repository: Repository) -> None:
+    def __init__(self, triton: Triton, repository: Repository, *others: Triton) -> None:
         self.triton, self.repository = triton, repository
+        self.servers = (triton, *others)
+        self.replicas = len(self.servers)
         self._answered = 0
 
+    @property
+    def start_up(self) -> StartUp:
+        """How they came up: from the first start to the last readiness, with the slowest load, and what the first model said of itself."""
+        ups = [server.start_up for server in self.servers]
+        loads = [up.model_load_s for up in ups if up.model_load_s is not None]
+        load_s = max(loads) if len(loads) == len(ups) else None
+        return StartUp(min(up.started for up in ups), max(up.ready for up in ups), load_s, ups[0].about)
+
     def target(self, running: Callable[[], bool] | None = None) -> Target:
-        return Target(self.triton.address, self.repository.wire, running or self.triton.running)
+        further = tuple(server.address for server in self.servers[1:])
+        return Target(self.triton.address, self.repository.wire, running or self.running, replicas=further)
 
     def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
         return self.repository.body(number, prompt, output_tokens)
@@ -101,13 +119,18 @@ class OwnTriton:
         return Way(self.triton.address)
 
     def running(self) -> bool:
-        return self.triton.running()
+        return all(server.running() for server in self.servers)
 
     def state(self) -> str:
-        return self.triton.state()
+        ended = [k for k, server in enumerate(self.servers) if not server.running()]
+        return self._states(ended or range(self.replicas))
+
+    def _states(self, which: Iterable[int]) -> str:
+        return "; ".join(label(k, self.replicas, self.servers[k].state()) for k in which)
 
     def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
-        return "server_error", f"{told(log)}; {self.triton.state()}"
+        quiet = silent(log, self.replicas)
+        return "server_error", f"{told(log)}; {self._states(quiet) if quiet else self.state()}"
 
     def rows(self, log: RequestLog) -> list[MetricRow]:
         return []
@@ -121,21 +144,35 @@ class OwnTriton:
 
     def reload(self) -> Reload:
         """Unload the model and load it again: its memory is empty then, and so are its counters."""
-        done = self.triton.reload(RELOAD_WITHIN_S)
+        if self.replicas == 1:
+            done = self.triton.reload(RELOAD_WITHIN_S)
+        else:
+            with ThreadPoolExecutor(self.replicas, "reload") as pool:
+                done = max(pool.map(self._reload, range(self.replicas)), key=lambda each: each.ended)
         self.began_again()
         return done
+
+    def _reload(self, k: int) -> Reload:
+        try:
+            return self.servers[k].reload(RELOAD_WITHIN_S)
+        except TrialFailed as failure:
+            raise TrialFailed(failure.failure_class, label(k, self.replicas, failure.detail)) from failure
 
     def view(self) -> ServerView | None:
         # A request is counted after its answer was sent.
         deadline = time.monotonic() + _COUNT_WITHIN_S
-        found = self.triton.view()
+        found = self._view()
         while found is not None and found.succeeded < self._answered and time.monotonic() < deadline:
             time.sleep(0.02)
-            found = self.triton.view()
+            found = self._view()
         return found
 
+    def _view(self) -> ServerView | None:
+        views = [view for server in self.servers if (view := server.view()) is not None]
+        return reduce(add, views) if len(views) == self.replicas else None
+
     def beside(self, phase: LoadPhase) -> AbstractContextManager[Beside]:
-        return _BesideTriton(self.triton, phase)
+        return _BesideTriton(self.servers, phase)
 
     @contextmanager
     def peak_memory(self, *, gpu: bool) -> Iterator[Peak]:
@@ -157,30 +194,34 @@ class OwnTriton:
 
 
 class _BesideTriton:
-    """Its gauges, its memory, and its GPUs."""
+    """Their gauges, their memory, and all GPUs of the node."""
 
-    def __init__(self, triton: Triton, phase: LoadPhase) -> None:
-        self._triton, self._phase = triton, phase
-        self._scraper = Scraper(triton.metrics_address)
+    def __init__(self, servers: Sequence[Triton], phase: LoadPhase) -> None:
+        self._servers, self._phase = servers, phase
+        self._scrapers = [Scraper(server.metrics_address) for server in servers]
         self._gpus = GpuWatch()
         self._resident: list[float] = []
 
     def __enter__(self) -> _BesideTriton:
-        self._scraper.__enter__()
+        for scraper in self._scrapers:
+            scraper.__enter__()
         self._gpus.__enter__()
         self.sample()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._gpus.__exit__(kind, error, trace)
-        self._scraper.__exit__(kind, error, trace)
+        for scraper in self._scrapers:
+            scraper.__exit__(kind, error, trace)
 
     def sample(self) -> None:
-        if resident := self._triton.resident_bytes():
+        if resident := sum(server.resident_bytes() for server in self._servers):
             self._resident.append(float(resident))
 
     def telemetry(self) -> list[Telemetry]:
-        rows = [*self._scraper.telemetry(self._phase), *self._gpus.telemetry(self._phase)]
+        several = len(self._servers) > 1
+        rows = [r for k, each in enumerate(self._scrapers) for r in each.telemetry(self._phase, f"replica{k}_" if several else "")]
+        rows += self._gpus.telemetry(self._phase)
         values = self._resident
         if values:
             low, high = min(values), max(values)
@@ -194,6 +235,8 @@ class _BesideTriton:
 
 class SomebodysServer:
     """An endpoint: only what comes over the wire is known of it."""
+
+    replicas = 1
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint

@@ -5,10 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import numpy as np
-
 from plumbline.declarations.phases import LoadPhase
-from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.metrics import good
 from plumbline.harness.inference.phases import Driver
 from plumbline.harness.inference.prompts import Prompt, Prompts
@@ -16,7 +13,6 @@ from plumbline.harness.inference.serving import OwnTriton, told
 from plumbline.harness.measurement import TrialFailed
 
 _SETTLED_WITHIN_S = 60.0
-_LIMIT_S = 3600.0
 
 
 def prepare(driver: Driver, phase: LoadPhase, prompts: Prompts) -> None:
@@ -42,22 +38,14 @@ def settle(driver: Driver, phase: LoadPhase, prompt: Prompt) -> None:
     """
     slo, deadline = driver.record.workload.slo, time.monotonic() + _SETTLED_WITHIN_S
     while True:
-        log = driver.drive(in_turn(phase, [prompt], 1), [prompt], note="settling: ", declared=False)
+        log = driver.drive_each(phase, [prompt], 1, note="settling: ")
         if good(log, slo).all():
             return
         if time.monotonic() > deadline:
             raise TrialFailed("server_error", f"{_SETTLED_WITHIN_S:g}s after its load ended: {told(log)}; {driver.served.state()}")
 
 
-def in_turn(phase: LoadPhase, prompts: Sequence[Prompt], output_tokens: int) -> PhaseLoad:
-    """A load of these prompts, each sent when the one before it has been answered."""
-    n = len(prompts)
-    lengths = np.array([len(prompt.ids) for prompt in prompts], np.int32)
-    after = np.arange(-1, n - 1, dtype=np.int32)
-    return PhaseLoad(phase, _LIMIT_S, np.zeros(n), lengths, np.full(n, output_tokens, np.int32), after, closed=True)
-
-
 def _ask(driver: Driver, phase: LoadPhase, prompts: Sequence[Prompt]) -> None:
-    log = driver.drive(in_turn(phase, prompts, 1), prompts, note="filling the cache: ", declared=False)
-    if log.finished < len(prompts):
+    log = driver.drive_each(phase, prompts, 1, note="filling the cache: ")
+    if log.finished < log.n:
         raise TrialFailed("server_error", f"before {phase}, for the prefix cache: {told(log)}; {driver.served.state()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, Trial
 from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
 from plumbline.harness.environment.cpu import promised, usable
-from plumbline.harness.inference import cold_start, evidence, installation, judging, quality, repositories
+from plumbline.harness.inference import cold_start, evidence, installation, judging, quality, replicas, repositories
 from plumbline.harness.inference.arrivals import Schedule, schedule_of
 from plumbline.harness.inference.client import Settings
 from plumbline.harness.inference.context import measure_context
@@ -82,30 +83,43 @@ def _load(record: Record) -> tuple[Schedule, Prompts]:
 
 
 def _on_own_triton(record: Record, schedule: Schedule, prompts: Prompts) -> None:
-    cores = divided(usable(), promised())
+    workload, accelerator = record.workload, record.trial.provider.accelerator
+    n, each = workload.replicas_on(accelerator.count), workload.needs.count
+    # Replicas on a CPU are kept to cores of their own; those on GPUs share the servers' cores, as the processes of one server do.
+    apart = n > 1 and accelerator.kind == "cpu"
+    cores = divided(usable(), promised(), n * each if apart else 0)
+    own = cores.each(n) if apart else None
     installed = installation.find()
-    installed.require(record.workload.server.backend)
-    repository = repositories.write(record.workload, record.workdir / "models", threads=cores.server_count)
-    record.report("cold_start", 0.0, "starting tritonserver")
-    triton = Triton(
-        installed,
-        repository.folder,
-        repository.model,
-        record.workdir,
-        ready_within_s=record.workload.ready_timeout_s,
-        cpus=cores.server,
-        backend=record.workload.server.backend,
-    )
-    served = OwnTriton(triton, repository)
+    installed.require(workload.server.backend)
+    shown = replicas.devices(accelerator, n, each, os.environ)
+    repository = repositories.write(workload, record.workdir / "models", threads=len(own[0]) if own else max(1, cores.server_count // n))
+    record.report("cold_start", 0.0, "starting tritonserver" if n == 1 else f"starting {n} tritonservers")
+    servers = [
+        Triton(
+            installed,
+            repository.folder,
+            repository.model,
+            record.workdir,
+            ready_within_s=workload.ready_timeout_s,
+            cpus=own[k] if own else cores.server,
+            backend=workload.server.backend,
+            variables=shown[k],
+            name="server" if n == 1 else f"server-{k}",
+        )
+        for k in range(n)
+    ]
+    served = OwnTriton(servers[0], repository, *servers[1:])
     driver = Driver(record, served, Settings(cpus=cores.client))
-    cold_start.client_facts(record, cores)
+    cold_start.client_facts(record, cores, own)
+    if n > 1:
+        record.result.facts["server.replicas"] = n
     try:
         with ExitStack() as server:
             with record.watch.phase("cold_start"):
-                server.enter_context(triton)
+                server.enter_context(replicas.together(servers))
                 cold_start.of_triton(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
-            if record.workload.quality is not None:
-                checked = quality.check(record.workload, repository, triton.address)
+            if workload.quality is not None:
+                checked = quality.check(workload, repository, *served.target().addresses)
                 served.answered(checked.asked)
                 record.result.metrics += checked.rows
                 record.result.judgements += checked.judgements
@@ -113,8 +127,7 @@ def _on_own_triton(record: Record, schedule: Schedule, prompts: Prompts) -> None
             record.event("server_stopping")
         record.event("server_stopped")
     finally:
-        if triton.log.exists():
-            record.result.evidence.append(EvidenceFile("server_log", triton.log))
+        record.result.evidence += [EvidenceFile("server_log", each.log) for each in servers if each.log.exists()]
 
 
 def _on_endpoint(record: Record, schedule: Schedule, prompts: Prompts) -> None:

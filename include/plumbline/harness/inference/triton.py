@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +70,8 @@ class Triton:
 
     `backend` is the model's: an engine's own backend sees the base's packages alone.
 
+    `name`: of its log and its backends' folder in `workdir`, where several servers run. `variables`: added to its environment.
+
     A port that somebody takes between its choice and the server's start is a reason to try the next ones of `ports`. `cpus`: the server and
     its model processes run on these only. Entering raises TrialFailed: "image_error" without a usable server, "server_error" if it ends or
     its model does not load, "timeout" if it is not ready in time.
@@ -87,19 +89,22 @@ class Triton:
         cpus: Collection[int] | None = None,
         http: bool = False,
         backend: str = "python",
+        variables: Mapping[str, str] | None = None,
+        name: str = "server",
     ) -> None:
         self.installation, self.repository, self.model = installation, repository, model
         self.workdir, self.ready_within_s, self.ports, self.http, self.backend = workdir, ready_within_s, ports, http, backend
         self.address = self.metrics_address = self.http_address = ""
-        self._log = ServerLog(workdir / "server.log")
+        self.variables, self.name = dict(variables or {}), name
+        self._log = ServerLog(workdir / f"{name}.log")
         self.log = self._log.path
         self._process = ServerProcess(cpus)
-        self._shared_memory = shared_memory.prefix()
+        self._shared_memory = f"{shared_memory.prefix()}{name}-"
 
     def __enter__(self) -> Triton:
         shared_memory.sweep()
         try:
-            self._backends = self.installation.backend_directory(self.workdir / "backends")
+            self._backends = self.installation.backend_directory(self.workdir / f"{self.name}-backends")
             self.start_up = self._started()
         except BaseException:
             self._close()
@@ -113,6 +118,10 @@ class Triton:
     def pid(self) -> int:
         """Process id of the server."""
         return self._process.pid
+
+    def give_up(self) -> None:
+        """Let a start that another thread waits for fail now, with whatever it raises; that thread closes the server."""
+        self._process.give_up()
 
     def running(self) -> bool:
         """Whether the server and its model processes live. Triton does not start a model process again: requests to it then hang.
@@ -196,7 +205,9 @@ class Triton:
 
     def _ready(self, started: float) -> StartUp:
         self._log.begin()
-        self._process.start(self._command(), {**self.installation.environment(self.backend), _ADDRESS: self.address}, self.log)
+        self._process.start(
+            self._command(), {**self.installation.environment(self.backend), **self.variables, _ADDRESS: self.address}, self.log
+        )
         ready = self._wait(started)
         if ready is None:
             failure_class: FailureClass = "image_error" if image_faults.sign(self._log.text()) else "server_error"

@@ -94,7 +94,7 @@ class _Node:
         """From the first word to the last; Gone if node 0 is."""
         name = os.environ.get("PLUMBLINE_POD_NAME") or os.uname().nodename
         self._link.send("hello", node=self._place.node, name=name, trial=identity(self._trial))
-        wrong = hardware.mismatch(self._trial.provider, self._trial.workload.needs.count, environment.probe())
+        wrong = hardware.mismatch(self._trial.provider, self._trial.workload.gpus, environment.probe())
         if wrong is not None:
             self.fail("wrong_hardware", wrong)
             return wrong

@@ -146,7 +146,7 @@ def resources(trial: Trial) -> Row:
     if (scratch := scratch_bytes(trial)) is not None:
         amounts["ephemeral-storage"] = quantity(scratch)
     if trial.provider.accelerator.kind != "cpu":
-        amounts[launcher.gpu_resource] = str(trial.workload.needs.count)
+        amounts[launcher.gpu_resource] = str(trial.workload.gpus or trial.provider.accelerator.count)
     amounts |= {f"hugepages-{size}": quantity(amount) for size, amount in sorted(declared.hugepages.items())}
     amounts |= {name: str(count) for name, count in sorted(declared.extended.items())}
     return {"requests": amounts, "limits": dict(amounts)}

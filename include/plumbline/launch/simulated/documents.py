@@ -50,7 +50,7 @@ def simulate(trial: Trial) -> ResultDocument:
     """
     draw = Draw(trial)
     workload, has = trial.workload, hardware_of(trial.provider)
-    ranks = workload.parallelism.processes if isinstance(workload, TrainingWorkload) else min(workload.needs.count, has.count)
+    ranks = workload.parallelism.processes if isinstance(workload, TrainingWorkload) else min(workload.gpus or has.count, has.count)
     metrics: list[MetricRow] = probe_rows(draw, has, ranks)
     stages: Sequence[Stage]
     if isinstance(workload, TrainingWorkload):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from plumbline.declarations.confidence import wilson
@@ -37,8 +37,8 @@ _UNCOUNTED = ("sweep", "fault", "recovery")
 
 @dataclass(frozen=True)
 class Server:
-    """The server in this trial, seconds: of a prefill, between two tokens, of a start, of loading the model; `capacity` requests/s; tokens of a
-    prompt (`inputs`, as it is sent) and of an answer."""
+    """The server in this trial, seconds: of a prefill, between two tokens, of a start, of loading the model; `capacity` requests/s of all
+    replicas together; tokens of a prompt (`inputs`, as it is sent) and of an answer."""
 
     prefill_s: float
     token_s: float
@@ -66,6 +66,9 @@ class Stretch:
 
 def server_of(workload: InferenceWorkload, has: Hardware, draw: Draw, inputs: float | None = None) -> Server:
     """The server with this trial's slowness; with prompts of `inputs` tokens instead of the declared ones."""
+    replicas = workload.replicas_on(has.count)
+    if not has.gpu:  # the cores' rates are those of all together
+        has = replace(has, matmul=has.matmul / replicas, memory=has.memory / replicas)
     slow, model, asked = draw.slowness("inference"), workload.model, workload.requests
     sent = inputs or mean_tokens(asked.input_tokens)
     prompt = sent + workload.added_tokens
@@ -76,7 +79,7 @@ def server_of(workload: InferenceWorkload, has: Hardware, draw: Draw, inputs: fl
     busy = prefill + (outputs - 1) * token / min(_BATCHED, workload.server.sequences)
     load = (0.5 + weights / has.disk) * draw.slowness("start_up")
     return Server(
-        prefill, token, sent, outputs, 1.0 / busy, load, load + (_READY_S if has.gpu else _CPU_READY_S) * draw.slowness("start_up")
+        prefill, token, sent, outputs, replicas / busy, load, load + (_READY_S if has.gpu else _CPU_READY_S) * draw.slowness("start_up")
     )
 
 

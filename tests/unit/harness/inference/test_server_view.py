@@ -26,3 +26,11 @@ def test_what_was_not_said_is_absent_and_not_zero() -> None:
     assert replace(LATER, cache_misses=None).cache_hit_ratio is None, "half of a ratio"
     assert replace(LATER, cache_hits=0, cache_misses=0).cache_hit_ratio is None, "nothing was looked up"
     assert replace(LATER, cache_hits=0, cache_misses=8).cache_hit_ratio == 0
+
+
+def test_two_servers_add_up() -> None:
+    both = LATER + replace(EARLIER, gpu_memory_bytes=None)
+    assert (both.succeeded, both.failed, both.executions, both.inferences) == (40, 3, 13, 40)
+    assert (both.queued_s, both.compute_infer_s) == (1.25, 7.0)
+    assert (both.cache_hits, both.cache_misses, both.gpu_memory_bytes) == (60, 220, 7_000)
+    assert (replace(EARLIER) + EARLIER).cache_hits is None, "what no server says is absent"

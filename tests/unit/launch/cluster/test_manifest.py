@@ -66,6 +66,12 @@ def test_requests_are_limits_and_gpus_are_what_the_workload_needs() -> None:
     assert container(one)["resources"]["limits"]["nvidia.com/gpu.shared"] == "1"
 
 
+def test_a_trial_that_fills_its_node_gets_all_gpus() -> None:
+    asked = {"needs": {"accelerator": "nvidia", "count": 1}}
+    alone, filling = (a_trial("inference", provider=h100(), declare={**asked, **more}) for more in ({}, {"replicas": "fill"}))
+    assert [container(trial)["resources"]["limits"]["nvidia.com/gpu"] for trial in (alone, filling)] == ["1", "8"]
+
+
 @pytest.mark.parametrize(
     ("size", "written"), [(2.0**30, "1Gi"), (1.5 * 2**30, "1536Mi"), (2.0**20, "1Mi"), (2048.0, "2Ki"), (1e9, "1000000000")]
 )

@@ -160,3 +160,20 @@ def test_requests_that_a_killed_server_lost_are_counted() -> None:
     seen = simulate(asked(place(), "inference", workload=inference_workload(phases=json.loads(json.dumps(phases)))))
     assert (seen.value("requests_lost", phase="fault") or 0) > 0 and (seen.value("error_rate", phase="fault") or 0) > 0
     assert seen.value("error_rate") == 0.0 and (seen.value("time_to_recover", phase="fault") or 0) > 1
+
+
+@pytest.mark.parametrize(("gpu", "servers"), [("NVIDIA-H100-80GB-HBM3", 8.0), (None, 1.0)], ids=["8 GPUs", "4 cores"])
+def test_servers_on_gpus_add_up_and_servers_on_cores_share_them(gpu: str | None, servers: float) -> None:
+    where = place(gpu=gpu, noise=QUIET)
+    crowd = {"users": 2000, "requests": 100_000}
+    phases = [{"name": "steady", "arrivals": {"closed": crowd}, "duration": "60s"}]
+    # Large enough that its weights, and not the overhead of a step, take the time.
+    model = {"architecture": "gpt", "layers": 48, "width": 4096, "heads": 32, "vocabulary": 2048, "context": 64}
+
+    def rate(**fields: Any) -> float:
+        workload = inference_workload(needs={"accelerator": where.accelerator.kind}, phases=phases, model=model, **fields)
+        found = simulate(asked(where, "inference", workload=workload)).value("request_throughput", "value")
+        assert found
+        return found
+
+    assert rate(replicas="fill") / rate() == pytest.approx(servers, rel=0.2)

@@ -98,7 +98,7 @@ def send_together(
 ) -> RequestLog:
     """Send each share from a process of its own; returns the log of all of them.
 
-    `looking(log)` gives what is asked about every tenth of a second for the order to all processes.
+    Share k goes to server k of the target's, counted around. `looking(log)` gives what is asked about every tenth of a second for the order to all processes.
     """
     columns = Columns(load, target.wire.stages)
     log = columns.log
@@ -114,7 +114,7 @@ def send_together(
             cpu = settings.cpus[k % len(settings.cpus)] if settings.cpus else None
             given = {number: bodies[number] for number in worker.mine.tolist()}
             share = replace(settings, in_flight_cap=cap)
-            worker.give(Job(columns.fd, load, worker.mine, given, portable(target), share, timeout_s, cpu))
+            worker.give(Job(columns.fd, load, worker.mine, given, portable(target, k), share, timeout_s, cpu))
         _follow(workers, columns, looking(log))
         outcomes = [worker.outcome() for worker in workers]
     for worker, outcome in zip(workers, outcomes, strict=True):

@@ -44,9 +44,17 @@ def drive(
     def looking(log: RequestLog) -> Callable[[], Order]:
         return _looking(log, target, tick, stop)
 
-    processes = processes_for(load, settings)
+    servers = len(target.addresses)
+    # Each process speaks to one server: of the shares dealt to k × servers processes, every server-th is one server's.
+    processes = -(-processes_for(load, settings) // servers) * servers
     if processes > 1:
-        return send_together(load, shares(load, processes), bodies, target, settings, timeout_s=timeout_s, looking=looking)
+        dealt = shares(load, processes)
+        log = send_together(load, dealt, bodies, target, settings, timeout_s=timeout_s, looking=looking)
+        if servers > 1:
+            log.replica = np.zeros(load.n, np.int32)
+            for k, mine in enumerate(dealt):
+                log.replica[mine] = k % servers
+        return log
     log = RequestLog.of(load, stages=target.wire.stages)
     with _kept_to(settings.cpus):
         spent = send_share(log, np.arange(load.n), bodies, target, settings, timeout_s=timeout_s, look=looking(log))

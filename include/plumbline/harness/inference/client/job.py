@@ -41,6 +41,7 @@ def lives() -> bool:
     return True
 
 
-def portable(target: Target) -> Target:
-    """The target as it can be given to another process."""
-    return replace(target, headers=dict(target.headers), running=lives)
+def portable(target: Target, k: int) -> Target:
+    """The target as it can be given to the process that sends share `k`: one server, the same for each request of the share."""
+    address = target.addresses[k % len(target.addresses)]
+    return replace(target, address=address, replicas=(), headers=dict(target.headers), running=lives)

@@ -27,6 +27,7 @@ class Target:
     headers   sent with each request, such as a key: never logged, never shown
     path      over HTTP: what stands before the protocol's own path, such as /v1
     exact     over HTTP: an answer of fewer tokens than were asked for is wrong
+    replicas  addresses of further servers of the same model: requests, or chains of them, are dealt out to all in turn
     """
 
     address: str
@@ -37,6 +38,12 @@ class Target:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     path: str = ""
     exact: bool = True
+    replicas: tuple[str, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of all servers."""
+        return (self.address, *self.replicas)
 
 
 @dataclass(frozen=True)

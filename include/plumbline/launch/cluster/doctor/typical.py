@@ -24,7 +24,7 @@ def typical(declared: Declarations, provider: Provider, launcher: KubernetesLaun
         ]
         if not candidates:
             continue
-        workload = max(candidates, key=lambda w: (w.nodes, w.needs.count))
+        workload = max(candidates, key=lambda w: (w.nodes, w.gpus or provider.accelerator.count))
         here = provider.model_copy(update={"enabled": True})
         world = Declarations({here.name: here}, {workload.name: workload}, {}, declared.thresholds)
         asked = Request(_CAMPAIGN, "what a trial needs of the cluster", workloads=[workload.name], repeats=1)

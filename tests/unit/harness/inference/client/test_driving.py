@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client import Settings, drive, processes_for
 from plumbline.harness.inference.client.driving import shares
+from plumbline.harness.inference.client.job import portable
 from plumbline.harness.inference.client.target import Target
 from plumbline.harness.inference.wire import Wire
 
@@ -35,6 +37,19 @@ def test_as_many_processes_as_the_rate_needs_and_the_cores_allow() -> None:
     assert processes_for(load_of([-1] * 40_000, closed=True), Settings(cpus=four)) == 1
     assert processes_for(load_of([-1]), Settings(processes=5)) == 5
     assert processes_for(load_of([-1] * 40_000 * 100)) == max(1, len(os.sched_getaffinity(0)) - 1), "of shared ones one is left free"
+
+
+def test_every_second_request_goes_to_the_second_of_two_servers() -> None:
+    wire = Wire("unary", "m", {}, index=None)
+    target = Target("127.0.0.1:1", wire, lambda: False, replicas=("127.0.0.1:2",))
+    assert [portable(target, k).address for k in range(4)] == ["127.0.0.1:1", "127.0.0.1:2"] * 2
+    assert portable(target, 1).replicas == ()
+    # Two conversations (0 → 2 and 1 → 3) and a request of its own.
+    log = drive(load_of([-1, -1, 0, 1, -1]), [b""] * 5, target, timeout_s=1)
+    assert log.replica is not None and log.replica.tolist() == [0, 1, 0, 1, 0]
+    assert len(log.cpu_s) == 2, "a process for each server"
+    alone = replace(target, replicas=())
+    assert drive(load_of([-1]), [b""], alone, timeout_s=1).replica is None
 
 
 def test_slow_requests_are_spread_and_only_within_their_time() -> None:
