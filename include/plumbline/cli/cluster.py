@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Literal
@@ -103,28 +104,36 @@ def sweep(
     kubeconfig: Annotated[
         Path | None, typer.Option(help="sweep with this kubeconfig instead of the Airflow connection that the provider declares")
     ] = None,
+    campaign: Annotated[
+        str | None, typer.Option(metavar="ID", help="delete all that this installation launched for the campaign, also what still runs")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Delete now what the hourly upkeep would: pods, Jobs and Services of ours that outlived their launch. Exit code 1 if it is refused."""
+    from plumbline.launch.cluster import census
     from plumbline.launch.cluster.api import Refused
+    from plumbline.launch.cluster.sweep import of_campaign
     from plumbline.launch.cluster.sweep import sweep as swept
     from plumbline.launch.failures import BadDeclaration, Unreachable
 
     _, launcher, _ = _chosen(provider)
     _provide_connections(launcher, kubeconfig)
     try:
-        with clear_errors(BadDeclaration):
-            gone = swept(launcher)
-    except (Refused, Unreachable) as error:
+        with clear_errors(BadDeclaration, LookupError):
+            gone = swept(launcher, launches=None if campaign is None else of_campaign(campaign, provider))
+            left = census.count(launcher)
+    except (Refused, Unreachable, OSError) as error:
         fail(str(error), FAILED)
 
     def show() -> None:
         for one in gone:
             out.print(f"deleted {one}", highlight=False)
         if not gone:
-            out.print(f"nothing in {launcher.namespace} outlived its launch", highlight=False)
+            what = "outlived its launch" if campaign is None else f"is of {campaign}"
+            out.print(f"nothing in {launcher.namespace} {what}", highlight=False)
+        out.print(f"left in {launcher.namespace}: {left}", highlight=False, markup=False)
 
-    emit(as_json, {"provider": provider, "deleted": gone}, show)
+    emit(as_json, {"provider": provider, "deleted": gone, "left": asdict(left)}, show)
 
 
 def _chosen(name: str) -> tuple[Provider, KubernetesLauncher, Declarations]:

@@ -11,7 +11,8 @@ from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.cells import Cell, age, cells_of
 from plumbline.dashboard.overview import MOST_FINDINGS
 from plumbline.dashboard.trend import Quantity, Trend, trend
-from plumbline.declarations import METRICS, Declarations, Provider
+from plumbline.declarations import METRICS, Declarations, KubernetesLauncher, Provider
+from plumbline.launch.cluster import census
 from plumbline.prices import quote
 from plumbline.reports.figures import percent, scale
 from plumbline.reports.priced import all_at_accepted_prices, at_accepted_prices
@@ -195,4 +196,15 @@ def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[
         ("Price now", f"{price}, {basis}" if price != "not known" else f"not known: {basis}"),
         ("Contract", ", ".join(promises) or "promises nothing that is declared"),
         ("Budget", ", ".join(limits) or "none declared"),
+        *_on_cluster(provider, now),
     )
+
+
+def _on_cluster(provider: Provider, now: datetime) -> tuple[tuple[str, str], ...]:
+    """The pods of ours on its cluster when the hourly upkeep last counted them."""
+    if not isinstance(provider.launcher, KubernetesLauncher):
+        return ()
+    counted = census.kept(provider.name)
+    if counted is None:
+        return (("On the cluster", "not counted yet: `upkeep` counts every hour"),)
+    return (("On the cluster", f"{counted}, counted {age(datetime.fromisoformat(counted.utc), now)}"),)

@@ -196,11 +196,18 @@ def clusters() -> list[str]:
 
 
 def sweep(provider: str) -> list[str]:
-    """Delete what launches on the provider's cluster left behind long after their end; what was deleted."""
+    """Delete what launches on the provider's cluster left behind long after their end; what was deleted. Counts what is there then."""
+    from plumbline.launch.cluster import census
     from plumbline.launch.cluster.sweep import sweep as swept
 
     launcher = load().providers[provider].launcher
-    return swept(launcher) if isinstance(launcher, KubernetesLauncher) else []
+    if not isinstance(launcher, KubernetesLauncher):
+        return []
+    deleted = swept(launcher)
+    found = census.count(launcher)
+    census.keep(provider, found)
+    _log.info("%s has %s", provider, found)
+    return deleted
 
 
 def keep(store: ResultStore, trial: Trial) -> None:
