@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ def rendezvous(monkeypatch: pytest.MonkeyPatch) -> str:
 class Node:
     """A harness as a pod of a gang would start it."""
 
-    def __init__(self, folder: Path, rank: int, **changed: Any) -> None:
+    def __init__(self, folder: Path, rank: int, gpus: Mapping[str, str] | None = None, **changed: Any) -> None:
+        """`gpus`: variables of a node with GPUs, see `fakes.driver`."""
         (folder / "trial.json").write_text(trial(**changed).model_dump_json())
         self.results = (folder / "results").as_uri()
         self.errors = folder / f"node{rank}.err"
@@ -63,7 +64,8 @@ class Node:
                 stderr=stderr,
                 env={
                     **os.environ,
-                    "PYTHONPATH": str(ROOT / "include"),
+                    "PYTHONPATH": os.pathsep.join([*([str(ROOT / "tests" / "fakes" / "driver")] if gpus else []), str(ROOT / "include")]),
+                    **(gpus or {}),
                     "PLUMBLINE_HOME": str(folder / f"node{rank}"),
                     "PLUMBLINE_NODE_RANK": str(rank),
                     "PLUMBLINE_POD_NAME": f"gang-{rank}",
@@ -88,8 +90,8 @@ def node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     """Starts harnesses; whatever is left of them is ended."""
     started: list[Node] = []
 
-    def start(rank: int, **changed: Any) -> Node:
-        started.append(Node(tmp_path, rank, **changed))
+    def start(rank: int, gpus: Mapping[str, str] | None = None, **changed: Any) -> Node:
+        started.append(Node(tmp_path, rank, gpus, **changed))
         return started[-1]
 
     yield start
@@ -218,6 +220,24 @@ def test_two_nodes_make_one_document_and_both_end_well(tmp_path: Path, node: Cal
     ranks = pq.read_table(tmp_path / "results" / folder / steps.uri)["rank"].to_pylist()
     assert ranks.count(0) == ranks.count(1) > 20
     assert list((tmp_path / "node1" / "work").iterdir()) == []
+
+
+@pytest.mark.fault("a GPU of another node makes new errors", ends="degraded: gpu_ecc_uncorrected", keeps="energy and counters of all nodes")
+def test_energy_and_health_are_those_of_all_nodes(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
+    job = {"parallelism": {"nodes": 2}, "steps": {"discard": 3, "measure": 60}}
+    other, first = node(1, {"FAKE_WATTS": "200 150", "FAKE_NEW_ERRORS": "2"}, **job), node(0, {"FAKE_WATTS": "500"}, **job)
+    assert first.end()[0] == 0, first.end()[1]
+    assert other.end()[0] == 0
+    store = ResultStore(first.results)
+    document = store.document(store.folder(trial(**job)))
+    value = {row.metric: row.value for row in document.metrics if (row.phase, row.statistic) in {("steady", "mean"), ("steady", "median")}}
+    assert value["gpu_power"] == pytest.approx(850.0, rel=0.02)
+    speed = next(row.value for row in document.metrics if (row.metric, row.phase) == ("tokens_per_second", "steady"))
+    assert speed and value["energy_per_trained_token"] == pytest.approx(850.0 / speed, rel=0.02)
+    rows = {(row.node, row.gpu): row.new for row in document.gpu_health if row.counter == "ecc_uncorrected_volatile"}
+    assert rows == {(0, 0): 0, (1, 0): 2, (1, 1): 2}
+    assert document.validity.status == "degraded"
+    assert "gpu_ecc_uncorrected" in {reason.code for reason in document.validity.reasons}
 
 
 def failing(folder: Path, **changed: Any) -> TrialFailed:

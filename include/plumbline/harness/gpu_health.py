@@ -24,9 +24,10 @@ _PCIE_REPLAYS_A_MINUTE = 8.0
 
 
 class GpuHealth:
-    """The counters at the beginning (`begin`) and at the latest reading (`read`) of a trial."""
+    """The counters at the beginning (`begin`) and at the latest reading (`read`) of a trial. `node`: of a gang, this one's number."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: int = 0) -> None:
+        self._node = node
         self._before: list[dict[str, int]] = []
         self._after: list[dict[str, int]] = []
         self._began_s = self._read_s = 0.0
@@ -44,7 +45,13 @@ class GpuHealth:
         """A row for each GPU and counter that it has."""
         return tuple(
             # A code's count began at 0 when listening did.
-            GpuCounter(gpu=gpu, counter=name, before=before.get(name, 0 if name.startswith("xid_") else None), after=after.get(name))
+            GpuCounter(
+                node=self._node,
+                gpu=gpu,
+                counter=name,
+                before=before.get(name, 0 if name.startswith("xid_") else None),
+                after=after.get(name),
+            )
             for gpu, (before, after) in enumerate(zip(self._before, self._after, strict=True))
             for name in sorted({**before, **after})
         )

@@ -49,7 +49,6 @@ Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"], int, float], list
 """The last two arguments: how many ranks of a job run on this node, and how many seconds their all-reduce may take."""
 
 _LOCAL_PATIENCE_S, _REMOTE_PATIENCE_S = 15.0, 300.0
-_GPUS_EVERY_S = 0.1
 _BEFORE, _AFTER = 0.04, 0.98
 """The parts of the progress bar before and after the measurement itself."""
 
@@ -189,7 +188,7 @@ class _Run:
                 self._progress("environment", 0.005, "checking the instrument")
                 self._selfcheck = selfcheck.of_trial(trial)
                 self._happened("instrument_checked")
-        gpus = None if hosted else GpuPhases(_GPUS_EVERY_S)
+        gpus = None if hosted else GpuPhases()
         with Watch(cpus, promised(), gpus=gpus) if earlier is None else ContinuedWatch(cpus, promised(), gpus, earlier) as watch:
             try:
                 if not hosted and earlier is None:

@@ -17,7 +17,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,6 +28,7 @@ from plumbline.declarations.phases import Phase
 from plumbline.harness.gpu_phases import GpuPhases
 from plumbline.harness.machine_load import CoreTimes, core_times, pressure_file, pressure_s
 from plumbline.harness.measurement import Judgement
+from plumbline.harness.node_gpus import NodeGpus
 from plumbline.harness.own_cpu import OwnTree
 from plumbline.results import GpuCounter, MetricRow, Reason, Telemetry
 
@@ -153,6 +154,11 @@ class Watch:
     def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
         """What the GPUs drew: see `GpuPhases.rows`."""
         return [] if self._gpus is None else self._gpus.rows(phase)
+
+    def add_nodes(self, others: Mapping[int, NodeGpus | None]) -> None:
+        """What the GPUs of a gang's other nodes did: see `GpuPhases.add_nodes`."""
+        if self._gpus is not None:
+            self._gpus.add_nodes(others)
 
     def gpu_health(self) -> tuple[GpuCounter, ...]:
         """The GPUs' counters of errors: see `GpuPhases.health`."""

@@ -108,10 +108,12 @@ def _bandwidth(document: ResultDocument, phase: str) -> Achieved:
 
 
 def _power(document: ResultDocument, phase: str) -> Achieved:
-    """All GPUs together: by their energy counters, else by the samples of each."""
+    """All GPUs together: by their energy counters, else by the samples of each. Those of a job on several nodes are node 0's alone."""
     told = _row(document, "gpu_power", "mean", phase)
     if told is not None and told.value is not None:
         return Achieved(told.value, scale("W", [told.value]).text(told.value))
+    if told is not None:
+        return Achieved(None, "not measured", told.reason or "")
     sampled = [item.mean for item in document.telemetry if item.phase == phase and re.fullmatch(r"gpu\d+_power", item.signal)]
     if not sampled or len(sampled) < _gpus(document.telemetry, phase):
         return Achieved(None, "not measured")

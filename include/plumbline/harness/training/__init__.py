@@ -56,11 +56,9 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch) -> Me
     Raises TrialFailed with a failure class when it could not be measured; no process of the trial outlives the call.
     """
     # Imported here: the worker imports this package too, and each import there would count as start-up time of the training process.
-    from plumbline.declarations.training import TrainingWorkload
     from plumbline.harness.training.energy import energy_rows
     from plumbline.harness.training.trial import measure_training
 
     measured = measure_training(trial, workdir, progress, watch)
-    nodes = trial.workload.parallelism.nodes if isinstance(trial.workload, TrainingWorkload) else 1
-    measured.metrics += energy_rows(measured.metrics, watch.gpu_rows(), nodes)
+    measured.metrics += energy_rows(measured.metrics, watch.gpu_rows())
     return measured

@@ -1,6 +1,7 @@
 """What the harness of any node but the first does: it joins node 0, runs its own ranks when told to, and ends when the job does.
 
-It stores no document and probes nothing while others measure; node 0 speaks for the whole job.
+It stores no document and probes nothing while others measure; node 0 speaks for the whole job. What its own GPUs draw, and which errors they
+make, it reads itself and hands to node 0 as its last message.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from plumbline.declarations import Trial, places
+from plumbline.declarations.phases import Phase
 from plumbline.declarations.training import TrainingWorkload
 from plumbline.harness import environment, hardware
 from plumbline.harness.environment.cpu import cpu_limit, usable
+from plumbline.harness.gpu_phases import GpuPhases
 from plumbline.harness.interruption import Interrupted, interruptible
 from plumbline.harness.probes import inter_node, peer
 from plumbline.harness.training import dataset, plan
@@ -58,7 +61,9 @@ def _follow(trial: Trial, place: Place) -> str | None:
         scratch = places().work
         scratch.mkdir(parents=True, exist_ok=True)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="node-", dir=scratch, ignore_cleanup_errors=True))
-        node = _Node(trial, place, link, Path(folder))
+        gpus = stack.enter_context(GpuPhases(node=place.node))
+        node = _Node(trial, place, link, Path(folder), gpus)
+        stack.callback(node.report_gpus)
         stack.callback(node.end_ranks)
         try:
             return node.serve()
@@ -77,11 +82,13 @@ def _follow(trial: Trial, place: Place) -> str | None:
 class _Node:
     """This node's part in the job."""
 
-    def __init__(self, trial: Trial, place: Place, link: Link, folder: Path) -> None:
+    def __init__(self, trial: Trial, place: Place, link: Link, folder: Path, gpus: GpuPhases) -> None:
         workload = trial.workload
         assert isinstance(workload, TrainingWorkload)
         self._trial, self._workload, self._place, self._link, self._folder = trial, workload, place, link, folder
         self._device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
+        self._gpus = gpus
+        self._phase: Phase | None = None
         self._running, self._before_runs = ExitStack(), ExitStack()
         self._workers: tuple[Worker, ...] = ()
         self._data: DataFile | None = None
@@ -108,6 +115,8 @@ class _Node:
                     self._probe(message)
                 elif message["kind"] == "start":
                     self._start(message)
+                elif message["kind"] == "phase":
+                    self._enter(message["name"])
                 elif message["kind"] == "stop" and self._workers:  # else they ended by themselves meanwhile, and that was said
                     self._report_end()
                 elif message["kind"] == "end":
@@ -135,6 +144,17 @@ class _Node:
         """End this node's ranks, if any run, and what answers before they do."""
         self._before_runs.close()
         self._running.close()
+
+    def report_gpus(self) -> None:
+        """Send what this node's GPUs did: the last message, however the job ended."""
+        self._enter(None)
+        with suppress(Gone):
+            self._link.send("gpus", reading=self._gpus.reading().row())
+
+    def _enter(self, phase: Phase | None) -> None:
+        if phase != self._phase:
+            self._gpus.change(self._phase, phase)
+            self._phase = phase
 
     def _start(self, message: Message) -> None:
         assert self._data is not None and self._place.rendezvous is not None

@@ -10,7 +10,9 @@ from types import TracebackType
 from typing import Any
 
 from plumbline.declarations import Trial
+from plumbline.declarations.phases import Phase
 from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.node_gpus import NodeGpus
 from plumbline.harness.probes.inter_node import Orders
 from plumbline.harness.training.link import Gone, Link, Message, listening
 from plumbline.harness.training.place import Address, Place
@@ -41,6 +43,8 @@ class Team:
         self._ended: set[int] = set()
         self.causes: dict[int, Cause] = {}
         self.logs: dict[int, Mapping[str, list[Line]]] = {}
+        self.gpus: dict[int, NodeGpus | None] = dict.fromkeys(range(1, place.nodes))
+        """What each node's GPUs did over the whole job; there once the context is over, None for a node that sent nothing."""
 
     def __enter__(self) -> Team:
         """Listen. TrialFailed if the port is taken."""
@@ -103,6 +107,10 @@ class Team:
         self.logs.clear()
         self.causes = self._lasting()
         self.tell("start", run=run, port=store.port, resume=resume)
+
+    def enter(self, phase: Phase | None) -> None:
+        """Have every node attribute what its GPUs do from now on to a phase; None: to none."""
+        self.tell("phase", name=phase)
 
     def probe(self, orders: Orders, store: Address) -> None:
         """Have every node start its ranks of the collective probe; they end before the first run starts."""
@@ -182,6 +190,8 @@ class Team:
         elif kind == "ended":
             self._ended.add(node)
             self.logs[node] = message["logs"]
+        elif kind == "gpus":
+            self.gpus[node] = NodeGpus.read(message["reading"])
         elif kind == "probe_failed":
             self.probe_failures[node] = f"{self._title(node)}: {message['detail']}"
         elif kind == "failed":

@@ -90,6 +90,7 @@ class _Session:
         self.network: list[MetricRow] = []
         self.between = inter_node.Found()
         self._phase: Phase = "cold_start"
+        self._team: Team | None = None
         self._reported_s = 0.0
         self._fraction = 0.0
 
@@ -97,7 +98,10 @@ class _Session:
         workload = self._workload
         place = place_of(self._trial, os.environ)
         with contextlib.ExitStack() as stack:
-            team = stack.enter_context(Team(self._trial, place)) if place.nodes > 1 else None
+            team = self._team = Team(self._trial, place) if place.nodes > 1 else None
+            if team is not None:
+                stack.callback(lambda: self._watch.add_nodes(team.gpus))  # after the team's end, with which nodes send their readings
+                stack.enter_context(team)
             self._take_up(place.processes)
             self._report("preparing data", force=True)
             # A new pod would otherwise make the data anew, and the provider be charged for it.
@@ -227,10 +231,20 @@ class _Session:
             self._reported_s = now
             self._progress(self._phase, self._fraction, note)
 
-    def enter(self, phase: Phase) -> contextlib.AbstractContextManager[object]:
-        """Make `phase` the current one; the context attributes the watch's samples to it."""
+    @contextlib.contextmanager
+    def enter(self, phase: Phase) -> Iterator[None]:
+        """Make `phase` the current one; the context attributes the samples of the watch, and of the other nodes' GPUs, to it."""
         self._phase = phase
-        return self._watch.phase(phase)
+        with self._watch.phase(phase):
+            self._announce(phase)
+            try:
+                yield
+            finally:
+                self._announce(None)
+
+    def _announce(self, phase: Phase | None) -> None:
+        if self._team is not None:
+            self._team.enter(phase)
 
 
 class _Switch:

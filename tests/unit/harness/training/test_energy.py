@@ -8,13 +8,19 @@ SPEED = [row("step_time", 0.5, 100), row("tokens_per_second", 40_000.0, 100)]
 
 
 def test_power_over_the_steady_speed_is_the_energy_of_a_token() -> None:
-    power, energy = energy_rows(SPEED, POWER, nodes=1)
+    power, energy = energy_rows(SPEED, POWER)
     assert power == POWER[0]
     assert (energy.metric, energy.phase, energy.value, energy.n, energy.unit) == ("energy_per_trained_token", "steady", 0.03, 50, "J")
 
 
-def test_without_meters_tokens_or_a_view_of_all_nodes_nothing_is_claimed() -> None:
-    assert energy_rows(SPEED, [], nodes=1) == []
-    assert energy_rows(SPEED[:1], POWER, nodes=1) == POWER
-    assert energy_rows([*SPEED[:1], row("tokens_per_second", None, 0)], POWER, nodes=1) == POWER
-    assert energy_rows(SPEED, POWER, nodes=2) == POWER
+def test_without_meters_or_tokens_nothing_is_claimed() -> None:
+    assert energy_rows(SPEED, []) == []
+    assert energy_rows(SPEED[:1], POWER) == POWER
+    assert energy_rows([*SPEED[:1], row("tokens_per_second", None, 0)], POWER) == POWER
+
+
+def test_power_that_is_missing_makes_the_energy_missing_with_its_reason() -> None:
+    missing = row("gpu_power", None, 0, statistic="mean", reason="node 1 reads no GPUs")
+    power, energy = energy_rows(SPEED, [missing])
+    assert power == missing
+    assert (energy.value, energy.n, energy.reason) == (None, 0, "node 1 reads no GPUs")

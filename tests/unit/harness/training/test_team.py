@@ -12,9 +12,11 @@ import pytest
 from tests.fakes.trials import a_trial
 
 from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.node_gpus import NodeGpus, Window
 from plumbline.harness.training.link import Gone, Link, Message, connect
 from plumbline.harness.training.place import Address, Place
 from plumbline.harness.training.team import Team, identity
+from plumbline.results import GpuCounter
 
 TRIAL = a_trial("training")
 
@@ -104,6 +106,29 @@ def test_at_the_end_everybody_is_told_how_it_went(place: Place, nodes: Callable[
         raise TrialFailed("harness_error", "the disk is full")
     listener.join()
     assert heard == [{"kind": "end", "because": "the disk is full"}]
+
+
+def test_a_node_hands_its_gpus_over_as_its_last_word(place: Place, nodes: Callable[..., Link]) -> None:
+    heard: list[Message] = []
+    reading = NodeGpus(1, {"steady": Window(1500.0, 3.0, 30)}, (GpuCounter(node=1, gpu=0, counter="pcie_replays", before=1, after=1),), ())
+
+    def follow(link: Link) -> None:
+        while not heard or heard[-1]["kind"] != "end":
+            heard.extend(link.news())
+        link.send("gpus", reading=reading.row())
+        link.close()
+
+    with Team(TRIAL, place) as team:
+        one, two = nodes(1), nodes(2)
+        gathered(team)
+        team.enter("steady")
+        team.enter(None)
+        listener = threading.Thread(target=follow, args=[one])
+        listener.start()
+        two.close()
+    listener.join()
+    assert heard[:-1] == [{"kind": "phase", "name": "steady"}, {"kind": "phase", "name": None}]
+    assert team.gpus == {1: reading, 2: None}
 
 
 @pytest.mark.fault("a node of a gang goes away", ends="interrupted", keeps="what node 0 measured")
