@@ -47,9 +47,9 @@ def use_of(provider: Provider, held_s: float, on: date, gpus: int | None = None)
     return Use(counted * hours, None if quoted.basis is None else quoted.basis.usd_per_hour * hours, quoted.reason)
 
 
-def expected_s(held: Sequence[float], limit_s: float) -> float:
-    """Seconds (over all nodes) that a trial is expected to hold its provider: the median of the last ones of its series, else its limit."""
-    return median(held) if held else limit_s
+def expected_s(held: Sequence[float], estimated_s: float) -> float:
+    """Seconds (over all nodes) that a trial is expected to hold its provider: the median of the last ones of its series, else the estimate."""
+    return median(held) if held else estimated_s
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import AnyWorkload, Declarations, Provider, SimulatedLauncher, series_key
+from plumbline.launch.month import estimated_s
 from plumbline.launch.plan import declared_slots
 from plumbline.prices.budget import Balance, Use, expected_s, use_of
 from plumbline.reports.numbers import held_s
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _CAMPAIGNS, _TRIALS = 3, 5
 """Of a series, what the next trial is expected to be like: the newest trials of the newest campaigns."""
 _SIMULATED_LIMIT_S = 3600.0
-"""A simulated trial holds nothing and has no limit; this is what it is counted with before the first one was made."""
+"""A simulated trial holds nothing and has no limit; this is what one that nobody saw the time of is counted with."""
 
 
 def balance(archive: Archive, provider: Provider, now: datetime, apart: str | None = None) -> Balance:
@@ -45,9 +46,11 @@ def balance(archive: Archive, provider: Provider, now: datetime, apart: str | No
 
 
 def expected_use(archive: Archive, provider: Provider, workload: AnyWorkload, now: datetime, apart: str | None = None) -> Use:
-    """What one trial of the workload on the provider is expected to use: like the last ones of its series, or all that its launcher allows."""
+    """What one trial of the workload on the provider is expected to use: like the last ones of its series; without any, as `plumbline check`
+    estimates it (`launch.month`), and at most what its launcher allows."""
     held = list(islice(_last_held_s(archive, provider, series_key(workload, provider), apart), _TRIALS))
-    return use_now(archive, provider, expected_s(held, limit_s(provider, workload.nodes)), now, workload.gpus)
+    estimated = min(workload.nodes * estimated_s(workload, provider), limit_s(provider, workload.nodes))
+    return use_now(archive, provider, expected_s(held, estimated), now, workload.gpus)
 
 
 def use_now(archive: Archive, provider: Provider, held_s: float, now: datetime, gpus: int | None = None) -> Use:

@@ -13,6 +13,7 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Origin, Provider, load
+from plumbline.launch.month import estimated_s
 from plumbline.prices.budget import Use
 from plumbline.reports.spending import balance, expected_use, monthly_use
 from plumbline.results import Event, LaunchRecord, Reason, ResultDocument, Validity
@@ -120,7 +121,9 @@ def test_the_next_trial_is_expected_to_take_what_the_last_ones_of_its_series_too
         assert usd is not None
         return round(usd / 90 * 3600, 6)
 
-    assert seconds() == LIMIT_S
+    assert seconds() == pytest.approx(estimated_s(workload, PLACE), abs=1e-5), "of a series without a trial, what `plumbline check` says"
+    hasty = PLACE.model_copy(update={"launcher": PLACE.launcher.model_copy(update={"timeout": 5.0})})
+    assert expected_use(archive, hasty, workload, NOW).usd == pytest.approx(90.0 * 5 / 3600), "a launcher allows no more"
     for repeat, took in enumerate((10.0, 20.0, 30.0), 1):
         measured(archive, days=1, repeat=repeat, seconds=took, run="earlier")
     assert seconds() == 20
