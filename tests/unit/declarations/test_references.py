@@ -91,6 +91,18 @@ def test_a_slice_of_a_device_is_no_device() -> None:
         ("parameters: 8030261248, ", "", "published[0].shape.parameters: is missing"),
         ("3.35 TB/s", "3.35 TB", 'accelerators[0].memory_bandwidth: "3.35 TB" has the unit "TB"; expected a bandwidth such as 20GB/s'),
         ("989.4 TFLOP/s", "989.4", "accelerators[0].peaks[0].rate: 989.4 is not valid"),
+        (
+            "value: 10682 tokens/s",
+            "value: 10682 tokens/s\n    attention: full",
+            "published[0].attention: full with metric tokens_per_second_per_device; expected it with one of model_flops, "
+            "model_flops_utilization, model_flops_utilization_of_published_peak alone",
+        ),
+        (
+            "metric: tokens_per_second_per_device\n    value: 10682 tokens/s",
+            "metric: model_flops_utilization\n    value: 50%",
+            "published[0].attention: null with metric model_flops_utilization; expected causal or full",
+        ),
+        ("value: 10682 tokens/s", "value: 10682 tokens/s\n    attention: none", "published[0].attention: "),
         ("name: somebody", "name: somebody\n    round: 5", "published[0].round: unknown key"),
     ],
 )

@@ -15,15 +15,19 @@ _SECTOR = 512
 _OPTIONS = frozenset(("ro", "sync", "dirsync", "nobarrier", "discard", "data=journal", "data=writeback"))
 """Those of a mount's options that change how fast writing is; others carry addresses and keys."""
 
+_OF_DEVICE = ("disk.model", "disk.size_bytes", "disk.rotational", "disk.scheduler", "disk.read_ahead_bytes")
+
 
 def facts(folder: Path, root: Path = ROOT) -> dict[str, Scalar]:
     """`disk.filesystem`, `disk.mount_options` of the file system that `folder` (or, while it is not there yet, its nearest parent) is on;
     `disk.model`, `disk.size_bytes`, `disk.rotational`, `disk.scheduler`, `disk.read_ahead_bytes` of the device below it, None where there is
-    none to see: a network's or a memory's file system, a disk of several."""
+    none to see (a network's or a memory's file system, a disk of several) or sysfs may not be read."""
     there = next(place for place in (folder, *folder.parents) if place.exists())
     device_number = there.stat().st_dev
     filesystem, options = _mount(root, there.resolve())
     device = _whole((root / f"sys/dev/block/{os.major(device_number)}:{os.minor(device_number)}").resolve())
+    if device is None:
+        return {"disk.filesystem": filesystem, "disk.mount_options": options, **dict.fromkeys(_OF_DEVICE)}
     sectors, ahead = number(device / "size"), number(device / "queue/read_ahead_kb")
     turning = number(device / "queue/rotational")
     return {
@@ -55,13 +59,17 @@ def _mount(root: Path, folder: Path) -> tuple[str | None, str | None]:
     return (None, None) if best is None else (best[1], best[2])
 
 
-def _whole(device: Path) -> Path:
-    """The disk of a partition, and the one disk below an encrypted or logical volume; the device itself if it stands on several."""
-    while True:
-        below = sorted((device / "slaves").glob("*"))
-        if (device / "partition").exists():
-            device = device.parent
-        elif len(below) == 1:
-            device = below[0].resolve()
-        else:
-            return device
+def _whole(device: Path) -> Path | None:
+    """The disk of a partition, and the one disk below an encrypted or logical volume; the device itself if it stands on several. None where
+    sysfs may not be read."""
+    try:
+        while True:
+            below = list((device / "slaves").iterdir()) if (device / "slaves").is_dir() else []
+            if (device / "partition").exists():
+                device = device.parent
+            elif len(below) == 1:
+                device = below[0].resolve()
+            else:
+                return device
+    except OSError:
+        return None

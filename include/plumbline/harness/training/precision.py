@@ -49,9 +49,9 @@ class Precision:
             return
         try:
             from torchao.float8 import convert_to_float8_training  # type: ignore[import-not-found]
-        except ImportError as error:  # a torchao that was made for another torch
+        except (ImportError, AttributeError, OSError, RuntimeError) as error:  # what a torchao that was made for another torch raises
             raise ImageIncomplete(
-                f"precision fp8 needs a torchao that fits torch {torch.__version__}: {error}; bf16 works without it"
+                f"precision fp8 needs a torchao that fits torch {torch.__version__}: {type(error).__name__}: {error}; bf16 works without it"
             ) from error
 
         inside = {id(module) for layer in layers for module in layer.modules()}

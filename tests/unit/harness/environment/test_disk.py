@@ -69,3 +69,20 @@ def test_where_there_is_no_disk_to_see_nothing_is_claimed(tmp_path: Path, mounts
     assert found.pop("disk.filesystem") == ("tmpfs" if mounts else None)
     assert found.pop("disk.mount_options") == ("none" if mounts else None)
     assert set(found.values()) == {None}
+
+
+@pytest.mark.fault("sysfs of the disk may not be read", ends="the disk's facts are unknown", keeps="file system, mount options, the trial")
+@pytest.mark.parametrize("closed", ["slaves", "partition"])
+def test_a_disk_that_may_not_be_looked_at_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str) -> None:
+    root = machine(tmp_path, "27 1 254:0 / / rw - ext4 /dev/root rw\n", NVME)
+    stat = Path.stat
+
+    def refuse(path: Path, **how: bool) -> os.stat_result:
+        if path.name == closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", refuse)  # root may read everything
+    found = disk.facts(tmp_path, root)
+    assert found.pop("disk.filesystem") == "ext4" and found.pop("disk.mount_options") == "none"
+    assert len(found) == 5 and set(found.values()) == {None}

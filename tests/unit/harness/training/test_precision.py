@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
@@ -39,6 +41,26 @@ def test_fp8_without_torchao_is_the_images_fault(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("plumbline.harness.training.precision.find_spec", {"torchao": object() if there else None}.get)
     with nullcontext() if there else pytest.raises(ImageIncomplete, match="torchao"):
         assert Precision("fp8", torch.device("cuda", 0)).state_dict() == {}
+
+
+@pytest.mark.fault("the image's torchao was made for another torch", ends="image_error", keeps="no blame for the provider's hardware")
+@pytest.mark.parametrize(
+    "line",
+    ["from torch import no_such_name", "import torch; torch.no_such_name", "raise OSError('undefined symbol')", "raise RuntimeError('op')"],
+)
+def test_a_torchao_that_does_not_fit_torch_is_the_images_fault(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torchao").mkdir()
+    (tmp_path / "torchao" / "__init__.py").touch()
+    (tmp_path / "torchao" / "float8.py").write_text(line + "\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchao"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    with pytest.raises(ImageIncomplete, match=r"needs a torchao that fits torch"):
+        Precision("fp8", torch.device("cuda", 0)).convert(nn.Linear(4, 4), [])
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchao"]:
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize("name", ["tf32", "fp16", "fp8"])
