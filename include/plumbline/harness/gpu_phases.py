@@ -65,7 +65,7 @@ class GpuPhases:
     def new_errors(self) -> list[Judgement]:
         """What errors since the beginning say against the measurement: see `gpu_health.judged`; of other nodes also what they throttled.
 
-        `gpu_health_unobserved` for a node that sent nothing, where node 0 has GPUs: unseen is not undisturbed.
+        `node_gpus_unobserved` for a node that sent nothing, where node 0 has GPUs: unseen is not undisturbed.
         """
         self._sampler.read_health()
         found = self._health.judgements()
@@ -74,7 +74,7 @@ class GpuPhases:
                 found += gpus.judgements
             elif self._sampler.gpus:
                 detail = f"node {node} sent no reading of its GPUs: whether they made errors is unknown"
-                found.append(Judgement("degraded", Reason(code="gpu_health_unobserved", detail=detail)))
+                found.append(Judgement("degraded", Reason(code="node_gpus_unobserved", detail=detail)))
         return found
 
     def rows(self, phase: Phase) -> list[MetricRow]:

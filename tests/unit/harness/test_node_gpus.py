@@ -117,10 +117,10 @@ def test_throttling_of_another_node_is_told_with_its_number() -> None:
 
 
 @pytest.mark.fault(
-    "a node of a gang sends no reading of its GPUs", ends="degraded: gpu_health_unobserved", keeps="the other nodes' counters"
+    "a node of a gang sends no reading of its GPUs", ends="degraded: node_gpus_unobserved", keeps="the other nodes' counters"
 )
 def test_a_node_with_gpus_that_sent_nothing_was_not_observed() -> None:
     with Watch(CORES, gpus=GpuPhases(60.0, Nvml(Card()))) as watch, watch.phase("steady"):
         pass
     watch.add_nodes({1: None})
-    assert [each.reason.code for each in watch.gpu_errors()] == ["gpu_health_unobserved"]
+    assert [each.reason.code for each in watch.gpu_errors()] == ["node_gpus_unobserved"]
