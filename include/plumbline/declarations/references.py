@@ -108,8 +108,11 @@ class Published(Declared):
         if known.direction == "informative":
             raise ValueError(f"metric {known.name} has no better side; expected one of which more or less is better")
         if (self.attention is not None) != (self.metric in ATTENTION_METRICS):
-            expected = "causal or full" if self.attention is None else f"it with one of {', '.join(ATTENTION_METRICS)} alone"
-            raise ValueError(f"attention {self.attention} with metric {self.metric}; expected {expected}")
+            if self.attention is None:
+                raise ValueError(f"attention is missing with metric {self.metric}; expected causal or full")
+            raise ValueError(
+                f"attention {self.attention} with metric {self.metric}; expected it with one of {', '.join(ATTENTION_METRICS)} alone"
+            )
         if (self.kind == "hardware") != (self.shape is None):
             raise ValueError(
                 f"kind {self.kind} {'with' if self.shape else 'without'} a shape; expected a shape of training or inference alone"

@@ -100,7 +100,7 @@ def test_a_slice_of_a_device_is_no_device() -> None:
         (
             "metric: tokens_per_second_per_device\n    value: 10682 tokens/s",
             "metric: model_flops_utilization\n    value: 50%",
-            "published[0].attention: null with metric model_flops_utilization; expected causal or full",
+            "attention is missing with metric model_flops_utilization; expected causal or full",
         ),
         ("value: 10682 tokens/s", "value: 10682 tokens/s\n    attention: none", "published[0].attention: "),
         ("name: somebody", "name: somebody\n    round: 5", "published[0].round: unknown key"),
