@@ -19,6 +19,7 @@ from tests.fakes import object_stores
 from tests.fakes.object_stores import BUCKET, ObjectStore
 from tests.fakes.trials import a_trial, cluster_provider
 
+from plumbline.harness.selfcheck import clocks
 from plumbline.launch import stores
 from plumbline.launch.collect import collect
 from plumbline.results import BadResult, Environment, LaunchRecord, ResultDocument, ResultStore, Validity, row
@@ -74,6 +75,12 @@ def document(store: ResultStore, file: Path) -> ResultDocument:
         metrics=(row("step_time", 0.1, 5),),
         evidence=(store.put_evidence(TRIAL, "steps", file, rows=3),),
     )
+
+
+def test_a_server_says_when_it_wrote_an_object(bucket: str) -> None:
+    store = ResultStore(bucket)
+    line = clocks.of_store(lambda: store.put_trial(TRIAL), lambda: store.modified(f"{store.folder(TRIAL)}/trial.json"))
+    assert (line.of, line.status, line.measured) == ("result store", "pass", 0.0), line.reason
 
 
 def test_a_trial_from_its_specification_to_collect(store: ResultStore, tmp_path: Path) -> None:

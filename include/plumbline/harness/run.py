@@ -24,6 +24,7 @@ from plumbline.harness.kept import Kept, kept_of
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.observed import ContinuedWatch
 from plumbline.harness.progress import Progress, printer
+from plumbline.harness.selfcheck import clocks
 from plumbline.harness.torch_range import unsupported
 from plumbline.harness.watch import Watch
 from plumbline.results import (
@@ -156,8 +157,13 @@ class _Run:
             return self._failed(workdir, error, kind, f"{type(error).__name__}: {error}")
 
     def _announce(self, store: ResultStore) -> None:
+        trial = self._trial
         try:
-            store.put_trial(self._trial)
+            if trial.selfcheck and not store.url.startswith("file:"):
+                specification = f"{store.folder(trial)}/trial.json"
+                self._selfcheck = [clocks.of_store(lambda: store.put_trial(trial), lambda: store.modified(specification))]
+            else:  # a folder of this machine has this machine's clock
+                store.put_trial(trial)
         except Exception as error:
             what = f"{store.url} cannot be written to: {type(error).__name__}: {error}"
             # A disk that fails does not come back, and who is refused stays so; a store elsewhere does.
@@ -186,7 +192,7 @@ class _Run:
             self._check_hardware(self._facts)
             if trial.selfcheck:
                 self._progress("environment", 0.005, "checking the instrument")
-                self._selfcheck = selfcheck.of_trial(trial)
+                self._selfcheck = [*selfcheck.of_trial(trial), *self._selfcheck]
                 self._happened("instrument_checked")
         gpus = None if hosted else GpuPhases()
         with Watch(cpus, promised(), gpus=gpus) if earlier is None else ContinuedWatch(cpus, promised(), gpus, earlier) as watch:

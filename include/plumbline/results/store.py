@@ -19,6 +19,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -33,6 +34,8 @@ from plumbline.results.reading import BadResult
 T = TypeVar("T")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
 _ATTEMPT = re.compile(r"attempt-(\d+)$")
+_MODIFIED = ("LastModified", "last_modified", "updated", "mtime")
+"""How S3, Azure, Google and file systems call it."""
 PATIENCE_S = 15.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
 # gcsfs' default class asks before each operation, by gRPC, what kind of bucket it has, and where nobody answers that (a proxy, a firewall, a
@@ -176,6 +179,16 @@ class ResultStore:
             return
         for name, about in found.items():
             yield str(name).removeprefix(f"{self._root}/"), int(about.get("size") or 0)
+
+    def modified(self, path: str) -> datetime | None:
+        """When one object was written, by the store's own clock; None where the store does not say. FileNotFoundError if there is none."""
+        info = self._retried(lambda: self._seen_now().info(f"{self._root}/{path}"))
+        found = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
+        if isinstance(found, str):
+            found = datetime.fromisoformat(found)
+        elif isinstance(found, int | float):
+            found = datetime.fromtimestamp(found, timezone.utc)
+        return found if isinstance(found, datetime) else None
 
     def remove(self, path: str) -> None:
         """Delete one object; nothing if it is gone."""

@@ -55,6 +55,18 @@ def test_what_is_not_there(store: ResultStore) -> None:
             read("nowhere")
 
 
+def test_a_store_says_when_it_wrote_an_object_as_far_as_it_keeps_that(store: ResultStore) -> None:
+    before = datetime.now(timezone.utc)
+    store.put_trial(TRIAL)
+    written = store.modified(f"{FOLDER}/trial.json")
+    if store.url.startswith("memory:"):
+        assert written is None
+    else:
+        assert written is not None and abs((written - before).total_seconds()) < 60
+    with pytest.raises(FileNotFoundError):
+        store.modified("nowhere")
+
+
 def test_attempts_are_ordered_by_number(store: ResultStore) -> None:
     for attempt in (10, 9, 1, 2):
         store.put_trial(TRIAL.model_copy(update={"attempt": attempt}))

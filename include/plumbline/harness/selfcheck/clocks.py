@@ -6,6 +6,7 @@ import ctypes
 import ctypes.util
 import time
 from collections.abc import Callable
+from datetime import datetime
 
 from plumbline.harness.selfcheck.lines import compared, not_applicable
 from plumbline.results import CheckLine
@@ -15,6 +16,7 @@ _SPIN_SHARE = 0.002
 """NTP steers CLOCK_MONOTONIC by at most 0.05 %; the rest is what reading two clocks one after the other can differ by."""
 _READINGS = 9
 _OFFSET_S = 0.1
+_STORE_RESOLUTION_S, _STORE_OFFSET_S = 1.0, 1.0
 _STEP_S = 0.01
 """An event's wall clock serves people and the order of events on several machines; durations come from the monotonic clock."""
 _UNSYNCHRONISED = 5
@@ -104,3 +106,25 @@ def synchronised(kernel: Callable[[], tuple[int, float, float] | None] = adjtime
         return not_applicable("clock_offset", "the kernel says that nothing synchronises this clock (adjtimex)", of="time server")
     reason = f"offset from the time server by adjtimex; its greatest error is {greatest:.3g} s"
     return compared("clock_offset", offset, 0.0, _OFFSET_S, "s", reason, of="time server")
+
+
+def of_store(write: Callable[[], None], modified: Callable[[], datetime | None], wall: Callable[[], float] = time.time) -> CheckLine:
+    """The wall clock against the result store's: `modified` is when the store says that the object which `write` writes was written.
+
+    Raises what `write` raises. A store says it to the second, so what lies in that second before or in the write is no offset.
+    """
+    began = wall()
+    write()
+    ended = wall()
+    try:
+        there = modified()
+    except (OSError, ValueError, TypeError) as error:
+        return not_applicable(
+            "clock_offset", f"the result store does not say when it wrote an object ({type(error).__name__})", of="result store"
+        )
+    if there is None or there.tzinfo is None:
+        return not_applicable("clock_offset", "the result store does not say when it wrote an object", of="result store")
+    at = there.timestamp()
+    offset = max(began - _STORE_RESOLUTION_S - at, 0.0) + min(ended - at, 0.0)
+    reason = f"this clock less the result store's, by an object whose writing took {ended - began:.3g} s; the store's resolution is 1 s"
+    return compared("clock_offset", offset, 0.0, _STORE_OFFSET_S, "s", reason, of="result store")

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timezone
+
+import pytest
 
 from plumbline.harness.selfcheck import clocks
 from plumbline.harness.selfcheck.clocks import WallClock
@@ -34,3 +37,38 @@ def test_the_offset_from_the_time_server_is_judged_where_there_is_one() -> None:
 def test_the_kernel_can_be_asked() -> None:
     known = clocks.adjtimex()
     assert known is None or (0 <= known[0] <= 5 and known[2] >= 0)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "status", "offset"),
+    [(0.0, "pass", 0.0), (-0.9, "pass", 0.0), (5.0, "fail", -5.0), (-5.0, "fail", 4.0), (0.8, "pass", -0.8)],
+    ids=["as here", "truncated to the second", "ahead of us", "behind us", "less than a second ahead"],
+)
+def test_the_offset_from_the_result_stores_clock_is_judged_to_the_second(ahead: float, status: str, offset: float) -> None:
+    here, written = 1_800_000_000.0, []
+    line = clocks.of_store(lambda: written.append(1), lambda: datetime.fromtimestamp(here + ahead, timezone.utc), lambda: here)
+    assert (line.check, line.of, line.status) == ("clock_offset", "result store", status)
+    assert line.measured == pytest.approx(offset) and written == [1]
+
+
+@pytest.mark.parametrize("says", [None, datetime.fromisoformat("2026-11-22")], ids=["nothing", "no time zone"])
+def test_a_store_that_does_not_say_when_is_not_applicable(says: datetime | None) -> None:
+    assert clocks.of_store(lambda: None, lambda: says).status == "not_applicable"
+
+
+@pytest.mark.fault(
+    "the result store refuses to say when it wrote an object", ends="not applicable", keeps="the specification and the trial"
+)
+def test_a_store_that_refuses_to_say_when_costs_only_its_line() -> None:
+    def refuse() -> datetime:
+        raise PermissionError("HEAD is forbidden")
+
+    assert clocks.of_store(lambda: None, refuse).status == "not_applicable"
+
+
+def test_what_the_write_raises_is_the_writers_concern() -> None:
+    def full() -> None:
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        clocks.of_store(full, lambda: None)
