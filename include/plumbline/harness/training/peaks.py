@@ -1,9 +1,16 @@
 """What manufacturers publish as the matmul rate of a GPU: dense, without sparsity, at the highest clock.
 
-From the products' data sheets: NVIDIA A10, A30, A100, L4, L40S, H20, H100, H200, GH200, B200, B300 (an eighth of the DGX's and HGX's),
-GB200, GB300 (a 72nd of the NVL72's) as Tensor Core rates (where a sheet prints only the rate with 2:4 sparsity, half of it), and AMD
-Instinct MI300X, MI325X, MI355X. The MI355X's names no tf32, which it has not in hardware. No machine keeps them up, with real numbers least of all: the rate
-that the machine itself was found to reach stands beside them.
+From the products' data sheets, Tensor Core or Matrix Core rates; where a sheet prints only the rate with 2:4 sparsity, half of it:
+
+- NVIDIA A10, A30, A100, L4, L40S, H20, H100, H200, GH200.
+- B200, B300: an eighth of HGX B200's and HGX B300's FP8 72, FP16/BF16 36, TF32 18 PFLOPS (sparse), FP32 600 TFLOPS. The lower rate of TF32 that
+  the architecture's brief gives a B200 at 1000 W (1100) is not used.
+- GB200, GB300: a 72nd of the NVL72's FP8 720, FP16/BF16 360, TF32 180 PFLOPS (sparse), FP32 5760 TFLOPS. GB300's sheet rounds FP32 to 6 PFLOPS.
+- H20: FP8 296, FP16/BF16 148, TF32 74, FP32 44 TFLOPS, dense as printed.
+- AMD Instinct MI300X and MI325X, which have the same compute units at the same 2100 MHz: FP8 2614.9, FP16/BF16 1307.4, TF32 653.7, FP32 163.4.
+- MI355X (256 compute units, 2400 MHz): FP8 5033.2, FP16/BF16 2516.6, FP32 157.3; CDNA 4 has no TF32 in hardware.
+
+No machine keeps them up, with real numbers least of all: the rate that the machine itself was found to reach stands beside them.
 """
 
 from __future__ import annotations
