@@ -98,13 +98,40 @@ class Declarations:
         named = provider.workloads
         return tuple(w for w in self.workloads_for(provider, kind) if (not w.on_demand_only if named is None else w.name in named))
 
+    def left_out(self, provider: Provider) -> tuple[tuple[AnyWorkload, str], ...]:
+        """What the provider's monthly rerun would measure if it had the engine or the scratch disk for it, and why it does not; in the order
+        of their names. Workloads that the provider names itself must fit."""
+        if provider.workloads is not None:
+            return ()
+        found = []
+        for _, workload in sorted(self.workloads.items()):
+            if workload.on_demand_only or _unsuited(workload, provider) is not None:
+                continue
+            why = _without_engine(workload, provider)
+            if why is None and _undeclared(workload, provider) is None:
+                why = _short_of_scratch(workload, provider)
+            if why is not None:
+                found.append((workload, why))
+        return tuple(found)
+
 
 def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
     """Why the provider cannot or may not run the workload; None if it can."""
+    return (
+        _unsuited(workload, provider)
+        or _without_engine(workload, provider)
+        or _undeclared(workload, provider)
+        or _short_of_scratch(workload, provider)
+    )
+
+
+def _unsuited(workload: AnyWorkload, provider: Provider) -> str | None:
+    """Why the workload is not meant for such a provider."""
     if workload.providers is not None and provider.name not in workload.providers:
         return f"its declaration allows only {', '.join(sorted(workload.providers))}"
     needs, has = workload.needs, provider.accelerator
-    if needs.accelerator != has.kind or needs.count > has.count:
+    wanted = ("nvidia", "amd") if needs.accelerator == "gpu" else (needs.accelerator,)
+    if has.kind not in wanted or needs.count > has.count:
         return f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
     if needs.whole_node and needs.count != has.count:
         return f"it takes whole nodes of {needs.count} {needs.accelerator}, the provider has {has.count}"
@@ -120,20 +147,44 @@ def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
             return wrong
     elif isinstance(launcher, EndpointLauncher):
         return f"it is {workload.kind}, and an endpoint only answers inference requests"
-    deletions = workload.pod_deletions if isinstance(workload, TrainingWorkload) else 0
+    if isinstance(launcher, KubernetesLauncher):
+        return None
+    if isinstance(workload, TrainingWorkload) and workload.pod_deletions:
+        return f"its fault pod_delete needs the kubernetes launcher, and launcher.kind is {launcher.kind}; rank_kill or group_kill fits"
+    nodes = workload.nodes
+    return f"it needs {nodes} nodes, which a {launcher.kind} provider does not have" if nodes > 1 else None
+
+
+def _without_engine(workload: AnyWorkload, provider: Provider) -> str | None:
+    """Triton's backends for GPUs are published for CUDA; its Python backend computes with whatever PyTorch the image has."""
+    if not isinstance(workload, InferenceWorkload) or provider.accelerator.kind != "amd" or provider.simulated:
+        return None
+    backend = workload.server.backend
+    if backend in ("python", "external"):
+        return None
+    return (
+        f"its server.backend {backend} runs on Triton, which is published for {backend} with CUDA and not with ROCm; backend: python fits"
+    )
+
+
+def _undeclared(workload: AnyWorkload, provider: Provider) -> str | None:
+    """What the workload needs of a cluster and its declaration leaves out."""
+    launcher = provider.launcher
     if not isinstance(launcher, KubernetesLauncher):
-        if deletions:
-            return f"its fault pod_delete needs the kubernetes launcher, and launcher.kind is {launcher.kind}; rank_kill or group_kill fits"
-        nodes = workload.nodes
-        return f"it needs {nodes} nodes, which a {launcher.kind} provider does not have" if nodes > 1 else None
+        return None
     if launcher.image_for(workload.kind) is None:
         return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
-    if deletions and launcher.volume_claim is None:
+    if isinstance(workload, TrainingWorkload) and workload.pod_deletions and launcher.volume_claim is None:
         return (
             "its fault pod_delete needs checkpoints that outlive the pod, and the provider declares no volume (launcher.volume_claim); "
             "expected the name of a PersistentVolumeClaim in its namespace"
         )
-    return shortage(workload, launcher.resources.ephemeral_storage)
+    return None
+
+
+def _short_of_scratch(workload: AnyWorkload, provider: Provider) -> str | None:
+    launcher = provider.launcher
+    return shortage(workload, launcher.resources.ephemeral_storage) if isinstance(launcher, KubernetesLauncher) else None
 
 
 def _client_and_server(workload: InferenceWorkload, launcher: Launcher) -> str | None:

@@ -96,6 +96,12 @@ class Provider(Declared):
                 f"accelerator.count is {self.accelerator.count} but launcher.cpus lists {len(self.launcher.cpus)}; expected one core per count"
             )
         self._budget_counts()
+        if (
+            isinstance(self.launcher, KubernetesLauncher)
+            and self.accelerator.kind == "amd"
+            and self.launcher.gpu_resource.startswith("nvidia")
+        ):
+            raise ValueError(f"launcher.gpu_resource is {self.launcher.gpu_resource}, but accelerator.kind is amd; expected amd.com/gpu")
         if self.sold_by == "gpu" and (self.accelerator.kind == "cpu" or isinstance(self.launcher, EndpointLauncher)):
             raise ValueError(
                 f"sold_by gpu, but {'accelerator.kind is cpu' if self.accelerator.kind == 'cpu' else 'the launcher is an endpoint'}: a trial "

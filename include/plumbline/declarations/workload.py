@@ -22,7 +22,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 class Needs(Declared):
     """Which providers can run the workload."""
 
-    accelerator: Literal["cpu", "nvidia", "amd"]
+    accelerator: Literal["cpu", "gpu", "nvidia", "amd"] = Field(description="gpu: NVIDIA's or AMD's")
     count: int = Field(1, ge=1, le=1024, description="accelerators (or cores) a trial needs at least")
     whole_node: bool = Field(False, description="only providers whose nodes have exactly `count`: one workload for each size of node")
 

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,46 +19,51 @@ import yaml
 
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.places import places
-from plumbline.harness.environment import accelerator
+from plumbline.harness.environment import accelerator, amd
+from plumbline.harness.environment.cpu import ROOT
+from plumbline.results import Scalar
 
 NAME = "local-gpu"
 WORKLOADS = ("gpt-small-gpu", "chat-small-gpu")
+_SOURCES = {"nvidia": "NVML", "amd": "AMD SMI"}
 _MEMORY_SHARE, _MIB = 0.8, 2**20
-_TORCH = "import json, torch; print(json.dumps([torch.__version__, torch.version.cuda, torch.cuda.device_count()]))"
+_TORCH = "import json, torch; v = torch.version; print(json.dumps([torch.__version__, v.cuda, v.hip, torch.cuda.device_count()]))"
 _TORCH_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True)
 class Torch:
-    """What the installed PyTorch says: its version, the CUDA that it was built for (None: for none) and how many GPUs it can use."""
+    """What the installed PyTorch says: its version, the CUDA and the ROCm that it was built for (None: for none) and how many GPUs it can use."""
 
     version: str
     cuda: str | None
     gpus: int
+    rocm: str | None = None
 
 
-def refresh(declared: Declarations, *, nvml: Any = None, torch: Torch | None = None) -> str | None:
-    """Write the declaration if NVML finds a GPU that PyTorch can use, else remove it. Returns why a GPU that is there is not measured; None
-    if there is none, or if it is. `declared`: what people declared; `nvml` and `torch`: this machine's if left out."""
+def refresh(declared: Declarations, *, nvml: Any = None, amdsmi: Any = None, torch: Torch | None = None, root: Path = ROOT) -> str | None:
+    """Write the declaration if NVML or AMD SMI finds a GPU that PyTorch can use, else remove it. Returns why a GPU that is there is not
+    measured; None if there is none, or if it is. `declared`: what people declared; `nvml`, `amdsmi`, `torch` and `root`: this machine's if
+    left out."""
     file = places().generated_providers / f"{NAME}.yaml"
-    facts = {} if NAME in declared.providers else accelerator.facts(nvml=nvml)
-    count = facts.get("gpu.count")
+    facts = {} if NAME in declared.providers else _facts(nvml, amdsmi, root)
+    count, vendor = facts.get("gpu.count"), str(facts.get("gpu.vendor"))
     if not isinstance(count, int) or count < 1:
         file.unlink(missing_ok=True)
         return None
     products = sorted({str(facts[f"gpu.{i}.product"]) for i in range(count)})
     gpu = f"{count} × {', '.join(products)}"
-    if why := _unusable(declared, torch or _installed_torch()):
+    if why := _unusable(declared, vendor, torch or _installed_torch()):
         file.unlink(missing_ok=True)
         return f"this machine has {gpu}, which is not measured: {why}"
     product = products[0] if len(products) == 1 else None
     data: dict[str, Any] = {
         "name": NAME,
-        "description": f"the GPUs of this machine ({gpu}), found by NVML",
+        "description": f"the GPUs of this machine ({gpu}), found by {_SOURCES[vendor]}",
         "cloud": "local",
         "region": "here",
         "instance_type": f"host-{count}x{product or 'several'}"[:63].rstrip("-._"),
-        "accelerator": {"kind": "nvidia", "product": product, "count": count},
+        "accelerator": {"kind": vendor, "product": product, "count": count},
         "launcher": {
             "kind": "local",
             "cpus": sorted(os.sched_getaffinity(0)),
@@ -76,19 +82,28 @@ def refresh(declared: Declarations, *, nvml: Any = None, torch: Torch | None = N
     return None
 
 
-def _unusable(declared: Declarations, torch: Torch | None) -> str | None:
+def _facts(nvml: Any, amdsmi: Any, root: Path) -> dict[str, Scalar]:
+    """Of NVIDIA's GPUs, or where there is none of AMD's."""
+    found = accelerator.facts(root, nvml)
+    return found if found["gpu.count"] else amd.facts(root, amdsmi)
+
+
+def _unusable(declared: Declarations, vendor: str, torch: Torch | None) -> str | None:
     if missing := [name for name in WORKLOADS if name not in declared.workloads]:
         return f"no workload is called {' or '.join(missing)} in these declarations"
     if torch is None:
         return "PyTorch is not installed; `make setup` installs it"
-    if torch.cuda is None:
+    platform, built_for = ("ROCm", torch.rocm) if vendor == "amd" else ("CUDA", torch.cuda)
+    if built_for is None:
         return (
-            f"PyTorch {torch.version} is built without CUDA; expected a build for CUDA: "
-            "rm -rf .venv && PIP_EXTRA_INDEX_URL=<the PyTorch index of your CUDA version> make run"
+            f"PyTorch {torch.version} is built without {platform}; expected a build for {platform}: "
+            f"rm -rf .venv && PIP_EXTRA_INDEX_URL=<the PyTorch index of your {platform} version> make run"
         )
     if not torch.gpus:
+        groups = ", and membership in the groups render and video" if vendor == "amd" else ""
         return (
-            f"PyTorch {torch.version} for CUDA {torch.cuda} finds no GPU that it can use; expected a driver for that CUDA version or newer"
+            f"PyTorch {torch.version} for {platform} {built_for} finds no GPU that it can use; expected a driver for that {platform} version "
+            f"or newer{groups}"
         )
     return None
 
@@ -99,5 +114,5 @@ def _installed_torch() -> Torch | None:
         asked = subprocess.run([sys.executable, "-c", _TORCH], capture_output=True, text=True, timeout=_TORCH_LIMIT_S, check=True)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return None
-    version, cuda, gpus = json.loads(asked.stdout.splitlines()[-1])
-    return Torch(version, cuda, gpus)
+    version, cuda, rocm, gpus = json.loads(asked.stdout.splitlines()[-1])
+    return Torch(version, cuda, gpus, rocm)

@@ -156,13 +156,15 @@ def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
 
 
 def unmeasured(declared: Declarations) -> tuple[str, ...]:
-    """What is never measured: enabled providers without a monthly set, workloads that teams decide by and no provider runs, missing sweeps."""
+    """What is never measured: enabled providers without a monthly set, workloads that such a set leaves out for want of an engine or of scratch
+    disk, workloads that teams decide by and no provider runs, missing sweeps."""
     enabled = declared.enabled_providers()
     found = [
         f"{p.name} is enabled and measures nothing monthly: {_why_nothing(declared, p)}"
         for p in enabled
         if not declared.monthly_workloads(p)
     ]
+    found += [f"{p.name} does not measure {w.name} monthly: {why}" for p in enabled for w, why in declared.left_out(p)]
     measured = {w.name for p in enabled for w in declared.monthly_workloads(p)}
     teams: dict[str, list[str]] = {}
     for name, team in sorted(declared.teams.items()):
@@ -184,9 +186,15 @@ def _without_sweep(declared: Declarations) -> list[str]:
         for preference in team.preferences("inference"):
             costs = ", ".join(metric for metric in preference.weights if sustained(metric))
             for workload in (declared.workloads[each] for each in preference.workloads if costs):
-                swept = isinstance(workload, InferenceWorkload) and any(phase.name == "sweep" for phase in workload.phases)
-                found += (
-                    [] if swept else [f"team {name} weighs {costs} by {workload.name}, which declares no sweep: its decision cannot tell"]
+                if not isinstance(workload, InferenceWorkload) or any(phase.name == "sweep" for phase in workload.phases):
+                    continue
+                closed = any(
+                    getattr(phase, "arrivals", None) is not None and phase.arrivals.closed is not None for phase in workload.phases
+                )
+                loop = "runs a closed loop and " if closed else ""
+                found.append(
+                    f"team {name} weighs {costs} by {workload.name}, which {loop}declares no sweep: its decision cannot tell; expected a "
+                    "phase such as {name: sweep, search: {goodput: 99%, between: [1/s, 64/s]}}, or a team that weighs no cost by it"
                 )
     return found
 

@@ -37,11 +37,15 @@ def missed(
     providers = [p for name, p in declared.providers.items() if name == provider and (name in enabled or p.simulated)]
     if provider is None:
         providers = list(declared.enabled_providers())
-    expected = {series_key(w, p): p for p in providers for w in declared.monthly_workloads(p)}
+    left_out = {series_key(w, p): p for p in providers for w, _ in declared.left_out(p)}
+    expected = {series_key(w, p): p for p in providers for w in declared.monthly_workloads(p)} | left_out
     last = {
         key: max((c for c, _ in archive.series_campaigns(key, _MONTHS) if silence.monthly(c) and c <= campaign_id), default=None)
         for key in expected
     }
+    # A series that reported and is left out now is missed; one that never did is a warning of `plumbline check` alone.
+    expected = {key: p for key, p in expected.items() if key not in left_out or last[key] is not None}
+    last = {key: last[key] for key in expected}
     simulated = frozenset(key for key, p in expected.items() if p.simulated)
     never = set()
     for name in {p.name for p in expected.values()}:

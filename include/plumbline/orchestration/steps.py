@@ -32,6 +32,9 @@ def plan(provider: str, lane: Lane, asked: Asked, most: int | None = None) -> li
     """
     declared, now = load(), datetime.now(timezone.utc)
     trials = lane.of(trials_of(asked, declared, declared.providers[provider], lane.kind, now))
+    if asked.workloads is None:
+        for workload, why in declared.left_out(declared.providers[provider]):
+            _log.warning("%s does not measure %s monthly: %s", provider, workload.name, why)
     if most is not None and len(trials) > most:
         from plumbline.launch import PlanError
 

@@ -1,4 +1,4 @@
-"""This machine's GPU is a provider where NVML finds one that PyTorch can use, and none where it does not; everybody reads the same file."""
+"""This machine's GPU is a provider where NVML or AMD SMI finds one that PyTorch can use, and none where they do not; all processes read one file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.fakes.amd_smi import AmdSmi
+from tests.fakes.amd_smi import Card as AmdCard
 from tests.fakes.nvml import Card, Nvml
 from tests.fakes.trials import CONFIG, PLANNED_AT
 
@@ -16,12 +18,13 @@ from plumbline.launch.plan import Request, plan
 from plumbline.orchestration.schedules import schedule_of
 
 CUDA = Torch("2.13.0+cu130", "13.0", 1)
+ROCM = Torch("2.13.0+rocm7.1", None, 2, "7.1.25424")
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
-    for name in ("PLUMBLINE_CONFIG", "CUDA_VISIBLE_DEVICES"):
+    for name in ("PLUMBLINE_CONFIG", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / "home"
 
@@ -96,3 +99,44 @@ def test_declarations_without_its_workloads_have_no_such_provider(tmp_path: Path
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(bare))
     assert NAME not in load().providers
     assert "gpt-small-gpu" in str(look(Card()))
+
+
+def look_at_amd(root: Path, *cards: AmdCard, torch: Torch = ROCM, nvml: Nvml | None = None) -> str | None:
+    (root / "dev").mkdir(exist_ok=True)
+    (root / "dev" / "kfd").touch()
+    nvidia = nvml or Nvml(refuses="Driver Not Loaded")
+    return refresh(load(places().config), nvml=nvidia, amdsmi=AmdSmi(*cards), torch=torch, root=root)
+
+
+def test_an_amd_gpu_is_found_by_amd_smi_and_measures_the_same_workloads(tmp_path: Path) -> None:
+    assert look_at_amd(tmp_path, AmdCard(), AmdCard()) is None
+    provider = load().providers[NAME]
+    assert (provider.accelerator.kind, provider.accelerator.count, provider.accelerator.product) == ("amd", 2, "AMD-Instinct-MI300X")
+    assert "AMD SMI" in provider.description
+    assert {w.name for w in load().monthly_workloads(provider)} == set(WORKLOADS)
+    assert sum(t.provider.name == NAME for t in plan(load(), Request("2026-11", "monthly"), PLANNED_AT)) == 4
+
+
+@pytest.mark.parametrize(
+    ("torch", "why"),
+    [
+        (CUDA, "built without ROCm"),
+        (Torch("2.13.0+cpu", None, 0), "built without ROCm"),
+        (Torch("2.13.0+rocm7.1", None, 0, "7.1"), "finds no GPU that it can use; expected a driver for that ROCm version or newer, and"),
+    ],
+    ids=["CUDA", "CPU", "no access"],
+)
+def test_an_amd_gpu_that_pytorch_cannot_use_is_skipped_and_it_is_said_why(tmp_path: Path, torch: Torch, why: str) -> None:
+    said = look_at_amd(tmp_path, AmdCard(), torch=torch)
+    assert said is not None and "1 × AMD-Instinct-MI300X" in said and why in said
+    assert NAME not in load().providers
+
+
+def test_beside_an_nvidia_gpu_an_amd_one_is_not_looked_for(tmp_path: Path) -> None:
+    look_at_amd(tmp_path, AmdCard(), torch=CUDA, nvml=Nvml(Card()))
+    assert load().providers[NAME].accelerator.kind == "nvidia"
+
+
+def test_without_the_kernels_driver_for_amd_nothing_is_found(tmp_path: Path) -> None:
+    assert refresh(load(places().config), nvml=Nvml(), amdsmi=AmdSmi(AmdCard()), torch=ROCM, root=tmp_path) is None
+    assert NAME not in load().providers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 from airflow.sdk import AssetOrTimeSchedule
+from pydantic import ValidationError
 from tests.fakes.simulated_campaigns import months
 from tests.fakes.trials import CONFIG
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, load
-from plumbline.launch.month import month_of
+from plumbline.declarations.storage import GIB, scratch_of
+from plumbline.launch.month import month_of, unmeasured
 from plumbline.launch.plan import Request, plan
 from plumbline.launch.simulated import simulate
 from plumbline.orchestration.asked import MONTHLY_REASON, Asked, trials_of
@@ -67,6 +70,52 @@ def test_where_gpus_are_sold_one_by_one_a_trial_is_paid_by_the_gpus_that_it_hold
 def test_the_job_of_all_gpus_is_the_one_of_the_node(gpus: int, whole: set[str]) -> None:
     here, provider = enabled(count=gpus)
     assert {w.name for w in here.monthly_workloads(provider)} == STANDARD - {"pretrain-8b-8gpu"} | whole
+
+
+def amd(count: int = 8) -> tuple[Declarations, Provider]:
+    """The CoreWeave example as if it rented AMD's GPUs."""
+    _, nvidia = enabled(count=count)
+    accelerator = nvidia.accelerator.model_copy(update={"kind": "amd", "product": "AMD-Instinct-MI300X"})
+    launcher = nvidia.launcher.model_copy(update={"gpu_resource": "amd.com/gpu", "supplemental_groups": (44, 109)})
+    provider = nvidia.model_copy(update={"accelerator": accelerator, "launcher": launcher})
+    return replace(SHIPPED, providers={provider.name: provider}), provider
+
+
+def test_a_node_of_amd_gpus_trains_the_same_set_and_says_which_engines_it_lacks() -> None:
+    here, provider = amd()
+    assert {w.name for w in here.monthly_workloads(provider)} == {"pretrain-1b-gpu", "pretrain-8b-8gpu"}
+    assert {w.name for w in amd(4)[0].monthly_workloads(amd(4)[1])} == {"pretrain-1b-gpu", "pretrain-8b-4gpu"}
+    assert 0 < month_of(here, provider, TODAY).node_hours <= 4
+    lacking = {w.name: why for w, why in here.left_out(provider)}
+    assert lacking.keys() == {"chat-8b", "embedding-gpu"}
+    assert "vllm" in lacking["chat-8b"] and "onnxruntime" in lacking["embedding-gpu"]
+    warnings = unmeasured(here)
+    assert all([w for w in warnings if w.startswith(f"{provider.name} does not measure {name} monthly: ")] for name in lacking)
+    nvidia, other = enabled()
+    assert nvidia.left_out(other) == ()
+
+
+def test_an_amd_provider_requests_amd_gpus() -> None:
+    _, provider = amd()
+    wrong = json.loads(provider.model_dump_json())
+    wrong["launcher"]["gpu_resource"] = "nvidia.com/gpu"
+    with pytest.raises(ValidationError, match=r"gpu_resource is nvidia.com/gpu, but accelerator.kind is amd; expected amd.com/gpu"):
+        Provider.model_validate_json(json.dumps(wrong))
+
+
+@pytest.mark.fault("a node's scratch disk is too small for a workload", ends="a warning with both numbers", keeps="the rest of the month")
+def test_a_workload_that_a_small_scratch_disk_leaves_out_is_named_with_both_numbers() -> None:
+    here, large = enabled()
+    resources = large.launcher.resources.model_copy(update={"ephemeral_storage": 100 * GIB})
+    provider = large.model_copy(update={"launcher": large.launcher.model_copy(update={"resources": resources})})
+    here = replace(here, providers={provider.name: provider})
+    assert {w.name for w in here.monthly_workloads(provider)} == STANDARD - {"pretrain-8b-8gpu"}
+    ((workload, why),) = here.left_out(provider)
+    needed = scratch_of(workload)
+    assert workload.name == "pretrain-8b-8gpu" and needed is not None
+    assert f"needs {needed.total / GIB:.0f} GiB" in why and "declares 100 GiB" in why
+    assert f"{provider.name} does not measure pretrain-8b-8gpu monthly: {why}" in unmeasured(here)
+    assert not [w for w in unmeasured(replace(here, providers={large.name: large})) if "does not measure" in w]
 
 
 def test_the_standard_inference_workloads_search_for_their_highest_rate() -> None:
@@ -168,3 +217,26 @@ def test_a_provider_that_is_new_this_month_is_not_missed_and_a_new_version_hides
         look_for_silence(third.replace(day=3))
         (found,) = archive.findings_of("sim", "missing_data")
         assert (found.severity, found.campaign_id) == ("page", "2024-02")
+
+
+def test_a_series_that_reported_and_is_left_out_now_is_missed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, _ = months(3)
+    with open_archive() as archive:
+        measure(archive, first)
+        here = load()
+        gone = here.workloads["chat-8b"]
+        trials = [
+            t
+            for t in trials_in(here, here.providers["sim"], second, Asked(f"{second:%Y-%m}", MONTHLY_REASON))
+            if t.workload.name != gone.name
+        ]
+        for trial in trials:
+            archive.record(simulate(trial), uri="file:///nowhere")
+        # A simulated provider lacks nothing: only what the declarations say of it is changed here.
+        monthly, left_out = Declarations.monthly_workloads, Declarations.left_out
+        monkeypatch.setattr(Declarations, "monthly_workloads", lambda *a: tuple(w for w in monthly(*a) if w.name != gone.name))
+        assert look_for_silence(second.replace(day=3)) == [], "no longer expected, and nothing says why"
+        monkeypatch.setattr(Declarations, "left_out", lambda self, p: ((gone, "no scratch disk"), *left_out(self, p)))
+        (missing,) = look_for_silence(second.replace(day=3))
+        (found,) = archive.findings_of("sim", "missing_data")
+        assert (found.finding_id, found.severity) == (missing, "warn") and found.detail["workload"] == "chat-8b"
