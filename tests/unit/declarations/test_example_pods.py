@@ -127,3 +127,22 @@ def test_the_page_names_every_field_of_the_example(provider: Provider) -> None:
     fields = ("env", "annotations", "capabilities", "volumes", "sidecars", "pod_patch")
     declared = [field for field in fields if getattr(launcher, field)] + list(launcher.resources.extended)
     assert [field for field in declared if f"`{field}" not in page] == []
+
+
+def test_a_pod_on_amd_gpus_requests_them_and_is_in_the_groups_that_own_their_device_files() -> None:
+    data = json.loads(DECLARED.providers["example-coreweave-h100"].model_dump_json())
+    data["accelerator"] = {"kind": "amd", "product": "AMD-Instinct-MI300X", "count": 8}
+    data["launcher"] |= {
+        "gpu_resource": "amd.com/gpu",
+        "supplemental_groups": [44, 109],
+        "images": {"training": data["launcher"]["images"]["training"]},
+    }
+    provider = Provider.model_validate_json(json.dumps(data))
+    (trial,) = trials(provider)
+    assert trial.workload.kind == "training" and trial.workload.needs.accelerator == "gpu"
+    row = manifest.pod(trial, requested_at=NOW)
+    assert problems(row) == [] and unknown_fields(row) == []
+    assert row["spec"]["securityContext"]["supplementalGroups"] == [44, 109] and row["spec"]["securityContext"]["runAsUser"] == 10001
+    limits = row["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["amd.com/gpu"] == str(trial.workload.needs.count) and "nvidia.com/gpu" not in limits
+    assert [t["key"] for t in row["spec"]["tolerations"]] == ["amd.com/gpu"]

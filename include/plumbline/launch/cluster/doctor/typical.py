@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from plumbline.declarations import AnyWorkload, Declarations, KubernetesLauncher, Provider, Trial
+from plumbline.declarations import AnyWorkload, Declarations, KubernetesLauncher, Provider, Trial, misfit
 from plumbline.launch.plan import KINDS, Request, plan
 
 _CAMPAIGN = "doctor"
@@ -20,7 +20,7 @@ def typical(declared: Declarations, provider: Provider, launcher: KubernetesLaun
         if launcher.image_for(kind) is None:
             continue
         candidates = declared.workloads_for(provider, kind) or [
-            _stand_in(w, provider) for w in declared.workloads.values() if w.kind == kind
+            other for w in declared.workloads.values() if w.kind == kind and misfit(other := _stand_in(w, provider), provider) is None
         ]
         if not candidates:
             continue
