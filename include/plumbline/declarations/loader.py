@@ -156,7 +156,7 @@ def _unsuited(workload: AnyWorkload, provider: Provider) -> str | None:
 
 
 def _without_engine(workload: AnyWorkload, provider: Provider) -> str | None:
-    """Triton's backends for GPUs are published for CUDA; its Python backend computes with whatever PyTorch the image has."""
+    """NVIDIA publishes Triton's GPU backends for CUDA; its Python backend computes with whatever PyTorch the image has."""
     if not isinstance(workload, InferenceWorkload) or provider.accelerator.kind != "amd" or provider.simulated:
         return None
     backend = workload.server.backend
