@@ -160,7 +160,7 @@ def test_the_other_trials_do_not_pay_for_it(home, monkeypatch):
 @pytest.mark.parametrize("fails", [False, True])
 def test_new_errors_of_a_gpu_are_in_the_document_also_of_a_trial_that_fails(home, monkeypatch, fails):
     card = Card(replays=3, events=[])
-    monkeypatch.setattr("plumbline.harness.run.GpuPhases", lambda every_s: GpuPhases(every_s, Nvml(card)))
+    monkeypatch.setattr("plumbline.harness.run.GpuPhases", lambda: GpuPhases(nvml=Nvml(card)))
 
     def falling_off_the_bus(*arguments):
         card.events = [79]
