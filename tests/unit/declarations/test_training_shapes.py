@@ -35,7 +35,7 @@ def test_each_shape_has_each_size(shape: str, size: str) -> None:
     workload, (accelerator, processes) = of(shape, size), SIZES[size]
     assert workload.task.kind == SHAPES[shape]
     # Of the standard set, which both makers' GPUs train.
-    kinds = {accelerator} if accelerator == "cpu" or shape != "pretrain" else {accelerator, "gpu"}
+    kinds = {accelerator} if workload.name not in STANDARD else {accelerator, "gpu"}
     assert workload.needs.accelerator in kinds and workload.parallelism.world == processes
     assert workload.on_demand_only == (workload.name not in STANDARD) and workload.loss is not None
     assert workload.acceptance or accelerator != "cpu"
