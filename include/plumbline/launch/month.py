@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, TrainingWorkload
-from plumbline.declarations.load import longest
+from plumbline.declarations.load import LoadPhaseSpec, longest
 from plumbline.harness.training.flops import flops_per_step
 from plumbline.harness.training.peaks import published_peak
 from plumbline.launch.plan import declared_slots
@@ -188,9 +188,7 @@ def _without_sweep(declared: Declarations) -> list[str]:
             for workload in (declared.workloads[each] for each in preference.workloads if costs):
                 if not isinstance(workload, InferenceWorkload) or any(phase.name == "sweep" for phase in workload.phases):
                     continue
-                closed = any(
-                    getattr(phase, "arrivals", None) is not None and phase.arrivals.closed is not None for phase in workload.phases
-                )
+                closed = any(isinstance(phase, LoadPhaseSpec) and phase.arrivals.closed is not None for phase in workload.phases)
                 loop = "runs a closed loop and " if closed else ""
                 found.append(
                     f"team {name} weighs {costs} by {workload.name}, which {loop}declares no sweep: its decision cannot tell; expected a "
