@@ -57,10 +57,10 @@ def test_it_says_what_it_started_and_where_to_look(airflow: FakeAirflow, plumbli
 
 
 def test_what_is_left_of_the_budget_is_said(config: Path, airflow: FakeAirflow, said: Callable[..., tuple[Any, int]]) -> None:
-    limit(config, 1)
+    limit(config, 0.01)
     ((row,), code) = said(*ASK, "--reason", "new driver")
     assert (code, row["trials"], row["left_out"], row["waits_for"]) == (0, 2, 0, None)
-    assert row["budget"].startswith("0.993 of 1 USD left of ")
+    assert row["budget"].startswith("0.00959 of 0.01 USD left of ")
     ((row,), _) = said(*ASK, "--reason", "again")
     assert row["waits_for"] == "manual__1"
 
@@ -86,11 +86,11 @@ def test_without_a_reason_there_is_no_run(airflow: FakeAirflow, plumbline: Plumb
 
 
 def test_a_spent_budget_starts_nothing_and_says_how_to_go_on(config: Path, airflow: FakeAirflow, plumbline: Plumbline) -> None:
-    limit(config, 0.001)
+    limit(config, 0.0001)
     done = plumbline(*ASK, "--reason", "why")
     assert (done.exit_code, airflow.seen) == (2, [])
     assert "local-1core: 2 of 2 trials go past the budget of" in done.stderr
-    assert "raise `budget` (0.001 USD a month)" in done.stderr
+    assert "raise `budget` (0.0001 USD a month)" in done.stderr
 
 
 def test_a_paused_dag_starts_nothing(airflow: FakeAirflow, plumbline: Plumbline) -> None:
@@ -130,14 +130,14 @@ def test_budget_lists_what_is_used_and_left(
     )
     assert row["rerun_usd"] > 0
     shown = plumbline("budget", "local-1core").stdout
-    assert re.search(r"local-1core +USD +5\.00 +0\.00 +5\.00 +\d+\.\d\d", shown)
+    assert re.search(r"local-1core +USD +5\.00 +0\.00 +5\.00 +\d+\.\d+", shown)
     assert "will not carry it" not in shown
 
 
 def test_a_budget_that_no_monthly_rerun_fits_is_said(config: Path, plumbline: Plumbline) -> None:
-    limit(config, 0.001)
+    limit(config, 0.0001)
     assert re.search(
-        r"local-1core: a whole monthly rerun is expected to take \S+ of 0\.001 USD: the budget will not", plumbline("budget").stdout
+        r"local-1core: a whole monthly rerun is expected to take \S+ of 0\.0001 USD: the budget will not", plumbline("budget").stdout
     )
 
 
@@ -151,7 +151,7 @@ def test_a_budget_that_is_not_there_is_said(plumbline: Plumbline, name: str, mes
 
 
 def test_a_campaign_on_this_machine_meets_the_budget_before_airflow_is_started(config: Path, plumbline: Plumbline) -> None:
-    limit(config, 0.001)
+    limit(config, 0.0001)
     done = plumbline("run", "--provider", "local-1core", "--workload", "gpt-tiny-cpu")
     assert done.exit_code == 2
     assert "go past the budget of" in done.stderr

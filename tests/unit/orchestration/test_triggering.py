@@ -13,6 +13,7 @@ from tests.fakes.trials import declared as shipped
 
 from plumbline.archive import open_archive
 from plumbline.declarations import Budget, Declarations
+from plumbline.launch.month import estimated_s
 from plumbline.launch.plan import PlanError
 from plumbline.orchestration.airflow_client import AirflowClient, AirflowError
 from plumbline.orchestration.asked import Asked, campaign_of
@@ -83,12 +84,13 @@ def limited(usd: float) -> Declarations:
 
 
 def test_what_the_budget_leaves_out_is_counted_and_a_spent_one_starts_nothing(tmp_path: Path) -> None:
-    one = 0.02 * 600 / 3600
+    place = declared().providers["local-1core"]
+    one = 0.02 * estimated_s(declared().workloads["gpt-tiny-cpu"], place) / 3600
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         world = limited(2 * one)
         first, second = within_budgets(archive, world, ASKED, starts(world, ASKED, BOTH))
         assert (first.trials, first.left_out, second.trials, second.left_out, second.budget) == (2, 1, 3, 0, None)
-        assert str(first.budget).startswith("0 of 0.00667 USD left of ")
+        assert str(first.budget).startswith("0 of 0.000412 USD left of ")
         spent = limited(one / 2)
         with pytest.raises(NotStarted, match=r"^local-1core: 3 of 3 trials go past the budget .*To go on: raise `budget`"):
             within_budgets(archive, spent, ASKED, starts(spent, ASKED, BOTH))
