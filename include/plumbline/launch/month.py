@@ -7,7 +7,8 @@ An estimate is what a trial holds a node for, from the pod on its node to its la
 - a checkpoint is 12 bytes a parameter; a fault costs one more start, a load and the steps since the last checkpoint;
 - each phase of an inference trial takes all the time that its declaration allows, and a few seconds to drain.
 
-Queueing, image pulls and retries are not in it. What trials of a series really took is in the archive: `plumbline budget` uses it.
+Queueing, image pulls and retries are not in it. What trials of a series really took is in the archive: `plumbline budget` uses it,
+and these estimates for a series that has no trial yet.
 """
 
 from __future__ import annotations
