@@ -63,7 +63,7 @@ def test_local_without_a_local_provider_is_refused(tmp_path, plumbline, home, mo
 def test_a_trial_that_the_budget_does_not_carry_is_not_started(tmp_path, plumbline, home, monkeypatch):
     shutil.copytree(CONFIG, tmp_path / "config")
     file = tmp_path / "config" / "providers" / "local-1core.yaml"
-    file.write_text(file.read_text() + "budget: {usd_per_month: 0.0001}\n")
+    file.write_text(file.read_text() + "budget: {usd_per_month: 0.000001}\n")
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
     result = plumbline("trial", "gpt-tiny-cpu", "--provider", "local-1core")
     assert result.exit_code == 2
