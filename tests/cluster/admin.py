@@ -185,7 +185,8 @@ class Cluster:
         for kind in _LEFT:
             listed = json.loads(self.kubectl("get", kind, "-n", namespace, "-o", "json"))["items"]
             found += [f"{kind}/{row['metadata']['name']}" for row in listed if row["metadata"]["name"] != "kube-root-ca.crt"]
-        return found
+        ours = ("get", "secrets", "-l", "app.kubernetes.io/managed-by=plumbline", "-n", namespace, "-o", "json")
+        return found + [f"secrets/{row['metadata']['name']}" for row in json.loads(self.kubectl(*ours))["items"]]
 
     def eventually(self, look: Callable[[], Any], seconds: float = _WAIT_S) -> Any:
         """The first true answer of `look`; its last error or a TimeoutError after so many seconds."""

@@ -14,6 +14,7 @@ from plumbline.archive import open_archive
 from plumbline.orchestration.airflow_client import DagRun
 from plumbline.orchestration.reporting import campaign_data, report
 from plumbline.reports import conclude
+from plumbline.results import signing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
@@ -40,10 +41,12 @@ def test_every_trial_is_recorded_with_what_only_the_outside_saw(e2e: World, runs
     with open_archive() as archive:
         trials = archive.trials(CAMPAIGN)
         documents = [archive.document(t.trial_id, t.attempt) for t in trials]
+        keys = {t.trial_id: archive.signing_keys(CAMPAIGN, t.trial_id) for t in trials}
     assert {(t.provider, t.kind) for t in trials} == {(p, k) for p in (ONE, TWO) for k in ("training", "inference")}
     for document in documents:
         assert document is not None
         assert document.validity.status in ("valid", "degraded"), document.validity
+        assert signing.verify(document, keys[document.trial.trial_id]).status == "verified"
         assert document.environment is not None
         assert document.environment.facts["container.image"] == e2e.image
         assert document.launch is not None

@@ -69,7 +69,7 @@ def test_the_account_may_do_exactly_what_is_needed(
         (("get", "pods", "--subresource=log"), "yes"),
         (("list", "nodes"), "yes"),
         (("create", "pods", "--subresource=exec"), "no"),
-        (("list", "secrets"), "no"),
+        (("get", "secrets"), "no"),
         (("patch", "pods"), "no"),
         (("create", "pods", "--namespace=default"), "no"),
         (("create", "serviceaccounts", "--subresource=token"), "no"),

@@ -253,6 +253,8 @@ class FakeKubernetes:
             chosen = (choice(shown) for choice in reversed(self._scripts))
             script = next((found for found in chosen if found is not None), self.default)
             self.runs[row["metadata"]["namespace"], row["metadata"]["name"]] = PodRun(self, row, script)
+        elif plural == "secrets" and "stringData" in row:
+            row["data"] = {name: base64.b64encode(text.encode()).decode() for name, text in row.pop("stringData").items()}
         elif plural == "secrets" and row.get("type") == "kubernetes.io/service-account-token":
             row["data"] = {"token": base64.b64encode(self.token.encode()).decode()}
         else:

@@ -9,7 +9,7 @@ from tests.fakes.fake_kubernetes import PodRun
 
 from plumbline.harness.kept import DELETIONS
 from plumbline.harness.progress import MARK
-from plumbline.results import Environment, FailureClass, Reason, ResultDocument, ResultStore, Validity
+from plumbline.results import Environment, FailureClass, Reason, ResultDocument, ResultStore, Validity, signing
 
 FAILED = 3
 
@@ -27,18 +27,24 @@ def harness(failure: FailureClass | None = None, *, lasts_s: float = 0.0) -> Cal
         if run.row["metadata"]["labels"].get("plumbline/rank", "0") != "0":
             return 0
         reasons = () if failure is None else (Reason(code=failure, detail="the fake harness was told to fail"),)
-        store.put_document(
-            ResultDocument.sealed(
-                trial=trial,
-                harness_version="0.1.0",
-                environment=Environment.of({"cpu.model": "fake"}),
-                validity=Validity(status="failed" if failure else "valid", reasons=reasons, failure_class=failure),
-            )
+        document = ResultDocument.sealed(
+            trial=trial,
+            harness_version="0.1.0",
+            environment=Environment.of({"cpu.model": "fake"}),
+            validity=Validity(status="failed" if failure else "valid", reasons=reasons, failure_class=failure),
         )
+        store.put_document(signed(run, document))
         run.say("measured")
         return FAILED if failure else 0
 
     return process
+
+
+def signed(run: PodRun, document: ResultDocument) -> ResultDocument:
+    """The document as the pod's harness signs it, with the key of the pod's Secret."""
+    key = signing.take(run.environment())
+    assert key is not None, "the launcher gives each pod that writes a result a key"
+    return signing.signed(document, key)
 
 
 def asking(times: int) -> Callable[[PodRun], int]:

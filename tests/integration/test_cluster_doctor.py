@@ -165,7 +165,7 @@ def test_a_doctor_that_fails_on_the_way_takes_its_pod_along(kube: FakeKubernetes
         (lambda kube: setattr(kube, "clock_skew_s", 90.0), {}, ["clock"]),
         (lambda kube: setattr(kube, "clock_skew_s", -90.0), {}, ["clock"]),
         (lambda kube: setattr(kube, "rules", kube.rules[:-1]), {}, ["permissions"]),
-        (lambda kube: kube.rules.append({"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}), {}, ["least privilege"]),
+        (lambda kube: kube.rules.append({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}), {}, ["least privilege"]),
         (lambda kube: kube.quota("plumbline", pods="0"), {}, ["admission", "quota"]),
         (lambda kube: kube.node("node-1", labels={"a": "c"}, gpus=8), {"node_selector": {"a": "b"}}, ["nodes"]),
         (lambda kube: None, {"resources": {"cpu": 512, "memory": "2GiB"}}, ["room on a node"]),

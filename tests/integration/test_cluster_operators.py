@@ -232,6 +232,7 @@ def test_what_a_dead_worker_left_is_taken_up_by_the_next_try(make: Any, kube: Fa
     kube.script("*", Script().started().runs(harness(lasts_s=0.5)))
     world = make()
     attempt, _ = take_up({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
+    attempt.hand_over_key(attempt.api())
     attempt.api().create(manifest.pod(attempt.trial, requested_at=attempt.requested_at))
     assert world.run() == "success"
     assert world.classes == [None]
@@ -269,6 +270,7 @@ def test_a_trigger_that_breaks_leaves_nothing(make: Any, kube: FakeKubernetes) -
     world = make()
     spec = {"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id, "title": "a trial"}
     attempt, _ = take_up(spec)
+    attempt.hand_over_key(attempt.api())
     attempt.api().create(manifest.pod(attempt.trial, requested_at=attempt.requested_at))
     operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
     with pytest.raises(Interrupted, match="Trigger timeout") as failure:
@@ -331,6 +333,7 @@ def test_a_part_of_a_gang_is_completed_by_the_next_try(make: Any, kube: FakeKube
     kube.script("*", Script().started().runs(harness(lasts_s=1.5)))
     world = make(declare=GANG)
     attempt, _ = take_up({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
+    attempt.hand_over_key(attempt.api())
     wanted = gang.gang(attempt.trial, requested_at=attempt.requested_at)
     owner = attempt.api().create(wanted.owner)
     attempt.api().create(gang.owned(wanted.pods, owner)[0])

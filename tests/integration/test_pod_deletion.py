@@ -130,6 +130,7 @@ def test_a_cluster_that_is_away_between_the_two_is_waited_for(world: World, kube
 def waiting(world: World, kube: FakeKubernetes) -> Attempt:  # noqa: F811
     """An attempt whose pod asks to be deleted, as another process of the launcher left it."""
     attempt = Attempt.next({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
+    attempt.hand_over_key(attempt.api())
     attempt.api().create(manifest.pod(attempt.trial, requested_at=attempt.requested_at))
     kube.wait_for(lambda: any(run.lines for run in kube.runs.values()), "the pod asks")
     attempt.started(Seen(expected=1))

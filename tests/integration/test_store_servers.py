@@ -31,6 +31,11 @@ TRIAL = a_trial()
 NO_AZURITE = pytest.mark.skipif(shutil.which(object_stores.AZURITE) is None, reason=f"no {object_stores.AZURITE} on the PATH")
 
 
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "installation"))  # its archive holds the keys that launchers issued
+
+
 @pytest.fixture(scope="module", params=["s3", "google", pytest.param("azure", marks=NO_AZURITE)])
 def server(request: pytest.FixtureRequest) -> Iterator[ObjectStore]:
     with getattr(object_stores, request.param)() as started:

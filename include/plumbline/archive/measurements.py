@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Engine
 from sqlalchemy.exc import DataError
 
-from plumbline.archive import corrections, outside, quarantine, queries, samples, standing
+from plumbline.archive import corrections, outside, quarantine, queries, samples, signing_keys, standing
 from plumbline.archive.engine import reading, writing
 from plumbline.archive.outside import OutsideImport
 from plumbline.archive.record import Recorded, Refused, record, utc_now
@@ -53,6 +53,16 @@ class Measurements:
                 extra_metrics=extra_metrics,
                 now=utc_now(),
             )
+
+    def issue_signing_key(self, campaign_id: str, trial_id: str, attempt: int, public_key: str) -> None:
+        """Keep the public key (64 hexadecimal digits) of an attempt that is not announced yet."""
+        with writing(self.engine) as session:
+            signing_keys.issue(session, campaign_id, trial_id, attempt, public_key, utc_now())
+
+    def signing_keys(self, campaign_id: str, trial_id: str) -> dict[int, str]:
+        """The public keys that the launcher issued for a trial, by attempt; empty if it issued none."""
+        with reading(self.engine) as session:
+            return signing_keys.of_trial(session, campaign_id, trial_id)
 
     def correct(
         self,

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from sqlalchemy import ForeignKeyConstraint, and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from plumbline.archive import outside
+from plumbline.archive import outside, signing_keys
 from plumbline.archive.models import Base, Document, Environment, Metric, Trial
 from plumbline.archive.observed import Snapshot
 from plumbline.declarations import digest
-from plumbline.results import ResultDocument
+from plumbline.results import ResultDocument, signing
 from plumbline.results.outside import OutsideResult
 from plumbline.results.surroundings import surroundings
 
@@ -92,6 +92,10 @@ def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
         if found != expected:
             yield f"{name}: {column} is {found}; its document says {expected}"
     yield from _metrics(session, name, trial, document)
+    if isinstance(document, ResultDocument):
+        found = signing.verify(document, signing_keys.of_trial(session, trial.campaign_id, trial.trial_id))
+        if found.status == "broken":
+            yield f"{name}: {found.detail}"
 
 
 def _columns(document: ResultDocument | OutsideResult) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from plumbline.cli import (
     demo,
     demo_watch,
     drift_detect,
+    evidence,
     findings,
     prices,
     prices_check,
@@ -70,6 +71,7 @@ app.add_typer(findings.findings, name="findings")
 app.add_typer(alerts.alerts, name="alerts")
 archive.archive.command("import-mlperf")(archive_mlperf.import_mlperf)
 app.add_typer(archive.archive, name="archive")
+app.add_typer(evidence.evidence, name="evidence")
 app.command(context_settings=airflow.ANY_WORDS)(airflow.airflow)
 app.add_typer(drift_detect.drift, name="drift")
 prices.prices.command("check")(prices_check.check_prices)

@@ -18,6 +18,7 @@ from plumbline.reports.figures import scale, words
 from plumbline.reports.utilisation import Usage, is_utilisation, usages
 from plumbline.results import Event, MetricRow, PodRecord, ResultDocument, Telemetry
 from plumbline.results.outside import OutsideResult
+from plumbline.results.signing import Verification, verify
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,17 @@ class TrialPage:
     expired: Mapping[str, tuple[datetime, str]] = field(default_factory=dict)
     timeline: Chart | None = None
     usages: tuple[Usage, ...] = ()
+    signature: Verification | None = None
 
 
 def trial_page(
-    document: ResultDocument, attempts: tuple[TrialView, ...], expired: Mapping[str, tuple[datetime, str]] | None = None
+    document: ResultDocument,
+    attempts: tuple[TrialView, ...],
+    expired: Mapping[str, tuple[datetime, str]] | None = None,
+    keys: Mapping[int, str] | None = None,
 ) -> TrialPage:
-    """One attempt in full. `attempts`: every archived attempt of the trial, this one among them. `expired`: see Archive.expired_files."""
+    """One attempt in full. `attempts`: every archived attempt of the trial, this one among them. `expired`: see Archive.expired_files;
+    `keys`: see Archive.signing_keys."""
     view = next(a for a in attempts if a.attempt == document.trial.attempt)
     events = (*(document.launch.events if document.launch else ()), *document.timeline)
     pods = tuple(_pod(pod) for pod in document.launch.pods) if document.launch else ()
@@ -127,6 +133,7 @@ def trial_page(
         expired or {},
         gantt(document),
         usages(document),
+        verify(document, keys or {}),
     )
 
 

@@ -17,7 +17,7 @@ from plumbline.declarations.simulation import SimulatedLauncher
 from plumbline.declarations.team import Preference, Team, with_weights
 from plumbline.declarations.thresholds import DriftRules, Thresholds, ValidityLimits
 from plumbline.declarations.training import TrainingWorkload
-from plumbline.declarations.trial import HARNESS_PROTOCOL, Origin, Trial, criteria_hash, digest, series_key, spec_hash, trial_id
+from plumbline.declarations.trial import HARNESS_PROTOCOL, Origin, Trial, canonical, criteria_hash, digest, series_key, spec_hash, trial_id
 
 __all__ = [
     "HARNESS_PROTOCOL",
@@ -49,6 +49,7 @@ __all__ = [
     "TrainingWorkload",
     "Trial",
     "ValidityLimits",
+    "canonical",
     "criteria_hash",
     "digest",
     "enabled_providers",

@@ -67,10 +67,14 @@ class Trial(Declared):
         return self
 
 
+def canonical(data: Any) -> bytes:
+    """Data as canonical JSON: sorted keys, no spaces, UTF-8."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
 def digest(data: Any) -> str:
-    """SHA-256 (hex) of data as canonical JSON: sorted keys, no spaces, UTF-8."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """SHA-256 (hex) of data as canonical JSON."""
+    return hashlib.sha256(canonical(data)).hexdigest()
 
 
 def brief(trial: Trial) -> dict[str, Any]:

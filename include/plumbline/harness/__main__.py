@@ -30,7 +30,7 @@ from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.run import StoreAway, UnusableStore, opened, run
 from plumbline.harness.torch_range import unsupported
 from plumbline.harness.training.place import BadPlace, Place, place_of
-from plumbline.results import Environment, ResultStore, store_check
+from plumbline.results import Environment, ResultStore, signing, store_check
 from plumbline.results.probe import LIMIT_S
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
@@ -102,8 +102,9 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write(json.dumps(found) + "\n")
         return STORE_FAILED if found["fault"] else MEASURED
     try:
+        key = signing.take(os.environ)  # before anything is started that would inherit it
         trial = read_trial(options.trial)
-    except (UnusableTrial, UnusableStore) as error:
+    except (UnusableTrial, UnusableStore, signing.BadKey) as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
     except OSError as error:
@@ -117,7 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
     if place.node > 0:
         return _follow(trial, place)
     try:
-        document = run(trial, options.out)
+        document = run(trial, options.out, key=key)
     except UnusableStore as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE

@@ -42,7 +42,9 @@ from plumbline.results import (
     Scalar,
     Telemetry,
     Validity,
+    signing,
 )
+from plumbline.results.signing import KeyPair
 
 Measure = Callable[[Trial, Path, Progress, Watch, Sequence[MetricRow]], Measurement]
 """The last argument: what the hardware probes found."""
@@ -74,8 +76,12 @@ MEASURES: Mapping[str, Measure] = {"training": _training, "inference": _inferenc
 """How each kind of workload is measured; imported only when one is, since each brings heavy libraries along."""
 
 
-def run(trial: Trial, out_url: str, measures: Mapping[str, Measure] = MEASURES, probe: Probe = probes.run) -> ResultDocument:
+def run(
+    trial: Trial, out_url: str, measures: Mapping[str, Measure] = MEASURES, probe: Probe = probes.run, key: KeyPair | None = None
+) -> ResultDocument:
     """Run a trial and store its document below `out_url` (any fsspec URL), the evidence first. Returns the document.
+
+    `key` signs the document, if the launcher gave one.
 
     `measures` by kind of workload and `probe` are what measures; both are given only by who measures something else.
 
@@ -84,7 +90,7 @@ def run(trial: Trial, out_url: str, measures: Mapping[str, Measure] = MEASURES, 
     if it does not answer then, and NotDelivered if it stays away at the end: the document is in the log then. No child process and no working folder is left behind.
     """
     with interruptible() as interruption:
-        return _Run(trial, interruption, measures, probe).to_the_end(opened(out_url))
+        return _Run(trial, interruption, measures, probe, key).to_the_end(opened(out_url))
 
 
 def opened(url: str) -> ResultStore:
@@ -106,8 +112,10 @@ class StoreAway(OSError):
 class _Run:
     """The state of one run: what is known so far goes into the document, however it ends."""
 
-    def __init__(self, trial: Trial, interruption: Interruption, measures: Mapping[str, Measure], probe: Probe) -> None:
-        self._trial, self._interruption, self._measures, self._probe = trial, interruption, measures, probe
+    def __init__(
+        self, trial: Trial, interruption: Interruption, measures: Mapping[str, Measure], probe: Probe, key: KeyPair | None
+    ) -> None:
+        self._trial, self._interruption, self._measures, self._probe, self._key = trial, interruption, measures, probe, key
         self._progress = printer(trial.trial_id)
         self._events: list[Event] = []
         self._facts: dict[str, Scalar] = {}
@@ -267,7 +275,7 @@ class _Run:
         trial, measured = self._trial, self._measurement
         facts = {**self._facts, **measured.facts}
         seen = {(row.phase, row.signal) for row in measured.telemetry}
-        return ResultDocument.sealed(
+        document = ResultDocument.sealed(
             trial=trial,
             harness_version=version("plumbline"),
             environment=Environment.of(facts) if self._facts else None,
@@ -287,6 +295,7 @@ class _Run:
             selfcheck=tuple(self._selfcheck),
             evidence=tuple(evidence),
         )
+        return document if self._key is None else signing.signed(document, self._key)
 
     def _end_leftovers(self) -> None:
         names = end_descendants()

@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
-from plumbline.declarations import KubernetesLauncher, Trial
-from plumbline.launch import evidence_limits, stores
-from plumbline.launch.cluster.attempt import UNFINISHED
-from plumbline.results import BadResult, FailureClass, LaunchRecord, Reason, ResultDocument, ResultStore, Validity, log_block, quarantine
+from collections.abc import Callable, Mapping
 
-UNKNOWN_HARNESS = "unknown"
-"""`harness_version` of a document that no harness wrote."""
+from plumbline.declarations import KubernetesLauncher, Trial
+from plumbline.launch import evidence_limits, signing_keys, stores
+from plumbline.launch.cluster.attempt import UNFINISHED
+from plumbline.results import (
+    BadResult,
+    FailureClass,
+    LaunchRecord,
+    Reason,
+    ResultDocument,
+    ResultStore,
+    Validity,
+    log_block,
+    quarantine,
+    signing,
+)
+
+Keys = Callable[[str, str], Mapping[int, str]]
+"""Public keys that the launcher issued for a trial (campaign id, trial id), by attempt."""
 _NOTHING_BETTER = (None, "interrupted", "unreachable")
 """What a launcher says that knows no more than a harness that was stopped: an outage of the API hides what happened, but not that it ran."""
 
 
-def collect(store: ResultStore, campaign_id: str, trial_id: str) -> list[ResultDocument]:
+def collect(store: ResultStore, campaign_id: str, trial_id: str, keys: Keys = signing_keys.issued) -> list[ResultDocument]:
     """The documents of a trial's attempts, oldest first, each with what the launcher saw, each stored as collected.json.
 
     A document counts only if its size, its schema, its checksum, its evidence and its trial hold; else, or if there is none, the attempt becomes
     a document with validity failed and the reason. What a cluster's pods wrote to their own store is brought into this one first.
     Collecting again gives the same documents.
     An attempt whose trial.json is missing or unusable is recorded as failed under its plan; a folder that was never announced is skipped.
-    Raises BadResult if the store has no attempt of the trial; OSError if the pods' store does not answer.
+    What a cluster's pods wrote counts only if it is signed with the key that the launcher issued for the attempt; trials of a version that
+    issued none are the exception.
+    Raises BadResult if the store has no attempt of the trial; OSError if the pods' store, or the archive that holds the keys, does not answer.
     """
     folders = store.announced(campaign_id, trial_id)
     if not folders:
         raise BadResult(f"{store.uri(f'{campaign_id}/{trial_id}')}: no attempt of this trial; expected attempt-1/trial.json at least")
     documents = []
     for folder in folders:
-        document = _attempt(store, folder)
+        document = _attempt(store, folder, keys)
         store.put_collected(document)
         documents.append(document)
     return documents
 
 
-def _attempt(store: ResultStore, folder: str) -> ResultDocument:
+def _attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocument:
     try:
         asked = store.trial(folder)
     except (FileNotFoundError, BadResult) as error:
@@ -54,6 +69,11 @@ def _attempt(store: ResultStore, folder: str) -> ResultDocument:
     else:
         wrong = evidence_limits.exceeded(document) or store.damaged_evidence(document)
         wrong += _of_another(asked, document)
+        if isinstance(asked.provider.launcher, KubernetesLauncher):
+            try:
+                document = signing.collected(document, keys(asked.campaign_id, asked.trial_id))
+            except ValueError as error:
+                wrong.append(str(error))
         if wrong:
             quarantine.put(store, folder, "result.json", "; ".join(wrong))
             document = _failed(asked, "harness_error", "; ".join(wrong))
@@ -107,6 +127,8 @@ def _reclassified(document: ResultDocument, failure_class: FailureClass, detail:
     """
     reasons = (Reason(code=failure_class, detail=detail), *document.validity.reasons)
     kept = {name: getattr(document, name) for name in type(document).model_fields if name not in ("validity", "checksum", "launch")}
+    if document.signature is not None:
+        kept["signature"] = document.signature.model_copy(update={"validity": document.signature.validity or document.validity})
     return ResultDocument.sealed(**kept, validity=Validity(status="failed", reasons=reasons, failure_class=failure_class))
 
 
@@ -137,7 +159,7 @@ def _failed(trial: Trial, failure_class: FailureClass, detail: str) -> ResultDoc
     reason = Reason(code=failure_class, detail=detail)
     return ResultDocument.sealed(
         trial=trial,
-        harness_version=UNKNOWN_HARNESS,
+        harness_version=signing.UNKNOWN_HARNESS,
         simulated=trial.provider.simulated,
         validity=Validity(status="failed", reasons=(reason,), failure_class=failure_class),
     )

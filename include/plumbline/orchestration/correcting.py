@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.declarations import places
 from plumbline.launch import evidence_limits, stores
-from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, addresses, expired
+from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, addresses, expired, signing
 from plumbline.results.quarantine import FOLDER
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def retry(archive: Archive, quarantine_id: str, by: str) -> Retried:
     folder = f"{held.campaign_id}/{held.trial_id}/attempt-{held.attempt}"
     path = held.uri.removeprefix(f"{store.url}/")
     try:
-        document = _believed(store, folder, path)
-    except BadResult as error:
+        document = signing.collected(_believed(store, folder, path), archive.signing_keys(held.campaign_id, held.trial_id))
+    except ValueError as error:  # a BadResult, or a signature that does not hold
         return Retried(quarantine_id, None, str(error))
     action, reasons = _checked(document)
     if action == "reject":
@@ -130,6 +130,8 @@ def record_as_correction(
     )
     asked = stores.next_attempt(document.trial.model_copy(update={"attempt": last + 1}), home)
     fields = {name: getattr(document, name) for name in type(document).model_fields if name not in ("trial", "checksum")}
+    if (signature := document.signature) is not None:
+        fields["signature"] = signature.model_copy(update={"attempt": signature.attempt or document.trial.attempt})
     new = ResultDocument.sealed(trial=asked, **fields)
     if before is not None:
         for item in new.evidence:

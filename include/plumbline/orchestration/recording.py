@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, quarantine
+from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, quarantine, signing
 from plumbline.results.quarantine import Note
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def recorded(archive: Archive, store: ResultStore, folder: str, action: Action, 
         if held is not None:
             listed(archive, store, folder, held)
     try:
-        document = store.collected(folder)
+        document = _verified(archive, store, folder)
         extra = outside_metrics(document.launch) if document.launch else ()
         said: Outcome = archive.record(document, action=action, quality_reasons=reasons, uri=store.uri(folder), extra_metrics=extra)
         missing = _missing_before(archive, document) if said == "kept" or document.trial.attempt > 1 else None
@@ -52,6 +52,17 @@ def recorded(archive: Archive, store: ResultStore, folder: str, action: Action, 
         why = "; ".join(f"{reason.code}: {reason.detail}" for reason in reasons) or "rejected by the quality checks"
         listed(archive, store, folder, quarantine.put(store, folder, "collected.json", why))
     return said
+
+
+def _verified(archive: Archive, store: ResultStore, folder: str) -> ResultDocument:
+    """The collected document. The store may be a bucket that others write to, so its signature is checked again; BadResult if it fails."""
+    document = store.collected(folder)
+    if store.folder(document.trial) != folder:
+        raise BadResult(f"{store.uri(folder)}/collected.json is of {store.folder(document.trial)}; expected a document of its own attempt")
+    try:
+        return signing.collected(document, archive.signing_keys(document.trial.campaign_id, document.trial.trial_id))
+    except ValueError as error:
+        raise BadResult(f"{store.uri(folder)}/collected.json: {error}") from error
 
 
 def _missing_before(archive: Archive, document: ResultDocument) -> int | None:

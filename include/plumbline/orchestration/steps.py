@@ -12,7 +12,7 @@ from plumbline.launch import progress, stores
 from plumbline.launch.plan import KINDS
 from plumbline.orchestration.asked import Asked, trials_of
 from plumbline.orchestration.lanes import Lane, lanes_of
-from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, Validity, quarantine
+from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -262,7 +262,7 @@ def _missing(store: ResultStore, trial: Trial) -> Row:
     reason = Reason(code="never_launched", detail="planned, but no attempt of it reached the result store")
     document = ResultDocument.sealed(
         trial=trial,
-        harness_version="unknown",
+        harness_version=signing.UNKNOWN_HARNESS,
         simulated=trial.provider.simulated,
         validity=Validity(status="missing", reasons=(reason,)),
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
 
-from plumbline.declarations import METRICS, Trial, digest
+from plumbline.declarations import METRICS, Trial, canonical, digest
 from plumbline.declarations.metrics import STATISTICS, Direction, Unit
 from plumbline.declarations.phases import Phase
 
@@ -30,6 +31,7 @@ FailureClass = Literal[
 ]
 Status = Literal["valid", "degraded", "invalid", "failed", "missing"]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Ed25519Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="the 32 raw bytes")]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """As many as a column of the archive holds on each of its databases."""
 Large = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -300,6 +302,18 @@ class LaunchRecord(Part):
     pods: Many[PodRecord] = Field((), description="of a kubernetes launch, ordered by rank")
 
 
+class Signature(Part):
+    """What the pod signed with its one-time key: the document's canonical bytes (`ResultDocument.signed_bytes`), which name each evidence
+    file with its SHA-256.
+    """
+
+    algorithm: Literal["ed25519"] = "ed25519"
+    value: str = Field(pattern=r"^[0-9a-f]{128}$")
+    public_key: Ed25519Key | None = Field(None, description="added by collect: the key that the launcher issued, as the archive stores it")
+    validity: Validity | None = Field(None, description="as it was signed, where the launcher knew a better failure class")
+    attempt: int | None = Field(None, ge=1, description="as it was signed, where a correction recorded the document as a later attempt")
+
+
 class _Content(Part):
     """Everything in the document but its checksum."""
 
@@ -319,18 +333,25 @@ class _Content(Part):
     evidence: Many[Evidence] = ()
     launch: LaunchRecord | None = Field(None, description="added by collect; not part of what the harness signed")
     simulated: bool = False
+    signature: Signature | None = Field(
+        None, description="of a trial whose launcher gave its pod a key; covers all but itself, checksum, launch"
+    )
 
     @property
     def replay(self) -> str | None:
         """The command that repeats the trial; None if it failed too early. Computed: the document's own could name any command."""
         return f"plumbline replay {self.trial.trial_id}" if self.reproducibility else None
 
-    def content_hash(self) -> str:
-        """SHA-256 of the document without `checksum` and without what was added after the harness signed it (`launch`).
+    def content(self) -> bytes:
+        """The document as canonical JSON without `checksum`, `signature` and `launch`, which are added to it.
 
         Fields at their default are left out, so that a field added later does not break the checksum of what was archived before.
         """
-        return digest(self.model_dump(mode="json", exclude={"checksum", "launch"}, exclude_defaults=True))
+        return canonical(self.model_dump(mode="json", exclude={"checksum", "launch", "signature"}, exclude_defaults=True))
+
+    def content_hash(self) -> str:
+        """SHA-256 of `content`."""
+        return hashlib.sha256(self.content()).hexdigest()
 
 
 class ResultDocument(_Content):
@@ -360,6 +381,15 @@ class ResultDocument(_Content):
     def with_launch(self, record: LaunchRecord) -> ResultDocument:
         """The same document with what the outside saw."""
         return self.model_copy(update={"launch": record})
+
+    def signed_bytes(self) -> bytes:
+        """What the signature is over: `content` with the validity and the attempt that were signed."""
+        changed: dict[str, Any] = {}
+        if self.signature is not None and self.signature.validity is not None:
+            changed["validity"] = self.signature.validity
+        if self.signature is not None and self.signature.attempt is not None:
+            changed["trial"] = self.trial.model_copy(update={"attempt": self.signature.attempt})
+        return (self.model_copy(update=changed) if changed else self).content()
 
     def value(self, metric: str, statistic: str | None = None, phase: str = "steady") -> float | None:
         """One measured number, or None if it is absent."""

@@ -91,6 +91,8 @@ def _object(fake: FakeKubernetes, asked: Asked) -> Any:
 def _listed(fake: FakeKubernetes, asked: Asked, space: str | None) -> Any:
     query = asked.query
     rows = fake.store.list(asked.plural, space, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+    if "as=PartialObjectMetadataList" in asked.accept:
+        rows = [{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": row["metadata"]} for row in rows]
     first, most = int(query.get("continue") or 0), int(query.get("limit") or 0)
     if not most or query.get("resourceVersion") == "0":
         return _list_row(asked.plural, [_quota(fake, row) for row in rows])

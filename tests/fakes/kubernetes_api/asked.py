@@ -46,6 +46,7 @@ class Asked:
     path: str
     query: dict[str, str]
     body: Any
+    accept: str = ""
     namespace: str | None = None
     plural: str = ""
     name: str = ""

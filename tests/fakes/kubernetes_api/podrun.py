@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import copy
 import threading
@@ -51,6 +52,22 @@ class PodRun:
         """A copy of the pod as it is now."""
         with self.cluster.store.lock:
             return copy.deepcopy(self.row)
+
+    def environment(self) -> dict[str, str]:
+        """The container's variables as its process sees them; LookupError for a Secret, or a key of one, that is not there."""
+        found = {}
+        for entry in self.pod["spec"]["containers"][0].get("env", []):
+            reference = (entry.get("valueFrom") or {}).get("secretKeyRef")
+            if reference is None:
+                if "valueFrom" not in entry:  # nobody computes fields of the pod here
+                    found[entry["name"]] = entry.get("value", "")
+                continue
+            secret = self.cluster.store.rows.get(("secrets", self.row["metadata"]["namespace"], reference["name"]), {})
+            if reference["key"] in secret.get("data", {}):
+                found[entry["name"]] = base64.b64decode(secret["data"][reference["key"]]).decode()
+            elif not reference.get("optional"):
+                raise LookupError(f'secret "{reference["name"]}" not found')
+        return found
 
     def say(self, *lines: str) -> None:
         """Lines on the container's standard output."""

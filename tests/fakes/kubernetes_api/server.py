@@ -56,7 +56,7 @@ def _handler(fake: FakeKubernetes) -> type[BaseHTTPRequestHandler]:
             parts = urlsplit(self.path)
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             query = {key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
-            asked = Asked(self.command, unquote(parts.path), query, json.loads(raw) if raw else None)
+            asked = Asked(self.command, unquote(parts.path), query, json.loads(raw) if raw else None, self.headers.get("Accept") or "")
             fake.pause(asked)
             fault = fake.fault_for(asked)
             try:

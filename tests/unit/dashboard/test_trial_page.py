@@ -20,7 +20,7 @@ from plumbline.dashboard.app import create_app
 from plumbline.dashboard.gantt import gantt, spans
 from plumbline.dashboard.trial_cost import TrialCost, trial_cost
 from plumbline.declarations import Declarations, load
-from plumbline.results import Event, LaunchRecord, PodRecord, ResultDocument
+from plumbline.results import Event, LaunchRecord, PodRecord, ResultDocument, signing
 
 TRAINING = "2026-11.local-1core.training.gpt-tiny-cpu.0200.r1"
 INFERENCE = "2026-11.local-1core.inference.chat-tiny-cpu.0200.r1"
@@ -247,3 +247,15 @@ def test_a_rejected_attempt_was_paid_for_nothing_and_a_trial_carries_its_share(t
         assert engineering.cost == "100.00 USD", "half of two hours"
     assert shown[0].outcomes and not shown[1].outcomes
     assert {line.item.split(" · ")[0] for line in shown[1].lines} >= {"failed launches"}
+
+
+@pytest.mark.parametrize("how", ["verified", "broken", "not_signed"])
+def test_the_page_says_whether_the_signature_holds(client: TestClient, home: Path, how: str) -> None:
+    key, asked = signing.KeyPair.generate(), trial(campaign="2025-09")
+    found = document(asked)
+    with open_archive(f"sqlite:///{home / 'archive.db'}") as archive:
+        if how != "not_signed":
+            archive.issue_signing_key(asked.campaign_id, asked.trial_id, 1, key.public_hex)
+            found = signing.signed(found, key if how == "verified" else signing.KeyPair.generate())
+        archive.record(found, uri="file:///nowhere")
+    assert f'data-signature="{how}"' in client.get(f"/trials/{asked.trial_id}").text

@@ -27,6 +27,7 @@ from plumbline.results import (
     log_block,
     quarantine,
     row,
+    signing,
 )
 
 TRIAL = a_trial()
@@ -34,7 +35,8 @@ RECORD = LaunchRecord(launcher="local", events=(Event(name="requested", utc=PLAN
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ResultStore:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultStore:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))  # its archive holds the keys that the launcher issued
     return ResultStore((tmp_path / "results").as_uri())
 
 
@@ -224,6 +226,40 @@ def test_what_pods_may_have_written_is_brought_home(
     away.put_document(document(trial))
     (found,) = collect(store, trial.campaign_id, trial.trial_id)
     assert found.validity.status == status
+
+
+@pytest.mark.fault(
+    "a pod's result arrives unsigned or signed with another key", ends="harness_error, document in quarantine", keeps="the bytes"
+)
+@pytest.mark.parametrize("signed_by", ["the pod", "another", None])
+def test_what_a_clusters_pod_wrote_counts_only_with_its_signature(store: ResultStore, tmp_path: Path, signed_by: str | None) -> None:
+    away = ResultStore((tmp_path / "away").as_uri())
+    trial, key = a_trial(provider=cluster_provider(results_url=away.url)), signing.KeyPair.generate()
+    store.put_trial(trial)
+    written = document(trial)
+    if signed_by is not None:
+        written = signing.signed(written, key if signed_by == "the pod" else signing.KeyPair.generate())
+    away.put_document(written)
+    (found,) = collect(store, trial.campaign_id, trial.trial_id, lambda *_: {1: key.public_hex})
+    held = quarantine.note(store, store.folder(trial), "result.json")
+    if signed_by == "the pod":
+        assert found.signature is not None and found.signature.public_key == key.public_hex and held is None
+        assert found.metrics == written.metrics
+    else:
+        assert (found.validity.failure_class, found.metrics) == ("harness_error", ()) and held is not None
+        assert signing.verify(found, {1: key.public_hex}).status == "not_signed"
+
+
+def test_a_better_class_from_the_launcher_leaves_the_signature_verifiable(store: ResultStore, tmp_path: Path) -> None:
+    away = ResultStore((tmp_path / "away").as_uri())
+    trial, key = a_trial(provider=cluster_provider(results_url=away.url)), signing.KeyPair.generate()
+    stopped = Validity(status="failed", reasons=(Reason(code="interrupted", detail="x"),), failure_class="interrupted")
+    store.put_trial(trial)
+    store.put_launch(trial, LaunchRecord(launcher="kubernetes", events=(), failure_class="timeout", failure_detail="late", pods=(RAN,)))
+    away.put_document(signing.signed(document(trial, validity=stopped), key))
+    (found,) = collect(store, trial.campaign_id, trial.trial_id, lambda *_: {1: key.public_hex})
+    assert found.validity.failure_class == "timeout"
+    assert signing.verify(found, {1: key.public_hex}).status == "verified"
 
 
 @pytest.mark.fault("a local trial's store is away at the end", ends="valid", keeps="the document, brought home by the log")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from plumbline.archive import judgements  # noqa: F401 (its tables belong to the metadata)
+from plumbline.archive import judgements, signing_keys  # noqa: F401 (their tables belong to the metadata)
 from plumbline.archive.models import Base
 
 context.configure(

@@ -37,7 +37,8 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
         found = _known(document, trial_id, attempt)
         trial = found.trial
         attempts = tuple(t for t in archive.trials(trial.campaign_id, trial.series_key) if t.trial_id == trial_id)
-        shown = trial_page(found, attempts, archive.expired_files(trial_id, trial.attempt))
+        keys = archive.signing_keys(trial.campaign_id, trial_id)
+        shown = trial_page(found, attempts, archive.expired_files(trial_id, trial.attempt), keys)
         return pages.page(request, "trial.html.j2", t=shown, cost=trial_cost(archive, declared.now(), found, attempts))
 
     @routes.get("/trials/{trial_id}/charts")

@@ -28,11 +28,15 @@ _TRANSIENT = frozenset({408, 410, 425, 429, 500, 502, 503, 504})
 _COLLECTIONS = {
     "Pod": "/api/v1/namespaces/{namespace}/pods",
     "Service": "/api/v1/namespaces/{namespace}/services",
+    "Secret": "/api/v1/namespaces/{namespace}/secrets",
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets",
     "TrainJob": "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs",
 }
 """Where each kind that a launch creates, itself or by a controller, lives."""
+_WHOLE = "application/json, */*"
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Media types: objects as they are, or their metadata alone."""
 
 
 class Refused(Exception):
@@ -88,6 +92,18 @@ class ClusterApi:
                     ) from None
                 return found
 
+    def create_secret(self, row: Row) -> None:
+        """Create a Secret; one of that name is replaced, since what it holds is not this one's."""
+        path = self._path("Secret")
+        while True:
+            try:
+                self._asked("POST", path, body=row)
+                return
+            except Refused as refusal:
+                if refusal.status != 409:
+                    raise
+            self.delete("Secret", row["metadata"]["name"])
+
     def get(self, kind: str, name: str) -> Row | None:
         """One object; None if there is none."""
         return self._found("GET", f"{self._path(kind)}/{name}")
@@ -97,8 +113,8 @@ class ClusterApi:
         return self.listed("Pod", selector)
 
     def listed(self, kind: str, selector: str) -> list[Row]:
-        """Objects of a kind by label selector."""
-        return self._items(self._path(kind), labelSelector=selector)
+        """Objects of a kind by label selector; of Secrets their metadata alone, so that no value is ever read back."""
+        return self._items(self._path(kind), accept=_METADATA if kind == "Secret" else _WHOLE, labelSelector=selector)
 
     def events(self, names: Iterable[str]) -> list[Row]:
         """Core events about objects of these names, oldest first as far as the API says."""
@@ -145,8 +161,8 @@ class ClusterApi:
                 return False
             raise
 
-    def remove(self, owner: Row | None, selector: str, *, wait_s: float) -> list[str]:
-        """Delete the owner, if there is one, and every pod of the selector, and wait until all are gone.
+    def remove(self, owner: Row | None, selector: str, *, wait_s: float, secret: str | None = None) -> list[str]:
+        """Delete the owner, if there is one, every pod of the selector and the Secret of that name, and wait until owner and pods are gone.
 
         Returns what is still there after `wait_s` seconds, such as "Pod pl-x-0 (deletion asked for at …)"; empty if nothing is.
         """
@@ -155,6 +171,8 @@ class ClusterApi:
             self.delete(kind, name)
         for pod in self.pods(selector):
             self.delete("Pod", pod["metadata"]["name"])
+        if secret is not None:
+            self.delete("Secret", secret)
         deadline = time.monotonic() + wait_s
         while True:
             kept = self.get(kind, name) if owner else None
@@ -166,8 +184,8 @@ class ClusterApi:
     def _path(self, kind: str) -> str:
         return _COLLECTIONS[kind].format(namespace=self._namespace)
 
-    def _items(self, path: str, **query: str) -> list[Row]:
-        items: list[Row] = self._json("GET", path, query=query).get("items") or []
+    def _items(self, path: str, accept: str = _WHOLE, **query: str) -> list[Row]:
+        items: list[Row] = json.loads(self._asked("GET", path, query=query, accept=accept)).get("items") or []
         return items
 
     def _found(self, method: str, path: str, body: Row | None = None) -> Row | None:
@@ -182,7 +200,9 @@ class ClusterApi:
     def _json(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None) -> Any:
         return json.loads(self._asked(method, path, query=query, body=body))
 
-    def _asked(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None) -> bytes:
+    def _asked(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None, accept: str = _WHOLE
+    ) -> bytes:
         import tenacity
 
         def wait(state: tenacity.RetryCallState) -> float:
@@ -196,30 +216,30 @@ class ClusterApi:
         )
         target = f"{path}?{urlencode(query)}" if query else path
         try:
-            return retrying(self._answer, method, target, body)
+            return retrying(self._answer, method, target, body, accept)
         except _NotNow as error:
             raise Unreachable(
                 f"the cluster of connection {self._connection_id} gave no usable answer to {method} {path} for {self._patience_s:g} s: "
                 f"{error}; `plumbline cluster doctor` tells which part of the way is broken"
             ) from error
 
-    def _answer(self, method: str, target: str, body: Row | None) -> bytes:
+    def _answer(self, method: str, target: str, body: Row | None, accept: str) -> bytes:
         """One answer, with fresh credentials if the old ones are not accepted any more."""
         try:
-            return self._request(method, target, body)
+            return self._request(method, target, body, accept)
         except Refused as refusal:
             if refusal.status != 401:
                 raise
         _log.info("The cluster of connection %s did not accept its credentials; reading the connection again.", self._connection_id)
         self._client = None
-        return self._request(method, target, body)
+        return self._request(method, target, body, accept)
 
-    def _request(self, method: str, target: str, body: Row | None) -> bytes:
+    def _request(self, method: str, target: str, body: Row | None, accept: str) -> bytes:
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
         self.open()
-        headers = {"Accept": "application/json, */*", "Content-Type": "application/json"}
+        headers = {"Accept": accept, "Content-Type": "application/json"}
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
         timeout = (min(5.0, self._timeout_s), self._timeout_s)
         url = f"{self._client.configuration.host}{target}"

@@ -56,8 +56,11 @@ class AsyncCluster:
         text, _ = await self._ask("GET", path, {"container": container_of(pod), **query})
         return text
 
-    async def delete(self, owner: Mapping[str, str] | None, selector: str) -> None:
-        """Delete the object that owns a launch's pods, and the pods with it before itself; then what is left of the pods. Returns at once."""
+    async def delete(self, owner: Mapping[str, str] | None, selector: str, secret: str | None = None) -> None:
+        """Delete the object that owns a launch's pods, and the pods with it before itself; then what is left of the pods, and the Secret.
+
+        Returns at once.
+        """
         if owner is not None:
             version = owner["apiVersion"]
             group = f"/api/{version}" if "/" not in version else f"/apis/{version}"
@@ -65,6 +68,8 @@ class AsyncCluster:
         for pod in (await self.pods(selector, cached=False))[0]:
             if "deletionTimestamp" not in pod["metadata"]:
                 await self._deleted(f"/api/v1/namespaces/{self._space}/pods/{name_of(pod)}")
+        if secret is not None:
+            await self._deleted(f"/api/v1/namespaces/{self._space}/secrets/{secret}")
 
     async def _deleted(self, path: str) -> None:
         try:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from plumbline.declarations import KubernetesLauncher, Trial
-from plumbline.launch import stores
-from plumbline.launch.cluster import gang, names, observation
+from plumbline.launch import signing_keys, stores
+from plumbline.launch.cluster import gang, names, observation, signing_key
 from plumbline.launch.cluster.api import PATIENCE_S, ClusterApi
 from plumbline.launch.cluster.base import Row, Seen
 from plumbline.launch.cluster.look import look, together, tolerated
@@ -24,6 +24,7 @@ from plumbline.launch.cluster.provider import launcher_of
 from plumbline.launch.cluster.replacement import Replacements
 from plumbline.launch.failures import BadDeclaration, TrialFailure, Unreachable
 from plumbline.results import BadResult, Event, FailureClass, LaunchRecord, PodRecord, ResultStore, Scalar, Validity
+from plumbline.results.signing import KeyPair
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +40,9 @@ _STATE = "cluster.json"
 class Attempt:
     """An announced attempt. `started_at` is None until all its pods ran; `seen` is everything that was seen of it so far.
 
-    `replaced`: pods that were deleted as the trial's fault asked; `seen` and `started_at` are of the one that took their place."""
+    `replaced`: pods that were deleted as the trial's fault asked; `seen` and `started_at` are of the one that took their place.
+    `signs`: a signing key was issued for it. `key`: that key, in the process that announced the attempt until its Secret is created; it is
+    stored nowhere else."""
 
     trial: Trial
     home: ResultStore
@@ -47,6 +50,8 @@ class Attempt:
     seen: Seen
     started_at: datetime | None = None
     replaced: Replacements = field(default_factory=Replacements)
+    signs: bool = False
+    key: KeyPair | None = field(default=None, repr=False)
 
     @classmethod
     def newest(cls, spec: Mapping[str, str]) -> Attempt | None:
@@ -70,17 +75,20 @@ class Attempt:
             seen=replace(decode(state["seen"]), stop=None) if "seen" in state else Seen(expected=trial.workload.nodes),
             started_at=_moment(state.get("started_at")),
             replaced=Replacements.read(state.get("replaced", ())),
+            signs=state.get("signs", False),
         )
 
     @classmethod
     def next(cls, spec: Mapping[str, str]) -> Attempt:
         """Announce the next attempt of a planned trial, at home and where the pods read it, before anything of it exists.
 
-        OSError if the home store cannot be written. If the other one cannot, the attempt is recorded as failed, and that is raised.
+        OSError if the home store or the archive, which takes the public half of its signing key, cannot be written. If the other store
+        cannot, the attempt is recorded as failed, and that is raised.
         """
         home = stores.home()
         trial = stores.next_attempt(stores.planned(home, spec), home)
-        attempt = cls(trial, home, datetime.now(timezone.utc), Seen(expected=trial.workload.nodes))
+        key = signing_keys.issue(trial)
+        attempt = cls(trial, home, datetime.now(timezone.utc), Seen(expected=trial.workload.nodes), signs=True, key=key)
         home.put_trial(trial)
         attempt.keep()
         try:
@@ -103,6 +111,16 @@ class Attempt:
     def owner(self) -> Row | None:
         """The object that owns a gang's pods, as it is asked for; None for a pod on its own."""
         return gang.gang(self.trial, requested_at=self.requested_at).owner if self.seen.expected > 1 else None
+
+    @property
+    def secret(self) -> str | None:
+        """Name of the Secret that hands its signing key to its pods; None if it has no key."""
+        return names.key_name(self.trial) if self.signs else None
+
+    def hand_over_key(self, api: ClusterApi) -> None:
+        """Create the Secret of its signing key, before its first pod. One key for the attempt: a pod that takes another's place reads it too."""
+        if self.key is not None:
+            api.create_secret(signing_key.secret(self.trial, self.key, self.requested_at))
 
     @property
     def pod_names(self) -> tuple[str, ...]:
@@ -142,6 +160,8 @@ class Attempt:
         api = ClusterApi(self.launcher.connection, self.launcher.namespace, patience_s=_KILLING_S, timeout_s=_KILLING_S)
         if (owner := self.owner) is not None:
             api.delete(owner["kind"], owner["metadata"]["name"])
+        if (secret := self.secret) is not None:
+            api.delete("Secret", secret)
         pending = self.replaced.pending
         for name in (*self.pod_names, *([pending.name] if pending else [])):
             api.delete("Pod", name)
@@ -181,6 +201,7 @@ class Attempt:
             "started_at": self.started_at.isoformat() if self.started_at else None,
             "seen": encode(self.seen),
             "replaced": self.replaced.rows(),
+            "signs": self.signs,
         }
         self.home.put(f"{self.home.folder(self.trial)}/{_STATE}", json.dumps(state, indent=1).encode())
 

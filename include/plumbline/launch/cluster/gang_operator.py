@@ -41,6 +41,7 @@ class TrialGangOperator(LaunchTask, BaseOperator):  # type: ignore[misc]  # airf
         return self.wait()
 
     def _gang(self, api: ClusterApi) -> None:
+        self.attempt.hand_over_key(api)
         wanted = gang.gang(self.attempt.trial, requested_at=self.attempt.requested_at)
         owner = api.create(wanted.owner)
         for pod in gang.owned(wanted.pods, owner):

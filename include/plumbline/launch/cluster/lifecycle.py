@@ -140,7 +140,7 @@ def _removed(attempt: Attempt, selector: str) -> Outcome:
     # A cluster that was given up already is asked once more, but not for as long again.
     patience_s = attempt.looking_s if stop is not None and stop.reason == "unreachable" else attempt.launcher.unreachable_timeout
     try:
-        stuck = attempt.api(patience_s).remove(attempt.owner, selector, wait_s=_GONE_S)
+        stuck = attempt.api(patience_s).remove(attempt.owner, selector, wait_s=_GONE_S, secret=attempt.secret)
     except Interrupted:  # Airflow ends the task: what was seen is kept, and the next try records it
         raise
     except (TrialFailure, Refused) as error:

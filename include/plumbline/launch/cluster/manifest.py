@@ -10,13 +10,13 @@ from plumbline.declarations.storage import scratch_of
 from plumbline.harness.kept import DELETIONS, VOLUME, Deletion, told
 from plumbline.launch.cluster import credentials, placement
 from plumbline.launch.cluster.base import Row
-from plumbline.launch.cluster.names import EXPIRES, TRIAL, labels, launch_name, pod_name
+from plumbline.launch.cluster.names import EXPIRES, TRIAL, key_name, labels, launch_name, pod_name
 from plumbline.launch.cluster.pod_parts import UNKNOWN_SCRATCH, add_to_pod, quantity
 from plumbline.launch.cluster.provider import image_of, launcher_of
 from plumbline.launch.cluster.strategic_merge import merged
 from plumbline.launch.cluster.templates import template
 from plumbline.launch.failures import BadDeclaration
-from plumbline.results import ResultStore
+from plumbline.results import ResultStore, signing
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 SHARED_MEMORY = "shared-memory"
@@ -38,6 +38,9 @@ def pod(trial: Trial, rank: int = 0, *, requested_at: datetime, deletions: tuple
     filled = pod_template(trial, requested_at=requested_at)
     metadata = {"name": pod_name(trial, rank, len(deletions)), "namespace": launcher_of(trial.provider).namespace, **filled["metadata"]}
     metadata["labels"] |= labels(trial, rank)
+    if rank:  # rank 0 signs for all of them
+        container = filled["spec"]["containers"][0]
+        container["env"] = [entry for entry in container["env"] if entry["name"] != signing.VARIABLE]
     if deletions:
         filled["spec"]["containers"][0]["env"].append({"name": DELETIONS, "value": told(deletions)})
     return {**template("pod"), "metadata": metadata, "spec": filled["spec"]}
@@ -135,7 +138,12 @@ def arguments(trial: Trial) -> list[str]:
 
 def variables(trial: Trial) -> list[Row]:
     """Environment entries that differ by trial and provider."""
-    return [{"name": "PLUMBLINE_IMAGE", "value": image_of(trial)}, *credentials.variables(launcher_of(trial.provider))]
+    return [
+        {"name": "PLUMBLINE_IMAGE", "value": image_of(trial)},
+        # Without its Secret the container does not start: what it would measure could not be signed.
+        {"name": signing.VARIABLE, "valueFrom": {"secretKeyRef": {"name": key_name(trial), "key": signing.VARIABLE}}},
+        *credentials.variables(launcher_of(trial.provider)),
+    ]
 
 
 def resources(trial: Trial) -> Row:

@@ -43,6 +43,11 @@ def pod_name(trial: Trial, rank: int, replaced: int = 0) -> str:
     return f"{launch_name(trial)}-{rank}" + (f"-{replaced}" if replaced else "")
 
 
+def key_name(trial: Trial) -> str:
+    """Name of the Secret that hands the attempt's signing key to its pods."""
+    return f"{launch_name(trial)}-key"
+
+
 def labels(trial: Trial, rank: int | None = None) -> dict[str, str]:
     """Labels of an object of the launch; with `rank`, of that rank's pod."""
     found = {

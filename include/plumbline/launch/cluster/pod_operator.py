@@ -91,7 +91,12 @@ class TrialPodOperator(LaunchTask, KubernetesPodOperator):  # type: ignore[misc]
     def get_or_create_pod(self, pod_request_obj: V1Pod, context: Any) -> V1Pod:
         """Create the pod, or adopt the one of this very attempt in whatever state it is: its result lies in the store."""
         row = PodGenerator.serialize_pod(pod_request_obj)
-        self.create(lambda api: api.create(row))
+
+        def creation(api: ClusterApi) -> None:
+            self.attempt.hand_over_key(api)
+            api.create(row)
+
+        self.create(creation)
         self.keeping(lambda: replacement.created(self.attempt))
         return pod_request_obj
 

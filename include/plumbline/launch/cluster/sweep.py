@@ -16,7 +16,7 @@ from plumbline.results import BadResult
 _log = logging.getLogger(__name__)
 _GANGS = {"jobset": "JobSet", "trainjob": "TrainJob"}
 # Owners first: what they own goes with them.
-_KINDS = ("TrainJob", "JobSet", "Service", "Job", "Pod")
+_KINDS = ("TrainJob", "JobSet", "Service", "Job", "Pod", "Secret")
 
 
 def sweep(

@@ -92,6 +92,7 @@ class LaunchTask(_Base):  # type: ignore[misc]  # airflow's types are not follow
             started=attempt.started_at is not None,
             replaced=len(attempt.replaced.done),
             since=attempt.replaced.since,
+            secret=attempt.secret,
         )
         # From now on, and not from the request: a clock that was set since then must not end a healthy launch.
         left = trigger.deadline - trigger.requested_at + attempt.launcher.unreachable_timeout + _AIRFLOW_SLACK_S

@@ -46,6 +46,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     exist already. `due_deletion`: which deletion of its pod the trial may ask for next, 0 for none. `requested_at` and `deadline` are seconds since the epoch. `started`: that all pods run was told before.
     `patience_s`: how long the kubelet may fail to start a container before that is believed: five of its tries, at 0, 10, 30, 70 and 150 s,
     outlast a registry's restart or a rate limit by the minute. `grace_s`: see watch.Limits. `earliest_s`: see EARLIEST_S.
+    `secret`: name of the Secret that is deleted with the pods.
     """
 
     connection: str
@@ -69,6 +70,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     request_timeout_s: float = 20.0
     earliest_s: float = 0.0
     due_deletion: int = 0
+    secret: str | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -87,8 +89,9 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         started: bool = False,
         replaced: int = 0,
         since: datetime | None = None,
+        secret: str | None = None,
     ) -> LaunchTrigger:
-        """The trigger of a trial's attempt. `owner`: the API object that owns the pods of a gang.
+        """The trigger of a trial's attempt. `owner`: the API object that owns the pods of a gang. `secret`: name of its Secret, if it has one.
 
         `replaced`: how many pods the current one takes the place of, and `since` when: it has the time to start that the first one had.
         The trial's own time is that of all of them together.
@@ -116,6 +119,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             grace_s=grace_s,
             earliest_s=EARLIEST_S,
             due_deletion=replaced + 1 if replaced < declared else 0,
+            secret=secret,
         )
 
     def _now(self) -> float:
@@ -188,7 +192,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         async with AsyncCluster(self.connection, self.namespace, min(self.request_timeout_s, _KILL_S / 4)) as cluster:
             while True:
                 try:
-                    await cluster.delete(self.owner, self.selector)
+                    await cluster.delete(self.owner, self.selector, self.secret)
                 except NotAnswered as problem:
                     gives_up = outage.failed(problem, self._now()) is not None
                     pause = outage.wait_s(problem)

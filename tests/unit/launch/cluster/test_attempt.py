@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
-from tests.fakes.pod_harness import harness
+from tests.fakes.pod_harness import harness, signed
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.declarations import Trial
@@ -41,6 +41,7 @@ class World:
         """The next attempt, its pod created."""
         attempt, record = take_up(self.spec)
         assert record is None
+        attempt.hand_over_key(attempt.api())
         attempt.api().create(manifest.pod(attempt.trial, requested_at=attempt.requested_at))
         return attempt
 
@@ -113,6 +114,7 @@ def test_a_running_attempt_is_taken_up_again(world: World) -> None:
     first = world.begin()
     again, record = take_up(world.spec)
     assert record is None and again.trial == first.trial
+    again.hand_over_key(again.api())
     again.api().create(manifest.pod(again.trial, requested_at=again.requested_at))
     assert len(world.kube.pods()) == 1
     world.pod_is("Succeeded")
@@ -336,7 +338,7 @@ def printing(run: PodRun) -> int:
     document = ResultDocument.sealed(
         trial=trial, harness_version="0.1.0", environment=Environment.of({"cpu.model": "fake"}), validity=Validity(status="valid")
     )
-    run.say("measured", *log_block.lines(document.model_dump_json().encode(), ()), "the store did not take it")
+    run.say("measured", *log_block.lines(signed(run, document).model_dump_json().encode(), ()), "the store did not take it")
     return 1
 
 

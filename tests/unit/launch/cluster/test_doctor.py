@@ -60,10 +60,10 @@ def test_the_shipped_roles_grant_what_is_needed_and_nothing_more(settings: Row, 
 
 def test_a_missing_verb_and_a_verb_too_many_are_both_told() -> None:
     needed = permissions.needed(launcher())
-    has = (needed - {permissions.Permission("", "pods/log", "get")}) | {permissions.Permission("", "secrets", "list")}
+    has = (needed - {permissions.Permission("", "pods/log", "get")}) | {permissions.Permission("", "configmaps", "list")}
     missing, surplus = permissions.compare(has, needed, "plumbline")
     assert missing.status == "failed" and missing.found == "missing in plumbline: get pods/log" and "k8s/provider" in missing.remedy
-    assert surplus.status == "failed" and "list secrets" in surplus.found and "kubeconfig" in surplus.remedy
+    assert surplus.status == "failed" and "list configmaps" in surplus.found and "kubeconfig" in surplus.remedy
     assert statuses(permissions.compare(needed, needed, "plumbline")) == ["ok", "ok"]
 
 

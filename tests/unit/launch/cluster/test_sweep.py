@@ -17,7 +17,7 @@ from plumbline.launch.failures import Unreachable
 
 NS, NOW = "plumbline", 1_800_000_000.0
 PAST, FUTURE = str(int(NOW - 60)), str(int(NOW + 60))
-PLURALS = {"Pod": "pods", "Service": "services", "Job": "jobs", "JobSet": "jobsets", "TrainJob": "trainjobs"}
+PLURALS = {"Pod": "pods", "Service": "services", "Job": "jobs", "JobSet": "jobsets", "TrainJob": "trainjobs", "Secret": "secrets"}
 
 
 def row(kind: str, name: str, expires: str | None, *, managed_by: str | None = "plumbline") -> dict[str, Any]:
@@ -51,7 +51,7 @@ def names(kube: FakeKubernetes, kind: str, namespace: str = NS) -> set[str]:
     return {each["metadata"]["name"] for each in rows if "deletionTimestamp" not in each["metadata"]}
 
 
-@pytest.mark.parametrize("kind", ["Pod", "Service", "Job"])
+@pytest.mark.parametrize("kind", ["Pod", "Service", "Job", "Secret"])
 def test_only_what_is_ours_and_outlived_its_launch_is_deleted(kube: FakeKubernetes, kind: str) -> None:
     plant(kube, kind, "orphan", PAST)
     plant(kube, kind, "wanted", FUTURE)

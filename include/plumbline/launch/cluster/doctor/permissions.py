@@ -39,6 +39,7 @@ def needed(launcher: KubernetesLauncher) -> frozenset[Permission]:
         _each("", "pods", "create", "get", "list", "delete")
         | _each("", "pods/log", "get")
         | _each("", "services", "create", "get", "list", "delete")
+        | _each("", "secrets", "create", "list", "delete")
         | _each("batch", "jobs", "list", "delete")
         | _each("", "events", "list")
         | _each("", "resourcequotas", "list")

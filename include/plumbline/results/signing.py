@@ -1,0 +1,144 @@
+"""Signed results: the one-time key of an attempt, the signature of its document, and whether that holds.
+
+The launcher makes a key pair for each attempt, hands the private half to the attempt's pods and keeps the public half in the archive. Who
+can write to the result store can change every byte of a document and compute its checksum again, but cannot sign it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from plumbline.results.document import ResultDocument, Signature
+
+VARIABLE = "PLUMBLINE_SIGNING_KEY"
+"""Environment variable that hands the private half, 64 hexadecimal digits, to a trial's pod."""
+UNKNOWN_HARNESS = "unknown"
+"""`harness_version` of a document that no harness wrote."""
+
+
+class BadKey(ValueError):
+    """A process was handed something that is no signing key. The message does not quote it."""
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """An attempt's key pair. Its repr shows the public half alone."""
+
+    private: Ed25519PrivateKey
+
+    @classmethod
+    def generate(cls) -> KeyPair:
+        """A new one, from the operating system's random numbers."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @property
+    def public_hex(self) -> str:
+        """The 32 raw bytes of the public half as hexadecimal digits."""
+        return self.private.public_key().public_bytes_raw().hex()
+
+    @property
+    def private_hex(self) -> str:
+        """The 32 raw bytes of the private half as hexadecimal digits."""
+        return self.private.private_bytes_raw().hex()
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.public_hex})"
+
+
+def take(environment: MutableMapping[str, str]) -> KeyPair | None:
+    """The key that the launcher handed to this process, removed from `environment` so that no child process inherits it.
+
+    None if there is none; BadKey if it is no key.
+    """
+    text = environment.pop(VARIABLE, None)
+    if text is None:
+        return None
+    try:
+        return KeyPair(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text)))
+    except ValueError:
+        raise BadKey(f"{VARIABLE} is no key; expected the 64 hexadecimal digits of an Ed25519 private key") from None
+
+
+def signed(document: ResultDocument, key: KeyPair) -> ResultDocument:
+    """The document with its signature."""
+    return document.model_copy(update={"signature": Signature(value=key.private.sign(document.content()).hex())})
+
+
+Standing = Literal["verified", "verified_as_exported", "not_signed", "broken"]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What is known of a document's signature. `key`: the public half it was verified with; `detail`: a sentence.
+
+    verified: by the key that this installation's launcher issued. verified_as_exported: by the key that came with the document from another
+    archive, which is trusted as far as that archive is. not_signed: the attempt was given no key. broken: it does not hold.
+    """
+
+    status: Standing
+    detail: str
+    key: str | None = None
+
+
+def verify(document: ResultDocument, keys: Mapping[int, str]) -> Verification:
+    """Check a document's signature. `keys`: the public halves that the launcher issued for the trial, by attempt; empty if it issued none."""
+    signature, attempt = document.signature, document.trial.attempt
+    if signature is None:
+        if keys and not _made_at_home(document):
+            return Verification("broken", "the document is not signed, but the launcher issued a signing key for its trial")
+        return Verification("not_signed", _unsigned(document))
+    if signature.validity is not None and document.validity.status != "failed":
+        return Verification("broken", f"the document is {document.validity.status}, but another validity was signed")
+    if attempt in keys and signature.attempt not in (None, attempt):
+        return Verification("broken", f"the document was signed for attempt {signature.attempt}, not for attempt {attempt}")
+    key = keys.get(signature.attempt or attempt)
+    if key is None and keys:
+        return Verification("broken", f"the launcher issued no signing key for attempt {signature.attempt or attempt}")
+    used = key or signature.public_key
+    if used is None:
+        return Verification("broken", "the document is signed, but the archive holds no signing key of its trial")
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(used)).verify(bytes.fromhex(signature.value), document.signed_bytes())
+    except (InvalidSignature, ValueError):
+        return Verification("broken", f"the signature does not match the document and the public key {used[:16]}…", used)
+    if key is None:
+        return Verification(
+            "verified_as_exported", f"signed; verified with the public key {used[:16]}… as the exporting archive stored it", used
+        )
+    return Verification("verified", f"signed by its pod; verified with the public key {used[:16]}… that the launcher issued", used)
+
+
+def collected(document: ResultDocument, keys: Mapping[int, str]) -> ResultDocument:
+    """A document that arrived at home, with the public key that verified it. ValueError with a sentence if it must not be believed."""
+    found = verify(document, keys)
+    if found.status in ("broken", "verified_as_exported"):  # a key that comes along with a result proves nothing here
+        raise ValueError(
+            found.detail if found.status == "broken" else "the document is signed, but the archive holds no signing key of its trial"
+        )
+    if document.signature is None:
+        return document
+    return document.model_copy(update={"signature": document.signature.model_copy(update={"public_key": found.key})})
+
+
+def _made_at_home(document: ResultDocument) -> bool:
+    """Whether collect wrote it for an attempt without a usable document: it holds nothing that was measured."""
+    measured = (document.environment, document.metrics, document.curves, document.stages, document.telemetry, document.evidence)
+    return document.harness_version == UNKNOWN_HARNESS and document.validity.status in ("failed", "missing") and not any(measured)
+
+
+def _unsigned(document: ResultDocument) -> str:
+    launcher = document.trial.provider.launcher.kind
+    if _made_at_home(document):
+        return (
+            "not signed: its pod left no usable document" if launcher == "kubernetes" else "not signed: the trial left no usable document"
+        )
+    if document.simulated:
+        return "not signed: simulated"
+    if launcher == "kubernetes":
+        return "not signed: launched before signing keys were issued"
+    return "not signed: measured on this machine" if launcher == "local" else "not signed: measured from this machine"
