@@ -355,7 +355,7 @@ class _Content(Part):
 
 
 class ResultDocument(_Content):
-    """Written last and atomically, after all evidence. `checksum` covers every other field."""
+    """Written last and atomically, after all evidence. `checksum` covers every other field but `launch` and `signature`."""
 
     checksum: Sha256
 
