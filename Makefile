@@ -12,7 +12,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift demo-watch server-env test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions lint lock clean
+.PHONY: help setup setup-dev run up demo-drift demo-watch server-env server-images test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ demo-watch: setup ## see a change noticed between campaigns: a simulated provide
 
 server-env: ## the team server's .env with new secrets (docs/team-server.md); refuses to replace one
 	@$(PYTHON) k8s/airflow/server_env.py $(ARGS)
+
+server-images: ## pull the team server's PostgreSQL and MinIO and write their digests into .env
+	@$(PYTHON) k8s/airflow/server_env.py --pin $(ARGS)
 
 test: setup-dev ## the tests (start the servers they need; half an hour on 2 cores)
 	@$(BIN)/python -m pytest -m "not full" $(ARGS)

@@ -1,6 +1,7 @@
 """Write the .env of the team server: a new secret for each name that docker-compose.yaml asks for. Standard library only.
 
 python3 k8s/airflow/server_env.py [--minio] [--file FILE]     (or: make server-env)
+python3 k8s/airflow/server_env.py --pin [--file FILE]         (or: make server-images)
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+import subprocess
 import sys
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+IMAGES = {"PLUMBLINE_POSTGRES_IMAGE": "postgres:17", "PLUMBLINE_MINIO_IMAGE": "minio/minio:RELEASE.2025-09-07T16-13-09Z"}
+"""Images of others, by the variable that names each by digest."""
 
 HEAD = """\
 # The team server's secrets, made by `make server-env`. Keep a copy where your team keeps secrets: without PLUMBLINE_FERNET_KEY the
@@ -43,6 +47,7 @@ def settings(minio: bool) -> str:
         "PLUMBLINE_POSTGRES_PASSWORD": secrets.token_hex(24),
         "PLUMBLINE_AIRFLOW_DB_PASSWORD": secrets.token_hex(24),
         "PLUMBLINE_ARCHIVE_DB_PASSWORD": secrets.token_hex(24),
+        "PLUMBLINE_READER_DB_PASSWORD": secrets.token_hex(24),
         # Fernet's own key format: 32 random bytes, urlsafe base64.
         "PLUMBLINE_FERNET_KEY": urlsafe_b64encode(os.urandom(32)).decode(),
         "PLUMBLINE_JWT_SECRET": secrets.token_hex(48),
@@ -66,12 +71,35 @@ def _lines(values: dict[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
+def pin(file: Path, docker: str = "docker") -> int:
+    """Pull the images and write their digests into `file`, over those that are there. 0: written. 2: nothing was changed."""
+    try:
+        lines = [line for line in file.read_text().splitlines() if line.split("=", 1)[0] not in IMAGES]
+        for name, image in IMAGES.items():
+            subprocess.run([docker, "pull", "--quiet", image], check=True, stdout=subprocess.DEVNULL)
+            line = [docker, "image", "inspect", "--format", "{{index .RepoDigests 0}}", image]
+            digest = subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+            lines.append(f"{name}={digest}")
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.stderr.write(f"the images' digests cannot be written into {file}: {error}\n")
+        return 2
+    draft = file.with_name(f"{file.name}.part")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        stream.write("\n".join(lines) + "\n")
+    draft.replace(file)
+    sys.stdout.write(f"wrote the digests of {', '.join(IMAGES.values())} into {file}\n")
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """0: written. 2: there is one already, and nothing was changed."""
     parser = argparse.ArgumentParser(description="Write the team server's .env with new secrets.")
     parser.add_argument("--minio", action="store_true", help="results in a MinIO beside the server (profile minio)")
     parser.add_argument("--file", type=Path, default=ROOT / ".env", help="default: .env beside docker-compose.yaml")
+    parser.add_argument("--pin", action="store_true", help="write no secrets: pull the images of others and write their digests")
     asked = parser.parse_args(arguments)
+    if asked.pin:
+        return pin(asked.file)
     try:
         # Created with its mode, and only if it is not there: a new Fernet key over an old one would lose every connection.
         descriptor = os.open(asked.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

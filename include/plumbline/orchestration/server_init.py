@@ -1,4 +1,4 @@
-"""What the team server needs before it starts: both databases at this version, its first user, a pool for each provider.
+"""What the team server needs before it starts: both databases at this version, its roles and first user, a pool for each provider.
 
 Run by docker-compose.yaml's `init` and by the Helm chart's job, in the server's own environment. Every step may be repeated: after an
 upgrade it migrates, after a new provider it makes that provider's pool.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,8 +18,11 @@ from pathlib import Path
 from plumbline.archive import SchemaMismatch, open_archive
 from plumbline.declarations import DeclarationError, load
 from plumbline.orchestration.pools import DESCRIPTION, slots_of
+from plumbline.orchestration.server_roles import make_first_user, make_roles
 
 OK, FAILED = 0, 1
+ARCHIVE_READER = "plumbline_reader"
+_BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 class StepFailed(RuntimeError):
@@ -28,8 +32,11 @@ class StepFailed(RuntimeError):
 def main() -> int:
     """Every step in order; the first one that fails ends it. OK or FAILED."""
     steps: dict[str, Callable[[], None]] = {
+        "images": _images,
         "Airflow's database": lambda: _airflow("db", "migrate"),
         "the archive": lambda: open_archive(migrate=True).close(),
+        "the archive's reader": _archive_reader,
+        "roles": make_roles,
         "the first user": _first_user,
         "the providers' pools": _pools,
     }
@@ -38,10 +45,17 @@ def main() -> int:
         sys.stdout.flush()
         try:
             step()
-        except (StepFailed, DeclarationError, SchemaMismatch) as error:
+        except (StepFailed, DeclarationError, SchemaMismatch, RuntimeError) as error:
             sys.stderr.write(f"init: {name}: {error}\n")
             return FAILED
     return OK
+
+
+def _images() -> None:
+    """Images of others that the compose file runs are named by digest. Nothing to look at where another program starts them."""
+    loose = [image for image in os.environ.get("PLUMBLINE_SERVER_IMAGES", "").split() if not _BY_DIGEST.search(image)]
+    if loose:
+        raise StepFailed(f"{' and '.join(loose)} in .env: expected name@sha256:…; `make server-images` looks the digests up")
 
 
 def _first_user() -> None:
@@ -51,9 +65,24 @@ def _first_user() -> None:
     if missing:
         raise StepFailed(f"{' and '.join(missing)} not set; `make server-env` writes them into .env")
     user, password = (os.environ[name] for name in names)
-    who = (f"--username={user}", "--firstname=First", "--lastname=User", f"--email={user}@localhost")
-    # In one word with its option: one of 64 passwords that `make server-env` makes begins with a dash.
-    _airflow("users", "create", "--role=Admin", *who, f"--password={password}")
+    made = make_first_user(user, password)
+    sys.stdout.write(f'init: user "{user}" {"made" if made else "already exists"}\n')
+
+
+def _archive_reader() -> None:
+    """The role that the pages read a PostgreSQL archive with may select from every table, now and later, and change nothing."""
+    from sqlalchemy import text
+
+    with open_archive() as archive, archive.engine.begin() as connection:
+        if connection.dialect.name != "postgresql":
+            return
+        if not connection.scalar(text("SELECT 1 FROM pg_roles WHERE rolname = :name"), {"name": ARCHIVE_READER}):
+            # A team's own PostgreSQL may have the archive's owner alone.
+            sys.stderr.write(f"init: no role {ARCHIVE_READER} in the database; docs/team-server.md (Upgrade) says how to make it\n")
+            return
+        connection.execute(text(f"GRANT USAGE ON SCHEMA public TO {ARCHIVE_READER}"))
+        connection.execute(text(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {ARCHIVE_READER}"))
+        connection.execute(text(f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO {ARCHIVE_READER}"))
 
 
 def _pools() -> None:

@@ -35,7 +35,7 @@ def test_it_makes_whatever_the_compose_file_asks_for(server_env: ModuleType, tmp
     made = values(file.read_text())
     asked = set(re.findall(r"\$\{(\w+):\?", (ROOT / "docker-compose.yaml").read_text()))
     assert len(asked) >= 7
-    assert {name for name in asked if not made.get(name)} == set()
+    assert {name for name in asked if not made.get(name)} == set(server_env.IMAGES)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     Fernet(made["PLUMBLINE_FERNET_KEY"])
     assert ("AWS_ENDPOINT_URL" in made) == bool(arguments)
@@ -55,6 +55,29 @@ def test_a_running_servers_secrets_are_not_replaced(server_env: ModuleType, tmp_
     assert server_env.main(["--file", str(file)]) == 2
     assert file.read_text() == "PLUMBLINE_FERNET_KEY=precious\n"
     assert "is there already" in capsys.readouterr().err
+
+
+def fake_docker(folder: Path, answer: str) -> str:
+    program = folder / "docker"
+    program.write_text(f'#!/bin/sh\n[ "$1" = pull ] || echo "{answer}"\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_the_images_are_pinned_by_digest_and_pinned_again(server_env: ModuleType, tmp_path: Path) -> None:
+    file, digest = tmp_path / ".env", "sha256:" + "ab" * 32
+    file.write_text("PLUMBLINE_FERNET_KEY=precious\nPLUMBLINE_POSTGRES_IMAGE=postgres@old\n")
+    for _ in range(2):
+        assert server_env.pin(file, fake_docker(tmp_path, f"any@{digest}")) == 0
+        assert values(file.read_text()) == {"PLUMBLINE_FERNET_KEY": "precious", **dict.fromkeys(server_env.IMAGES, f"any@{digest}")}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_without_docker_nothing_is_written(server_env: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / ".env"
+    file.write_text("PLUMBLINE_FERNET_KEY=precious\n")
+    assert server_env.pin(file, str(tmp_path / "no-docker")) == 2
+    assert file.read_text() == "PLUMBLINE_FERNET_KEY=precious\n" and "cannot be written" in capsys.readouterr().err
 
 
 def test_no_secret_has_a_default_and_none_stands_in_the_repository() -> None:

@@ -39,8 +39,8 @@ def values() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def environment() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["x-environment"]
-    return found
+    services = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"]
+    return {name: value for service in services.values() for name, value in service.get("environment", {}).items()}
 
 
 def test_the_chart_gets_the_settings_of_the_compose_file(values: dict[str, Any], environment: dict[str, Any]) -> None:

@@ -23,3 +23,17 @@ def test_the_first_step_that_fails_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_
     said = capfd.readouterr()
     assert "`airflow db migrate` ended with status" in said.err
     assert "the archive" not in said.out
+
+
+@pytest.mark.fault("an image of the team server is named by a tag", ends="refused", keeps="the image that was looked at")
+@pytest.mark.parametrize(("images", "refused"), [("postgres:17 minio@sha256:" + "ab" * 32, "postgres:17 in .env"), ("postgres@sha256:12", "in .env")])
+def test_an_image_without_a_digest_is_refused(monkeypatch: pytest.MonkeyPatch, images: str, refused: str) -> None:
+    monkeypatch.setenv("PLUMBLINE_SERVER_IMAGES", images)
+    with pytest.raises(server_init.StepFailed, match=refused):
+        server_init._images()
+
+
+@pytest.mark.parametrize("images", ["", "postgres@sha256:" + "ab" * 32])
+def test_images_by_digest_or_none_to_look_at_pass(monkeypatch: pytest.MonkeyPatch, images: str) -> None:
+    monkeypatch.setenv("PLUMBLINE_SERVER_IMAGES", images)
+    server_init._images()
