@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow.configuration import conf
@@ -11,6 +11,8 @@ from airflow.plugins_manager import AirflowPlugin
 from plumbline.dashboard.lazy import Lazily
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastapi import FastAPI
 
 PREFIX = "/plumbline"
@@ -24,7 +26,25 @@ def guarded() -> FastAPI:
 
     from plumbline.dashboard.app import create_app
 
-    return create_app(dependencies=[Depends(requires_access_view(AccessView.PLUGINS))])
+    return create_app(dependencies=[Depends(requires_access_view(AccessView.PLUGINS))], may_see_money=_may_see_money())
+
+
+def _may_see_money() -> Callable[..., bool]:
+    """By FAB's own permission; the simple auth manager knows none, so there who may read connections may see prices."""
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+    from airflow.api_fastapi.core_api.security import get_user
+    from fastapi import Depends
+
+    from plumbline.orchestration.server_roles import MONEY_PERMISSION
+
+    def may(user: Any = Depends(get_user)) -> bool:  # noqa: B008 (an annotation would be read where these names are not)
+        manager = get_auth_manager()
+        if isinstance(manager, SimpleAuthManager):
+            return manager.is_authorized_connection(method="GET", user=user)
+        return manager.is_authorized_custom_view(method="GET", resource_name=MONEY_PERMISSION[1], user=user)
+
+    return may
 
 
 class PlumblinePlugin(AirflowPlugin):

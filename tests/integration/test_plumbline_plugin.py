@@ -46,6 +46,7 @@ print("ANSWER" + json.dumps({
     "anonymous": status(client()),
     "wrong": status(client(), {"Authorization": "Bearer nonsense"}),
     "viewer": status(client(), {"Authorization": "Bearer " + token("viewer")}),
+    "op": status(client(), {"Authorization": "Bearer " + token("op")}),
     "cookie": status(client(cookies={"_token": token("viewer")})),
     "page": client(cookies={"_token": token("viewer")}).get("/plumbline/").text,
     "views": [v for p in plugins if p["name"] == "plumbline" for v in p.get("external_views", [])],
@@ -108,9 +109,16 @@ def test_every_route_is_closed_to_people_without_a_login(answer: dict[str, Any])
     assert set(answer["wrong"].values()) <= {401, 403}
 
 
-def test_a_viewer_sees_every_page_by_token_and_by_cookie(answer: dict[str, Any]) -> None:
+MONEY = ("/prices", "/budgets", "/decisions", "/reports/", "/tables/")
+
+
+@pytest.mark.fault("a viewer of the simple auth manager asks for prices", ends="refused", keeps="them for operators")
+def test_a_viewer_sees_every_page_but_those_of_money_by_token_and_by_cookie(answer: dict[str, Any]) -> None:
+    assert set(answer["op"].values()) == {200}, answer["op"]
     for who in ("viewer", "cookie"):
-        assert set(answer[who].values()) == {200}, answer[who]
+        refused = {path for path, status in answer[who].items() if status == 403}
+        assert refused == {path for path in answer["paths"] if any(part in path for part in MONEY)}
+        assert set(answer[who].values()) == {200, 403}, answer[who]
     assert "1 of 1 usable" in answer["page"]
     assert 'href="/plumbline/static/report.css?v=' in answer["page"]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fastapi import Depends as depends
 from fastapi import FastAPI, Request
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.params import Depends
@@ -13,6 +14,7 @@ from sqlalchemy.exc import DataError, OperationalError, ProgrammingError
 from starlette.exceptions import HTTPException
 
 from plumbline.archive import SchemaMismatch
+from plumbline.dashboard import access
 from plumbline.dashboard.choices import Choices
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.headers import Headers
@@ -38,13 +40,21 @@ from plumbline.declarations import DeclarationError, places
 from plumbline.results import BadResult
 
 
-def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None = None, reports: Path | None = None) -> FastAPI:
-    """The dashboard over one archive and one folder of reports (default: the installation's).
+def create_app(
+    dependencies: Sequence[Depends] = (),
+    *,
+    archive_url: str | None = None,
+    reports: Path | None = None,
+    may_see_money: Callable[..., bool] = access.everyone,
+) -> FastAPI:
+    """The dashboard over one archive and one folder of reports (default: the installation's). `may_see_money`: a dependency of FastAPI's.
 
     Every route is a route of this app and so behind `dependencies`: there is no mounted sub-app and no built-in documentation page,
     which FastAPI would serve to anybody.
     """
-    app = FastAPI(title="Plumbline", dependencies=list(dependencies), openapi_url=None, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Plumbline", dependencies=[*dependencies, access.noted(may_see_money)], openapi_url=None, docs_url=None, redoc_url=None
+    )
     app.add_middleware(Headers)
     reader = Reader(archive_url or places().archive_url)
     folder = reports or places().reports
@@ -95,18 +105,20 @@ def create_app(dependencies: Sequence[Depends] = (), *, archive_url: str | None 
             return pages.message(request, "Not found", str(error.detail), error.status_code)
         return await http_exception_handler(request, error)
 
+    # Reports and their tables hold costs throughout; the pages of what was measured are shown without.
+    money = [depends(access.required)]
     app.include_router(overview.router(pages, reader, declared, folder))
     app.include_router(providers.router(pages, reader, declared))
     app.include_router(workloads.router(pages, reader, declared))
     app.include_router(campaigns.router(pages, reader, folder))
     app.include_router(trials.router(pages, reader, declared))
-    app.include_router(decisions.router(pages, reader, declared, choices))
+    app.include_router(decisions.router(pages, reader, declared, choices), dependencies=money)
     app.include_router(findings.router(pages, reader, declared))
-    app.include_router(prices.router(pages, reader, declared))
-    app.include_router(budgets.router(pages, reader, declared))
+    app.include_router(prices.router(pages, reader, declared), dependencies=money)
+    app.include_router(budgets.router(pages, reader, declared), dependencies=money)
     app.include_router(api.router(reader))
-    app.include_router(api_decisions.router(pages, reader, declared, choices))
+    app.include_router(api_decisions.router(pages, reader, declared, choices), dependencies=money)
     app.include_router(api_page.router(pages))
-    app.include_router(written.router(folder))
+    app.include_router(written.router(folder), dependencies=money)
     app.include_router(static.router(pages.assets))
     return app

@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 
+from plumbline.dashboard.access import without_money
 from plumbline.declarations import Declarations, load, places
 
 Stamp = tuple[tuple[str, int, int], ...]
@@ -22,8 +23,12 @@ class Declared:
         self._looked_at = 0.0
         self._known: tuple[Stamp, Declarations] | None = None
 
-    def now(self) -> Declarations:
-        """What is declared now."""
+    def now(self, money: bool = True) -> Declarations:
+        """What is declared now, without prices for those who may not see `money`."""
+        found = self._read()
+        return found if money else without_money(found)
+
+    def _read(self) -> Declarations:
         with self._lock:
             if self._known is not None and time.monotonic() - self._looked_at < self._fresh_s:
                 return self._known[1]

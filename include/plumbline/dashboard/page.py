@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from plumbline.dashboard.access import money
 from plumbline.dashboard.assets import Assets
 from plumbline.dashboard.overview import explanation
 from plumbline.reports.figures import chance, percent, sentence, size, words
@@ -27,6 +28,7 @@ NAV = (
     ("Budgets", "/budgets"),
     ("API", "/api"),
 )
+OF_MONEY = ("/decisions", "/prices", "/budgets")
 # A page loads its own style sheets and scripts and nothing else, and no script stands in it. Plotly places its letters and layers by style
 # attributes and one style element of its own: hence 'unsafe-inline' for styles, and for styles alone.
 PAGE_POLICY = (
@@ -47,9 +49,18 @@ class Pages:
     now: Callable[[], datetime]
 
     def page(self, request: Request, name: str, status: int = 200, **context: Any) -> HTMLResponse:
-        """The template as a page. It knows `base` (where the app is mounted), `now`, and which entry of the navigation it belongs to."""
+        """The template as a page. It knows `base` (where the app is mounted), `now`, whether its reader may see `money`, and which entry of the navigation it belongs to."""
         base = base_of(request)
-        context |= {"base": base, "now": self.now(), "nav": NAV, "here": _here(request.url.path.removeprefix(base)), "request": request}
+        seen = money(request)
+        nav = [place for place in NAV if seen or place[1] not in OF_MONEY]
+        context |= {
+            "base": base,
+            "now": self.now(),
+            "nav": nav,
+            "money": seen,
+            "here": _here(request.url.path.removeprefix(base)),
+            "request": request,
+        }
         html = self.templates.get_template(name).render(**context)
         return HTMLResponse(html, status, {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-store"})
 

@@ -11,6 +11,7 @@ from sqlalchemy import event, make_url
 from plumbline.archive import Archive
 from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import check_revision, revision_of
+from plumbline.dashboard.access import ArchiveWithoutMoney
 
 
 class NoArchive(LookupError):
@@ -25,8 +26,8 @@ class Reader:
         self._lock = threading.Lock()
         self._open: tuple[int, Archive] | None = None
 
-    def archive(self) -> Archive:
-        """The archive; NoArchive if its file is not there. The database itself refuses every write through it.
+    def archive(self, money: bool = True) -> Archive:
+        """The archive, without prices for those who may not see `money`; NoArchive if its file is not there. The database itself refuses every write through it.
 
         SchemaMismatch while it has another schema than this version: a page waits for a migration, it does not make one.
         """
@@ -34,7 +35,7 @@ class Reader:
         revision = revision_of(archive.engine)
         if revision is not None:  # a database without one is no archive, which the first question says
             check_revision(revision)
-        return archive
+        return archive if money else ArchiveWithoutMoney(archive.engine)
 
     def _current(self) -> Archive:
         identity = self._identity()

@@ -26,7 +26,9 @@ def test_the_first_step_that_fails_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.fault("an image of the team server is named by a tag", ends="refused", keeps="the image that was looked at")
-@pytest.mark.parametrize(("images", "refused"), [("postgres:17 minio@sha256:" + "ab" * 32, "postgres:17 in .env"), ("postgres@sha256:12", "in .env")])
+@pytest.mark.parametrize(
+    ("images", "refused"), [("postgres:17 minio@sha256:" + "ab" * 32, "postgres:17 in .env"), ("postgres@sha256:12", "in .env")]
+)
 def test_an_image_without_a_digest_is_refused(monkeypatch: pytest.MonkeyPatch, images: str, refused: str) -> None:
     monkeypatch.setenv("PLUMBLINE_SERVER_IMAGES", images)
     with pytest.raises(server_init.StepFailed, match=refused):
@@ -37,3 +39,15 @@ def test_an_image_without_a_digest_is_refused(monkeypatch: pytest.MonkeyPatch, i
 def test_images_by_digest_or_none_to_look_at_pass(monkeypatch: pytest.MonkeyPatch, images: str) -> None:
     monkeypatch.setenv("PLUMBLINE_SERVER_IMAGES", images)
     server_init._images()
+
+
+@pytest.mark.fault("another process reads the arguments of server_init's commands", ends="refused", keeps="the first user's password")
+def test_no_password_is_on_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, str]] = []
+    commands: list[object] = []
+    monkeypatch.setenv("PLUMBLINE_ADMIN_USER", "boss")
+    monkeypatch.setenv("PLUMBLINE_ADMIN_PASSWORD", "-secret")
+    monkeypatch.setattr(server_init, "make_first_user", lambda user, password: made.append((user, password)) or True)
+    monkeypatch.setattr(server_init.subprocess, "run", lambda *words, **_: commands.append(words))
+    server_init._first_user()
+    assert made == [("boss", "-secret")] and commands == []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from pydantic import BaseModel
 
 from plumbline.archive.paging import Slice
 from plumbline.archive.records import FindingKind, FindingState, Severity
 from plumbline.dashboard import api_models as out
+from plumbline.dashboard.access import money, required
 from plumbline.dashboard.page import API
 from plumbline.dashboard.reading import Reader
 from plumbline.dashboard.routes.trials import Attempt
@@ -117,6 +118,7 @@ def router(reader: Reader) -> APIRouter:
 
     @routes.get("/findings", tags=["concluded"])
     def list_findings(
+        request: Request,
         state: FindingState | None = None,
         kind: FindingKind | None = None,
         severity: Severity | None = None,
@@ -126,15 +128,15 @@ def router(reader: Reader) -> APIRouter:
     ) -> out.Listed[out.FindingOut]:
         """Findings, newest first."""
         with _known():
-            return _listed(out.FindingOut, reader.archive().findings_page(state, kind, severity, provider, after, limit))
+            return _listed(out.FindingOut, reader.archive(money(request)).findings_page(state, kind, severity, provider, after, limit))
 
-    @routes.get("/prices", tags=["concluded"])
+    @routes.get("/prices", tags=["concluded"], dependencies=[Depends(required)])
     def list_prices(provider: str | None = None, after: After = None, limit: Limit = 50) -> out.Listed[out.PriceOut]:
         """Prices that were accepted, by provider, purchase and day."""
         with _known():
             return _listed(out.PriceOut, reader.archive().prices_page(provider, after, limit))
 
-    @routes.get("/decisions", tags=["concluded"])
+    @routes.get("/decisions", tags=["concluded"], dependencies=[Depends(required)])
     def list_decisions(
         team: str | None = None, kind: Kind | None = None, after: After = None, limit: Limit = 20
     ) -> out.Listed[out.DecisionOut]:

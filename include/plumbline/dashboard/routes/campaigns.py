@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
+from plumbline.dashboard.access import money, required
 from plumbline.dashboard.campaign import campaign_page
 from plumbline.dashboard.folder import report_file, table_file
 from plumbline.dashboard.page import Pages
@@ -27,13 +28,13 @@ def router(pages: Pages, reader: Reader, reports: Path) -> APIRouter:
     ) -> Response:
         known = report_file(reports, campaign_id) is not None
         after_trial = None if after is None else str(after)
-        found = campaign_page(reader.archive(), reports, campaign_id, series_after or None, series or None, after_trial)
+        found = campaign_page(reader.archive(money(request)), reports, campaign_id, series_after or None, series or None, after_trial)
         if found is None:
             raise HTTPException(404, f'the archive has no campaign "{campaign_id}"')
         begun = bool(series_after or after is not None)
         return pages.page(request, "campaign.html.j2", c=found, report=known, series=series, series_after=series_after, begun=begun)
 
-    @routes.get("/campaigns/{campaign_id}/tables/{name}")
+    @routes.get("/campaigns/{campaign_id}/tables/{name}", dependencies=[Depends(required)])
     def hand_out_table(campaign_id: str, name: str) -> FileResponse:
         file = table_file(reports, campaign_id, name)
         if file is None:

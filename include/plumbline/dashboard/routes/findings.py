@@ -10,6 +10,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.archive.records import FindingKind, FindingState, Severity
+from plumbline.dashboard.access import money
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.finding import finding_page
 from plumbline.dashboard.page import Pages
@@ -38,7 +39,7 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
         after: str = Query("", max_length=200),
     ) -> Response:
         chosen = {"state": state, "kind": kind, "severity": severity, "provider": provider.strip()}
-        archive = reader.archive()
+        archive = reader.archive(money(request))
         try:
             found = archive.findings_page(state or None, kind or None, severity or None, provider.strip() or None, after or None)
         except LookupError as error:
@@ -62,7 +63,7 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
     @routes.get("/findings/{finding_id}", response_class=HTMLResponse)
     def show_finding(request: Request, finding_id: str) -> Response:
         try:
-            found = finding_page(reader.archive(), declared.now(), finding_id, pages.now())
+            found = finding_page(reader.archive(money(request)), declared.now(money(request)), finding_id, pages.now())
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
         return pages.page(request, "finding.html.j2", f=found)

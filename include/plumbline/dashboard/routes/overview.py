@@ -7,6 +7,7 @@ from pathlib import Path
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
+from plumbline.dashboard.access import money
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.overview import overview
 from plumbline.dashboard.page import Pages
@@ -19,7 +20,7 @@ def router(pages: Pages, reader: Reader, declared: Declared, reports: Path) -> A
 
     @routes.get("/", response_class=HTMLResponse)
     def show_overview(request: Request, after: str = "") -> Response:
-        shown = overview(reader.archive(), declared.now(), reports, pages.now(), after)
+        shown = overview(reader.archive(money(request)), declared.now(money(request)), reports, pages.now(), after)
         return pages.page(request, "overview.html.j2", o=shown, after=after)
 
     return routes

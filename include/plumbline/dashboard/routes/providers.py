@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from plumbline.dashboard.access import money
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.launch_charts import launch_chart, lead_time_chart
 from plumbline.dashboard.launches import launch_lines
@@ -22,7 +23,7 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
 
     @routes.get("/providers", response_class=HTMLResponse)
     def show_providers(request: Request, after: str = "") -> Response:
-        lines, more = provider_lines(reader.archive(), declared.now(), pages.now(), after)
+        lines, more = provider_lines(reader.archive(money(request)), declared.now(money(request)), pages.now(), after)
         return pages.page(request, "providers.html.j2", lines=lines, after=after, more=more)
 
     @routes.get("/providers/{provider}", response_class=HTMLResponse)
@@ -33,7 +34,15 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
         metric: str | None = None,
         campaigns: Annotated[int, Query(ge=2, le=max(WINDOWS))] = 24,
     ) -> Response:
-        p = provider_page(reader.archive(), declared.now(), pages.now(), provider, series_key=series, quantity=metric, latest=campaigns)
+        p = provider_page(
+            reader.archive(money(request)),
+            declared.now(money(request)),
+            pages.now(),
+            provider,
+            series_key=series,
+            quantity=metric,
+            latest=campaigns,
+        )
         if p is None:
             raise HTTPException(404, f'no provider is called "{provider}": none is declared, and the archive has nothing of it')
         charts = {

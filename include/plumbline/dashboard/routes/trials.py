@@ -10,6 +10,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 from plumbline.archive import Archive
+from plumbline.dashboard.access import money
 from plumbline.dashboard.declared import Declared
 from plumbline.dashboard.download import Unavailable, fetched, pieces
 from plumbline.dashboard.page import Pages
@@ -29,7 +30,7 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
 
     @routes.get("/trials/{trial_id}", response_class=HTMLResponse)
     def show_trial(request: Request, trial_id: str, attempt: Attempt = None) -> Response:
-        archive = reader.archive()
+        archive = reader.archive(money(request))
         document = archive.document(trial_id, attempt)
         imported = archive.imported(trial_id) if document is None else None
         if imported is not None:
@@ -39,11 +40,11 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
         attempts = tuple(t for t in archive.trials(trial.campaign_id, trial.series_key) if t.trial_id == trial_id)
         keys = archive.signing_keys(trial.campaign_id, trial_id)
         shown = trial_page(found, attempts, archive.expired_files(trial_id, trial.attempt), keys)
-        return pages.page(request, "trial.html.j2", t=shown, cost=trial_cost(archive, declared.now(), found, attempts))
+        return pages.page(request, "trial.html.j2", t=shown, cost=trial_cost(archive, declared.now(money(request)), found, attempts))
 
     @routes.get("/trials/{trial_id}/charts")
-    def show_charts(trial_id: str, attempt: Attempt = None) -> Response:
-        archive = reader.archive()
+    def show_charts(request: Request, trial_id: str, attempt: Attempt = None) -> Response:
+        archive = reader.archive(money(request))
         document = _known(archive.document(trial_id, attempt), trial_id, attempt)
         drawn = raw_charts(document, _folder(archive, document))
         charts = [
@@ -53,7 +54,7 @@ def router(pages: Pages, reader: Reader, declared: Declared) -> APIRouter:
 
     @routes.get("/trials/{trial_id}/evidence/{number}")
     def hand_out(request: Request, trial_id: str, number: int, attempt: Attempt = None) -> Response:
-        archive = reader.archive()
+        archive = reader.archive(money(request))
         document = _known(archive.document(trial_id, attempt), trial_id, attempt)
         if not 0 <= number < len(document.evidence):
             raise HTTPException(

@@ -1,0 +1,134 @@
+"""Who may not see money meets no contract price on any page, and is refused where a page is about nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.browser.sample import campaign
+from tests.data.page_addresses import address_of, routes_of
+
+from plumbline.archive import FindingRecord, open_archive
+from plumbline.archive.records import PriceRecord
+from plumbline.dashboard.access import everyone
+from plumbline.dashboard.app import create_app
+from plumbline.declarations import Declarations, load
+from plumbline.declarations.provider import Price
+from plumbline.drift.winner import WINNER
+from plumbline.reports import write
+
+ACCEPTED, DECLARED = "77.7713", "66.6617"
+OF_MONEY = {"/prices", "/prices/{provider}", "/budgets", "/decisions", "/decisions/{team}/{kind}", "/reports/{campaign_id}"} | {
+    "/campaigns/{campaign_id}/tables/{name}",
+    "/api/v1/prices",
+    "/api/v1/decisions",
+    "/api/v1/decisions/{team}/{kind}",
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    data = campaign(folder / "results", repeats=1)
+    assert data.store is not None
+    with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
+        for document in data.documents:
+            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+        first = data.documents[0].trial
+        where = first.provider.name
+        made = {"provider": where, "severity": "warn", "campaign_id": first.campaign_id, "series_key": first.series_key}
+        archive.save_prices([PriceRecord(where, "on_demand", float(ACCEPTED), date(2025, 6, 1), None, "contract 2025-2")])
+        archive.save_findings(
+            [
+                FindingRecord(finding_id="f-price", kind="price", headline=f"WARN  price {ACCEPTED}", **made),
+                FindingRecord(finding_id="f-speed", kind="performance", headline="WARN  step time", **made),
+                FindingRecord(
+                    finding_id="f-first",
+                    kind="performance",
+                    headline=f"WARN  first at {ACCEPTED}",
+                    detail={"subject": f"{WINNER}t"},
+                    **made,
+                ),
+            ]
+        )
+    write(data, folder / "reports", ("csv",))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every provider has a contract price and an invoice."""
+    price = Price(purchase="on_demand", price=f"{DECLARED} USD/h", since=date(2025, 1, 1), source="contract 2025-1")
+
+    def with_prices() -> Declarations:
+        whole = load()
+        changed = {"prices": (price,)}
+        return dataclasses.replace(whole, providers={name: p.model_copy(update=changed) for name, p in whole.providers.items()})
+
+    monkeypatch.setattr("plumbline.dashboard.declared.load", with_prices)
+
+
+@pytest.fixture(params=[True, False], ids=["may see money", "may not"])
+def asked(request: pytest.FixtureRequest, home: Path) -> Iterator[tuple[bool, TestClient]]:
+    may: bool = request.param
+    app = create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports", may_see_money=lambda: may)
+    with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
+        yield may, client
+
+
+@pytest.mark.fault("a reader asks for contract prices and invoices", ends="refused", keeps="them from every page, call and report")
+def test_money_is_refused_or_left_out_on_every_route(asked: tuple[bool, TestClient], home: Path) -> None:
+    may, client = asked
+    routes = routes_of(client.app)
+    assert {route.path for route in routes} >= OF_MONEY
+    with open_archive(f"sqlite:///{home / 'archive.db'}") as archive:
+        first = archive.trials()[0]
+        document = archive.document(first.trial_id)
+    assert document is not None
+    known = {
+        "provider": document.trial.provider.name,
+        "campaign_id": first.campaign_id,
+        "trial_id": first.trial_id,
+        "series_key": document.trial.series_key,
+        "finding_id": "f-speed",
+        "workload": document.trial.workload.name,
+        "team": sorted(load().teams)[0],
+        "kind": document.trial.workload.kind,
+        "metric": "step_time",
+        "number": "0",
+    }
+    shown = ""
+    for route in routes:
+        found = client.get(address_of(route, known))
+        if route.path in OF_MONEY:
+            assert (found.status_code == 403) == (not may), route.path
+        else:
+            assert found.status_code != 403, route.path
+        shown += found.text
+    assert all((secret in shown) == may for secret in (ACCEPTED, DECLARED))
+
+
+def test_findings_of_prices_and_of_first_choices_are_for_those_who_may(asked: tuple[bool, TestClient]) -> None:
+    may, client = asked
+    ids = {item["finding_id"] for item in client.get("/api/v1/findings").json()["items"]}
+    assert ids == ({"f-price", "f-speed", "f-first"} if may else {"f-speed"})
+    assert [client.get(f"/findings/{name}").status_code for name in ("f-price", "f-first")] == ([200, 200] if may else [404, 404])
+    assert client.get("/findings/f-speed").status_code == 200
+    assert bool(re.search(r'href="/prices"', client.get("/").text)) == may
+
+
+def test_one_person_alone_sees_everything() -> None:
+    assert everyone()
+
+
+@pytest.mark.fault("a served report runs a script", ends="in an origin of its own", keeps="Airflow's login")
+def test_a_report_is_served_in_a_sandbox(home: Path) -> None:
+    with TestClient(create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")) as client:
+        policy = client.get("/reports/2026-11").headers["Content-Security-Policy"]
+    (sandbox,) = [part.split() for part in policy.split(";") if part.strip().startswith("sandbox")]
+    assert "allow-scripts" in sandbox and "allow-same-origin" not in sandbox
