@@ -19,6 +19,7 @@ from plumbline.cli import (
     decide,
     demo,
     demo_watch,
+    doctor,
     drift_detect,
     evidence,
     findings,
@@ -44,6 +45,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # locals may hold passwords
 )
 app.command()(check.check)
+app.command()(doctor.doctor)
 app.command()(campaign.run)
 app.command()(campaign.up)
 app.command()(trigger.trigger)

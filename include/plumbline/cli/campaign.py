@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from types import FrameType
@@ -26,6 +26,7 @@ from plumbline.orchestration.airflow_server import AirflowServer, ServerError
 from plumbline.orchestration.asked import Asked, Placement
 from plumbline.orchestration.campaign import CampaignError, Outcome, run_campaign
 from plumbline.orchestration.campaign_plan import planned_trials
+from plumbline.orchestration.pools import PoolKeeper
 from plumbline.orchestration.reporting import campaign_data
 from plumbline.reports import CampaignData, conclude
 from plumbline.reports.summary import sentences
@@ -71,7 +72,7 @@ def up() -> None:
     with stopping(), Watching() as watching:
         try:
             server = AirflowServer(places().airflow_home, mode="up").start(watching.status)
-        except ServerError as error:
+        except (ServerError, AirflowError, DeclarationError) as error:
             fail(str(error), FAILED)
         with server:
             out.print(f"Airflow   {server.address}\nuser      {server.username}\npassword  {server.password}", highlight=False)
@@ -79,15 +80,21 @@ def up() -> None:
                 "Benchmark DAGs are paused: unpause one to let its monthly slots run, or trigger one by hand. Ctrl-C stops everything.",
                 highlight=False,
             )
-            stop, tidied = threading.Event(), time.monotonic()
-            while not stop.wait(1.0):
-                try:
-                    server.check()
-                    if time.monotonic() - tidied > _TIDY_EVERY_S:
-                        server.tidy_logs()
-                        tidied = time.monotonic()
-                except ServerError as error:
-                    fail(str(error), FAILED)
+            stop, tidied, pools = threading.Event(), time.monotonic(), PoolKeeper()
+            with server.client() as client:
+                while not stop.wait(1.0):
+                    try:
+                        server.check()
+                        if time.monotonic() - tidied > _TIDY_EVERY_S:
+                            server.tidy_logs()
+                            tidied = time.monotonic()
+                    except ServerError as error:
+                        fail(str(error), FAILED)
+                    for line in server.news():
+                        err.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+                    with suppress(AirflowError):  # an API server that is being started again is asked by the next round
+                        for name in pools.refresh(client):
+                            out.print(f"made the pool {name}", highlight=False)
 
 
 def declarations(config: Path | None = None) -> Declarations:
@@ -121,7 +128,7 @@ def measured(declared: Declarations, asked: Asked, providers: list[str] | None =
                 outcome = run_campaign(server, declared, asked, planned, watching.state)
                 watching.status("stopping Airflow")
         return outcome
-    except (CampaignError, ServerError, AirflowError) as error:
+    except (CampaignError, ServerError, AirflowError, DeclarationError) as error:
         fail(str(error), FAILED)
 
 

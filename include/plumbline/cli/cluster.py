@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.text import Text
 
-from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out
+from plumbline.cli.doctor import conclude, show
+from plumbline.cli.output import FAILED, Json, clear_errors, emit, err, fail, out
 from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
 from plumbline.declarations.units import SECONDS, parse
 
 cluster = typer.Typer(help="Connect a provider's Kubernetes cluster, and check it.", no_args_is_help=True)
 
 Which = Annotated[str, typer.Argument(metavar="PROVIDER", help="name of a declared provider on a Kubernetes cluster; it may be disabled")]
-_MARK = {"ok": ("✓", "green"), "failed": ("✗", "red"), "unknown": ("–", "dim")}
 _PRIVATE = 0o600
 
 
@@ -88,14 +87,8 @@ def doctor(
     ):
         lines.append(line)
         if not as_json:
-            out.print(Text.assemble(_MARK[line.status], f" {line.check:<28} "), end="")
-            out.print(line.found, highlight=False, markup=False, soft_wrap=True)
-            if line.remedy:
-                out.print(f"  {'':<28} → {line.remedy}", style="yellow", highlight=False, markup=False, soft_wrap=True)
-    wrong = [line for line in lines if line.status == "failed"]
-    verdict = f"{len(wrong)} of {len(lines)} checks failed" if wrong else "all that was checked is right"
-    emit(as_json, {"provider": provider, "ok": not wrong, "checks": lines}, lambda: out.print(verdict, highlight=False))
-    raise typer.Exit(FAILED if wrong else OK)
+            show(line)
+    conclude({"provider": provider}, lines, as_json)
 
 
 @cluster.command()

@@ -87,9 +87,11 @@ class AirflowClient:
         """Every DAG by its id."""
         return {d["dag_id"]: _dag(d) for d in self._pages("/api/v2/dags", "dags", {"exclude_stale": False})}
 
-    def import_errors(self) -> dict[str, str]:
-        """File to error text, for each file that could not be imported."""
-        return {e["filename"]: e["stack_trace"] for e in self._pages("/api/v2/importErrors", "import_errors")}
+    def import_errors(self, since: datetime | None = None) -> dict[str, str]:
+        """File to error text, for each file that could not be imported; `since`: only where that was tried then or later."""
+        found = self._pages("/api/v2/importErrors", "import_errors")
+        times = ((e, _time(e.get("timestamp"))) for e in found)
+        return {e["filename"]: e["stack_trace"] for e, at in times if since is None or at is None or at >= since}
 
     def set_paused(self, dag_id: str, paused: bool) -> None:
         """Pause or unpause a DAG."""
@@ -142,10 +144,17 @@ class AirflowClient:
         except ValueError:
             return value
 
+    def has_pool(self, name: str) -> bool:
+        """Whether there is a pool of that name."""
+        answer = self._send("GET", f"/api/v2/pools/{_part(name)}")
+        if answer.is_error and answer.status_code != httpx.codes.NOT_FOUND:
+            raise AirflowError(f"GET /api/v2/pools/{name}: {answer.status_code} {_detail(answer)}")
+        return not answer.is_error
+
     def put_pool(self, name: str, slots: int, description: str) -> None:
         """Create a pool, or set the slots of the one that is there. Deferred tasks count: a trial that waits still holds its GPUs."""
         body = {"name": name, "slots": slots, "description": description, "include_deferred": True}
-        if self._send("GET", f"/api/v2/pools/{_part(name)}").status_code == httpx.codes.NOT_FOUND:
+        if not self.has_pool(name):
             self._call("POST", "/api/v2/pools", body)
         else:
             self._call("PATCH", f"/api/v2/pools/{_part(name)}", {**{k: v for k, v in body.items() if k != "name"}, "pool": name})

@@ -55,6 +55,7 @@ class AirflowServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._record: leftovers.Record | None = None
         self._lock: IO[str] | None = None
+        self._shown = 0
 
     @property
     def address(self) -> str:
@@ -126,6 +127,13 @@ class AirflowServer:
         """Raise ServerError if Airflow has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             raise ServerError(f"Airflow stopped: {self._last_words()}")
+
+    def news(self) -> list[str]:
+        """What the supervisor said since the last call, such as that a component was started again."""
+        lines = _tail(self.home / "logs" / "supervisor.log", 0).splitlines()
+        new = lines[self._shown :] if len(lines) >= self._shown else lines
+        self._shown = len(lines)
+        return new
 
     def __enter__(self) -> AirflowServer:
         return self if self._process is not None else self.start()
@@ -208,6 +216,7 @@ class AirflowServer:
 
 
 def _tail(file: Path, lines: int) -> str:
+    """The last lines of a file; 0: all of it."""
     return "\n".join(file.read_text(errors="replace").splitlines()[-lines:]) if file.exists() else ""
 
 

@@ -14,6 +14,8 @@ from plumbline.declarations.places import REPOSITORY
 
 USERNAME = "admin"
 DEFAULT_PORT = 8080
+TEAM_SERVER = "PLUMBLINE_TEAM_SERVER"
+"""Set to true by the compose file and the Helm values: what keeps the installation in order starts unpaused."""
 _PRIVATE = 0o600
 _HOUR_S = 3600
 

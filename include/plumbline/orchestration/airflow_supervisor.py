@@ -30,6 +30,9 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
 }
 MIGRATION: dict[str, tuple[str, ...]] = {"migration": ("db", "migrate")}
 GRACE_S = 12.0
+STEADY_S = 30.0
+"""How long a component runs before its end is an accident, such as a kill for memory: it alone is started again. One that ends sooner cannot
+run at all."""
 STOPPED_BY_OWNER, COMPONENT_ENDED = 0, 3
 _MARK, _AIRFLOW = "migrated-to", "apache-airflow-core"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -37,7 +40,7 @@ _Children = dict[int, tuple[str, "subprocess.Popen[bytes]"]]
 
 
 def main() -> int:
-    """Run until the owner goes, a signal comes or a component ends by itself; returns STOPPED_BY_OWNER or COMPONENT_ENDED."""
+    """Run until the owner goes, a signal comes or a component cannot run; returns STOPPED_BY_OWNER or COMPONENT_ENDED."""
     wake, poke = os.pipe()
     os.set_blocking(poke, False)
     signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
@@ -61,8 +64,16 @@ def _run(home: Path, wake: int) -> int:
         if ended[1] != 0:
             return _report(*ended)
         note_migrated(home)
-    ended = _watch(_start(COMPONENTS, home / "logs"), wake)
-    return STOPPED_BY_OWNER if ended is None else _report(*ended)
+    children = _start(COMPONENTS, home / "logs")
+    started = dict.fromkeys(COMPONENTS, time.monotonic())
+    while (ended := _watch(children, wake)) is not None:
+        name, status = ended
+        if time.monotonic() - started[name] < STEADY_S:
+            return _report(name, status)
+        children |= _start({name: COMPONENTS[name]}, home / "logs")
+        started[name] = time.monotonic()
+        _say(f"{name} ended by itself with status {status} and was started again")
+    return STOPPED_BY_OWNER
 
 
 def is_migrated(home: Path) -> bool:
@@ -106,15 +117,19 @@ def _watch(children: _Children, wake: int) -> tuple[str, int] | None:
             return None
         for pid, status in _reaped():
             if pid in children:
-                name, child = children[pid]
+                name, child = children.pop(pid)
                 child.returncode = status
                 return name, status
 
 
 def _report(name: str, status: int) -> int:
-    sys.stdout.write(f"{name} ended by itself with status {status}\n")
-    sys.stdout.flush()
+    _say(f"{name} ended by itself with status {status}")
     return COMPONENT_ENDED
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _end_all() -> None:

@@ -114,7 +114,7 @@ class _Campaign:
             late = [d for d in wanted if d not in known or (known[d].parsed_at or self.server.started_at) <= self.server.started_at]
             if not late:
                 break
-            if errors := self.client.import_errors():
+            if errors := self.client.import_errors(self.server.started_at):
                 raise CampaignError("\n".join(f"{file}: {text.strip()}" for file, text in errors.items()))
             if time.monotonic() > deadline:
                 raise CampaignError(f"Airflow has not read the DAGs {', '.join(late)} after {_PARSE_LIMIT_S:g} s")

@@ -10,6 +10,7 @@ from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
 from plumbline.declarations import KubernetesLauncher, Provider, SimulatedLauncher
 from plumbline.launch.failures import EXCEPTIONS, RETRIED, InterruptedAsDeclared
+from plumbline.orchestration.airflow_settings import TEAM_SERVER
 
 OWNER = "plumbline"
 PLAN_WEIGHT = 1000
@@ -18,8 +19,6 @@ _STEP_LIMIT = timedelta(minutes=20)
 _LAUNCH_MARGIN = timedelta(minutes=15)
 _WAIT_FOR_MACHINE = timedelta(hours=1)
 _RETRIES = 2
-TEAM_SERVER = "PLUMBLINE_TEAM_SERVER"
-"""Set to true by the compose file and the Helm values: what keeps the installation in order starts unpaused."""
 _AN_HOUR_LONG: dict[str, Any] = {
     # 1 + 2 + 4 + 8 + 15 + 15 + 15 minutes: a restart or an upgrade of PostgreSQL, or a store that is away, needs no person.
     "retries": 7,

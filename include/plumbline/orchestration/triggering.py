@@ -12,6 +12,7 @@ from plumbline.launch.plan import PlanError
 from plumbline.orchestration.airflow_client import AirflowClient, AirflowError
 from plumbline.orchestration.asked import Asked
 from plumbline.orchestration.campaign_plan import conf_of, planned_trials
+from plumbline.orchestration.pools import DESCRIPTION, slots_of
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -24,7 +25,7 @@ class NotStarted(Exception):
 @dataclass(frozen=True)
 class Start:
     """A run of a provider's benchmark DAG: `conf` is what its form takes. `trials`: how many it will plan, `left_out` how many more the
-    budget does not carry; `budget`: what is left of that after them, in words, None without one."""
+    budget does not carry; `budget`: what is left of that after them, in words, None without one. `pool`: where its trials wait, with `slots`."""
 
     provider: str
     dag_id: str
@@ -32,6 +33,8 @@ class Start:
     trials: int
     left_out: int = 0
     budget: str | None = None
+    pool: str = ""
+    slots: int = 1
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,9 @@ def starts(declared: Declarations, asked: Asked, providers: Sequence[str]) -> li
         raise PlanError(
             f"nothing of what was asked for runs on {', '.join(idle)}; expected workloads that do: `plumbline check` shows them"
         )
-    return [Start(name, declared.providers[name].dag_id, conf_of(asked, trials), len(trials)) for name, trials in planned.items()]
+    slots = slots_of(declared.enabled_providers())
+    wanted = ((declared.providers[name], trials) for name, trials in planned.items())
+    return [Start(p.name, p.dag_id, conf_of(asked, trials), len(trials), pool=p.pool, slots=slots[p.pool]) for p, trials in wanted]
 
 
 def within_budgets(archive: Archive, declared: Declarations, asked: Asked, wanted: Sequence[Start]) -> list[Start]:
@@ -73,7 +78,9 @@ def within_budgets(archive: Archive, declared: Declarations, asked: Asked, wante
 
 
 def trigger(client: AirflowClient, wanted: Sequence[Start]) -> list[Started]:
-    """Start every run, or none: NotStarted if a DAG is not there or paused, whose run would wait unseen.
+    """Start every run, or none: NotStarted if a DAG is not there or paused, or has no pool, so that its run would wait unseen.
+
+    The pool of a provider that was enabled while Airflow runs is made first.
 
     AirflowError if Airflow fails or refuses one all the same; its message says which were started before.
     """
@@ -87,6 +94,8 @@ def trigger(client: AirflowClient, wanted: Sequence[Start]) -> list[Started]:
             problems.append(
                 f"{start.dag_id} is paused, and its run would wait unseen: unpause it there, or by `plumbline airflow dags unpause {start.dag_id}`"
             )
+    if not problems:
+        problems = [problem for start in wanted if (problem := _pool_missing(client, start)) is not None]
     if problems:
         raise NotStarted("\n".join(problems))
     started: list[Started] = []
@@ -99,3 +108,16 @@ def trigger(client: AirflowClient, wanted: Sequence[Start]) -> list[Started]:
             raise AirflowError(f"{start.dag_id}: {error}\nstarted before: {already or 'none'}") from error
         started.append(Started(start, run.run_id, run.state, before[-1].run_id if before else None))
     return started
+
+
+def _pool_missing(client: AirflowClient, start: Start) -> str | None:
+    """Make the pool if there is none; why that cannot be done, None if it is there."""
+    try:
+        if not client.has_pool(start.pool):
+            client.put_pool(start.pool, start.slots, DESCRIPTION)
+    except AirflowError as error:
+        return (
+            f"{start.dag_id} has no pool {start.pool} and its trials would wait for ever; it could not be made ({error}): "
+            f"`docker compose run --rm init` makes it"
+        )
+    return None

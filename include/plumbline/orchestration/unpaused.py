@@ -7,15 +7,19 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from plumbline.orchestration.airflow_client import AirflowClient
+from plumbline.orchestration.airflow_client import AirflowClient, AirflowError
 
 _KILLED = "the command that asked for it was killed"
 
 
 def unpause(home: Path, client: AirflowClient, dag_ids: Iterable[str]) -> None:
-    """Unpause these DAGs and remember those that were paused."""
+    """Unpause these DAGs and remember those that were paused. AirflowError if one is gone, such as after its declaration was edited."""
     known = client.dags()
     wanted = list(dag_ids)
+    if gone := [d for d in wanted if d not in known]:
+        raise AirflowError(
+            f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} no longer in Airflow: was a declaration edited meanwhile?"
+        )
     file = _file(home)
     draft = file.with_suffix(".part")
     draft.write_text(json.dumps(sorted({*_remembered(home), *(d for d in wanted if known[d].is_paused)})))

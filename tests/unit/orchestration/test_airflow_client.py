@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -90,3 +91,13 @@ def test_pools_are_made_once_and_mended(airflow: FakeAirflow, client: AirflowCli
 def test_a_clusters_pool_has_as_many_slots_as_its_quota_allows_trials(airflow: FakeAirflow, client: AirflowClient) -> None:
     create_pools(client, [cluster_provider(parallel=4)])
     assert airflow.pools["plumbline_cluster-a"]["slots"] == 4
+
+
+@pytest.mark.fault("a DAG file that was mended since an earlier start", ends="not counted against this start", keeps="its present errors")
+def test_import_errors_of_an_earlier_start_do_not_count(airflow: FakeAirflow, client: AirflowClient) -> None:
+    airflow.import_errors = [
+        {"filename": "old.py", "stack_trace": "x", "timestamp": "2026-11-22T09:00:00Z"},
+        {"filename": "new.py", "stack_trace": "y", "timestamp": "2026-11-22T10:00:01Z"},
+    ]
+    assert client.import_errors(datetime(2026, 11, 22, 10, tzinfo=timezone.utc)) == {"new.py": "y"}
+    assert set(client.import_errors()) == {"old.py", "new.py"}

@@ -54,11 +54,12 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def start(home: Path, **settings: str) -> subprocess.Popen[bytes]:
+def start(home: Path, steady_s: float = supervisor.STEADY_S, **settings: str) -> subprocess.Popen[bytes]:
     path = os.pathsep.join([str(home.parent / "fake"), str(INCLUDE)])
     env = {**os.environ, "AIRFLOW_HOME": str(home), "PYTHONPATH": path, **settings}
     # From another folder, so that `-m airflow` is the fake wherever the tests run.
-    command = [sys.executable, "-m", "plumbline.orchestration.airflow_supervisor"]
+    code = f"import sys; from plumbline.orchestration import airflow_supervisor as s; s.STEADY_S = {steady_s}; sys.exit(s.main())"
+    command = [sys.executable, "-c", code]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, cwd=home, start_new_session=True)
 
 
@@ -130,6 +131,21 @@ def test_a_component_that_dies_takes_the_rest_along_and_is_named(home: Path) -> 
     out = process.stdout.read()
     assert b"dag-processor ended by itself with status 7" in out
     assert alive(family) == []
+
+
+@pytest.mark.fault("one component of `plumbline up` is killed", ends="started again alone, and named", keeps="the other components")
+def test_a_killed_component_is_started_again_alone_and_named(home: Path) -> None:
+    process = start(home, steady_s=0)
+    all_up(home)
+    before = {name: (home / f"{name}.pid").read_text() for name in supervisor.COMPONENTS}
+    (home / "triggerer.pid").unlink()
+    os.kill(int(before["triggerer"]), signal.SIGKILL)
+    wait_for((home / "triggerer.pid").exists, "the triggerer runs again")
+    after = {name: (home / f"{name}.pid").read_text() for name in supervisor.COMPONENTS}
+    assert {name for name in after if after[name] != before[name]} == {"triggerer"}
+    out, _ = process.communicate(timeout=120)
+    assert out == b"triggerer ended by itself with status -9 and was started again\n"
+    assert process.returncode == supervisor.STOPPED_BY_OWNER
 
 
 def test_the_database_comes_first_and_only_once_a_version(home: Path) -> None:

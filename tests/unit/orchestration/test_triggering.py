@@ -128,6 +128,20 @@ def test_a_run_that_would_wait_unseen_starts_none(
     assert airflow.runs == {}
 
 
+@pytest.mark.fault(
+    "a provider enabled while Airflow runs has no pool", ends="made by the trigger, or refused", keeps="no run that waits unseen"
+)
+def test_a_missing_pool_is_made_before_the_run_or_refuses_it(airflow: FakeAirflow, client: AirflowClient) -> None:
+    trigger(client, starts(declared(), ASKED, BOTH))
+    assert airflow.pools["plumbline_this-machine"]["slots"] == 1 and airflow.pools["plumbline_this-machine"]["include_deferred"]
+    airflow.pools.clear()
+    airflow.runs.clear()
+    airflow.answers["POST", "/api/v2/pools"] = (403, {"detail": "Forbidden"})
+    with pytest.raises(NotStarted, match=r"no pool plumbline_this-machine .*Forbidden.*run --rm init"):
+        trigger(client, starts(declared(), ASKED, BOTH))
+    assert airflow.runs == {}
+
+
 def test_what_was_started_before_airflow_failed_is_said(airflow: FakeAirflow, client: AirflowClient) -> None:
     airflow.answers["POST", "/api/v2/dags/benchmark_local_2core/dagRuns"] = (500, {"detail": "database is locked"})
     with pytest.raises(AirflowError, match=r"(?s)database is locked.*started before: benchmark_local_1core manual__1"):

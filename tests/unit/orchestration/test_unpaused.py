@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
 
-from plumbline.orchestration.airflow_client import AirflowClient
+from plumbline.orchestration.airflow_client import AirflowClient, AirflowError
 from plumbline.orchestration.unpaused import end_runs_since, pause_again, unpause
 
 
@@ -35,6 +35,12 @@ def changes(airflow: FakeAirflow) -> list[tuple[str, Any]]:
     found = [(path.rpartition("/")[2], body) for method, path, _, body in airflow.seen if method == "PATCH"]
     airflow.seen.clear()
     return found
+
+
+def test_a_dag_that_is_gone_is_named_and_nothing_is_unpaused(airflow: FakeAirflow, client: AirflowClient, tmp_path: Path) -> None:
+    with pytest.raises(AirflowError, match="edited is no longer in Airflow"):
+        unpause(tmp_path, client, ["a", "edited"])
+    assert changes(airflow) == []
 
 
 def test_what_was_paused_is_paused_again_and_what_a_person_unpaused_stays(
