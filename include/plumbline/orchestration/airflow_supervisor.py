@@ -61,18 +61,18 @@ def _run(home: Path, wake: int) -> int:
         ended = _watch(_start(MIGRATION, home / "logs"), wake)
         if ended is None:
             return STOPPED_BY_OWNER
-        if ended[1] != 0:
-            return _report(*ended)
+        if ended[0][1] != 0:
+            return _report(*ended[0])
         note_migrated(home)
     children = _start(COMPONENTS, home / "logs")
     started = dict.fromkeys(COMPONENTS, time.monotonic())
     while (ended := _watch(children, wake)) is not None:
-        name, status = ended
-        if time.monotonic() - started[name] < STEADY_S:
-            return _report(name, status)
-        children |= _start({name: COMPONENTS[name]}, home / "logs")
-        started[name] = time.monotonic()
-        _say(f"{name} ended by itself with status {status} and was started again")
+        for name, status in ended:
+            if time.monotonic() - started[name] < STEADY_S:
+                return _report(name, status)
+            children |= _start({name: COMPONENTS[name]}, home / "logs")
+            started[name] = time.monotonic()
+            _say(f"{name} ended by itself with status {status} and was started again")
     return STOPPED_BY_OWNER
 
 
@@ -104,8 +104,8 @@ def _start(commands: dict[str, tuple[str, ...]], logs: Path) -> _Children:
     return children
 
 
-def _watch(children: _Children, wake: int) -> tuple[str, int] | None:
-    """Wait for the first child that ends: (name, status); None if the owner wants us to stop."""
+def _watch(children: _Children, wake: int) -> list[tuple[str, int]] | None:
+    """Wait until children end: (name, status) of each, which are taken from `children`; None if the owner wants us to stop."""
     lifeline = sys.stdin.fileno()
     while True:
         ready, _, _ = select.select([lifeline, wake], [], [], component_logs.CHECK_EVERY_S)
@@ -115,11 +115,14 @@ def _watch(children: _Children, wake: int) -> tuple[str, int] | None:
             return None
         if lifeline in ready and not os.read(lifeline, 256):
             return None
+        ended = []
         for pid, status in _reaped():
             if pid in children:
                 name, child = children.pop(pid)
                 child.returncode = status
-                return name, status
+                ended.append((name, status))
+        if ended:
+            return ended
 
 
 def _report(name: str, status: int) -> int:

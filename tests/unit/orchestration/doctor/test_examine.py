@@ -203,7 +203,7 @@ def test_one_broken_thing_is_one_line_with_its_remedy(
     assert line.check == check and remedy in line.remedy
 
 
-@pytest.mark.fault("a clock that is wrong, a disk that is full, a package of another version", ends="one line of `plumbline doctor` each")
+@pytest.mark.fault("a wrong clock, a full disk, a package not as locked", ends="one line of `plumbline doctor` each", keeps="all else")
 def test_the_clock_the_disk_and_the_versions(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(machine, "clock_of", lambda url: datetime.now(timezone.utc) - timedelta(minutes=2))
