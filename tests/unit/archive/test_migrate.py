@@ -216,7 +216,7 @@ def test_going_back_before_retention_misses_what_expired_and_keeps_every_row_of_
     with open_archive(archive_url) as archive:
         for month in (11, 12):
             asked = trial(campaign=f"2025-{month}", planned_at=PLANNED.replace(month=month))
-            archive.record(document(asked, evidence=files), uri=f"file:///store/{month}")
+            archive.record(document(asked, evidence=files), uri=f"file:///store/{asked.campaign_id}/{asked.trial_id}/attempt-1")
         assert len(archive.expire_evidence(0.0, "at once", "file:///store").due) == 1
         assert len(archive.verify(evidence=True)) == 1
         downgrade(archive.engine, "0007")
