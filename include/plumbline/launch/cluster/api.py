@@ -95,14 +95,13 @@ class ClusterApi:
     def create_secret(self, row: Row) -> None:
         """Create a Secret; one of that name is replaced, since what it holds is not this one's."""
         path = self._path("Secret")
-        while True:
-            try:
-                self._asked("POST", path, body=row)
-                return
-            except Refused as refusal:
-                if refusal.status != 409:
-                    raise
+        try:
+            self._asked("POST", path, body=row)
+        except Refused as refusal:
+            if refusal.status != 409:
+                raise
             self.delete("Secret", row["metadata"]["name"])
+            self._asked("POST", path, body=row)
 
     def get(self, kind: str, name: str) -> Row | None:
         """One object; None if there is none."""
@@ -146,7 +145,9 @@ class ClusterApi:
 
     def delete(self, kind: str, name: str, grace_s: int | None = None) -> None:
         """Ask for an object's deletion, and of everything that it owns before it; nothing if it is gone."""
-        options: Row = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
+        # A Secret owns nothing: in the foreground it would stay until the garbage collector came by.
+        policy = "Background" if kind == "Secret" else "Foreground"
+        options: Row = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
         self._found("DELETE", f"{self._path(kind)}/{name}", body=options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import datetime, timezone
 from typing import Any
 
@@ -10,10 +11,12 @@ from tests.fakes.fake_kubernetes import FakeKubernetes, Script
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.declarations import KubernetesLauncher
+from plumbline.launch.cluster import signing_key
 from plumbline.launch.cluster.api import ClusterApi, Refused
 from plumbline.launch.cluster.jobset import jobset
 from plumbline.launch.cluster.sweep import sweep
 from plumbline.launch.failures import Unreachable
+from plumbline.results import signing
 
 NS, NOW = "plumbline", 1_800_000_000.0
 PAST, FUTURE = str(int(NOW - 60)), str(int(NOW + 60))
@@ -143,3 +146,15 @@ def test_a_cluster_that_does_not_answer_is_told(kube: FakeKubernetes) -> None:
     kube.down()
     with pytest.raises(Unreachable, match="cluster doctor"):
         sweep(launcher(), NOW, patience_s=0.5)
+
+
+def test_a_secret_replaces_one_of_its_name_and_its_value_is_never_read_back(kube: FakeKubernetes) -> None:
+    api, trial = ClusterApi("k8s_a", NS), a_trial(provider=cluster_provider())
+    for key in (first := signing.KeyPair.generate(), second := signing.KeyPair.generate()):
+        api.create_secret(signing_key.secret(trial, key, datetime.fromtimestamp(NOW, timezone.utc)))
+    (held,) = kube.store.list("secrets", NS)
+    assert base64.b64decode(held["data"][signing.VARIABLE]).decode() == second.private_hex != first.private_hex
+    (seen,) = api.listed("Secret", "app.kubernetes.io/managed-by=plumbline")
+    assert "data" not in seen and seen["metadata"]["name"] == held["metadata"]["name"]
+    api.delete("Secret", held["metadata"]["name"])
+    assert kube.store.list("secrets", NS) == []
