@@ -163,7 +163,7 @@ def _without_engine(workload: AnyWorkload, provider: Provider) -> str | None:
     if backend in ("python", "external"):
         return None
     return (
-        f"its server.backend {backend} runs on Triton, which is published for {backend} with CUDA and not with ROCm; backend: python fits"
+        f"its server.backend {backend} runs in NVIDIA's images of Triton, which compute with CUDA and not with ROCm; backend: python fits"
     )
 
 
