@@ -7,8 +7,11 @@ From the products' data sheets, Tensor Core or Matrix Core rates; where a sheet 
   the architecture's brief gives a B200 at 1000 W (1100) is not used.
 - GB200, GB300: a 72nd of the NVL72's FP8 720, FP16/BF16 360, TF32 180 PFLOPS (sparse), FP32 5760 TFLOPS. GB300's sheet rounds FP32 to 6 PFLOPS.
 - H20: FP8 296, FP16/BF16 148, TF32 74, FP32 44 TFLOPS, dense as printed.
-- AMD Instinct MI300X and MI325X, which have the same compute units at the same 2100 MHz: FP8 2614.9, FP16/BF16 1307.4, TF32 653.7, FP32 163.4.
-- MI355X (256 compute units, 2400 MHz): FP8 5033.2, FP16/BF16 2516.6, FP32 157.3; CDNA 4 has no TF32 in hardware.
+- AMD Instinct MI300X and MI325X: FP8 2614.9, FP16/BF16 1307.4, TF32 653.7, FP32 163.4. That is 304 compute units (ROCm's "AMD GPU
+  specifications") × 2100 MHz × the architecture's FLOPs a clock and unit: FP8 4096, FP16 2048, TF32 1024, FP32 256.
+- MI355X: FP8 5033.2, FP16/BF16 2516.6, FP32 157.3. That is 256 compute units × 2400 MHz × 8192, 4096, 256; CDNA 4 has no TF32 in hardware.
+
+The rates of H20, B300, GB300 were compared in November 2026 with server vendors' reprints of NVIDIA's sheets.
 
 No machine keeps them up, with real numbers least of all: the rate that the machine itself was found to reach stands beside them.
 """

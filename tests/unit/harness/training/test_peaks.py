@@ -49,3 +49,22 @@ def test_known_devices(device: str, precision: str, tera: float) -> None:
 )
 def test_what_is_not_published_is_absent(device: str | None, precision: str) -> None:
     assert published_peak(device, precision) is None
+
+
+@pytest.mark.parametrize(
+    ("device", "units", "megahertz", "a_clock"),
+    [
+        ("AMD Instinct MI325X", 304, 2100, {"fp8": 4096, "bf16": 2048, "fp16": 2048, "tf32": 1024, "fp32": 256}),
+        ("AMD Instinct MI355X", 256, 2400, {"fp8": 8192, "bf16": 4096, "fp16": 4096, "fp32": 256}),
+    ],
+)
+def test_amds_rates_are_what_their_units_do_at_their_clock(device: str, units: int, megahertz: int, a_clock: dict[str, int]) -> None:
+    for precision, flops in a_clock.items():
+        assert published_peak(device, precision) == pytest.approx(units * megahertz * 1e6 * flops, rel=1e-4)
+
+
+def test_the_gpus_of_a_rack_do_what_its_sheet_says() -> None:
+    sheet = {"fp8": 720e15 / 2, "bf16": 360e15 / 2, "tf32": 180e15 / 2}
+    assert {precision: published_peak("NVIDIA GB300", precision) for precision in sheet} == {p: rate / 72 for p, rate in sheet.items()}
+    board = {"fp8": 72e15 / 2, "bf16": 36e15 / 2, "tf32": 18e15 / 2, "fp32": 600e12}
+    assert {precision: published_peak("NVIDIA B300", precision) for precision in board} == {p: rate / 8 for p, rate in board.items()}
