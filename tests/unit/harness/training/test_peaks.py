@@ -60,7 +60,7 @@ def test_what_is_not_published_is_absent(device: str | None, precision: str) -> 
 )
 def test_amds_rates_are_what_their_units_do_at_their_clock(device: str, units: int, megahertz: int, a_clock: dict[str, int]) -> None:
     for precision, flops in a_clock.items():
-        assert published_peak(device, precision) == pytest.approx(units * megahertz * 1e6 * flops, rel=1e-4)
+        assert published_peak(device, precision) == pytest.approx(units * megahertz * 1e6 * flops, rel=3e-4)  # sheets print four digits
 
 
 def test_the_gpus_of_a_rack_do_what_its_sheet_says() -> None:
