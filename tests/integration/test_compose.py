@@ -237,7 +237,9 @@ def test_the_pages_read_the_archive_with_a_role_that_cannot_write(server: Server
 def test_behind_tls_the_cookie_of_a_login_is_secure(server: Server, proto: str, secure: bool) -> None:
     login = {"username": server.settings["PLUMBLINE_ADMIN_USER"], "password": server.settings["PLUMBLINE_ADMIN_PASSWORD"]}
     page = f"{server.address}/auth/login/"
-    with httpx.Client(headers={"X-Forwarded-Proto": proto}, timeout=120) as browser:
+    # Over TLS the form's protection asks for the page that it was sent from.
+    headers = {"X-Forwarded-Proto": proto, "Referer": page.replace("http://", f"{proto}://")}
+    with httpx.Client(headers=headers, timeout=120) as browser:
         token = re.search(r'name="csrf_token"[^>]*value="([^"]+)"', browser.get(page).text)
         found = browser.post(page, data={**login, **({"csrf_token": token[1]} if token else {})})
     cookies = [value for value in found.headers.get_list("set-cookie") if value.startswith("_token=")]
