@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +18,7 @@ from sqlalchemy.orm import Session
 BUSY_TIMEOUT_S = 60.0
 """How long a writer waits for another one. SQLite has one writer at a time; a write here takes milliseconds."""
 
+_ROOM = 2**20
 _MIGRATING = "plumbline_migrating"
 _WRITING = "plumbline_writing"
 
@@ -79,6 +83,10 @@ def _use_wal(engine: Engine) -> None:
                 raw.close()
         except engine.dialect.loaded_dbapi.DatabaseError as error:
             # SQLite does not wait by its busy timeout when two processes switch a new file to WAL at once.
+            database = str(engine.url.database)
+            if "disk I/O error" in str(error) and shutil.disk_usage(Path(database).parent).free < _ROOM:
+                # What SQLite says where it cannot make the small files of WAL mode beside the archive.
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), database) from error
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise ValueError(f"the archive {engine.url} cannot be opened: {error}") from error
             time.sleep(0.05)

@@ -42,6 +42,7 @@ from plumbline.results import (
     Scalar,
     Telemetry,
     Validity,
+    full_disk,
     signing,
 )
 from plumbline.results.signing import KeyPair
@@ -162,7 +163,7 @@ class _Run:
             return self._failed(workdir, stop, "interrupted", f"the harness was asked to stop by {stop.signal}")
         except Exception as error:  # noqa: BLE001 - whatever it is, the trial is recorded
             kind: FailureClass = "out_of_memory" if _out_of_memory(error) else "harness_error"
-            return self._failed(workdir, error, kind, f"{type(error).__name__}: {error}")
+            return self._failed(workdir, error, kind, full_disk.full(error) or f"{type(error).__name__}: {error}")
 
     def _announce(self, store: ResultStore) -> None:
         trial = self._trial
@@ -251,8 +252,11 @@ class _Run:
         named = {item.path.name: item for item in measured.evidence if item.path.exists()}
         if kind == "harness_error":
             report = workdir / "traceback.txt"
-            report.write_text("".join(traceback.format_exception(type(error), error, error.__traceback__)), encoding="utf-8")
-            named[report.name] = EvidenceFile("traceback", report)
+            try:
+                report.write_text("".join(traceback.format_exception(type(error), error, error.__traceback__)), encoding="utf-8")
+                named[report.name] = EvidenceFile("traceback", report)
+            except OSError as unwritten:  # on a full disk the class and its sentence are what there is
+                sys.stderr.write(f"the traceback could not be written: {unwritten}\n")
         measured.evidence = list(named.values())
         return validity.failed(kind, detail, [*measured.judgements, *self._gpu_errors])
 

@@ -16,8 +16,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
-from plumbline.declarations import Trial, places
+from plumbline.declarations import EndpointLauncher, Trial, places
+from plumbline.declarations.storage import scratch_of
 from plumbline.harness.progress import ProgressLine, parse
 from plumbline.launch import orphans, stores
 from plumbline.launch.base import OnProgress
@@ -26,13 +29,15 @@ from plumbline.launch.machine_lock import LockRefused, MachineBusy, machine_lock
 from plumbline.launch.outcome import STORE_FAILED, outcome
 from plumbline.launch.process import Limits, Output, supervised
 from plumbline.launch.stores import next_attempt
-from plumbline.results import Event, FailureClass, LaunchRecord, ResultStore, Scalar, log_block
+from plumbline.results import Event, FailureClass, LaunchRecord, ResultStore, Scalar, full_disk, log_block
 
 _log = logging.getLogger(__name__)
 
 HARNESS = (sys.executable, "-m", "plumbline.harness")
 GRACE_S = 10.0
 PATIENCE_S = 3600.0
+_ROOM = 256 * 2.0**20
+"""Bytes that every trial needs free for its log, its evidence and its document, beside what its model and data take."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,8 @@ class ThisMachine:
             if on_progress is not None:
                 on_progress(ProgressLine(trial.trial_id, "queued", 0.0, note))
 
+        if (why := _no_room(trial, store, work)) is not None:
+            return attempt.not_started(trial, "insufficient_capacity", why)
         try:
             with machine_lock(place.machine, trial.trial_id, work, self.patience_s, waiting) as hold:
                 return attempt.run(next_attempt(trial, store), place, work, hold)
@@ -217,6 +224,16 @@ class _Attempt:
         )
         self._store.put_launch(trial, record)
         return record
+
+
+def _no_room(trial: Trial, store: ResultStore, work: Path) -> str | None:
+    """Why the trial's files do not fit on this machine's disks; None if they do. An endpoint's model is elsewhere."""
+    scratch = None if isinstance(trial.provider.launcher, EndpointLauncher) else scratch_of(trial.workload)
+    needed = _ROOM + (0.0 if scratch is None else scratch.checkpoints + scratch.data + scratch.weights)
+    folders = [(work, needed), (Path(tempfile.gettempdir()), _ROOM)]
+    if store.url.startswith("file:"):
+        folders.append((Path(url2pathname(urlsplit(store.url).path)), _ROOM))
+    return next((why for folder, room in folders if (why := full_disk.lacking(folder, room)) is not None), None)
 
 
 def _folder(stack: contextlib.ExitStack, path: Path) -> Path:

@@ -12,7 +12,7 @@ from plumbline.launch import progress, stores
 from plumbline.launch.plan import KINDS
 from plumbline.orchestration.asked import Asked, trials_of
 from plumbline.orchestration.lanes import Lane, lanes_of
-from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing
+from plumbline.results import BadResult, Reason, ResultDocument, ResultStore, Validity, full_disk, quarantine, signing
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -54,12 +54,16 @@ def plan(provider: str, lane: Lane, asked: Asked, most: int | None = None) -> li
 def run(spec: Mapping[str, str]) -> Row:
     """Launch one planned trial and wait for its end. Raises the typed exception of its failure class, after everything is stored."""
     from plumbline.launch import launcher_for
-    from plumbline.launch.failures import raise_for
+    from plumbline.launch.failures import InsufficientCapacity, raise_for
 
     store = stores.home()
     trial = stores.planned(store, spec)
     try:
         record = launcher_for(trial.provider).launch(trial, store, progress.tell)
+    except OSError as error:
+        if (why := full_disk.full(error)) is None:
+            raise
+        raise InsufficientCapacity(why) from error
     finally:
         progress.forget(trial.trial_id)
     _log.info("%s", record.log_tail)

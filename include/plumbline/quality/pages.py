@@ -42,24 +42,27 @@ def write_site(
     draft, old = docs / f".{name}.{os.getpid()}.new", docs / f".{name}.{os.getpid()}.old"
     for leftover in (draft, old):
         shutil.rmtree(leftover, ignore_errors=True)
-    draft.mkdir()
-    for outcome in outcomes:
-        (draft / f"{outcome.suite}.html").write_text(_suite_page(outcome), encoding="utf-8")
-    index = _templates.get_template("index.html.j2").render(
-        name=name,
-        style=style(),
-        policy=_POLICY,
-        outcomes=outcomes,
-        verdicts=verdicts,
-        problems=problems,
-        success=success,
-        checked_at=datetime.now(timezone.utc),
-    )
-    (draft / "index.html").write_text(index, encoding="utf-8")
-    final = docs / name
-    if final.exists():
-        final.rename(old)
-    draft.rename(final)
+    try:
+        draft.mkdir()
+        for outcome in outcomes:
+            (draft / f"{outcome.suite}.html").write_text(_suite_page(outcome), encoding="utf-8")
+        index = _templates.get_template("index.html.j2").render(
+            name=name,
+            style=style(),
+            policy=_POLICY,
+            outcomes=outcomes,
+            verdicts=verdicts,
+            problems=problems,
+            success=success,
+            checked_at=datetime.now(timezone.utc),
+        )
+        (draft / "index.html").write_text(index, encoding="utf-8")
+        final = docs / name
+        if final.exists():
+            final.rename(old)
+        draft.rename(final)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)  # renamed by now, or cut short by a full disk
     shutil.rmtree(old, ignore_errors=True)
     return final / "index.html"
 

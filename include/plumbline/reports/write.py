@@ -102,5 +102,8 @@ def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
 
 def _replace(target: Path, text: str) -> None:
     draft = target.with_name(f"{target.name}.{os.getpid()}.part")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(target)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -5,9 +5,13 @@ Each client has exceptions of its own. They are known by name and status here, s
 
 from __future__ import annotations
 
+import errno
+
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError, AttributeError, ImportError)
 # Of botocore, google-auth and azure-core: credentials do not appear by waiting, and a pod that waits costs money.
 _UNKNOWN_CALLER = frozenset({"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ClientAuthenticationError"})
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def lasting(error: Exception, url: str) -> Exception | None:
@@ -16,7 +20,7 @@ def lasting(error: Exception, url: str) -> Exception | None:
     What says so already is raised as it is. Of the store at `url`, a refusal becomes PermissionError and a missing bucket
     FileNotFoundError, as s3fs has it.
     """
-    if isinstance(error, _LASTING):
+    if isinstance(error, _LASTING) or (isinstance(error, OSError) and error.errno in _FULL):
         return error
     status = _status(error)
     if type(error).__name__ in _UNKNOWN_CALLER or status in ("401", "403"):

@@ -59,5 +59,8 @@ def defused(table: pd.DataFrame) -> pd.DataFrame:
 
 def _replace(target: Path, content: bytes) -> None:
     draft = target.with_name(f"{target.name}.{os.getpid()}.part")
-    draft.write_bytes(content)
-    draft.replace(target)
+    try:
+        draft.write_bytes(content)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
