@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
-from tests.fakes.trials import CONFIG, cluster_provider
+from tests.fakes.trials import CONFIG, H100, cluster_provider
 from typer.testing import CliRunner
 
 from plumbline.cli.app import app
@@ -56,7 +56,7 @@ def provider_at(store: Path, **settings: Any) -> Provider:
     return cluster_provider(results_url=store.as_uri(), **settings)
 
 
-def said(url: str, fault: str | None = None, clock: float = 0.0, **torch: str | None) -> Script:
+def said(url: str, fault: str | None = None, clock: float = 0.0, **torch: Any) -> Script:
     """A pod in which the harness looks at the store, as `python -m plumbline.harness check` does."""
 
     def harness(run: PodRun) -> int:
@@ -72,10 +72,12 @@ def said(url: str, fault: str | None = None, clock: float = 0.0, **torch: str | 
     return Script().started().runs(harness)
 
 
-def examined(provider: Provider, patience: Patience | None = QUICK) -> Told:
+def examined(provider: Provider, patience: Patience | None = QUICK, **how: bool) -> Told:
     now = datetime.now(timezone.utc)
     launcher = launcher_of(provider)
-    return {line.check: line for line in examine(provider, launcher, typical(load(CONFIG), provider, launcher, now), patience=patience)}
+    return {
+        line.check: line for line in examine(provider, launcher, typical(load(CONFIG), provider, launcher, now), patience=patience, **how)
+    }
 
 
 def wrong(told: Told) -> list[str]:
@@ -141,6 +143,44 @@ def test_what_a_pod_meets_is_told_with_its_remedy(kube: FakeKubernetes, tmp_path
     assert failing in wrong(told), told
     assert told_of in told[failing].remedy
     assert kube.leftovers() == []
+
+
+GPUS = {"gpu.count": 8, "gpu.vendor": "nvidia", "driver.version": "570.86.15", "torch.version": "2.9.0", "torch.cuda": "12.8"}
+GPUS |= {f"gpu.{i}.product": "NVIDIA-H100-80GB-HBM3" for i in range(8)}
+
+
+@pytest.mark.fault(
+    "a GPU provider has a CPU-only image or no driver", ends="a line of plumbline cluster doctor", keeps="nothing on the cluster"
+)
+@pytest.mark.parametrize(
+    ("seen", "failing"),
+    [
+        (GPUS, None),
+        ({**GPUS, "torch.cuda": None}, "image for GPUs (training)"),
+        ({**GPUS, "gpu.count": 0}, "accelerators (training)"),
+        ({**GPUS, "driver.version": None}, "accelerators (training)"),
+        ({**GPUS, "gpu.3.product": "NVIDIA-A100"}, "accelerators (training)"),
+    ],
+)
+def test_one_pod_takes_the_accelerators_and_looks(kube: FakeKubernetes, tmp_path: Path, seen: dict[str, Any], failing: str | None) -> None:
+    kube.script("pl-doctor-*", said((tmp_path / "store").as_uri(), torch="2.9.0", accelerators=seen))
+    images = {"training": "localhost/plumbline/gpu:test", "inference": "localhost/plumbline/triton:test"}
+    told = examined(provider_at(tmp_path / "store", accelerator=H100, images=images))
+    assert (failing in wrong(told)) if failing else not wrong(told), told
+    pods = [c.body for c in kube.called("POST */pods") if not c.query]
+    assert [pod["spec"]["containers"][0]["resources"]["limits"].get("nvidia.com/gpu") for pod in pods] == ["8", None]
+    assert kube.leftovers() == []
+
+
+def test_accelerators_are_spared_on_demand(kube: FakeKubernetes, tmp_path: Path) -> None:
+    kube.script("pl-doctor-*", said((tmp_path / "store").as_uri(), torch="2.9.0", accelerators={**GPUS, "gpu.count": 0}))
+    told = examined(provider_at(tmp_path / "store", accelerator=H100), gpu=False)
+    assert wrong(told) == [] and "accelerators (training)" not in told
+    assert not [
+        c
+        for c in kube.called("POST */pods")
+        if not c.query and "nvidia.com/gpu" in json.dumps(c.body["spec"]["containers"][0]["resources"])
+    ]
 
 
 def test_an_image_that_cannot_be_pulled_says_why_and_asks_about_the_registry(kube: FakeKubernetes, tmp_path: Path) -> None:

@@ -72,6 +72,9 @@ def doctor(
         Path | None, typer.Option(help="check with this kubeconfig instead of the Airflow connection that the provider declares")
     ] = None,
     no_pod: Annotated[bool, typer.Option("--no-pod", help="start no pod: says nothing about images and the store as pods see it")] = False,
+    no_gpu: Annotated[
+        bool, typer.Option("--no-gpu", help="start pods without accelerators: says nothing about drivers and devices")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check a provider's cluster from Airflow's side, each line with its remedy. Leaves nothing behind."""
@@ -82,9 +85,8 @@ def doctor(
     chosen, launcher, declared = _chosen(provider)
     _provide_connections(launcher, kubeconfig)
     lines = []
-    for line in examine(
-        chosen, launcher, typical(declared, chosen, launcher, datetime.now(timezone.utc)), patience=None if no_pod else Patience()
-    ):
+    trials = typical(declared, chosen, launcher, datetime.now(timezone.utc))
+    for line in examine(chosen, launcher, trials, patience=None if no_pod else Patience(), gpu=not no_gpu):
         lines.append(line)
         if not as_json:
             show(line)

@@ -30,7 +30,7 @@ from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.run import StoreAway, UnusableStore, opened, run
 from plumbline.harness.torch_range import unsupported
 from plumbline.harness.training.place import BadPlace, Place, place_of
-from plumbline.results import Environment, ResultStore, signing, store_check
+from plumbline.results import Environment, ResultStore, Scalar, signing, store_check
 from plumbline.results.probe import LIMIT_S
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
@@ -142,13 +142,30 @@ def _follow(trial: Trial, place: Place) -> int:
 
 def _check(out: str) -> dict[str, object]:
     """`fault` is None if the store works; `time` is this machine's clock, for whoever compares it with theirs. `torch`: the version that
-    would compute, None without one; `torch_fault`: why the harness does not run on it, None if it does."""
+    would compute, None without one; `torch_fault`: why the harness does not run on it, None if it does. `accelerators`: facts of the devices."""
     seconds, fault = None, None
     try:
         seconds = store_check.check(ResultStore(out, patience_s=_CHECK_PATIENCE_S))
     except (store_check.StoreFault, ValueError, ImportError) as error:
         fault = str(error)
-    return {"store": out, "fault": fault, "seconds": seconds, "time": time.time(), "harness": version("plumbline"), **_torch()}
+    return {
+        "store": out,
+        "fault": fault,
+        "seconds": seconds,
+        "time": time.time(),
+        "harness": version("plumbline"),
+        **_torch(),
+        "accelerators": _accelerators(),
+    }
+
+
+def _accelerators() -> dict[str, Scalar] | None:
+    """The facts about accelerators, their drivers and what PyTorch is built for; None if the image's engine Python does not run."""
+    try:
+        facts = environment.probe()
+    except TrialFailed:
+        return None
+    return {name: value for name, value in facts.items() if name.startswith(("gpu.", "driver.", "torch."))}
 
 
 def _torch() -> dict[str, object]:

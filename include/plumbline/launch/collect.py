@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from plumbline.declarations import KubernetesLauncher, Trial
 from plumbline.launch import evidence_limits, signing_keys, stores
+from plumbline.launch.cluster import store_access
 from plumbline.launch.cluster.attempt import UNFINISHED
 from plumbline.results import (
     BadResult,
@@ -55,7 +56,10 @@ def _attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocument:
         return _unspecified(store, folder, error)
     record, unread = _launch(store, folder)
     if isinstance(asked.provider.launcher, KubernetesLauncher) and _may_have_written(record):
-        left_away = stores.bring_home(asked, stores.of(asked.provider), store)
+        try:
+            left_away = stores.bring_home(asked, stores.of(asked.provider), store)
+        except PermissionError as error:
+            raise PermissionError(store_access.explained(str(error), asked.provider, here=True)) from error
         unread = left_away if left_away is not None else unread
     if not store.exists(f"{folder}/result.json"):
         _from_log(store, folder, asked)

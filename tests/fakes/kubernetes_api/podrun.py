@@ -124,7 +124,7 @@ class PodRun:
     def event(self, reason: str, message: str, *, kind: str = "Normal", by: str = "kubelet") -> None:
         self.cluster.event(self.row, reason, message, kind=kind, by=by)
 
-    def end(self, exit_code: int, told: str | None = None, *, phase: str | None = None, **status: Any) -> None:
+    def end(self, exit_code: int, told: str | None = None, *, phase: str | None = None, said: str = "", **status: Any) -> None:
         """The containers end, and the pod with them; only once."""
         if self.row["status"].get("phase") in ("Succeeded", "Failed"):
             raise Gone
@@ -132,6 +132,8 @@ class PodRun:
             phase = "Succeeded" if exit_code == 0 else "Failed"
         told = told or ("Completed" if exit_code == 0 else "Error")
         finished = {"exitCode": exit_code, "reason": told, "startedAt": self.started_at(), "finishedAt": seconds()}
+        if said:
+            finished["message"] = said
         self.containers({"terminated": finished})
         done = "PodCompleted" if phase == "Succeeded" else "PodFailed"
         self.condition("Ready", "False", done)

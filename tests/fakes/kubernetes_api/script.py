@@ -163,8 +163,9 @@ class Script:
     def succeeded(self) -> Script:
         return self.then(lambda run: run.end(0))
 
-    def failed(self, exit_code: int = 1) -> Script:
-        return self.then(lambda run: run.end(exit_code))
+    def failed(self, exit_code: int = 1, said: str = "") -> Script:
+        """`said`: the end of its log, which the kubelet puts into the pod's status."""
+        return self.then(lambda run: run.end(exit_code, said=said))
 
     def oom_killed(self) -> Script:
         return self.then(lambda run: run.end(137, "OOMKilled"))

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 
 from plumbline.declarations import KubernetesLauncher, Trial
 from plumbline.launch import signing_keys, stores
-from plumbline.launch.cluster import gang, names, observation, signing_key
+from plumbline.launch.cluster import gang, names, observation, signing_key, store_access
 from plumbline.launch.cluster.api import PATIENCE_S, ClusterApi
 from plumbline.launch.cluster.base import Row, Seen
 from plumbline.launch.cluster.look import look, together, tolerated
@@ -98,6 +98,7 @@ class Attempt:
             lasting = isinstance(error, PermissionError | FileNotFoundError | ValueError | ImportError)
             kind: type[TrialFailure] = BadDeclaration if lasting else Unreachable
             why = f"nothing was launched: the store that its pods would read it from, {attempt.launcher.results_url}, refused: {error}"
+            why = store_access.explained(why, trial.provider, here=True)
             attempt.refuse(kind(why))
             raise kind(why) from error
         return attempt

@@ -10,7 +10,7 @@ from functools import partial
 
 from plumbline.declarations import KubernetesLauncher
 from plumbline.launch import progress, stores
-from plumbline.launch.cluster import names
+from plumbline.launch.cluster import names, store_access
 from plumbline.launch.cluster.api import Refused
 from plumbline.launch.cluster.attempt import GRACE_S, UNFINISHED, Attempt
 from plumbline.launch.cluster.base import Seen, Stop
@@ -157,5 +157,9 @@ def _verdict(attempt: Attempt) -> Outcome:
         validity = attempt.validity()
     except OSError as error:
         store = attempt.launcher.results_url
-        return "unreachable", f"the pods are gone, but whether their result reached {store} cannot be seen from here: {error}"
-    return classify(attempt.seen, validity)
+        why = f"the pods are gone, but whether their result reached {store} cannot be seen from here: {error}"
+        return "unreachable", store_access.explained(why, attempt.trial.provider, here=True)
+    failure, detail = classify(attempt.seen, validity)
+    if failure is None or detail is None or attempt.seen.stop is not None:
+        return failure, detail
+    return failure, store_access.explained(detail, attempt.trial.provider, here=False)

@@ -22,11 +22,13 @@ CLOCKS_APART_S = 2.0
 """More than this, and the parts of a timeline that the cluster tells do not fit those that are measured here."""
 
 
-def examine(provider: Provider, launcher: KubernetesLauncher, trials: Sequence[Trial], *, patience: Patience | None) -> Iterator[Line]:
+def examine(
+    provider: Provider, launcher: KubernetesLauncher, trials: Sequence[Trial], *, patience: Patience | None, gpu: bool = True
+) -> Iterator[Line]:
     """Look at the cluster that `launcher`, the provider's, describes.
 
     `trials`: what is to fit, at least one (`typical`). `patience`: with the small pods that are started; None starts none.
-    Nothing is left behind.
+    `gpu`: one of them takes a trial's accelerators. Nothing is left behind.
     """
     try:
         cluster = Cluster(launcher.connection, launcher.namespace)
@@ -35,13 +37,15 @@ def examine(provider: Provider, launcher: KubernetesLauncher, trials: Sequence[T
         yield _store_from_here(provider, launcher)
         return
     try:
-        yield from _with_the_api(cluster, launcher, trials, patience)
+        yield from _with_the_api(cluster, provider, launcher, trials, patience, gpu)
     except NoAnswer as error:
         yield failed("reachable", str(error), error.remedy)
     yield _store_from_here(provider, launcher)
 
 
-def _with_the_api(cluster: Cluster, launcher: KubernetesLauncher, trials: Sequence[Trial], patience: Patience | None) -> Iterator[Line]:
+def _with_the_api(
+    cluster: Cluster, provider: Provider, launcher: KubernetesLauncher, trials: Sequence[Trial], patience: Patience | None, gpu: bool
+) -> Iterator[Line]:
     version = cluster.ask("GET", "/version")
     named = f"Kubernetes {version.row['gitVersion']} at" if "gitVersion" in version.row else "the API at"
     yield ok("reachable", f"{named} {cluster.configuration.host} answers in {version.seconds * 1000:.0f} ms")
@@ -70,11 +74,14 @@ def _with_the_api(cluster: Cluster, launcher: KubernetesLauncher, trials: Sequen
         yield unknown("pods", "none started: a trial's pod would not get a node")
         return
     seen: set[str] = set()
+    held = int(room.requested(largest).get(launcher.gpu_resource, 0)) if gpu else 0
     for kind, several in pods.items():
         image = launcher.image_for(kind)
         if image is not None and image not in seen:
+            gpus = held if not seen else 0
             seen.add(image)
-            yield from probe_pod.run(cluster, probe_pod.probe_of(several[0], launcher, time.time(), patience), kind, patience)
+            pod = probe_pod.probe_of(several[0], launcher, time.time(), patience, gpus=gpus)
+            yield from probe_pod.run(cluster, pod, kind, patience, provider, gpus)
 
 
 def _clock(answer: Answer, now: datetime) -> Line:

@@ -1,6 +1,7 @@
 """A small pod on a trial's nodes: image, secrets and result store, tried by the harness itself. It is deleted whatever happens.
 
-It is a trial's pod with little to do: same image, node selection, tolerations, account, secrets and security, no accelerator.
+It is a trial's pod with little to do: same image, node selection, tolerations, account, secrets and security. One of them takes the trial's
+accelerators for the seconds that it looks at them.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.declarations import KubernetesLauncher
-from plumbline.launch.cluster import names, pod_state
+from plumbline.declarations import KubernetesLauncher, Provider
+from plumbline.launch.cluster import names, pod_state, store_access
 from plumbline.launch.cluster.base import Row
+from plumbline.launch.cluster.doctor import accelerators
 from plumbline.launch.cluster.doctor.cluster import Cluster, NoAnswer
 from plumbline.launch.cluster.doctor.line import Line, failed, ok
 
@@ -39,8 +41,8 @@ class Patience:
         return int(self.node_s + self.start_s)
 
 
-def probe_of(pod: Row, launcher: KubernetesLauncher, now: float, patience: Patience) -> Row:
-    """The pod, from a trial's. It names its own end, for the sweep, should the doctor die before it deletes it."""
+def probe_of(pod: Row, launcher: KubernetesLauncher, now: float, patience: Patience, *, gpus: int = 0) -> Row:
+    """The pod, from a trial's, with so many accelerators. It names its own end, for the sweep, should the doctor die before it deletes it."""
     name = f"pl-doctor-{secrets.token_hex(4)}"
     row = copy.deepcopy(pod)
     labels = {k: v for k, v in row["metadata"].get("labels", {}).items() if k in _KEPT_LABELS} | {names.LAUNCH: name}
@@ -51,7 +53,8 @@ def probe_of(pod: Row, launcher: KubernetesLauncher, now: float, patience: Patie
     spec["activeDeadlineSeconds"] = patience.whole_s
     spec["terminationGracePeriodSeconds"] = 1
     container = next(c for c in spec["containers"] if c["name"] == pod_state.CONTAINER)
-    little = {"cpu": "500m", "memory": "512Mi"}
+    # The driver's library and PyTorch want more than the store's client.
+    little = {"cpu": "500m", "memory": "512Mi"} if not gpus else {"cpu": "1", "memory": "2Gi", launcher.gpu_resource: str(gpus)}
     container |= {
         "command": ["python", "-m", "plumbline.harness", "check"],
         "args": ["--out", launcher.results_url],
@@ -61,12 +64,15 @@ def probe_of(pod: Row, launcher: KubernetesLauncher, now: float, patience: Patie
         # A trial's own references are optional key by key; here the Secret itself must be there.
         container["envFrom"] = [{"prefix": "PLUMBLINE_CHECKED_", "secretRef": {"name": launcher.results_secret}}]
     spec["containers"] = [container]
-    spec.pop("initContainers", None)  # daemons for accelerators, of which it has none
+    spec.pop("initContainers", None)  # daemons for the network between nodes, which it does not use
     return row
 
 
-def run(cluster: Cluster, pod: Row, what: str, patience: Patience) -> Iterator[Line]:
-    """Create the pod, tell what becomes of it, delete it, wait until it is gone. `what`: the kind of trial whose image it is."""
+def run(cluster: Cluster, pod: Row, what: str, patience: Patience, provider: Provider, gpus: int = 0) -> Iterator[Line]:
+    """Create the pod, tell what becomes of it, delete it, wait until it is gone. `what`: the kind of trial whose image it is.
+
+    `gpus`: accelerators that it takes.
+    """
     name = pod["metadata"]["name"]
     made = cluster.ask("POST", cluster.inside("pods"), body=pod)
     if made.status >= 300:
@@ -74,14 +80,14 @@ def run(cluster: Cluster, pod: Row, what: str, patience: Patience) -> Iterator[L
         return
     began = time.time()
     try:
-        yield from _life(cluster, name, what, began, patience)
+        yield from _life(cluster, name, what, began, patience, provider, gpus)
     finally:
         gone = _delete(cluster, name, patience)
     if not gone:
         yield failed(f"cleanup ({what})", f"pod {name} is still there", f"kubectl -n {cluster.namespace} delete pod {name} --force")
 
 
-def _life(cluster: Cluster, name: str, what: str, began: float, patience: Patience) -> Iterator[Line]:
+def _life(cluster: Cluster, name: str, what: str, began: float, patience: Patience, provider: Provider, gpus: int) -> Iterator[Line]:
     image, troubled = f"image ({what})", None
     while True:
         pod = _look(cluster, name)
@@ -98,9 +104,9 @@ def _life(cluster: Cluster, name: str, what: str, began: float, patience: Patien
                 yield _trouble(image, reason, _said_of_pull(cluster, name) or message, pod)
                 return
         elif not pod_state.on_node(pod) and age > patience.node_s:
-            yield failed(
-                f"pod ({what})", f"no node within {patience.node_s:g} s: {_unscheduled(pod)}", "see the lines about nodes, taints and queue"
-            )
+            spare = "; do trials hold the accelerators? --no-gpu takes none" if gpus else ""
+            remedy = f"see the lines about nodes, taints and queue{spare}"
+            yield failed(f"pod ({what})", f"no node within {patience.node_s:g} s: {_unscheduled(pod)}", remedy)
             return
         elif age > patience.whole_s:
             yield failed(
@@ -110,10 +116,10 @@ def _life(cluster: Cluster, name: str, what: str, began: float, patience: Patien
             )
             return
         time.sleep(patience.look_s)
-    yield from _told(cluster, pod, what, began)
+    yield from _told(cluster, pod, what, began, provider, gpus)
 
 
-def _told(cluster: Cluster, pod: Row, what: str, began: float) -> Iterator[Line]:
+def _told(cluster: Cluster, pod: Row, what: str, began: float, provider: Provider, gpus: int) -> Iterator[Line]:
     """What the harness in the pod said."""
     state = _terminated(pod)
     node = pod["spec"].get("nodeName")
@@ -134,11 +140,13 @@ def _told(cluster: Cluster, pod: Row, what: str, began: float) -> Iterator[Line]
         yield failed(f"image ({what})", str(said["torch_fault"]), "build the image over a base with such a PyTorch (k8s/images/README.md)")
     else:
         yield ok(f"image ({what})", f"runs on {node}{took}; harness {said.get('harness')}, PyTorch {said.get('torch') or 'none'}")
+    seen = said.get("accelerators")
+    yield from accelerators.lines(provider, gpus, what, seen if isinstance(seen, dict) else None)
     if said.get("fault"):
         yield failed(
             f"store from a pod ({what})",
             str(said["fault"]),
-            "check launcher.results_secret (or the account's workload identity), the bucket's policy, and the NetworkPolicy",
+            f"check {store_access.pods_key(provider)}, the bucket's policy, and the NetworkPolicy",
         )
     else:
         yield ok(f"store from a pod ({what})", f"written, read back and deleted in {float(said['seconds']):.2f} s")

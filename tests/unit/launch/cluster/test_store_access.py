@@ -1,0 +1,61 @@
+"""A store that refuses a key is told with the place of the key; any other failure keeps its words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.fakes.fake_kubernetes import Script
+from tests.fakes.trials import cluster_provider
+from tests.unit.launch.cluster.test_attempt import World, kube, world
+
+from plumbline.launch.cluster.lifecycle import close, take_up
+from plumbline.launch.cluster.store_access import explained
+from plumbline.launch.failures import BadDeclaration
+
+__all__ = ["kube", "world"]
+SECRET = {"results_secret": "plumbline-results", "results_connection": "e2e_store"}
+
+
+@pytest.mark.parametrize(
+    "detail", ["s3://b refuses access: Forbidden", "Unable to locate credentials", "AccessDenied: no", "InvalidAccessKeyId"]
+)
+def test_the_place_of_the_key_and_the_doctors_line_are_named(detail: str) -> None:
+    provider = cluster_provider(**SECRET)
+    pod, here = explained(detail, provider, here=False), explained(detail, provider, here=True)
+    assert "Secret plumbline-results in namespace plumbline" in pod and "`store from a pod`" in pod
+    assert "Airflow connection e2e_store" in here and "`plumbline cluster doctor cluster-a`, line `store from here`" in here
+    bare = cluster_provider()
+    assert "service account plumbline-trial" in explained(detail, bare, here=False)
+    assert "environment's credentials" in explained(detail, bare, here=True)
+
+
+def test_any_other_failure_keeps_its_words() -> None:
+    assert explained("no route to host", cluster_provider(), here=True) == "no route to host"
+
+
+@pytest.mark.fault("the pods' Secret is missing", ends="bad_declaration", keeps="the Secret's name and the doctor's line")
+def test_a_pod_without_its_key_names_the_secret(kube: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    world = World(kube, tmp_path, **SECRET | {"results_connection": None})  # type: ignore[arg-type]
+    world.kube.script("*", Script().started().failed(2, "s3://b/trial.json: cannot be read (Unable to locate credentials)"))
+    attempt = world.begin()
+    world.pod_is("Failed")
+    record = close(attempt)
+    assert record.failure_class == "bad_declaration"
+    assert "Secret plumbline-results" in str(record.failure_detail) and "cluster doctor cluster-a" in str(record.failure_detail)
+
+
+@pytest.mark.fault("the store refuses this installation's key", ends="bad_declaration", keeps="the connection's name")
+def test_a_key_that_is_refused_here_names_the_connection(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError("s3://b refuses access: Forbidden")
+
+    monkeypatch.setattr(type(world.away), "put_trial", _only_away(refused, type(world.away).put_trial))
+    with pytest.raises(BadDeclaration, match=r"environment's credentials.*store from here"):
+        take_up(world.spec)
+
+
+def _only_away(refused: object, real: object) -> object:
+    """The write to the pods' store, which is the one that is brief."""
+    return lambda store, trial, **more: (refused if more.get("brief") else real)(store, trial, **more)  # type: ignore[operator]
