@@ -161,6 +161,7 @@ def test_marked_failed_while_neither_a_worker_nor_the_triggerer_has_it(e2e: Worl
     """After the trigger's "started" event the task waits for the scheduler: nobody's process deletes the pod then, so `collect` does."""
     campaign = "e2e-orphan"
     namespace, run = e2e.namespace(ONE), e2e.start(ONE, [LONG], campaign)
+    e2e.cluster.eventually(lambda: e2e.cluster.pods(namespace), 180)
     e2e.wait_for_state(run, RUN, "deferred")
     e2e.airflow.kill("scheduler")  # the trigger tells of the start 20 s after its own at the earliest
     try:

@@ -16,6 +16,7 @@ from fsspec.registry import _registry
 from sqlalchemy.exc import OperationalError
 from tests.data.result_documents import FACTS, training_metrics
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
+from tests.fakes.pod_harness import signed
 from tests.fakes.trials import PLANNED_AT, a_trial, cluster_provider, declared
 
 from plumbline.archive import open_archive
@@ -121,7 +122,7 @@ def pod(left_s: float) -> Callable[[PodRun], int]:
         trial = home_trial(url)
 
         def seal(evidence: Sequence[Evidence], reasons: Sequence[Reason]) -> ResultDocument:
-            return ResultDocument.sealed(
+            document = ResultDocument.sealed(
                 trial=trial,
                 harness_version="0.1.0",
                 environment=Environment.of(FACTS),
@@ -130,6 +131,7 @@ def pod(left_s: float) -> Callable[[PodRun], int]:
                 metrics=METRICS,
                 evidence=tuple(evidence),
             )
+            return signed(run, document)
 
         with redirect_stdout(io.StringIO()) as printed:
             try:
@@ -151,6 +153,7 @@ def announced(trial: Trial) -> Attempt:
 def measured(kube: FakeKubernetes, attempt: Attempt, left_s: float) -> None:
     """The attempt's pod, from its creation to its end and its record."""
     kube.script("*", Script().started().runs(pod(left_s)))
+    attempt.hand_over_key(attempt.api())
     attempt.api().create(manifest.pod(attempt.trial, requested_at=attempt.requested_at))
     kube.wait_for(lambda: {p["status"].get("phase") for p in kube.pods().values()} <= {"Succeeded", "Failed"}, "it is over")
     record = close(attempt)
