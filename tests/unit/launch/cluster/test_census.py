@@ -33,12 +33,17 @@ def two(world: World) -> tuple[str, str]:
     return mine, stranger["metadata"]["name"]
 
 
+def deleted(two: tuple[str, str]) -> list[str]:
+    """The launch's pod and the Secret with its key."""
+    return [f"Pod {two[0]}", f"Secret {two[0].removesuffix('-0')}-key"]
+
+
 @pytest.mark.fault("pods of a campaign are left on a cluster", ends="deleted by plumbline cluster sweep --campaign", keeps="all other pods")
 def test_a_campaigns_own_launches_are_deleted_and_no_other_installations(world: World, two: tuple[str, str]) -> None:
     launcher = launcher_of(world.provider)
     assert census.count(launcher).pods == {world.trial.campaign_id: 2}
     assert sweep(launcher, 0.0) == [], "none of them is past its end"
-    assert sweep(launcher, launches=of_campaign(world.trial.campaign_id, world.provider.name)) == [f"Pod {two[0]}"]
+    assert sweep(launcher, launches=of_campaign(world.trial.campaign_id, world.provider.name)) == deleted(two)
     world.kube.wait_for(lambda: set(world.kube.pods()) == {two[1]}, "the other one stays")
     with pytest.raises(LookupError, match="2031-01"):
         of_campaign("2031-01", world.provider.name)
@@ -61,6 +66,6 @@ def test_the_command_says_what_is_left(world: World, two: tuple[str, str], monke
     result = CliRunner().invoke(app, ["cluster", "sweep", world.provider.name, "--campaign", world.trial.campaign_id, "--json"])
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
-    assert said["deleted"] == [f"Pod {two[0]}"] and (said["left"]["pods"], said["left"]["expired"]) == ({world.trial.campaign_id: 1}, 1)
+    assert said["deleted"] == deleted(two) and (said["left"]["pods"], said["left"]["expired"]) == ({world.trial.campaign_id: 1}, 1)
     wrong = CliRunner().invoke(app, ["cluster", "sweep", world.provider.name, "--campaign", "2031-01"])
     assert wrong.exit_code == 2 and "2031-01" in wrong.stderr
