@@ -34,9 +34,13 @@ def entries(files: Sequence[EvidenceFile]) -> list[tuple[Evidence, Path]]:
 
 
 def _entry(item: EvidenceFile) -> Evidence:
+    summed = hashlib.sha256()
     with item.path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Evidence(kind=item.kind, uri=f"evidence/{item.path.name}", sha256=digest, bytes=item.path.stat().st_size, rows=item.rows)
+        while piece := file.read(2**20):
+            summed.update(piece)
+    return Evidence(
+        kind=item.kind, uri=f"evidence/{item.path.name}", sha256=summed.hexdigest(), bytes=item.path.stat().st_size, rows=item.rows
+    )
 
 
 def deliver(

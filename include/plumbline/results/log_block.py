@@ -19,8 +19,8 @@ from plumbline.results.document import Evidence
 MARK = "plumbline-result"
 MOST_BYTES = 4 * 2**20
 """Of the archive. A kubelet rotates a container's log at 10 MiB and hands out its newest file only."""
-MOST_LOG_BYTES = 32 * 2**20
-"""Of a log that a block is looked for in."""
+MOST_LOG_BYTES = 33 * 2**20
+"""Of a log that a block is looked for in: a launcher keeps 32 MiB, and a line about the rest."""
 _MOST_UNPACKED_BYTES = 128 * 2**20
 _WIDTH = 8192
 _LINE = re.compile(rb"plumbline-result (\d{1,6})/(\d{1,6}) ([A-Za-z0-9+/=]+)")

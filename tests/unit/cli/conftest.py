@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 
 from plumbline.archive import open_archive
 from plumbline.cli.app import app
+from plumbline.declarations import places
+from plumbline.results import ResultStore
 
 
 @pytest.fixture
@@ -50,6 +52,8 @@ def campaigns(home: Path) -> Callable[..., None]:
             for name, times in steps.items():
                 for repeat, time in enumerate(times, 1):
                     asked = trial(campaign=name, repeat=repeat)
-                    archive.record(document(asked, metrics=training_metrics(step_time=time)), uri=f"file:///{asked.trial_id}")
+                    archive.record(
+                        document(asked, metrics=training_metrics(step_time=time)), uri=f"{places().results_url}/{ResultStore.folder(asked)}"
+                    )
 
     return record
