@@ -13,7 +13,7 @@ from plumbline.archive import files, verify
 from plumbline.archive.alone import alone
 from plumbline.archive.bundle.export import export
 from plumbline.archive.bundle.manifest import Exported, Imported
-from plumbline.archive.bundle.take_in import take_in
+from plumbline.archive.bundle.take_in import Judge, take_in
 from plumbline.archive.conclusions import Conclusions
 from plumbline.archive.engine import make_engine, reading, writing
 from plumbline.archive.glance import Glance
@@ -71,13 +71,18 @@ class Archive(Measurements, Conclusions, Watched, Paging, Glance, Trends, Keepin
         with reading(self.engine) as session:
             return export(session, folder, campaigns, utc_now())
 
-    def import_(self, folder: Path, campaigns: Sequence[str] | None = None) -> list[Imported]:
+    def import_(
+        self, folder: Path, campaigns: Sequence[str] | None = None, *, by: str = "import", judge: Judge | None = None
+    ) -> list[Imported]:
         """Take in a bundle's campaigns (all if None), each whole or not at all. What is there stays: again, nothing changes.
 
-        A campaign that says something else of what the archive holds is refused with its reason. BadBundle if the bundle's files are not
-        those of its manifest, or if a newer version wrote it.
+        Every row of a measurement is made from its document, never taken from the bundle; what `judge` rejects is rejected whatever the bundle
+        says. The audit log names `by` whom, the folder and the manifest's SHA-256. A campaign that says something else than its documents, or
+        than the archive, is refused with its reason. BadBundle if the bundle's files are not those of its manifest or exceed a bound, or if a
+        newer version wrote it.
         """
-        return take_in(lambda: writing(self.engine), folder, None if campaigns is None else list(campaigns))
+        chosen = None if campaigns is None else list(campaigns)
+        return take_in(lambda: writing(self.engine), folder, chosen, by=by, at=utc_now(), judge=judge, home=places().results_url)
 
     def verify(self, *, evidence: bool = False, share: tuple[int, int] = (0, 1)) -> list[str]:
         """What is broken in the archive, one sentence each; empty if it is sound. With `evidence`, raw files are read too: all of them,

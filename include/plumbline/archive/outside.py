@@ -75,13 +75,17 @@ def one(session: Session, trial_id: str) -> OutsideResult | None:
 
 
 def _series(session: Session, result: OutsideResult, now: datetime) -> None:
-    named = ("series_key", "kind", "workload", "version", "provider", "region", "instance_type")
-    values = {**{name: getattr(result, name) for name in named}, "source": "imported", "recorded_at": now}
-    if insert_new(session, Series, values, ["series_key"]):
+    if insert_new(session, Series, {**series_row(result), "recorded_at": now}, ["series_key"]):
         return
     source = session.scalars(select(Series.source).where(Series.series_key == result.series_key)).one()
     if source != "imported":
         raise Refused(f"{result.trial_id}: an imported result cannot join the series {result.series_key}, which is {source}")
+
+
+def series_row(result: OutsideResult) -> dict[str, Any]:
+    """The result's series as a row, but for when it was recorded."""
+    named = ("series_key", "kind", "workload", "version", "provider", "region", "instance_type")
+    return {**{name: getattr(result, name) for name in named}, "source": "imported"}
 
 
 def columns(result: OutsideResult) -> dict[str, Any]:

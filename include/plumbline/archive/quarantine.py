@@ -17,9 +17,14 @@ from plumbline.declarations import digest
 _ID_LENGTH = 12
 
 
+def id_of(campaign_id: str, trial_id: str, attempt: int, sha256: str) -> str:
+    """The id of this content of this attempt."""
+    return digest([campaign_id, trial_id, attempt, sha256])[:_ID_LENGTH]
+
+
 def keep(session: Session, record: QuarantineRecord, now: datetime) -> bool:
     """List a document; False if this content of this attempt is listed already."""
-    quarantine_id = digest([record.campaign_id, record.trial_id, record.attempt, record.sha256])[:_ID_LENGTH]
+    quarantine_id = id_of(record.campaign_id, record.trial_id, record.attempt, record.sha256)
     values = {**asdict(record), "quarantine_id": quarantine_id, "state": "kept", "quarantined_at": now, "updated_at": now}
     new = insert_new(session, Quarantined, values, ["quarantine_id"])
     if new:

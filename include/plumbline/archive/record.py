@@ -47,52 +47,45 @@ def record(
     now: datetime,
 ) -> Recorded:
     """Write the attempt, or find that it is there. See Archive.record."""
-    metrics = _metrics(document, action, extra_metrics)
+    metrics = metric_rows(document, action, extra_metrics)
     _place(session, document, now)
-    values = _trial_row(document, action, quality_reasons, uri, now)
+    values = trial_row(document, action, quality_reasons, uri, now)
     if not insert_new(session, Trial, values, NATURAL_KEY):
         return _met_again(session, document, action, quality_reasons, uri, now)
     pk = session.scalars(select(Trial.id).where(*(getattr(Trial, name) == values[name] for name in NATURAL_KEY))).one()
     content = document.model_dump_json()
     session.execute(insert(Document), [{"trial_pk": pk, "schema_version": document.schema_version, "content": content}])
-    parts: tuple[tuple[Any, list[dict[str, Any]]], ...] = (
-        (Metric, [m.model_dump(exclude={"reason", "method"}) for m in metrics]),  # the document keeps both
-        (Stage, _numbered(document.stages)),
-        (Telemetry, _numbered(document.telemetry)),
-        (Evidence, _numbered(document.evidence)),
-    )
-    for model, rows in parts:
+    for model, rows in (*parts(document), (Metric, numbers(metrics))):
         if rows:
             session.execute(insert(model), [{"trial_pk": pk, **row} for row in rows])
     return "inserted"
 
 
+def parts(document: ResultDocument) -> tuple[tuple[Any, list[dict[str, Any]]], ...]:
+    """Tables with the rows of what the document lists, but for its numbers; a row's `position` is its place in the document."""
+    listed = ((Stage, document.stages), (Telemetry, document.telemetry), (Evidence, document.evidence))
+    return tuple((model, [{"position": i, **part.model_dump()} for i, part in enumerate(of)]) for model, of in listed)
+
+
+def numbers(metrics: Sequence[MetricRow]) -> list[dict[str, Any]]:
+    """Rows of `metrics`; why a number is absent and how it was measured stay in the document."""
+    return [m.model_dump(exclude={"reason", "method"}) for m in metrics]
+
+
 def _place(session: Session, document: ResultDocument, now: datetime) -> None:
     """The campaign, series and environment that the attempt belongs to, made on their first trial."""
-    trial = document.trial
-    source: Source = "simulated" if document.simulated else "measured"
+    trial, series = document.trial, {**series_row(document), "recorded_at": now}
     insert_new(
         session,
         Campaign,
         {"campaign_id": trial.campaign_id, "reason": trial.reason, "planned_at": trial.planned_at, "recorded_at": now},
         ["campaign_id"],
     )
-    series = {
-        "series_key": trial.series_key,
-        "kind": trial.workload.kind,
-        "workload": trial.workload.name,
-        "version": trial.workload.version,
-        "provider": trial.provider.name,
-        "region": trial.provider.region,
-        "instance_type": trial.provider.instance_type,
-        "source": source,
-        "recorded_at": now,
-    }
     if not insert_new(session, Series, series, ["series_key"]):
         known = session.scalars(select(Series.source).where(Series.series_key == trial.series_key)).one()
-        if known != source:
+        if known != series["source"]:
             raise Refused(
-                f"{trial.trial_id}: a {source} trial cannot join the series {trial.series_key}, which is {known}; "
+                f"{trial.trial_id}: a {series['source']} trial cannot join the series {trial.series_key}, which is {known}; "
                 "measured and simulated numbers never share a series (give the simulated provider a name of its own)"
             )
     membership = {"series_key": trial.series_key, "campaign_id": trial.campaign_id, "planned_at": trial.planned_at}
@@ -103,7 +96,24 @@ def _place(session: Session, document: ResultDocument, now: datetime) -> None:
         insert_new(session, Environment, row, ["environment_hash"])
 
 
-def _trial_row(document: ResultDocument, action: Action, quality_reasons: Sequence[Reason], uri: str, now: datetime) -> dict[str, Any]:
+def series_row(document: ResultDocument) -> dict[str, Any]:
+    """The series that the attempt belongs to, as a row but for when it was recorded."""
+    trial = document.trial
+    source: Source = "simulated" if document.simulated else "measured"
+    return {
+        "series_key": trial.series_key,
+        "kind": trial.workload.kind,
+        "workload": trial.workload.name,
+        "version": trial.workload.version,
+        "provider": trial.provider.name,
+        "region": trial.provider.region,
+        "instance_type": trial.provider.instance_type,
+        "source": source,
+    }
+
+
+def trial_row(document: ResultDocument, action: Action, quality_reasons: Sequence[Reason], uri: str, now: datetime) -> dict[str, Any]:
+    """The attempt as a row of `trials`: its verdict, address and time of recording beside what its document says."""
     trial, origin, environment = document.trial, document.trial.origin, surroundings(document)
     moments = [event.utc for event in (*document.timeline, *(document.launch.events if document.launch else ()))]
     return {
@@ -177,7 +187,8 @@ def _met_again(
     return "kept"
 
 
-def _metrics(document: ResultDocument, action: Action, extra: Sequence[MetricRow]) -> list[MetricRow]:
+def metric_rows(document: ResultDocument, action: Action, extra: Sequence[MetricRow]) -> list[MetricRow]:
+    """The numbers of the attempt; Refused if it repeats one and is not rejected."""
     rows = [*document.metrics, *extra]
     seen = Counter((r.phase, r.metric, r.statistic) for r in rows)
     repeated = sorted(key for key, count in seen.items() if count > 1)
@@ -188,10 +199,6 @@ def _metrics(document: ResultDocument, action: Action, extra: Sequence[MetricRow
         )
     # Of a rejected document the ambiguous rows are left out; the document itself is kept whole.
     return [r for r in rows if seen[r.phase, r.metric, r.statistic] == 1]
-
-
-def _numbered(parts: Sequence[Any]) -> list[dict[str, Any]]:
-    return [{"position": i, **part.model_dump()} for i, part in enumerate(parts)]
 
 
 def utc_now() -> datetime:

@@ -11,19 +11,20 @@ from sqlalchemy import ForeignKeyConstraint, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import outside, signing_keys
-from plumbline.archive.models import Base, Document, Environment, Metric, Trial
+from plumbline.archive.models import Base, Campaign, Document, Environment, Metric, Series, Trial
 from plumbline.archive.observed import Snapshot
+from plumbline.archive.record import parts, series_row, trial_row
 from plumbline.declarations import digest
 from plumbline.results import ResultDocument, signing
+from plumbline.results.launch_metrics import outside_metrics
 from plumbline.results.outside import OutsideResult
-from plumbline.results.surroundings import surroundings
 
 _BATCH = 200
 
 
 def problems(session: Session) -> list[str]:
     """Everything that is broken, one sentence each; empty if the archive is sound. Evidence files: see `files`."""
-    return [*_references(session), *_environments(session), *_snapshots(session), *_trials(session)]
+    return [*_references(session), *_environments(session), *_snapshots(session), *_without_trials(session), *_trials(session)]
 
 
 def _references(session: Session) -> Iterator[str]:
@@ -54,6 +55,19 @@ def _snapshots(session: Session) -> Iterator[str]:
         found = digest(dict(sorted(row.facts.items())))
         if found != row.facts_hash:
             yield f"snapshot {row.snapshot_id} of {row.provider}: the facts hash to {found}, not to {row.facts_hash}"
+
+
+def _without_trials(session: Session) -> Iterator[str]:
+    """Rows that are only ever written with a trial, and of which there is none: no document backs them."""
+    pairs = (
+        (Campaign.campaign_id, Trial.campaign_id, "campaign"),
+        (Series.series_key, Trial.series_key, "series"),
+        (Environment.environment_hash, Trial.environment_hash, "environment"),
+    )
+    for key, named, what in pairs:
+        query = select(key).where(~select(Trial.id).where(named == key).exists()).order_by(key)
+        for name in session.scalars(query):
+            yield f"{what} {name}: no trial and so no document backs its row"
 
 
 def _trials(session: Session) -> Iterator[str]:
@@ -87,40 +101,44 @@ def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
         where = ".".join(map(str, first["loc"]))
         yield f"{name}: its document does not hold: {where}{': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
         return
-    for column, expected in _columns(document).items():
+    for column, expected in _columns(trial, document).items():
         found = getattr(trial, column)
         if found != expected:
             yield f"{name}: {column} is {found}; its document says {expected}"
+    series = outside.series_row(document) if isinstance(document, OutsideResult) else series_row(document)
+    there = session.get(Series, trial.series_key)
+    for column, expected in series.items():
+        if there is not None and getattr(there, column) != expected:
+            yield f"{name}: {column} of its series is {getattr(there, column)}; its document says {expected}"
     yield from _metrics(session, name, trial, document)
+    yield from _parts(session, name, trial, document)
     if isinstance(document, ResultDocument):
         found = signing.verify(document, signing_keys.of_trial(session, trial.campaign_id, trial.trial_id))
         if found.status == "broken":
             yield f"{name}: {found.detail}"
 
 
-def _columns(document: ResultDocument | OutsideResult) -> dict[str, Any]:
+_CLAIMED = ("quality_action", "quality_reasons", "uri", "recorded_at")
+"""Columns of a trial that its document does not hold."""
+
+
+def _columns(trial: Trial, document: ResultDocument | OutsideResult) -> dict[str, Any]:
     if isinstance(document, OutsideResult):
         return outside.columns(document)
-    asked, environment = document.trial, surroundings(document)
-    named = (
-        "series_key",
-        "campaign_id",
-        "slot",
-        "repeat",
-        "attempt",
-        "trial_id",
-        "spec_hash",
-        "criteria_hash",
-        "schedule_hash",
-        "replay_of",
-    )
-    return {
-        **{column: getattr(asked, column) for column in named},
-        "status": document.validity.status,
-        "failure_class": document.validity.failure_class,
-        "environment_hash": environment.environment_hash if environment else None,
-        "checksum": document.checksum,
-    }
+    made = trial_row(document, "accept", (), trial.uri, trial.recorded_at)
+    return {column: value for column, value in made.items() if column not in _CLAIMED}
+
+
+def _parts(session: Session, name: str, trial: Trial, document: ResultDocument | OutsideResult) -> Iterator[str]:
+    for model, rows in () if isinstance(document, OutsideResult) else parts(document):
+        table = model.__table__
+        names = [column.name for column in table.columns if column.name != "trial_pk"]
+        stored = session.execute(
+            select(*(table.c[column] for column in names)).where(table.c.trial_pk == trial.id).order_by(table.c.position)
+        )
+        expected = [tuple(row[column] for column in names) for row in rows]
+        if [tuple(row) for row in stored] != expected:
+            yield f"{name}: its rows of {table.name} are not those of its document"
 
 
 def _metrics(session: Session, name: str, trial: Trial, document: ResultDocument | OutsideResult) -> Iterator[str]:
@@ -133,3 +151,10 @@ def _metrics(session: Session, name: str, trial: Trial, document: ResultDocument
                 yield f"{name}: {' '.join(key)} is in its document but not in the archive"
         elif stored[key] != row.value:
             yield f"{name}: {' '.join(key)} is {stored[key]}; its document says {row.value}"
+    launch = document.launch if isinstance(document, ResultDocument) else None
+    backed = {(row.phase, row.metric, row.statistic): row.value for row in (outside_metrics(launch) if launch else ())}
+    for key in sorted(stored.keys() - {(row.phase, row.metric, row.statistic) for row in document.metrics}):
+        if key not in backed:
+            yield f"{name}: {' '.join(key)} is {stored[key]}, and no document backs it"
+        elif stored[key] != backed[key]:
+            yield f"{name}: {' '.join(key)} is {stored[key]}; the launch in its document says {backed[key]}"

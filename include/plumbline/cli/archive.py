@@ -63,9 +63,11 @@ def import_(
     campaign: Annotated[list[str] | None, typer.Option(help="only this campaign; may be repeated")] = None,
     as_json: Json = False,
 ) -> None:
-    """Take in what another archive exported. What is there stays; a campaign that contradicts it is refused. Exit code 1 then."""
+    """Take in what another archive exported. What is there stays; a campaign that contradicts it, or its documents, is refused. Exit code 1 then."""
+    from plumbline.orchestration.importing import import_bundle
+
     with clear_errors(LookupError, BadBundle, OSError), open_archive() as opened:
-        done = opened.import_(folder, campaign)
+        done = import_bundle(opened, folder, campaign, getpass.getuser())
     emit(as_json, done, lambda: _show_imported(done))
     raise typer.Exit(FAILED if any(one.refused for one in done) else OK)
 

@@ -122,7 +122,7 @@ def record_as_correction(
     why: str,
 ) -> int:
     """Store the document as the trial's next attempt, with its evidence, and record that as the correction."""
-    from plumbline.launch.timeline import outside_metrics
+    from plumbline.results.launch_metrics import outside_metrics
 
     home, before = stores.home(), _readable(evidence_of)
     last = max(
@@ -157,7 +157,7 @@ def _readable(folder: str) -> ResultStore | None:
 
 
 def _record(archive: Archive, document: ResultDocument, uri: str, action: Action, reasons: Sequence[Reason]) -> None:
-    from plumbline.launch.timeline import outside_metrics
+    from plumbline.results.launch_metrics import outside_metrics
 
     extra = outside_metrics(document.launch) if document.launch else ()
     archive.record(document, action=action, quality_reasons=reasons, uri=uri, extra_metrics=extra)

@@ -25,8 +25,8 @@ def recorded(archive: Archive, store: ResultStore, folder: str, action: Action, 
     "corrected": the archive held the trial as missing, and the document replaces that row.
     """
     from plumbline.archive import Refused
-    from plumbline.launch.timeline import outside_metrics
     from plumbline.orchestration.correcting import record_as_correction
+    from plumbline.results.launch_metrics import outside_metrics
 
     for file in _FILES:
         held = quarantine.note(store, folder, file)

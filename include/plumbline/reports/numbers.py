@@ -8,9 +8,9 @@ from datetime import date
 from plumbline.declarations import TrainingWorkload, Trial
 from plumbline.declarations.differences import flat
 from plumbline.declarations.trial import asked_of
-from plumbline.launch.timeline import outside_metrics
 from plumbline.reports.content import CampaignData, Quality
 from plumbline.results import Event, ResultDocument
+from plumbline.results.launch_metrics import outside_metrics
 from plumbline.scorecards import Conditions, Number, TrialNumbers
 from plumbline.scorecards.inputs import USABLE
 from plumbline.scorecards.stack import FACTS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -20,6 +20,14 @@ def table(source: Path | bytes, where: str, *, columns: Sequence[str], most_rows
     Rows and the bytes of the unpacked columns are read from the footer, and the batches hold no more than that. With `whole`, every column has
     to be there; else those that are not are left out.
     """
+    found = list(batches(source, where, columns=columns, most_rows=most_rows, most_bytes=most_bytes, whole=whole))
+    return pa.Table.from_batches(found[1:], found[0].schema)
+
+
+def batches(
+    source: Path | bytes, where: str, *, columns: Sequence[str], most_rows: int, most_bytes: int, whole: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """The same, first an empty batch of the columns, then one batch after the other."""
     try:
         file = pq.ParquetFile(
             BytesIO(source) if isinstance(source, bytes) else source,
@@ -27,11 +35,17 @@ def table(source: Path | bytes, where: str, *, columns: Sequence[str], most_rows
             thrift_container_size_limit=_MOST_FOOTER,
         )
         with file:
-            wanted = _checked(file, where, columns, most_rows, most_bytes, whole)
-            return _read(file, where, wanted, most_rows)
+            wanted, rows = _checked(file, where, columns, most_rows, most_bytes, whole), 0
+            empty = file.schema_arrow.empty_table().select(wanted)
+            yield pa.RecordBatch.from_arrays([pa.array([], field.type) for field in empty.schema], schema=empty.schema)
+            for batch in file.iter_batches(columns=wanted):
+                rows += batch.num_rows
+                if rows > most_rows:
+                    raise BadResult(f"{where} has more rows than its footer says; expected at most {most_rows:,}")
+                yield batch.select(wanted)
+    except FileNotFoundError:
+        raise
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
         raise BadResult(f"{where} cannot be read as Parquet: {' '.join(str(error).split())}") from error
 
 
@@ -48,13 +62,3 @@ def _checked(file: pq.ParquetFile, where: str, columns: Sequence[str], most_rows
     if unpacked > most_bytes:
         raise BadResult(f"{where} unpacks to {size(unpacked)}; expected at most {size(most_bytes)}")
     return wanted
-
-
-def _read(file: pq.ParquetFile, where: str, columns: list[str], most_rows: int) -> pa.Table:
-    batches, rows = [], 0
-    for batch in file.iter_batches(columns=columns):
-        rows += batch.num_rows
-        if rows > most_rows:
-            raise BadResult(f"{where} has more rows than its footer says; expected at most {most_rows:,}")
-        batches.append(batch)
-    return pa.Table.from_batches(batches, file.schema_arrow.empty_table().select(columns).schema)

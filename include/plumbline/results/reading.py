@@ -36,11 +36,19 @@ def size(count: int) -> str:
     return f"{count / BYTES[unit]:.4g} {unit}"
 
 
-def json_object(raw: bytes, where: str, most: int = MOST_BYTES) -> dict[str, Any]:
+def json_object(raw: bytes, where: str, most: int = MOST_BYTES, most_keys: int = MOST_KEYS) -> dict[str, Any]:
     """The JSON object in `raw`; BadResult, naming `where` it lies, if it is none or exceeds a bound.
 
     Peak memory is bounded by `most` and MOST_VALUES. Integers have at most 64 bits and text has no NUL, because PostgreSQL stores neither.
     """
+    found = json_value(raw, where, most, most_keys)
+    if not isinstance(found, dict):
+        raise BadResult(f"{where}: not a JSON object (but a {type(found).__name__})")
+    return found
+
+
+def json_value(raw: bytes, where: str, most: int = MOST_BYTES, most_keys: int = MOST_KEYS) -> Any:
+    """Any JSON value, within the same bounds."""
     check_size(len(raw), where, most)
     if (values := sum(map(raw.count, (b",", b"[", b"{")))) > MOST_VALUES:
         raise BadResult(f"{where} has {values:,} values; expected at most {MOST_VALUES:,}")
@@ -50,9 +58,7 @@ def json_object(raw: bytes, where: str, most: int = MOST_BYTES) -> dict[str, Any
         if "recursion limit" in str(error):
             raise BadResult(f"{where} is nested too deeply; expected at most {MOST_DEPTH} levels") from None
         raise BadResult(f"{where}: not a JSON object ({error})") from error
-    if not isinstance(found, dict):
-        raise BadResult(f"{where}: not a JSON object (but a {type(found).__name__})")
-    _check_values(found, where)
+    _check_values(found, where, most_keys)
     return found
 
 
@@ -76,17 +82,17 @@ def first(error: ValidationError) -> str:
     return f"{'.'.join(map(str, item['loc']))}{': ' if item['loc'] else ''}{item['msg'].removeprefix('Value error, ')}"
 
 
-def _check_values(top: dict[str, Any], where: str) -> None:
+def _check_values(top: Any, where: str, most_keys: int) -> None:
     # With a stack of its own: what is nested deeply must not end in a RecursionError here either.
-    todo: list[tuple[tuple[str | int, ...], Any]] = [((), top)]
+    todo: list[tuple[tuple[str | int, ...], Any]] = [((), top if isinstance(top, (dict, list)) else [top])]
     asked = 0
     while todo:
         path, value = todo.pop()
         if len(path) >= MOST_DEPTH:
             raise BadResult(f"{where} is nested too deeply; expected at most {MOST_DEPTH} levels")
         asked += len(value) if path[:1] == ("trial",) else 0
-        if asked > MOST_KEYS or (isinstance(value, dict) and len(value) > MOST_KEYS):
-            raise BadResult(f"{where}: {_name(path)} has more than {MOST_KEYS:,} values; expected at most that")
+        if asked > MOST_KEYS or (isinstance(value, dict) and len(value) > most_keys):
+            raise BadResult(f"{where}: {_name(path)} has more than {most_keys:,} values; expected at most that")
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(item, (dict, list)):
                 todo.append(((*path, key), item))

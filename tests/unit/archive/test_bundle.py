@@ -26,21 +26,29 @@ from plumbline.archive import (
     open_archive,
 )
 from plumbline.archive.bundle import BadBundle
+from plumbline.archive.bundle.conclusions import FOREIGN
 from plumbline.declarations import DriftRules
-from plumbline.results import Reason, row
+from plumbline.results import Event, LaunchRecord, Reason
+from plumbline.results.launch_metrics import outside_metrics
 
 SERIES = trial().series_key
 RULES = DriftRules.model_validate_json('{"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2}')
 ONE = RULES.model_copy(update={"bootstrap_trials": 1})
 FINDING = FindingRecord("f1", SERIES, "2025-11", "lab-2core", "performance", "warn", "slower", {"members": [1, None]}, effect=0.05)
 
+LAUNCH = LaunchRecord(
+    launcher="local",
+    events=tuple(
+        Event(name=name, utc=PLANNED, monotonic_s=at, clock="launcher") for name, at in (("requested", 1.0), ("harness_ready", 2.5))
+    ),
+)
+
 
 @pytest.fixture
 def filled(archive: Archive) -> Archive:
     for repeat in (1, 2):
-        archive.record(
-            document(trial(repeat=repeat)), uri="file:///store/a", extra_metrics=[row("provisioning_lead_time", 1.5, 1, phase="cold_start")]
-        )
+        ready = document(trial(repeat=repeat)).with_launch(LAUNCH)
+        archive.record(ready, uri="file:///store/a", extra_metrics=outside_metrics(LAUNCH))
     archive.record(failed(trial(repeat=3)), uri="file:///store/b")
     archive.record(
         document(trial("inference")), uri="file:///store/c", action="annotate", quality_reasons=[Reason(code="late", detail="ü")]
@@ -99,7 +107,11 @@ QUESTIONS: tuple[Callable[[Archive], Any], ...] = (
     lambda a: [replace(seen, recorded_at=PLANNED) for seen in a.price_readings("lab-2core")],
     lambda a: a.snapshots("lab-2core"),
     lambda a: a.decisions(),
-    lambda a: sorted((e.at, e.who, e.what, e.subject, e.why, json.dumps(e.detail, sort_keys=True)) for e in a.audit()),
+    lambda a: sorted(
+        (e.at, e.who.removesuffix(FOREIGN), e.what, e.subject, e.why, json.dumps(e.detail, sort_keys=True))
+        for e in a.audit()
+        if e.what != "bundle_imported"
+    ),
 )
 
 
@@ -231,19 +243,19 @@ def test_a_forged_document_is_refused_although_the_manifest_agrees(other: Archiv
     changed(bundle, DOCUMENT, in_manifest=True, change=lambda data: data.replace(b'"value":0.1,', b'"value":0.01,', 1))
     _, second = other.import_(bundle)
     assert second.refused is not None
-    assert "its document does not hold: checksum is" in second.refused
+    assert "its document does not hold: " in second.refused and "checksum is" in second.refused
     assert other.trials("2025-12") == []
 
 
-def test_rows_that_were_left_out_are_noticed(other: Archive, bundle: Path) -> None:
+def test_rows_that_were_left_out_are_made_from_the_documents(other: Archive, bundle: Path) -> None:
     name = "campaigns/2025-12/evidence.parquet"
     (bundle / name).unlink()
     manifest = json.loads((bundle / "manifest.json").read_text())
     del manifest["campaigns"]["2025-12"]["files"][name]
     (bundle / "manifest.json").write_text(json.dumps(manifest))
     _, second = other.import_(bundle)
-    assert second.refused is not None
-    assert "its content hashes to" in second.refused
+    assert (second.new, second.refused) == (1, None)
+    assert other.verify() == []
 
 
 def test_a_file_that_the_manifest_does_not_name_is_not_read(filled: Archive, other: Archive, bundle: Path, tmp_path: Path) -> None:
@@ -269,15 +281,14 @@ def test_folders_that_are_no_bundle(filled: Archive, bundle: Path, tmp_path: Pat
     with pytest.raises(BadBundle, match="does not know; upgrade plumbline"):
         filled.import_(bundle)
     (bundle / "manifest.json").write_text(manifest.replace("campaigns/2025-12/", "../../"))
-    with pytest.raises(BadBundle, match="lies outside of the bundle"):
+    with pytest.raises(BadBundle, match="should match pattern"):
         filled.import_(bundle)
 
 
 def test_an_import_of_a_campaign_is_one_transaction(other: Archive, bundle: Path) -> None:
     with other.engine.begin() as connection:
         connection.execute(text("CREATE TRIGGER stop BEFORE INSERT ON evidence BEGIN SELECT RAISE(ABORT, 'power cut'); END"))
-    with pytest.raises(Exception, match="power cut"):
-        other.import_(bundle)
+    assert ["power cut" in (one.refused or "") for one in other.import_(bundle)] == [True, True]
     with other.engine.begin() as connection:
         connection.execute(text("DROP TRIGGER stop"))
     assert other.trials() == []

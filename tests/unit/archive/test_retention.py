@@ -208,7 +208,12 @@ def other(tmp_path: Path) -> Iterator[Archive]:
         yield opened
 
 
-def test_an_archive_that_took_the_campaign_in_misses_nothing_either(newest: Archive, other: Archive, tmp_path: Path) -> None:
+def test_an_archive_that_took_the_campaign_in_misses_nothing_either(
+    newest: Archive, other: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "upkeep.yaml").write_text(f"evidence: {{stores: ['{STORE}']}}")
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path))
+    monkeypatch.setenv("PLUMBLINE_RESULTS_URL", "file:///store-of-the-other")
     measured(newest, "old", 3)
     before = newest.export(tmp_path / "before", ["old"])
     other.import_(tmp_path / "before")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -27,10 +27,18 @@ def rows(session: Session, campaign_id: str, trials: Sequence[Row]) -> dict[str,
     return {TABLE: sorted(found, key=lambda row: (row["trial_pk"], row["position"]))} if found else {}
 
 
-def take_in(session: Session, found: Sequence[Row], trials: Sequence[Row], pks: Mapping[int, int]) -> None:
-    """Take over what is kept no longer. Of an attempt whose files this archive has in a place of its own that says nothing."""
+def take_in(
+    session: Session, found: Sequence[Row], trials: Sequence[Row], pks: Mapping[int, int], fresh: Collection[int], home: str
+) -> None:
+    """Take over what is kept no longer, as deleted already: an import deletes nothing. `fresh`: places of the attempts that are new here.
+
+    Of an attempt that was here before it says nothing, unless its files lie in another store than `home` and at the address that the archive
+    has: only this installation says what of its own store is kept.
+    """
     uris: dict[int, Any] = dict(session.execute(select(Trial.id, Trial.uri).where(Trial.id.in_(pks.values()))).tuples().all())
     same = {row["id"] for row in trials if uris[pks[row["id"]]] == row["uri"]}
+    ours = {row["id"] for row in trials if row["id"] not in fresh and str(row["uri"]).startswith(f"{home.rstrip('/')}/")}
     for row in found:
-        if row["trial_pk"] in same:
-            insert_new(session, Expired, {**row, "trial_pk": pks[row["trial_pk"]]}, ["trial_pk", "position"])
+        if row["trial_pk"] in same - ours:
+            values = {**row, "trial_pk": pks[row["trial_pk"]], "removed_at": row["removed_at"] or row["expired_at"]}
+            insert_new(session, Expired, values, ["trial_pk", "position"])

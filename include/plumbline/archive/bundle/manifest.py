@@ -5,15 +5,22 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from plumbline.results import BadResult, reading
+from plumbline.results.document import Sha256
 
 FILE = "manifest.json"
 LEDGER = "ledger"
+_MOST_BYTES = 32 * 2**20
+"""Of a manifest: two hundred thousand files."""
+CampaignId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")]
+FileName = Annotated[str, Field(pattern=r"^(ledger|campaigns/[a-z0-9][a-z0-9.-]{0,62})/([a-z_]{1,40}\.parquet|documents/\d{6,9}\.json)$")]
 
 
-class BadBundle(ValueError):
+class BadBundle(BadResult):
     """A folder that cannot be exported to or imported from; the message names the file and why."""
 
 
@@ -45,8 +52,8 @@ class CampaignEntry(_Part):
     """One campaign. `files`: path below the bundle's folder → SHA-256."""
 
     trials: int
-    content_hash: str
-    files: dict[str, str]
+    content_hash: Sha256
+    files: dict[FileName, Sha256]
 
 
 class Manifest(_Part):
@@ -55,20 +62,22 @@ class Manifest(_Part):
     format: Literal[1] = 1
     schema_revision: str
     exported_at: AwareDatetime
-    campaigns: dict[str, CampaignEntry]
-    ledger: dict[str, str]
+    campaigns: dict[CampaignId, CampaignEntry]
+    ledger: dict[FileName, Sha256]
 
 
 def load(folder: Path) -> Manifest:
     """The manifest of a bundle; BadBundle if there is none or it does not hold."""
     path = folder / FILE
+    if not path.is_file():
+        raise BadBundle(f"{path} is missing; expected a folder that `plumbline archive export` finished writing")
     try:
-        return Manifest.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        raise BadBundle(f"{path} is missing; expected a folder that `plumbline archive export` finished writing") from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise BadBundle(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; was it written by a newer plumbline?") from error
+        reading.check_size(path.stat().st_size, str(path), _MOST_BYTES)
+        raw = path.read_bytes()
+        reading.json_object(raw, str(path), _MOST_BYTES, reading.MOST_VALUES)
+        return reading.validated(Manifest, raw, str(path))
+    except BadResult as error:
+        raise BadBundle(f"{error}; was it written by a newer plumbline?") from error
 
 
 def check(folder: Path, files: dict[str, str]) -> None:
@@ -87,4 +96,5 @@ def check(folder: Path, files: dict[str, str]) -> None:
 
 def sha256_of(path: Path) -> str:
     """SHA-256 (hex) of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

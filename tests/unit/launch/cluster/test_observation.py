@@ -15,8 +15,8 @@ from plumbline.launch.cluster.classify import classify
 from plumbline.launch.cluster.observation import launch_events, pod_records
 from plumbline.launch.cluster.payload import decode, encode
 from plumbline.launch.cluster.pod_timeline import POINTS, pull, remembered, timeline
-from plumbline.launch.timeline import outside_metrics
 from plumbline.results import Event, LaunchRecord, PodRecord
+from plumbline.results.launch_metrics import outside_metrics
 
 
 def at(hour: int, minute: int, second: int) -> datetime:

@@ -10,8 +10,8 @@ from tests.data.result_documents import provider, trial
 from plumbline.declarations import Provider, Trial
 from plumbline.launch import launcher_for
 from plumbline.launch.collect import collect
-from plumbline.launch.timeline import outside_metrics
 from plumbline.results import ResultStore
+from plumbline.results.launch_metrics import outside_metrics
 
 
 @pytest.fixture

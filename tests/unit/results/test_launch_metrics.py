@@ -6,8 +6,8 @@ from typing import Literal
 
 from tests.fakes.trials import PLANNED_AT
 
-from plumbline.launch.timeline import outside_metrics
 from plumbline.results import Event, LaunchRecord
+from plumbline.results.launch_metrics import outside_metrics
 
 
 def event(name: str, at: float | None, clock: Literal["harness", "launcher"] = "launcher") -> Event:
