@@ -107,9 +107,9 @@ def attempts(folder: Path, campaign_id: str, entry: CampaignEntry, claims: Seque
             raw = path.read_bytes()
             kind: type[Any] = OutsideResult if "publisher" in reading.json_object(raw, file) else ResultDocument
             document = reading.validated(kind, raw, file)
-            yield Attempt(place, document, raw.decode(), _row(name, document, claim, campaign_id))
         except BadResult as error:
             raise Contradiction(f"{name}: its document does not hold: {error}") from error
+        yield Attempt(place, document, raw.decode(), _row(name, document, claim, campaign_id))
 
 
 def numbers_beside(folder: Path, campaign_id: str, entry: CampaignEntry) -> dict[int, frozenset[tuple[str, str, str]]]:
@@ -133,7 +133,10 @@ def _row(name: str, document: ResultDocument | OutsideResult, claim: Row, campai
     if isinstance(document, OutsideResult):
         made = {**outside.columns(document), "recorded_at": recorded_at}
     else:
-        uri = addresses.well_formed(claim["uri"])
+        try:
+            uri = addresses.well_formed(claim["uri"])
+        except BadResult as error:
+            raise Contradiction(f"{name}: uri: {error}") from error
         made = trial_row(document, claim["quality_action"], reasons, uri, recorded_at)
     _same(name, claim, {column: value for column, value in made.items() if column not in _CLAIMED})
     if isinstance(document, OutsideResult):
