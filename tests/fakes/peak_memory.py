@@ -7,13 +7,17 @@ import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
+# Not getrusage's ru_maxrss: across exec it keeps the peak of the process that started this one, and a large pytest would hide any growth.
 _SCRIPT = """
-import resource, sys
+import sys
 sys.path.insert(0, {root!r})
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
 {imports}
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 {work}
-print("peak KiB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print("peak KiB", peak() - before)
 """
 
 

@@ -99,3 +99,10 @@ def test_no_document_takes_200_mib(case: str, tmp_path: Path) -> None:
     )
     assert said.startswith("refused")
     assert peak < 200
+
+
+def test_the_measure_sees_what_a_process_takes() -> None:
+    """Also when the process that starts it is larger than what it takes."""
+    ballast = b"x" * (300 * 2**20)
+    assert peak_mib("", "data = b'x' * (100 * 2**20)")[0] > 90
+    assert peak_mib("", "pass")[0] < 10 and len(ballast)
