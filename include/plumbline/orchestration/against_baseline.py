@@ -81,10 +81,10 @@ def _since(archive: Archive, series_key: str, campaign_id: str, accepted: Sequen
 
 def _drifted(archive: Archive, provider: str) -> dict[str, list[str]]:
     """Series → campaigns in which it stood in a performance finding, whatever became of that."""
-    from plumbline.drift import Finding
+    from plumbline.orchestration.stored import readable
 
     found: dict[str, list[str]] = {}
-    for finding in (Finding.of(f.detail) for f in archive.findings_of(provider, "performance")):
+    for finding in readable(archive.findings_of(provider, "performance")):
         for series_key in finding.series:
             found.setdefault(series_key, []).extend(finding.campaigns)
     return found

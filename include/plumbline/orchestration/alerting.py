@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from plumbline.drift.own import OwnFailure
 
 LOCK, PATIENCE_S = "alerts", 600.0
-_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
-"""What reading a stored finding of another shape raises; an archive that does not answer raises otherwise."""
 
 
 def alert(log: logging.Logger | None = None) -> dict[str, list[str]]:
@@ -55,13 +53,14 @@ def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tu
     """What each finding's message is made of; one that cannot be read is a failure of ours and keeps no other from people."""
     from plumbline.alerts import render
     from plumbline.drift.own import OwnFailure
+    from plumbline.orchestration.stored import UNREADABLE
 
     cases, unreadable = [], []
     for view in _wanted(archive):
         try:
             case = case_of(archive, declared, view, now)
             render(case.finding, None, case.context)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             unreadable.append(
                 OwnFailure(
                     code="finding_unreadable",

@@ -127,10 +127,10 @@ def keep(archive: Archive, done: Cut, now: datetime) -> Finding | None:
 
 
 def _standing(archive: Archive, provider: Provider) -> list[Finding]:
-    from plumbline.drift import Finding
+    from plumbline.orchestration.stored import readable
 
     views = archive.findings_of(provider.name, "missing_data", unsettled=True)
-    return [f for f in (Finding.of(v.detail) for v in views) if f.subject == SUBJECT]
+    return [f for f in readable(views) if f.subject == SUBJECT]
 
 
 def _of_month(findings: Sequence[Finding], month: str) -> list[Finding]:

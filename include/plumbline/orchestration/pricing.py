@@ -114,11 +114,10 @@ def _keep(
     silences: Sequence[str],
     notes: tuple[str, ...],
 ) -> PricesSeen:
-    from plumbline.drift import Finding
     from plumbline.drift.price import price_course, unit_of
-    from plumbline.orchestration.stored import record_of
+    from plumbline.orchestration.stored import readable, record_of
 
-    standing = [Finding.of(f.detail).with_state(f.state) for f in archive.findings_of(provider.name, "price", unsettled=True)]
+    standing = readable(archive.findings_of(provider.name, "price", unsettled=True))
     unit = unit_of(provider.accelerator.kind)
     went = price_course(checks, standing, provider.simulated, unit)
     opened = archive.save_findings([record_of(finding) for finding in (*went.new, *went.seen)])

@@ -90,8 +90,8 @@ def probe(provider: str, at: datetime | None = None, *, limit_s: float = LIMIT_S
 
 def held(archive: Archive, declared: Declarations, provider: Provider, document: ProbeDocument) -> ProbeSeen:
     """Hold a probe's facts and figures against what was there before, and keep both the findings and the snapshot."""
-    from plumbline.drift import Finding
     from plumbline.drift import probe as drift
+    from plumbline.orchestration.stored import readable
 
     at, figures = document.taken_at, document.figures
     # A machine that others keep busy measures its neighbours; there is no trial here to be called degraded.
@@ -99,7 +99,7 @@ def held(archive: Archive, declared: Declarations, provider: Provider, document:
     if disturbed:
         figures = {}
     findings = archive.findings_of(provider.name)
-    standing = [Finding.of(f.detail).with_state(f.state) for f in findings if f.state in ("open", "acknowledged")]
+    standing = readable(f for f in findings if f.state in ("open", "acknowledged"))
     now = drift.course(
         provider.name,
         [*_history(archive, provider, findings), drift.Probed(at.date(), figures)],

@@ -66,8 +66,8 @@ def rank_all(archive: Archive, declared: Declarations, on: date, why: str) -> li
 
     `why` it is done, such as "campaign 2026-11 was reported". Busy if another process ranks for longer than ten minutes.
     """
-    from plumbline.drift import Finding
     from plumbline.drift.winner import WINNER
+    from plumbline.orchestration.stored import readable
     from plumbline.reports.standing import decide_from
 
     if not any(team.preferences(kind) for team in declared.teams.values() for kind in ("training", "inference")):
@@ -76,7 +76,7 @@ def rank_all(archive: Archive, declared: Declarations, on: date, why: str) -> li
         if not had:
             raise Busy("another process has been ranking for ten minutes; expected it to be done: run this again")
         views = [*archive.findings("open"), *archive.findings("acknowledged")]
-        standing = [Finding.of(f.detail).with_state(f.state) for f in views if str(f.detail.get("subject")).startswith(WINNER)]
+        standing = [f for f in readable(views) if f.subject.startswith(WINNER)]
         return [_kept(archive, decided, standing, why) for decided in decide_from(archive, declared, on) if decided.decision.ranking]
 
 

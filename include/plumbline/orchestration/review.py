@@ -82,13 +82,14 @@ def _question(finding: Finding, campaign_id: str) -> dict[str, Any]:
 def _provider(
     archive: Archive, declared: Declarations, campaign_id: str, provider: str, workloads: dict[str, AnyWorkload]
 ) -> list[Reviewed]:
-    from plumbline.drift import Finding, findings_of
+    from plumbline.drift import findings_of
     from plumbline.drift.life import course
+    from plumbline.orchestration.stored import readable
 
     for series_key in workloads:
         archive.bootstrap_baseline(series_key, declared.thresholds.drift)
     comparisons = compared(archive, declared, campaign_id, provider, workloads)
-    standing = [Finding.of(f.detail).with_state(f.state) for f in archive.findings_of(provider, unsettled=True)]
+    standing = readable(archive.findings_of(provider, unsettled=True))
     newest = {key for key in workloads if archive.latest_campaign(key) == campaign_id}
     went = course([f for c in comparisons for f in findings_of(c)], standing, comparisons, newest)
     _keep(archive, went.new, went.continued, campaign_id)

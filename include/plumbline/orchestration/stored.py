@@ -1,9 +1,16 @@
-"""A finding as the archive stores it."""
+"""A finding as the archive stores it, and what is read of it again."""
 
 from __future__ import annotations
 
-from plumbline.archive.records import FindingRecord
+import logging
+from collections.abc import Iterable
+
+from plumbline.archive.records import FindingRecord, FindingView
 from plumbline.drift import Finding
+
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
+"""What reading a stored finding of another shape raises; an archive that does not answer raises otherwise."""
+_log = logging.getLogger(__name__)
 
 
 def record_of(finding: Finding) -> FindingRecord:
@@ -22,3 +29,15 @@ def record_of(finding: Finding) -> FindingRecord:
         ci_high=finding.ci_high,
         metric=finding.metric,
     )
+
+
+def readable(views: Iterable[FindingView]) -> list[Finding]:
+    """The findings, each in its present state. One of another shape, such as a newer version's, is logged and left out: `alert` makes it a
+    finding about this installation, and no other one depends on it."""
+    found = []
+    for view in views:
+        try:
+            found.append(Finding.of(view.detail).with_state(view.state))
+        except UNREADABLE as error:
+            _log.error("finding %s of %s cannot be read: %s: %s", view.finding_id, view.provider, type(error).__name__, error)
+    return found

@@ -84,11 +84,12 @@ def held(
     `probed`: the figures, if it was a probe that saw it from inside.
     """
     from plumbline.archive import SnapshotRecord
-    from plumbline.drift import Finding, watch
+    from plumbline.drift import watch
+    from plumbline.orchestration.stored import readable
 
     nodes = [{**facts, **seen.whole} for facts in seen.nodes]
     findings = archive.findings_of(provider.name)
-    standing = [Finding.of(f.detail).with_state(f.state) for f in findings if f.state in ("open", "acknowledged")]
+    standing = readable(f for f in findings if f.state in ("open", "acknowledged"))
     before = accepted(archive, provider, findings, now)
     shown = watch.shown(
         provider.name,

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from plumbline.declarations import DeclarationError, Declarations, load, places
 from plumbline.declarations.places import REPOSITORY
 from plumbline.launch.cluster.doctor.line import Line, failed, ok
-from plumbline.orchestration.doctor import airflow, databases, machine
+from plumbline.orchestration.doctor import airflow, clusters, databases, machine
 from plumbline.orchestration.doctor.place import find
 
 
@@ -32,6 +32,7 @@ def examine() -> Iterator[Line]:
     yield from airflow.dags(place, known, declared)
     yield from airflow.pools(place, known, declared)
     yield from airflow.connections(known, declared)
+    yield from clusters.pods(declared)
 
 
 def _declarations() -> tuple[Declarations | None, Line]:
