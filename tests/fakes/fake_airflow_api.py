@@ -25,6 +25,8 @@ class FakeAirflow:
     answers: dict[tuple[str, str], tuple[int, Any]] = field(default_factory=dict)
     seen: list[tuple[str, str, dict[str, list[str]], Any]] = field(default_factory=list)
     logins: int = 0
+    drop: int = 0
+    """So many requests are cut off without an answer, as by a server that is restarted."""
     health: dict[str, Any] = field(default_factory=dict)
     import_errors: list[dict[str, Any]] = field(default_factory=list)
 
@@ -78,6 +80,10 @@ def fake_airflow() -> Iterator[FakeAirflow]:
 
     class Handler(BaseHTTPRequestHandler):
         def _any(self) -> None:
+            if state.drop:
+                state.drop -= 1
+                self.close_connection = True
+                return
             parts = urlsplit(self.path)
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             code, body = state.answer(

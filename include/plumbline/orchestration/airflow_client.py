@@ -70,7 +70,9 @@ class TaskInstance:
 class AirflowClient:
     """Logged in as one user; a token that has run out is renewed once a request. Use as a context manager or `close`."""
 
-    def __init__(self, address: str, username: str, password: str) -> None:
+    def __init__(self, address: str, username: str, password: str, *, patience_s: float = 0.0) -> None:
+        """`patience_s`: for how long a server that refuses or drops connections is asked again, such as one that is being restarted."""
+        self._patience_s = patience_s
         self._credentials = {"username": username, "password": password}
         self._http = httpx.Client(base_url=address, timeout=_TIMEOUT_S, trust_env=False)
 
@@ -207,10 +209,18 @@ class AirflowClient:
     def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None
     ) -> httpx.Response:
-        try:
-            return self._http.request(method, path, json=body, params=query, headers={"Accept": "application/json"})
-        except httpx.HTTPError as error:
-            raise AirflowError(f"{method} {self._http.base_url.join(path)}: no answer ({error or type(error).__name__})") from error
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return self._http.request(method, path, json=body, params=query, headers={"Accept": "application/json"})
+            except httpx.HTTPError as error:
+                # A request that begins something may have arrived unless the connection itself was refused.
+                again = isinstance(error, httpx.ConnectError) or (
+                    isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError) and (method != "POST" or body is self._credentials)
+                )
+                if not again or time.monotonic() >= deadline:
+                    raise AirflowError(f"{method} {self._http.base_url.join(path)}: no answer ({error or type(error).__name__})") from error
+            time.sleep(_WAITS_S[0])
 
 
 def _part(text: str) -> str:

@@ -67,9 +67,9 @@ class AirflowServer:
         """The password of `username`; made once for a home and kept."""
         return password(self.home)
 
-    def client(self) -> AirflowClient:
-        """A client that is logged in as `username`."""
-        return AirflowClient(self.address, self.username, self.password)
+    def client(self, patience_s: float = 0.0) -> AirflowClient:
+        """A client that is logged in as `username`; `patience_s` as of AirflowClient."""
+        return AirflowClient(self.address, self.username, self.password, patience_s=patience_s)
 
     def start(self, on_status: Status = lambda _: None) -> AirflowServer:
         """End what an earlier start left (processes, runs, unpaused DAGs), start all components, create the providers' pools.

@@ -29,6 +29,8 @@ _STOP_LIMIT_S, _STOP_PODS_LIMIT_S = 20.0, 45.0
 # A trial's own progress is a small file and costs nothing; a look into Airflow costs CPU time beside the measurement.
 _LOOK_EVERY_S, _LOOK_WHILE_MEASURING_S, _TELL_EVERY_S = 1.0, 15.0, 0.5
 _LOG_LINES = 12
+_RESTART_LIMIT_S = 90.0
+"""For how long the API server may be away: one that ends is started again alone (airflow_supervisor), on a busy machine in half a minute."""
 
 OnState = Callable[[CampaignState], None]
 
@@ -63,7 +65,7 @@ def run_campaign(
     However it is left (Ctrl-C too), the runs that it started are ended and no trial of it is left running.
     Raises CampaignError, ServerError or AirflowError.
     """
-    with server.client() as client:
+    with server.client(patience_s=_RESTART_LIMIT_S) as client:
         trials = tuple(TrialState.of(t) for several in planned.values() for t in several)
         campaign = _Campaign(server, client, declared, asked, planned, on_state, trials)
         with campaign.dags_ready(), campaign.nothing_left_running():

@@ -70,6 +70,20 @@ def test_no_server_is_no_answer() -> None:
         client.dags()
 
 
+@pytest.mark.fault("the API server restarts during a campaign", ends="asked again", keeps="the campaign; no run is started twice")
+def test_a_server_that_drops_connections_is_asked_again_but_for_what_may_have_begun(airflow: FakeAirflow) -> None:
+    airflow.dags = [dag(1)]
+    with AirflowClient(airflow.address, "admin", "right", patience_s=60) as client:
+        airflow.drop = 2  # the login, which begins nothing, and its second try
+        assert set(client.dags()) == {"d1"}
+        airflow.drop = 1
+        assert set(client.dags()) == {"d1"}
+        airflow.drop = 1
+        with pytest.raises(AirflowError, match="no answer"):
+            client.trigger("d1", {})
+        assert airflow.runs == {} and airflow.drop == 0
+
+
 def test_run_ids_are_quoted_in_paths(airflow: FakeAirflow, client: AirflowClient) -> None:
     answer = {"dag_id": "d", "dag_run_id": "manual__2026-11-21T00:25:53+00:00", "state": "failed", "run_type": "manual", "conf": None}
     path = "/api/v2/dags/d/dagRuns/manual__2026-11-21T00%3A25%3A53%2B00%3A00"
