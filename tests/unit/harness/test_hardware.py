@@ -44,6 +44,7 @@ def test_what_a_hosted_model_runs_on_cannot_be_seen_from_here(h100):
 def test_amds_cards_are_told_from_nvidias(h100):
     data = json.loads(h100.model_dump_json())
     data["accelerator"] = {"kind": "amd", "count": 1}
+    data["launcher"]["gpu_resource"] = "amd.com/gpu"
     amd = Provider.model_validate_json(json.dumps(data))
     assert mismatch(amd, 1, {"gpu.count": 1, "gpu.vendor": "amd", "gpu.0.product": "AMD-Instinct-MI300X"}) is None
     assert mismatch(amd, 1, {**EIGHT, "gpu.vendor": "nvidia"}) == "example-coreweave-h100 declares 1 × amd, but the GPUs here are nvidia's"
