@@ -1,5 +1,6 @@
 -- Run once by the PostgreSQL image, when its volume is new. A role for each database: whoever gets hold of Airflow's password cannot
--- touch the measurements, and the other way round. The pages read the archive as a third, which can change nothing (server_init grants). The passwords come from the container's environment.
+-- touch the measurements, and the other way round. The pages read the archive as a third, which can change nothing (server_init grants).
+-- The passwords come from the container's environment.
 \set ON_ERROR_STOP on
 \getenv airflow_password AIRFLOW_DB_PASSWORD
 \getenv archive_password ARCHIVE_DB_PASSWORD

@@ -5,13 +5,13 @@
 \set ON_ERROR_STOP on
 \getenv grafana_password GRAFANA_DB_PASSWORD
 
-CREATE ROLE plumbline_reader LOGIN PASSWORD :'grafana_password';
-ALTER ROLE plumbline_reader SET default_transaction_read_only = on;
-ALTER ROLE plumbline_reader SET statement_timeout = '30s';
-GRANT CONNECT ON DATABASE plumbline TO plumbline_reader;
+CREATE ROLE plumbline_grafana LOGIN PASSWORD :'grafana_password';
+ALTER ROLE plumbline_grafana SET default_transaction_read_only = on;
+ALTER ROLE plumbline_grafana SET statement_timeout = '30s';
+GRANT CONNECT ON DATABASE plumbline TO plumbline_grafana;
 
 \connect plumbline
-GRANT USAGE ON SCHEMA public TO plumbline_reader;
-GRANT SELECT ON ALL TABLES IN SCHEMA public TO plumbline_reader;
+GRANT USAGE ON SCHEMA public TO plumbline_grafana;
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO plumbline_grafana;
 -- Tables of later versions too: the archive's owner makes them.
-ALTER DEFAULT PRIVILEGES FOR ROLE plumbline IN SCHEMA public GRANT SELECT ON TABLES TO plumbline_reader;
+ALTER DEFAULT PRIVILEGES FOR ROLE plumbline IN SCHEMA public GRANT SELECT ON TABLES TO plumbline_grafana;

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "k8s/grafana/plumbline.json").read_text())
-SECRETS = {"AIRFLOW_DB_PASSWORD": "a", "ARCHIVE_DB_PASSWORD": "b", "GRAFANA_DB_PASSWORD": 'it\'s "c"'}
+SECRETS = {"AIRFLOW_DB_PASSWORD": "a", "ARCHIVE_DB_PASSWORD": "b", "READER_DB_PASSWORD": "c", "GRAFANA_DB_PASSWORD": 'it\'s "c"'}
 STEPS = {"2025-09": (0.100, 0.110, 0.104), "2025-10": (0.101, 0.102, 0.109), "2025-11": (0.120, 0.121, 0.125)}
 UNTIL = datetime.now(timezone.utc) + timedelta(hours=1)  # findings are opened while this runs
 SINCE = PLANNED - timedelta(days=365)
@@ -49,7 +49,7 @@ def server() -> Iterator[TcpPostgres]:
 @pytest.fixture(scope="module")
 def reader(server: TcpPostgres) -> Iterator[Engine]:
     """Connections as Grafana makes them."""
-    engine = create_engine(f"postgresql+psycopg://plumbline_reader:it%27s%20%22c%22@127.0.0.1:{server.port}/plumbline")
+    engine = create_engine(f"postgresql+psycopg://plumbline_grafana:it%27s%20%22c%22@127.0.0.1:{server.port}/plumbline")
     yield engine
     engine.dispose()
 
