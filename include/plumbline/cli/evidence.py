@@ -1,4 +1,4 @@
-"""`plumbline evidence`: what a conclusion rests on, for somebody who does not run Plumbline."""
+"""`plumbline evidence`: the documents and evidence behind a conclusion, for a reader without Plumbline."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from plumbline.declarations import Trial
 from plumbline.harness.interruption import Interrupted, Interruption
 from plumbline.harness.measurement import EvidenceFile
-from plumbline.results import Evidence, Reason, ResultDocument, ResultStore, log_block, store_errors
+from plumbline.results import Evidence, Reason, ResultDocument, ResultStore, log_block, reading, store_errors
 
 Seal = Callable[[Sequence[Evidence], Sequence[Reason]], ResultDocument]
 """The document with this evidence, and with further reasons behind its own."""
@@ -34,13 +33,8 @@ def entries(files: Sequence[EvidenceFile]) -> list[tuple[Evidence, Path]]:
 
 
 def _entry(item: EvidenceFile) -> Evidence:
-    summed = hashlib.sha256()
-    with item.path.open("rb") as file:
-        while piece := file.read(2**20):
-            summed.update(piece)
-    return Evidence(
-        kind=item.kind, uri=f"evidence/{item.path.name}", sha256=summed.hexdigest(), bytes=item.path.stat().st_size, rows=item.rows
-    )
+    sha256 = reading.sha256_of(item.path)
+    return Evidence(kind=item.kind, uri=f"evidence/{item.path.name}", sha256=sha256, bytes=item.path.stat().st_size, rows=item.rows)
 
 
 def deliver(
@@ -72,7 +66,7 @@ def deliver(
 
 def _stored(store: ResultStore, trial: Trial, files: Sequence[tuple[Evidence, Path]], seal: Seal) -> ResultDocument:
     for item, path in files:
-        store.put_evidence(trial, item.kind, path, item.rows)
+        store.put(f"{store.folder(trial)}/{item.uri}", path.read_bytes())
     document = seal([item for item, _ in files], ())
     store.put_document(document)
     return document

@@ -1,4 +1,4 @@
-"""An evidence pack: what a finding or a campaign rests on, as one ZIP file that somebody else can verify without Plumbline.
+"""An evidence pack: the documents and evidence behind a finding or a campaign, as one ZIP file that can be verified without Plumbline.
 
 README.md, verify.py, index.json, finding.json (of a finding), and for each attempt a folder trials/<trial id>-attempt-<n>/ with
 document.json     the bytes that were signed

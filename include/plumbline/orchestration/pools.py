@@ -25,7 +25,7 @@ class PoolKeeper:
         self._seen = self._state()
 
     def refresh(self, client: AirflowClient) -> list[str]:
-        """The names of the pools that were made anew; empty if no declaration changed, or while one cannot be read."""
+        """The names of the pools that were made again; empty if no declaration changed, or while one cannot be read."""
         if (now := self._state()) == self._seen:
             return []
         try:

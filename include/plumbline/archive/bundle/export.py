@@ -10,9 +10,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.bundle import expired, rows, tables
-from plumbline.archive.bundle.manifest import FILE, LEDGER, BadBundle, CampaignEntry, Exported, Manifest, sha256_of
+from plumbline.archive.bundle.manifest import FILE, LEDGER, BadBundle, CampaignEntry, Exported, Manifest
 from plumbline.archive.migrate import head
 from plumbline.archive.models import Base, Campaign
+from plumbline.results import reading
 
 
 def export(session: Session, folder: Path, campaigns: Sequence[str] | None, now: datetime) -> list[Exported]:
@@ -41,7 +42,7 @@ def _campaign(session: Session, folder: Path, campaign_id: str) -> CampaignEntry
             path = folder / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(documents[trial["id"]], encoding="utf-8", newline="")
-            files[name] = sha256_of(path)
+            files[name] = reading.sha256_of(path)
     return CampaignEntry(trials=len(found.get("trials", ())), content_hash=rows.content_hash(found, documents), files=files)
 
 
@@ -60,5 +61,5 @@ def _tables(folder: Path, part: str, found: rows.Tables) -> dict[str, str]:
     for name, content in found.items():
         path = f"{part}/{name}.parquet"
         tables.write(folder / path, Base.metadata.tables[name], content)
-        files[path] = sha256_of(folder / path)
+        files[path] = reading.sha256_of(folder / path)
     return files

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -89,15 +88,6 @@ def check(folder: Path, files: dict[str, str]) -> None:
             raise BadBundle(f"{folder / FILE} names {name}, which lies outside of the bundle")
         if not path.is_file():
             raise BadBundle(f"{path} is missing")
-        found = sha256_of(path)
+        found = reading.sha256_of(path)
         if found != sha256:
             raise BadBundle(f"{path} has SHA-256 {found}; the manifest says {sha256}")
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 (hex) of a file."""
-    summed = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(2**20):
-            summed.update(piece)
-    return summed.hexdigest()

@@ -18,14 +18,14 @@ from plumbline.archive import audit
 from plumbline.archive.bundle import backing, conclusions, expired, rows, tables
 from plumbline.archive.bundle.backing import Attempt, Contradiction, Frame
 from plumbline.archive.bundle.export import below
-from plumbline.archive.bundle.manifest import FILE, LEDGER, BadBundle, CampaignEntry, Imported, Manifest, check, load, sha256_of
+from plumbline.archive.bundle.manifest import FILE, LEDGER, BadBundle, CampaignEntry, Imported, Manifest, check, load
 from plumbline.archive.bundle.tables import Row
 from plumbline.archive.inserts import insert_new
 from plumbline.archive.migrate import known_revisions
 from plumbline.archive.models import NATURAL_KEY, Base, Campaign, Correction, Document, Environment, Series, SeriesCampaign, Trial
 from plumbline.archive.record import Refused
 from plumbline.archive.views import Action
-from plumbline.results import BadResult, Reason, ResultDocument
+from plumbline.results import BadResult, Reason, ResultDocument, reading
 
 _SAME = ("checksum", "status", "failure_class", "quality_action", "quality_reasons", "spec_hash", "criteria_hash", "environment_hash")
 """What must agree where both archives hold an attempt."""
@@ -66,7 +66,7 @@ def take_in(
     manifest = load(folder)
     chosen = _chosen(manifest, folder, campaigns)
     check(folder, {**manifest.ledger, **{name: sha for entry in chosen.values() for name, sha in entry.files.items()}})
-    order = Import(folder, sha256_of(folder / FILE), by, at, judge, home)
+    order = Import(folder, reading.sha256_of(folder / FILE), by, at, judge, home)
     try:
         ledger = _read(folder, LEDGER, manifest.ledger)
     except BadResult as error:

@@ -123,7 +123,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         )
 
     def _now(self) -> float:
-        """Seconds since the epoch by a clock that nobody sets: one that is mended must end no launch and no outage."""
+        """Seconds since the epoch by a clock that no correction moves: a corrected clock must end no launch and no outage."""
         return self._clock + time.monotonic()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
