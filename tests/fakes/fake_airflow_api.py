@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 
 @dataclass
@@ -27,6 +27,8 @@ class FakeAirflow:
     logins: int = 0
     drop: int = 0
     """So many requests are cut off without an answer, as by a server that is restarted."""
+    lose: int = 0
+    """The answers of so many starts of a run are a 500 although the run began, as where SQLite is locked after the insert."""
     health: dict[str, Any] = field(default_factory=dict)
     import_errors: list[dict[str, Any]] = field(default_factory=list)
 
@@ -48,8 +50,9 @@ class FakeAirflow:
         if path == "/api/v2/dags":
             offset, limit = int(query["offset"][0]), int(query["limit"][0])
             return 200, {"dags": self.dags[offset : offset + limit], "total_entries": len(self.dags)}
-        if path.startswith("/api/v2/dags/") and path.endswith("/dagRuns"):
-            return self._dag_runs(path.split("/")[4], method, query, body)
+        if path.startswith("/api/v2/dags/") and "/dagRuns" in path:
+            dag_id, run_id = path.split("/")[4], unquote(path.partition("/dagRuns")[2].strip("/"))
+            return self._dag_run(dag_id, run_id) if run_id else self._dag_runs(dag_id, method, query, body)
         if path.startswith("/api/v2/pools"):
             name = path.removeprefix("/api/v2/pools").strip("/") or (body or {}).get("name")
             if method == "POST":
@@ -66,11 +69,20 @@ class FakeAirflow:
             return 404, {"detail": f"The DAG with ID: `{dag_id}` was not found"}
         runs = self.runs.setdefault(dag_id, [])
         if method == "POST":
-            run_id = body.get("dag_run_id") or f"manual__{len(runs) + 1}"
-            runs.append({"dag_id": dag_id, "dag_run_id": run_id, "state": "queued", "run_type": "manual", "conf": body["conf"]})
-            return 200, runs[-1]
+            run = {"dag_id": dag_id, "dag_run_id": body["dag_run_id"], "state": "queued", "run_type": "manual", "conf": body["conf"]}
+            if any(r["dag_run_id"] == run["dag_run_id"] for r in runs):
+                return 409, {"detail": "Unique constraint violation"}
+            runs.append(run)
+            if self.lose:
+                self.lose -= 1
+                return 500, {"detail": "database is locked"}
+            return 200, run
         found = [r for r in runs if r["state"] in query.get("state", [r["state"]])]
         return 200, {"dag_runs": found, "total_entries": len(found)}
+
+    def _dag_run(self, dag_id: str, run_id: str) -> tuple[int, Any]:
+        found = [r for r in self.runs.get(dag_id, ()) if r["dag_run_id"] == run_id]
+        return (200, found[0]) if found else (404, {"detail": f"The DagRun with run_id: `{run_id}` was not found"})
 
 
 @contextmanager

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
@@ -99,10 +100,14 @@ class AirflowClient:
         """Pause or unpause a DAG."""
         self._call("PATCH", f"/api/v2/dags/{_part(dag_id)}", {"is_paused": paused})
 
-    def trigger(self, dag_id: str, conf: Mapping[str, Any], run_id: str | None = None) -> DagRun:
-        """Start a run; its conf is checked against the DAG's params."""
-        body = {"logical_date": None, "conf": dict(conf), **({"dag_run_id": run_id} if run_id else {})}
-        return _run(self._call("POST", f"/api/v2/dags/{_part(dag_id)}/dagRuns", body))
+    def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> DagRun:
+        """Start a run; its conf is checked against the DAG's params. The run's id is chosen here, so asking again starts no second run."""
+        run_id = f"manual__{datetime.now(timezone.utc).isoformat()}_{secrets.token_hex(4)}"
+        path, body = f"/api/v2/dags/{_part(dag_id)}/dagRuns", {"logical_date": None, "conf": dict(conf), "dag_run_id": run_id}
+        answer = self._send("POST", path, body, repeatable=True)
+        if answer.status_code == httpx.codes.CONFLICT:  # an earlier try began it, and its answer was lost
+            return self.run(dag_id, run_id)
+        return _run(_content("POST", path, answer))
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
         """The state of one run."""
@@ -148,10 +153,9 @@ class AirflowClient:
 
     def has_pool(self, name: str) -> bool:
         """Whether there is a pool of that name."""
-        answer = self._send("GET", f"/api/v2/pools/{_part(name)}")
-        if answer.is_error and answer.status_code != httpx.codes.NOT_FOUND:
-            raise AirflowError(f"GET /api/v2/pools/{name}: {answer.status_code} {_detail(answer)}")
-        return not answer.is_error
+        path = f"/api/v2/pools/{_part(name)}"
+        answer = self._send("GET", path)
+        return answer.status_code != httpx.codes.NOT_FOUND and _content("GET", path, answer) is not None
 
     def put_pool(self, name: str, slots: int, description: str) -> None:
         """Create a pool, or set the slots of the one that is there. Deferred tasks count: a trial that waits still holds its GPUs."""
@@ -174,53 +178,63 @@ class AirflowClient:
                 return
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None) -> Any:
-        answer = self._send(method, path, body, query)
-        for wait_s in _WAITS_S:
-            # A scheduler that holds SQLite's one lock makes the API server give up; asking or setting the same again does no harm.
-            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR or method == "POST":
-                break
-            time.sleep(wait_s)
-            answer = self._send(method, path, body, query)
-        if answer.is_error:
-            raise AirflowError(f"{method} {path}: {answer.status_code} {_detail(answer)}")
-        try:
-            return answer.json() if answer.content else None
-        except ValueError:
-            raise AirflowError(f"{method} {path}: answered with something that is not JSON: {answer.text[:_WORDS]}") from None
+        return _content(method, path, self._send(method, path, body, query, repeatable=method != "POST"))
 
     def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, Any] | None = None,
+        *,
+        repeatable: bool = True,
     ) -> httpx.Response:
+        """`repeatable`: the same request twice does the same as once, so it may be sent again where its answer is an error of the server."""
         if "Authorization" not in self._http.headers:
             self.login()
-        answer = self._request(method, path, body, query)
+        answer = self._request(method, path, body, query, repeatable)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             self.login()
-            answer = self._request(method, path, body, query)
+            answer = self._request(method, path, body, query, repeatable)
+        # A scheduler that holds SQLite's one lock makes the API server give up.
+        for wait_s in _WAITS_S if repeatable else ():
+            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
+                break
+            time.sleep(wait_s)
+            answer = self._request(method, path, body, query, repeatable)
         return answer
 
     def login(self) -> None:
         """Log in now: any other call does, when it has to."""
-        answer = self._request("POST", "/auth/token", self._credentials)
+        answer = self._request("POST", "/auth/token", self._credentials, None, repeatable=True)
         if answer.is_error:
             raise AirflowError(f"login at {self._http.base_url} as {self._credentials['username']}: {answer.status_code} {_detail(answer)}")
         self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def _request(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None
+        self, method: str, path: str, body: Mapping[str, Any] | None, query: Mapping[str, Any] | None, repeatable: bool
     ) -> httpx.Response:
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
                 return self._http.request(method, path, json=body, params=query, headers={"Accept": "application/json"})
             except httpx.HTTPError as error:
-                # A request that begins something may have arrived unless the connection itself was refused.
+                # Any other request may have arrived unless the connection itself was refused.
                 again = isinstance(error, httpx.ConnectError) or (
-                    isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError) and (method != "POST" or body is self._credentials)
+                    repeatable and isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
                 )
                 if not again or time.monotonic() >= deadline:
                     raise AirflowError(f"{method} {self._http.base_url.join(path)}: no answer ({error or type(error).__name__})") from error
             time.sleep(_WAITS_S[0])
+
+
+def _content(method: str, path: str, answer: httpx.Response) -> Any:
+    if answer.is_error:
+        raise AirflowError(f"{method} {path}: {answer.status_code} {_detail(answer)}")
+    try:
+        return answer.json() if answer.content else None
+    except ValueError:
+        raise AirflowError(f"{method} {path}: answered with something that is not JSON: {answer.text[:_WORDS]}") from None
 
 
 def _part(text: str) -> str:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
@@ -45,7 +46,7 @@ def test_it_says_what_it_started_and_where_to_look(airflow: FakeAirflow, plumbli
     assert done.exit_code == 0, done.output
     assert "campaign od-1: new driver" in done.stdout
     assert "local-1core: 2 trials" in done.stdout
-    assert f"{airflow.address}/dags/{DAG}/runs/manual__1" in done.stdout
+    assert f"{airflow.address}/dags/{DAG}/runs/{quote(airflow.runs[DAG][0]['dag_run_id'], safe='')}" in done.stdout
     assert "plumbline scorecard od-1" in done.stdout
     assert airflow.runs[DAG][0]["conf"] == {
         "campaign": "od-1",
@@ -62,7 +63,7 @@ def test_what_is_left_of_the_budget_is_said(config: Path, airflow: FakeAirflow, 
     assert (code, row["trials"], row["left_out"], row["waits_for"]) == (0, 2, 0, None)
     assert row["budget"].startswith("0.00959 of 0.01 USD left of ")
     ((row,), _) = said(*ASK, "--reason", "again")
-    assert row["waits_for"] == "manual__1"
+    assert row["waits_for"] == airflow.runs[DAG][0]["dag_run_id"]
 
 
 @pytest.mark.parametrize(

@@ -71,17 +71,30 @@ def test_no_server_is_no_answer() -> None:
 
 
 @pytest.mark.fault("the API server restarts during a campaign", ends="asked again", keeps="the campaign; no run is started twice")
-def test_a_server_that_drops_connections_is_asked_again_but_for_what_may_have_begun(airflow: FakeAirflow) -> None:
+def test_a_server_that_drops_connections_is_asked_again(airflow: FakeAirflow) -> None:
     airflow.dags = [dag(1)]
     with AirflowClient(airflow.address, "admin", "right", patience_s=60) as client:
-        airflow.drop = 2  # the login, which begins nothing, and its second try
+        airflow.drop = 2  # the login and its second try
         assert set(client.dags()) == {"d1"}
         airflow.drop = 1
         assert set(client.dags()) == {"d1"}
         airflow.drop = 1
-        with pytest.raises(AirflowError, match="no answer"):
-            client.trigger("d1", {})
-        assert airflow.runs == {} and airflow.drop == 0
+        run = client.trigger("d1", {"campaign": "c"})
+    assert [(r["dag_run_id"], r["conf"]) for r in airflow.runs["d1"]] == [(run.run_id, {"campaign": "c"})]
+
+
+@pytest.mark.fault("the API server fails after it began a run", ends="asked again", keeps="the one run")
+def test_a_run_whose_answer_was_lost_is_not_started_twice(airflow: FakeAirflow, client: AirflowClient) -> None:
+    airflow.dags, airflow.lose = [dag(1)], 1
+    first, second = client.trigger("d1", {}), client.trigger("d1", {})
+    assert [r["dag_run_id"] for r in airflow.runs["d1"]] == [first.run_id, second.run_id]
+
+
+def test_a_pool_that_may_have_been_made_is_not_asked_for_again(airflow: FakeAirflow, client: AirflowClient) -> None:
+    airflow.answers["POST", "/api/v2/pools"] = (500, {"detail": "database is locked"})
+    with pytest.raises(AirflowError, match="500 database is locked"):
+        client.put_pool("p", 1, "")
+    assert [method for method, path, _, _ in airflow.seen if path == "/api/v2/pools"] == ["POST"]
 
 
 def test_run_ids_are_quoted_in_paths(airflow: FakeAirflow, client: AirflowClient) -> None:

@@ -102,8 +102,8 @@ def test_every_run_is_started_with_its_form(airflow: FakeAirflow, client: Airflo
     ]
     started = trigger(client, starts(declared(), ASKED, BOTH))
     assert [(s.start.provider, s.run_id, s.waits_for) for s in started] == [
-        ("local-1core", "manual__1", None),
-        ("local-2core", "manual__2", "scheduled__1"),
+        ("local-1core", airflow.runs["benchmark_local_1core"][0]["dag_run_id"], None),
+        ("local-2core", airflow.runs["benchmark_local_2core"][1]["dag_run_id"], "scheduled__1"),
     ]
     assert airflow.runs["benchmark_local_1core"][0]["conf"]["reason"] == "new driver"
 
@@ -143,8 +143,8 @@ def test_a_missing_pool_is_made_before_the_run_or_refuses_it(airflow: FakeAirflo
 
 
 def test_what_was_started_before_airflow_failed_is_said(airflow: FakeAirflow, client: AirflowClient) -> None:
-    airflow.answers["POST", "/api/v2/dags/benchmark_local_2core/dagRuns"] = (500, {"detail": "database is locked"})
-    with pytest.raises(AirflowError, match=r"(?s)database is locked.*started before: benchmark_local_1core manual__1"):
+    airflow.answers["POST", "/api/v2/dags/benchmark_local_2core/dagRuns"] = (403, {"detail": "Forbidden"})
+    with pytest.raises(AirflowError, match=r"(?s)Forbidden.*started before: benchmark_local_1core manual__"):
         trigger(client, starts(declared(), ASKED, BOTH))
 
 
