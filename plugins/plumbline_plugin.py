@@ -1,4 +1,5 @@
-"""Puts Plumbline into Airflow's navigation. Every component of Airflow executes this file, so it builds nothing by itself."""
+"""Puts Plumbline into Airflow's navigation and listens for benchmarks that begin. Every component of Airflow executes this file, so it builds
+nothing by itself."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
 from plumbline.dashboard.lazy import Lazily
+from plumbline.orchestration import pool_listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +51,8 @@ def _may_see_money() -> Callable[..., bool]:
 
 class PlumblinePlugin(AirflowPlugin):
     name = "plumbline"
-    fastapi_apps = [{"app": Lazily(guarded), "url_prefix": PREFIX, "name": "Plumbline"}]  # noqa: RUF012 (Airflow's own attribute)
+    listeners = [pool_listener]  # noqa: RUF012 (Airflow's own attribute)
+    fastapi_apps = [{"app": Lazily(guarded), "url_prefix": PREFIX, "name": "Plumbline"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {
             "name": "Plumbline",

@@ -217,6 +217,25 @@ def test_a_deferred_task_is_resumed_and_the_run_ends_well(server: Server) -> Non
 
 
 @pytest.mark.full
+@pytest.mark.fault("a benchmark whose pool is missing is started on Airflow's page", ends="made as the run begins", keeps="the run")
+def test_a_run_makes_its_missing_pool(server: Server) -> None:
+    pool, dag_id = "plumbline_this-machine", "benchmark_local_1core"
+    deleted = server.postgres.tool("psql", "--dbname", "airflow", "--command", f"DELETE FROM slot_pool WHERE pool = '{pool}'")
+    assert deleted.strip() == b"DELETE 1"
+    with server.client() as client:
+        client.set_paused(dag_id, False)
+        run = client.trigger(dag_id, {"campaign": "no-pool", "workloads": ["gpt-tiny-cpu"]})
+        try:
+            deadline = time.monotonic() + 120
+            while not client.has_pool(pool) and time.monotonic() < deadline:
+                time.sleep(0.2)
+            assert client.has_pool(pool)
+        finally:
+            client.set_paused(dag_id, True)
+            client.end_run(dag_id, run.run_id, "tried")
+
+
+@pytest.mark.full
 @pytest.mark.fault("the pages' database role is used to write", ends="refused", keeps="the archive")
 def test_the_pages_read_the_archive_with_a_role_that_cannot_write(server: Server) -> None:
     url = server.graph.environment("api-server")["PLUMBLINE_ARCHIVE_URL"]

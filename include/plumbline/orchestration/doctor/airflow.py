@@ -135,7 +135,7 @@ def dags(place: AirflowPlace, known: Metadata | None, declared: Declarations | N
 
 
 def pools(place: AirflowPlace, known: Metadata | None, declared: Declarations | None) -> Iterator[Line]:
-    """One for each enabled provider: without it its trials wait for ever."""
+    """One for each enabled provider."""
     if known is None or declared is None:
         yield unknown(
             "pools", "not applicable: " + ("Airflow has no database here" if known is None else "the declarations cannot be read")
@@ -145,7 +145,7 @@ def pools(place: AirflowPlace, known: Metadata | None, declared: Declarations | 
     remedy = "`docker compose run --rm init` makes it" if place.kind == "server" else "`plumbline up`, started again, makes it"
     for name, slots in wanted.items():
         if name not in known.pools:
-            yield failed("pools", f"{name} is missing: trials of its provider wait for ever", remedy)
+            yield failed("pools", f"{name} is missing", remedy)
         elif known.pools[name] != slots:
             yield failed("pools", f"{name} has {known.pools[name]} slots; declared are {slots}", remedy.replace("makes", "corrects"))
     if all(known.pools.get(name) == slots for name, slots in wanted.items()):
