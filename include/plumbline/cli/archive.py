@@ -81,12 +81,17 @@ def collect(campaign: Annotated[str, typer.Argument(help="the campaign's id, suc
         done = collect_campaign(opened, campaign)
     new = [one for one in done if {"inserted", "corrected"} & set(one.recorded)]
     failed = [one for one in done if one.problem is not None]
+    refused = [(one, reason) for one in done for reason in one.quarantined]
 
     def show() -> None:
-        for one in (*new, *failed):
-            out.print(f"{one.trial_id}: {one.problem or ', '.join(one.recorded)}", highlight=False, markup=False, soft_wrap=True)
+        lines = [(one, one.problem or ", ".join(one.recorded)) for one in (*new, *failed)]
+        lines += [(one, f"in quarantine: {reason}") for one, reason in refused]
+        for one, text in lines:
+            out.print(f"{one.trial_id}: {text}", highlight=False, markup=False, soft_wrap=True)
         out.print(
-            f"{len(done)} trial{'' if len(done) == 1 else 's'}: {len(new)} with new results, {len(failed)} not collected", highlight=False
+            f"{len(done)} trial{'' if len(done) == 1 else 's'}: {len(new)} with new results, {len(failed)} not collected, "
+            f"{len(refused)} document{'' if len(refused) == 1 else 's'} in quarantine",
+            highlight=False,
         )
 
     emit(as_json, done, show)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Collected:
-    """One trial of the campaign. `recorded`: the outcome of each attempt (see `recording.Outcome`); `problem`: why it was not collected."""
+    """One trial of the campaign. `recorded`: the outcome of each attempt (see `recording.Outcome`); `quarantined`: why each document of it in
+    quarantine was refused; `problem`: why the trial was not collected."""
 
     trial_id: str
     recorded: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
     problem: str | None = None
 
 
@@ -53,6 +55,8 @@ def collect_campaign(archive: Archive, campaign_id: str) -> list[Collected]:
         specs = [{"campaign_id": campaign_id, "trial_id": trial.trial_id} for trial in trials]
         checked = steps.validate(provider, name, specs)
         done += [Collected(row["trial_id"], tuple(steps.record_in(archive, row)["recorded"])) for row in checked]
+    refused = archive.quarantined(campaign_id=campaign_id)
+    done = [replace(one, quarantined=tuple(q.reason for q in refused if q.trial_id == one.trial_id)) for one in done]
     return sorted(done, key=lambda one: one.trial_id)
 
 

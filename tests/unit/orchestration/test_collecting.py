@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 from fsspec.registry import _registry
 from sqlalchemy.exc import OperationalError
 from tests.data.result_documents import FACTS, training_metrics
@@ -211,3 +211,18 @@ def recorded_by_hand() -> dict[str, str]:
             assert not [one for one in collect_campaign(archive, CAMPAIGN) if one.problem]
         assert archive.verify() == []
         return {trial.trial_id: trial.status for trial in archive.trials(CAMPAIGN)}
+
+
+@pytest.mark.fault("a result document is changed in its bucket", ends="named by `archive collect`", keeps="the document, in quarantine")
+def test_a_changed_document_is_named(clock: Clock, kube: FakeKubernetes) -> None:
+    changed, sound = planned(2)
+    for trial in (changed, sound):
+        measured(kube, announced(trial), 4 * HOUR)
+    (path,) = [name for name in _registry["s3"].store if changed.trial_id in name and name.endswith("result.json")]
+    document = _registry["s3"].store[path]
+    _registry["s3"].store[path] = MemoryFile(document.fs, path, document.getvalue().replace(b"400.0", b"401.0"))
+    with open_archive() as archive:
+        done = {one.trial_id: one for one in collect_campaign(archive, CAMPAIGN)}
+    assert done[sound.trial_id].quarantined == ()
+    (reason,) = done[changed.trial_id].quarantined
+    assert "hashes to" in reason
