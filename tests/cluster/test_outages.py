@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import time
 from collections.abc import Callable
@@ -23,7 +24,7 @@ TAINT = {"key": "e2e/gone", "effect": "NoExecute", "value": "now"}
 
 def disturbed(e2e: World, campaign: str, act: Callable[[str, str], None]) -> tuple[DagRun, list[ResultDocument]]:
     """A run of the long workload to its end; `act` gets namespace and pod's name in the middle of the trial."""
-    namespace = e2e.namespace(ONE)
+    namespace, campaign = e2e.namespace(ONE), f"{campaign}-{secrets.token_hex(2)}"  # a second try of a test has a campaign of its own
     run = e2e.start(ONE, [LONG], campaign)
     (pod,) = e2e.cluster.measuring(namespace, LONG)
     e2e.wait_for_state(run, RUN, "deferred")

@@ -397,8 +397,10 @@ class Supervisor:
 
     def __init__(self, state: str | None) -> None:
         self.state = state
+        self.asked = 0
 
     def send(self, _: Any) -> Any:
+        self.asked += 1
         if self.state == "away":
             raise RuntimeError("the API server is away")
         return task_runner.TaskStatesResult(task_states={"r": {"training.run_2": self.state}})
@@ -439,6 +441,14 @@ async def test_when_somebody_ends_the_task_its_pods_are_deleted(
             await runner.cancel_triggers()
             await asyncio.sleep(1.0)
     await until(lambda: kube.leftovers(SPACE) == [])
+
+
+async def test_the_slow_first_answer_is_over_before_a_kill_needs_one(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    kube.script("pl-a-*", Script().started())
+    create(kube, 0)
+    async with triggerer(trigger(started=True), "deferred", monkeypatch) as runner:
+        await until(lambda: task_runner.SUPERVISOR_COMMS.asked == 1)
+        runner.triggers[1]["task"].cancel()
 
 
 async def test_a_kill_goes_on_though_airflow_cancels_it_again_every_second(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:

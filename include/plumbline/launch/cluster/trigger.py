@@ -143,6 +143,8 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             self.grace_s,
         )
         began = time.monotonic()
+        # The first answer takes many seconds (_ASK_S). In `on_kill` that is too late: the next try of a cleared task waits by then.
+        self._first_question = asyncio.create_task(self._is_deferred())
         state = watch.Watch(limits, started=self.started, known=self.known)
         outage, log = Outage(self.unreachable_timeout_s), LogReader(from_start=not self.started)
         decision: watch.Decision | None = None
