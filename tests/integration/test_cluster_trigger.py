@@ -447,7 +447,7 @@ async def test_the_slow_first_answer_is_over_before_a_kill_needs_one(kube: FakeK
     kube.script("pl-a-*", Script().started())
     create(kube, 0)
     async with triggerer(trigger(started=True), "deferred", monkeypatch) as runner:
-        await until(lambda: task_runner.SUPERVISOR_COMMS.asked == 1)
+        await until(lambda: task_runner.SUPERVISOR_COMMS.asked)
         runner.triggers[1]["task"].cancel()
 
 
