@@ -180,7 +180,11 @@ def test_files_are_tables_of_contents(file: Path) -> None:
 
 
 def test_our_task_modules_never_import_what_reaches_the_metadata_database() -> None:
+    in_the_scheduler = "pool_listener.py"  # which has that database; the plugin alone imports it
     for file in (ROOT / "include" / "plumbline").rglob("*.py"):
+        if file.name == in_the_scheduler:
+            continue
+        assert "pool_listener" not in file.read_text(), file
         for node in ast.walk(ast.parse(file.read_text())):
             names = (
                 [a.name for a in node.names]
