@@ -12,13 +12,13 @@ Triage   A red `answer` names what cannot be carried out (the finding was settle
 
 from airflow.sdk import Param, dag
 
-from plumbline.orchestration.deciding import DECISION
-from plumbline.orchestration.decision_tasks import answer, question, rerun, tell, wanted
-from plumbline.orchestration.defaults import defaults
+from plumbline.airflow.defaults import defaults
+from plumbline.airflow.tasks.review import answer, question, rerun, tell, wanted
+from plumbline.workflows.baseline_decision import DECISION_DAG
 
 
 @dag(
-    dag_id=DECISION,
+    dag_id=DECISION_DAG,
     schedule=None,
     params={
         "finding": Param(None, type="string", pattern="^[0-9a-f]{12}$", title="Finding", description="`plumbline findings` lists them.")

@@ -14,12 +14,12 @@ Triage   A red `run` is data about the provider: its exception names the failure
 
 from airflow.sdk import TaskGroup, dag, task_group
 
+from plumbline.airflow.defaults import defaults
+from plumbline.airflow.params import on_demand_form
+from plumbline.airflow.schedules import schedule_of
+from plumbline.airflow.tasks.benchmark import conclude, plan, publish, record, trial, validate
 from plumbline.declarations import Declarations, Provider, load
-from plumbline.orchestration.defaults import defaults
-from plumbline.orchestration.form import on_demand_form
-from plumbline.orchestration.lanes import lanes_of
-from plumbline.orchestration.schedules import schedule_of
-from plumbline.orchestration.tasks import conclude, plan, publish, record, trial, validate
+from plumbline.workflows.plan import trial_groups
 
 
 def benchmark(declared: Declarations, provider: Provider) -> None:
@@ -33,7 +33,7 @@ def benchmark(declared: Declarations, provider: Provider) -> None:
     def build() -> None:
         end = conclude()
         recorded = []
-        for lane in lanes_of(declared, provider):
+        for lane in trial_groups(declared, provider):
             with TaskGroup(lane.name):
                 specs = plan(provider.name, lane.name)
 

@@ -11,11 +11,10 @@ Triage   `compare` fails if the archive cannot be read; a review that is repeate
 
 from airflow.sdk import Param, dag
 
-from plumbline.orchestration.assets import RESULTS
-from plumbline.orchestration.decision_tasks import ask, questions
-from plumbline.orchestration.defaults import defaults
-from plumbline.orchestration.form import campaign_field
-from plumbline.orchestration.report_tasks import alert, changed, compare
+from plumbline.airflow.defaults import defaults
+from plumbline.airflow.params import campaign_field
+from plumbline.airflow.schedules import RESULTS
+from plumbline.airflow.tasks.review import alert, ask, changed, compare, questions
 
 
 @dag(

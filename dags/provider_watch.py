@@ -16,11 +16,11 @@ Triage   `prices` names in its log the sources that said nothing; what the other
 
 from airflow.sdk import dag, task_group
 
-from plumbline.orchestration.defaults import defaults
-from plumbline.orchestration.report_tasks import alert
-from plumbline.orchestration.schedules import daily
-from plumbline.orchestration.tasks import conclude
-from plumbline.orchestration.watch_tasks import look, prices, probe, providers, rerun
+from plumbline.airflow.defaults import defaults
+from plumbline.airflow.schedules import daily
+from plumbline.airflow.tasks.benchmark import conclude
+from plumbline.airflow.tasks.review import alert
+from plumbline.airflow.tasks.upkeep import look, prices, probe, providers, rerun
 
 
 @dag(schedule=daily(), **defaults(__doc__, "watch", housekeeping=True))

@@ -9,10 +9,10 @@ Triage   A red `choose` names what does not exist or does not fit; nothing was s
 
 from airflow.sdk import dag
 
+from plumbline.airflow.defaults import defaults
+from plumbline.airflow.params import rerun_form
+from plumbline.airflow.tasks.benchmark import choose, start
 from plumbline.declarations import load
-from plumbline.orchestration.defaults import defaults
-from plumbline.orchestration.form import rerun_form
-from plumbline.orchestration.rerun_tasks import choose, start
 
 
 @dag(schedule=None, params=rerun_form(load()), **defaults(__doc__, "benchmark", asked=True))

@@ -12,10 +12,10 @@ Triage   `report` fails if the archive has nothing of the campaign that was aske
 
 from airflow.sdk import dag
 
-from plumbline.orchestration.defaults import defaults
-from plumbline.orchestration.form import campaign_field
-from plumbline.orchestration.report_tasks import decide, digest, report
-from plumbline.orchestration.schedules import monthly_report
+from plumbline.airflow.defaults import defaults
+from plumbline.airflow.params import campaign_field
+from plumbline.airflow.schedules import monthly_report
+from plumbline.airflow.tasks.review import decide, digest, report
 
 
 @dag(

@@ -17,10 +17,9 @@ Triage   A red `sweep` means that a cluster does not answer or refuses: `plumbli
 
 from airflow.sdk import dag
 
-from plumbline.orchestration.defaults import defaults
-from plumbline.orchestration.schedules import hourly, nightly
-from plumbline.orchestration.upkeep_tasks import clusters, expire, export, own_failures, silence, sweep, tell, tidy, verify
-from plumbline.orchestration.watch_tasks import held, rerun
+from plumbline.airflow.defaults import defaults
+from plumbline.airflow.schedules import hourly, nightly
+from plumbline.airflow.tasks.upkeep import clusters, expire, export, held, own_failures, rerun, silence, sweep, tell, tidy, verify
 
 
 @dag(schedule=hourly(), **defaults(__doc__, "upkeep", housekeeping=True))

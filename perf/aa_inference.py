@@ -28,16 +28,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
 
+from plumbline.analysis.drift.comparison import Comparison, MetricComparison
 from plumbline.archive import Archive, open_archive
-from plumbline.declarations import METRICS, Declarations, load, places
-from plumbline.declarations.places import moved_home
-from plumbline.declarations.reading import reading
-from plumbline.drift import Comparison, MetricComparison
-from plumbline.launch.plan import Request, plan
-from plumbline.orchestration.comparing import compare_named
-from plumbline.orchestration.direct import run_directly
-from plumbline.orchestration.review import compared, workloads_of
+from plumbline.declarations import Declarations, installation_paths, load
+from plumbline.declarations.installation import override_home
+from plumbline.launch.plan import RunRequest, plan
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_quantity
 from plumbline.results import ResultDocument
+from plumbline.workflows.benchmark import run_directly
+from plumbline.workflows.compare import compare_named
+from plumbline.workflows.review import compare_with_baselines, workloads_of
 
 FIRST, SECOND, HALF = "aa-1", "aa-2", "half-the-cores"
 CALM = ("unchanged", "insufficient_data")
@@ -57,7 +58,7 @@ def kept_to(cores: set[int]) -> Iterator[None]:
 def run(declared: Declarations, workload: str, provider: str, campaigns: Sequence[str], repeats: int) -> list[ResultDocument]:
     """Run so many trials of each campaign, the campaigns taking turns."""
     now = datetime.now(timezone.utc)
-    asked = [Request(name, "false alarms", (provider,), (workload,), slots=("02:00",), repeats=repeats) for name in campaigns]
+    asked = [RunRequest(name, "false alarms", (provider,), (workload,), slots=("02:00",), repeats=repeats) for name in campaigns]
     done = []
     for together in zip(*(plan(declared, request, now) for request in asked), strict=True):
         for trial in together:
@@ -71,7 +72,7 @@ def run(declared: Declarations, workload: str, provider: str, campaigns: Sequenc
 def against_all(archive: Archive, declared: Declarations) -> Comparison:
     """The campaign on half the cores against the ten trials."""
     (series_key, workload), *_ = workloads_of(archive, HALF).items()
-    return compared(archive, declared, series_key, HALF, workload, [FIRST, SECOND])
+    return compare_with_baselines(archive, declared, series_key, HALF, workload, [FIRST, SECOND])
 
 
 def judged(comparison: Comparison) -> list[MetricComparison]:
@@ -106,9 +107,9 @@ def main() -> int:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         parser.error("half the cores are taken away; expected at least two usable ones")
-    declared, home, began = load(), places().home / "aa-inference", time.monotonic()
+    declared, home, began = load(), installation_paths().home / "aa-inference", time.monotonic()
     shutil.rmtree(home, ignore_errors=True)
-    with moved_home(home):
+    with override_home(home):
         print(f"A/A: {2 * options.repeats} trials of {options.workload} on {options.provider}", flush=True)
         documents = run(declared, options.workload, options.provider, (FIRST, SECOND), options.repeats)
         with open_archive() as archive:
@@ -171,7 +172,7 @@ def markdown(figures: dict) -> str:  # type: ignore[type-arg]
         "| metric | statistic | phase | median | CV |",
         "|---|---|---|---:|---:|",
         *(
-            f"| {row['metric']} | {row['statistic']} | {row['phase']} | {reading(row['median'], METRICS[row['metric']].unit)} | {row['cv']:.1%} |"
+            f"| {row['metric']} | {row['statistic']} | {row['phase']} | {format_quantity(row['median'], METRICS[row['metric']].unit)} | {row['cv']:.1%} |"
             for row in figures["scatter"]
         ),
         "",
@@ -184,7 +185,7 @@ def markdown(figures: dict) -> str:  # type: ignore[type-arg]
         unit = METRICS[row["metric"]].unit
         interval = "" if row["ci_low"] is None else f" ({row['ci_low']:+.1%} … {row['ci_high']:+.1%})"
         change = "–" if row["effect"] is None else f"{row['effect']:+.1%}{interval}"
-        values = f"{reading(row['baseline'], unit)} | {reading(row['candidate'], unit)}"
+        values = f"{format_quantity(row['baseline'], unit)} | {format_quantity(row['candidate'], unit)}"
         lines.append(
             f"| {row['metric']} | {row['statistic']} | {row['phase']} | {values} | {change} | {row['verdict'].replace('_', ' ')} |"
         )

@@ -20,15 +20,17 @@ from sqlalchemy import Engine
 from tests.data.result_documents import document, provider, training_metrics, training_workload, trial
 
 from plumbline.archive import Archive
-from plumbline.archive.bundle.rows import measured, table_of
+from plumbline.archive.bundle.tables import measured_rows, table_of
 from plumbline.archive.engine import reading
-from plumbline.archive.judgements import AuditEntry, Baseline, Finding
-from plumbline.archive.models import (
+from plumbline.archive.schema import (
+    AuditEntry,
     Base,
+    Baseline,
     Campaign,
     Document,
     Environment,
     Evidence,
+    Finding,
     Metric,
     Series,
     SeriesCampaign,
@@ -115,7 +117,7 @@ def _shapes(template: Archive) -> list[dict[str, list[Row]]]:
         asked = trial(campaign=f"template-{n}", where=place(0), workload=workload)
         template.record(document(asked), uri="file:///store")
         with reading(template.engine) as session:
-            tables, documents = measured(session, asked.campaign_id)
+            tables, documents = measured_rows(session, asked.campaign_id)
         packed = zlib.compress(documents[1].encode(), 6)
         shapes.append({**tables, "documents": [{"trial_pk": 0, "schema_version": 1, "content": packed}]})
     return shapes

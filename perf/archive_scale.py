@@ -58,7 +58,7 @@ def generated(url: str, trials: int, seed: int, folder: Path) -> tuple[int, str]
 
 def review(url: str, campaign: str) -> None:
     """Review the campaign as the review DAG does, with its own connection."""
-    from plumbline.orchestration.review import review as reviewed
+    from plumbline.workflows.review import review_campaign as reviewed
 
     os.environ["PLUMBLINE_ARCHIVE_URL"] = url
     assert reviewed(campaign)

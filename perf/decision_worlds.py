@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plumbline.declarations import METRICS, Preference
-from plumbline.scorecards import Number, TrialNumbers
+from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.declarations import Preference
+from plumbline.metrics import METRICS
 
 WEIGHTS = {"time_to_first_token": 0.5, "output_token_throughput": 0.2, "cost_per_1k_requests": 0.3}
 SLOTS = ("02:00", "10:00", "18:00")
@@ -71,7 +72,7 @@ class Truth:
         return max(able, key=lambda name: self.scores[name]) if able else None
 
 
-def campaign(world: World, rng: np.random.Generator) -> tuple[Truth, list[TrialNumbers]]:
+def campaign(world: World, rng: np.random.Generator) -> tuple[Truth, list[TrialSample]]:
     """Truth drawn anew, and the trials that a campaign in this world would measure."""
     gaps = world.gaps if world.gaps is not None else USUAL_GAPS["median"] * USUAL_GAPS["factor"] ** rng.standard_normal()
     scores, keeps, trials = {}, {}, []
@@ -99,12 +100,12 @@ def campaign(world: World, rng: np.random.Generator) -> tuple[Truth, list[TrialN
     return Truth(scores, keeps), trials
 
 
-def _trial(provider: str, slot: str, repeat: int, numbers: dict[str, float]) -> TrialNumbers:
+def _trial(provider: str, slot: str, repeat: int, numbers: dict[str, float]) -> TrialSample:
     rows = tuple(
-        Number("steady", name, METRICS[name].statistic, float(value), METRICS[name].unit, METRICS[name].direction, 90)
+        MetricValue("steady", name, METRICS[name].statistic, float(value), METRICS[name].unit, METRICS[name].direction, 90)
         for name, value in numbers.items()
     )
-    return TrialNumbers(f"{provider}.r{repeat}", provider, "inference", "chat", 1, "valid", slot, repeat, None, rows)
+    return TrialSample(f"{provider}.r{repeat}", provider, "inference", "chat", 1, "valid", slot, repeat, None, rows)
 
 
 def factors(world: World) -> dict[str, str]:

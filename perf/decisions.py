@@ -23,8 +23,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "include"))
 import numpy as np
 from decision_worlds import USUAL_GAPS, WEIGHTS, World, any_world, campaign, factors, preference
 
-from plumbline.declarations.confidence import wilson
-from plumbline.scorecards import Decision, TrialNumbers, decide
+from plumbline.analysis.decisions.decide import decide
+from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.trial_sample import TrialSample
+from plumbline.metrics.proportions import wilson_interval
 
 BINS = ((0.0, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 0.9), (0.9, 0.95), (0.95, 1.0))
 PROMISED = (0.75, 0.85)
@@ -106,7 +108,7 @@ def decisions(n: int, seed: int, **fixed: Any) -> list[Made]:
     return found
 
 
-def plain_bootstrap(decision: Decision, trials: Sequence[TrialNumbers], rng: np.random.Generator, draws: int = 500) -> float:
+def plain_bootstrap(decision: Decision, trials: Sequence[TrialSample], rng: np.random.Generator, draws: int = 500) -> float:
     """How often the first provider is first when each provider's trials are drawn with replacement and their logarithms averaged."""
     signs = {c.metric: c.weight * (1.0 if c.metric == "output_token_throughput" else -1.0) for c in decision.columns}
     means = []
@@ -124,7 +126,7 @@ def binned(stated: Sequence[float], right: Sequence[bool], bins: Iterable[tuple[
     for low, high in bins:
         inside = (p >= low) & ((p < high) | (high == 1.0))
         n, hits = int(inside.sum()), int(y[inside].sum())
-        share = wilson(hits, n)
+        share = wilson_interval(hits, n)
         found.append(
             Bin(
                 low,

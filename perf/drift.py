@@ -146,29 +146,29 @@ def by_kit(detector: Detector, kit: Path) -> dict[str, Any]:
 
 def speed() -> tuple[float, float]:
     """Processor time of our detector, without its start: seconds for one long series, milliseconds for a look at up to 60 points."""
-    from plumbline.drift.series import changes
+    from plumbline.analysis.drift.change_detection import detect_changes
 
     random = np.random.default_rng(0)
     long = (100 * np.exp(random.normal(0, 0.01, _LONG) + 0.05 * (np.arange(_LONG) // 500 % 2))).tolist()
     short = [(100 * np.exp(random.normal(0, 0.01, 60) + 0.05 * (np.arange(60) >= 30))).tolist() for _ in range(20)]
-    changes(short[0])
+    detect_changes(short[0])
     began = time.process_time()
-    changes(long)
+    detect_changes(long)
     middle = time.process_time()
     for values in short:
         for seen in range(12, 61):
-            changes(values[:seen])
+            detect_changes(values[:seen])
     return middle - began, 1000 * (time.process_time() - middle) / (len(short) * 49)
 
 
 def normal_alarms(series: int, seed: int) -> float:
     """Share of normal series without a change that alarm in one of the looks at 1 … 24 points."""
-    from plumbline.drift.series import changes
+    from plumbline.analysis.drift.change_detection import detect_changes
 
     random, alarms = np.random.default_rng(seed), 0
     for _ in range(series):
         values = (100 * np.exp(random.normal(0, 0.02, 24))).tolist()
-        alarms += any(changes(values[:seen]) for seen in range(12, 25))
+        alarms += any(detect_changes(values[:seen]) for seen in range(12, 25))
     return alarms / series
 
 

@@ -100,9 +100,9 @@ def _module(path: Path, above: Path) -> str:
 
 def _imports(tree: ast.AST) -> Iterator[ast.ImportFrom | ast.Import]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == PACKAGE:
-            yield node
-        elif isinstance(node, ast.Import) and any(a.name.split(".")[0] == PACKAGE for a in node.names):
+        if (isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == PACKAGE) or (
+            isinstance(node, ast.Import) and any(a.name.split(".")[0] == PACKAGE for a in node.names)
+        ):
             yield node
 
 

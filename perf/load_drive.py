@@ -13,9 +13,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
 
-from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client import LOOP, Target, drive
-from plumbline.harness.inference.wire import Tensor, Wire
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load.wire import Tensor, Wire
 
 MODEL = "noop"
 VALUES = 16

@@ -15,9 +15,8 @@ import tritonclient.grpc as triton
 from load_drive import MODEL, VALUES
 from tritonclient.utils import InferenceServerException
 
-from plumbline.harness.inference import guarded
-from plumbline.harness.inference.installation import find
-from plumbline.harness.inference.triton import free_port
+from plumbline.harness import parent_death
+from plumbline.harness.inference.server.tritonserver import find_installation, free_port
 
 CONFIG = f"""\
 name: "{MODEL}"
@@ -49,14 +48,14 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Server:
-        installation = find()
+        installation = find_installation()
         version = self.workdir / "models" / MODEL / "1"
         version.mkdir(parents=True)
         (version / "model.py").write_text(SOURCE, encoding="utf-8")
         (version.parent / "config.pbtxt").write_text(CONFIG, encoding="utf-8")
         backends = installation.backend_directory(self.workdir / "backends")
         command = [
-            *(sys.executable, "-I", "-S", guarded.__file__, str(os.getpid()), str(installation.server)),
+            *(sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), str(installation.server)),
             *("--model-repository", str(self.workdir / "models"), "--backend-directory", str(backends)),
             *("--grpc-address", "127.0.0.1", "--grpc-port", self.grpc.split(":")[1]),
             *("--http-address", "127.0.0.1", "--http-port", self.http.split(":")[1]),

@@ -18,8 +18,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
 
 from plumbline.declarations import InferenceWorkload, load
-from plumbline.harness.inference import installation, quality, repositories
-from plumbline.harness.inference.triton import Triton
+from plumbline.harness.inference.phases import quality
+from plumbline.harness.inference.server import backends, tritonserver
+from plumbline.harness.inference.server.tritonserver import Triton
 
 
 def in_precision(workload: InferenceWorkload, precision: str, prompts: int, *, on_cpu: bool) -> InferenceWorkload:
@@ -36,8 +37,8 @@ def in_precision(workload: InferenceWorkload, precision: str, prompts: int, *, o
 def measured(workload: InferenceWorkload) -> tuple[float, int]:
     """The agreement and the answers that it rests on."""
     with tempfile.TemporaryDirectory() as folder:
-        repository = repositories.write(workload, Path(folder) / "models", threads=len(os.sched_getaffinity(0)))
-        with Triton(installation.find(), repository.folder, repository.model, Path(folder), ready_within_s=600) as triton:
+        repository = backends.write(workload, Path(folder) / "models", threads=len(os.sched_getaffinity(0)))
+        with Triton(tritonserver.find_installation(), repository.folder, repository.model, Path(folder), ready_within_s=600) as triton:
             (row,) = quality.check(workload, repository, triton.address).rows
     if row.value is None:
         raise SystemExit(f"{workload.name}: no agreement was measured")

@@ -26,8 +26,8 @@ from tests.cluster.world import World, world  # noqa: E402
 
 from plumbline.archive import open_archive  # noqa: E402
 from plumbline.declarations import KubernetesLauncher, Trial, load  # noqa: E402
-from plumbline.orchestration.direct import planned_trial  # noqa: E402
 from plumbline.results import ResultDocument, ResultStore  # noqa: E402
+from plumbline.workflows.benchmark import plan_single_trial  # noqa: E402
 
 LEAST_EFFICIENCY, MOST_WALL = 0.85, 1.05
 
@@ -61,7 +61,7 @@ def by_kubectl(e2e: World, number: int) -> Run:
     provider = load().providers[ONE]
     launcher = provider.launcher
     assert isinstance(launcher, KubernetesLauncher)
-    trial = planned_trial(load(), THREE_MINUTES, ONE)
+    trial = plan_single_trial(load(), THREE_MINUTES, ONE)
     store = ResultStore(e2e.store.url, {"key": e2e.store.key, "secret": e2e.store.secret, "endpoint_url": e2e.store.endpoint})
     store.put_trial(trial)
     name, namespace = f"plain-{number}", e2e.namespace(ONE)

@@ -29,16 +29,15 @@ def main() -> None:
 
 def plan_all() -> None:
     from plumbline.declarations import load
-    from plumbline.orchestration.asked import Asked, trials_of
-    from plumbline.orchestration.lanes import lanes_of
+    from plumbline.workflows.plan import RunParameters, trial_groups, trials_of
 
     began = time.perf_counter()
     declared = load()
     print(f"load {PROVIDERS} providers and {WORKLOADS} workloads: {time.perf_counter() - began:.2f} s, in every task")
-    now, asked = datetime.now(timezone.utc), Asked("2026-11", "scale")
+    now, asked = datetime.now(timezone.utc), RunParameters("2026-11", "scale")
     began, total, widest = time.perf_counter(), 0, 0
     for provider in declared.enabled_providers():
-        for lane in lanes_of(declared, provider):
+        for lane in trial_groups(declared, provider):
             found = lane.of(trials_of(asked, declared, provider, lane.kind, now))
             total, widest = total + len(found), max(widest, len(found))
     print(f"plan {total} trials: {time.perf_counter() - began:.1f} s in all, {(time.perf_counter() - began) / PROVIDERS:.2f} s a provider")
@@ -52,9 +51,8 @@ def plan_one_to_s3() -> None:
     from moto.server import ThreadedMotoServer
 
     from plumbline.declarations import load
-    from plumbline.orchestration import steps
-    from plumbline.orchestration.asked import Asked
-    from plumbline.orchestration.lanes import TRAINING
+    from plumbline.workflows import benchmark
+    from plumbline.workflows.plan import TRAINING, RunParameters
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -80,7 +78,7 @@ def plan_one_to_s3() -> None:
     for name in ("the first time", "again"):
         seen.clear()
         began = time.perf_counter()
-        rows = steps.plan(provider, TRAINING, Asked("2026-11", "scale"))
+        rows = benchmark.plan_trials(provider, TRAINING, RunParameters("2026-11", "scale"))
         requests = ", ".join(f"{count} {method}" for method, count in seen.most_common())
         print(
             f"plan {len(rows)} trials of a lane to S3, {name}: {sum(seen.values()) / len(rows):.1f} requests a trial ({requests}),", end=" "

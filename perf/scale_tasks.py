@@ -73,7 +73,7 @@ def main() -> None:
     from tests.fakes.compose_processes import ROOT, Processes, implementations, read_settings, resolve
     from tests.fakes.postgres_tcp import TcpPostgres, free_port
 
-    from plumbline.orchestration.airflow_client import AirflowClient
+    from plumbline.embedded.client import AirflowClient
 
     with tempfile.TemporaryDirectory(prefix="scale-tasks-") as path:
         folder = Path(path)

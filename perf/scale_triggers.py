@@ -74,8 +74,8 @@ async def watch(triggers: list[Any], seconds: float, pipe: Any) -> tuple[float, 
 
 
 def measure(number: int, seconds: float) -> None:
+    from plumbline.airflow.triggers import LaunchTrigger
     from plumbline.launch.cluster.names import LAUNCH
-    from plumbline.launch.cluster.trigger import LaunchTrigger
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # after Airflow, which sets its own
     context = multiprocessing.get_context("spawn")

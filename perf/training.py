@@ -31,14 +31,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
 
 from training_report import Figures, Ratio, markdown, written
 
-from plumbline.declarations import Declarations, load, places
-from plumbline.declarations.training import TrainingWorkload
-from plumbline.harness.environment.cpu import promised, usable
-from plumbline.harness.gpu_phases import GpuPhases
-from plumbline.harness.training import dataset, plan
-from plumbline.harness.training.steady import median_interval
-from plumbline.harness.training.supervisor import BOUND_THREADS, STEADY_MEMORY
-from plumbline.harness.watch import Watch
+from plumbline.declarations import Declarations, installation_paths, load
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.environment.cpu import allotted_cores, usable_cores
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor
+from plumbline.harness.training import plan
+from plumbline.harness.training.analysis.records import median_interval
+from plumbline.harness.training.dataset.preparation import prepare_inputs
+from plumbline.harness.training.job.supervisor import MALLOC_SETTINGS, THREAD_BINDING
+from plumbline.harness.training.worker_protocol import WorkerSpec
 
 HERE = Path(__file__).resolve().parent
 OURS, BARE, HUGGING_FACE = "plumbline", "bare", "hugging_face"
@@ -65,7 +67,7 @@ FULL, QUICK = Effort(1.0, 30, 20, 3.0, 4.5, 8.5, 10), Effort(0.3, 10, 6, 0.8, 1.
 class Loop:
     """A process that does blocks of steps, as a context."""
 
-    def __init__(self, name: str, spec: plan.WorkerSpec, folder: Path) -> None:
+    def __init__(self, name: str, spec: WorkerSpec, folder: Path) -> None:
         path = folder / f"{name}.json"
         replace(spec, log=str(folder / f"{name}.steps.jsonl")).write(path)
         self._process = subprocess.Popen(
@@ -73,7 +75,7 @@ class Loop:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **STEADY_MEMORY, **BOUND_THREADS, "HF_HUB_OFFLINE": "1"},
+            env={**os.environ, **MALLOC_SETTINGS, **THREAD_BINDING, "HF_HUB_OFFLINE": "1"},
         )
         self.name = name
 
@@ -118,7 +120,7 @@ def ratio(words: str, bound: float, pairs: Sequence[tuple[float, float]]) -> Rat
     return Ratio(words, bound, median(each), median_interval(each), len(each), ours, theirs)
 
 
-def of_loops(spec: plan.WorkerSpec, folder: Path, effort: Effort, until: float) -> list[Ratio]:
+def of_loops(spec: WorkerSpec, folder: Path, effort: Effort, until: float) -> list[Ratio]:
     """Ours against both peers."""
     with Loop(OURS, spec, folder) as ours, Loop(BARE, spec, folder) as bare, Loop(HUGGING_FACE, spec, folder) as trainer:
         steps = warmed([ours, bare, trainer], effort)
@@ -131,12 +133,12 @@ def of_loops(spec: plan.WorkerSpec, folder: Path, effort: Effort, until: float) 
     ]
 
 
-def of_telemetry(spec: plan.WorkerSpec, folder: Path, effort: Effort, until: float) -> Ratio:
+def of_telemetry(spec: WorkerSpec, folder: Path, effort: Effort, until: float) -> Ratio:
     """Ours watched against ours alone."""
-    cpus = usable()
+    cpus = usable_cores()
 
     def watched() -> float:
-        with Watch(cpus, promised(), gpus=GpuPhases(GPUS_EVERY_S)) as watch, watch.phase("steady"):
+        with ContentionMonitor(cpus, allotted_cores(), gpus=GpuPhaseMonitor(GPUS_EVERY_S)) as watch, watch.phase("steady"):
             return ours.block(steps)
 
     with Loop(OURS, spec, folder) as ours:
@@ -151,10 +153,10 @@ def warmed(loops: Sequence[Loop], effort: Effort) -> int:
     return max(5, min(round(effort.block_s / slowest), 400))
 
 
-def orders(workload: TrainingWorkload, folder: Path, device: str) -> plan.WorkerSpec:
+def orders(workload: TrainingWorkload, folder: Path, device: str) -> WorkerSpec:
     """What all three loops are told: the workload's steps without end and without checkpoints."""
-    spec = plan.undisturbed(workload, dataset.prepare(workload, places().cache), folder, device=device)
-    return replace(spec, threads=len(usable()), until=NEVER, checkpoint_every=NEVER, checkpoint_mode="sync", closing=False)
+    spec = plan.undisturbed_spec(workload, prepare_inputs(workload, installation_paths().cache), folder, device=device)
+    return replace(spec, threads=len(usable_cores()), until=NEVER, checkpoint_every=NEVER, checkpoint_mode="sync", closing=False)
 
 
 def checked(declared: Declarations, name: str) -> TrainingWorkload:

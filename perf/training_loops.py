@@ -29,7 +29,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from plumbline.harness.training import models
-from plumbline.harness.training.plan import WorkerSpec
+from plumbline.harness.training.worker_protocol import WorkerSpec
 
 
 class Orders:
@@ -74,10 +74,10 @@ class Ends:
 
 def plumbline(spec: WorkerSpec, device: torch.device, orders: Orders) -> None:
     """Our loop, its log included."""
-    from plumbline.harness.training.steplog import StepLog, Tail
-    from plumbline.harness.training.trainer import Trainer
+    from plumbline.harness.training.worker import Trainer
+    from plumbline.harness.training.worker_protocol import LogTail, StepLog
 
-    trainer, tail, done = Trainer(spec, StepLog(Path(spec.log))), Tail(Path(spec.log)), 0
+    trainer, tail, done = Trainer(spec, StepLog(Path(spec.log))), LogTail(Path(spec.log)), 0
     for count in orders:
         trainer.steps(done, done + count)
         done += count
@@ -172,9 +172,9 @@ def hugging_face(spec: WorkerSpec, device: torch.device, orders: Orders) -> None
 
 def built(spec: WorkerSpec, device: torch.device) -> nn.Module:
     """The model that all train."""
-    model = models.build(spec.model, attention=spec.attention).to(device)
+    model = models.build_model(spec.model, attention=spec.attention).to(device)
     if spec.compile:
-        for layer in models.layers(model):
+        for layer in models.repeated_layers(model):
             layer.compile()
     return model
 

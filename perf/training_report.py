@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from plumbline.declarations import METRICS
-from plumbline.declarations.reading import reading
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_quantity
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ def environment() -> dict[str, str]:
     """What the figures were measured on."""
     from plumbline.harness import environment as probed
 
-    facts = {name: str(value) for name, value in probed.probe().items() if name.startswith(("cpu.model", "gpu.0.", "driver", "cuda"))}
+    facts = {
+        name: str(value) for name, value in probed.collect_facts().items() if name.startswith(("cpu.model", "gpu.0.", "driver", "cuda"))
+    }
     packages = {name: version(name) for name in ("torch", "transformers", "accelerate")}
     return {"cores": str(len(os.sched_getaffinity(0))), "system": platform.platform(), **facts, **packages}
 
@@ -96,7 +98,7 @@ def markdown(figures: Figures) -> str:
     if figures.aa is not None:
         lines += ["", "**No change.** " + figures.aa["said"], "", "| metric | statistic | median | CV |", "|---|---|---:|---:|"]
         lines += [
-            f"| {row['metric']} | {row['statistic']} | {reading(row['median'], row['unit'])} | {row['cv']:.1%} |"
+            f"| {row['metric']} | {row['statistic']} | {format_quantity(row['median'], row['unit'])} | {row['cv']:.1%} |"
             for row in figures.aa["scatter"]
         ]
     for trial in figures.trials or []:
@@ -108,12 +110,13 @@ def markdown(figures: Figures) -> str:
             "|---|---|---:|",
         ]
         lines += [
-            f"| {row['metric']} | {row['phase']} | {reading(row['value'], METRICS[row['metric']].unit)} |" for row in trial["metrics"]
+            f"| {row['metric']} | {row['phase']} | {format_quantity(row['value'], METRICS[row['metric']].unit)} |"
+            for row in trial["metrics"]
         ]
     return "\n".join(lines) + "\n"
 
 
 def _row(ratio: Ratio) -> str:
     interval = "" if ratio.interval is None else f" ({ratio.interval[0]:.3f} … {ratio.interval[1]:.3f})"
-    times = f"{reading(ratio.ours_s, 's')} | {reading(ratio.theirs_s, 's')}"
+    times = f"{format_quantity(ratio.ours_s, 's')} | {format_quantity(ratio.theirs_s, 's')}"
     return f"| {ratio.words} | {times} | {ratio.value:.3f}{interval} | ≤ {ratio.bound:g} | {ratio.verdict} |"

@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 from itertools import combinations
 from typing import Any
 
-from plumbline.declarations import Declarations, Provider, Trial, criteria_hash, places, series_key, spec_hash, trial_id
-from plumbline.declarations.places import moved_home
-from plumbline.declarations.training import TrainingWorkload
+from plumbline.declarations import Declarations, Provider, Trial, criteria_hash, installation_paths, series_key, spec_hash, trial_id
+from plumbline.declarations.installation import override_home
+from plumbline.declarations.workloads.training import TrainingWorkload
 
 PROVIDER = "local-2core"
 CAMPAIGN = "aa-training"
@@ -24,15 +24,15 @@ def no_change(declared: Declarations, workload: str, count: int, until: float) -
     from aa_inference import CALM, judged, scatter
 
     from plumbline.archive import open_archive
-    from plumbline.launch.plan import Request, plan
-    from plumbline.orchestration.comparing import compare_named
-    from plumbline.orchestration.direct import run_directly
+    from plumbline.launch.plan import RunRequest, plan
+    from plumbline.workflows.benchmark import run_directly
+    from plumbline.workflows.compare import compare_named
 
-    home = places().home / "aa-training"
+    home = installation_paths().home / "aa-training"
     shutil.rmtree(home, ignore_errors=True)
     documents = []
-    with moved_home(home):
-        asked = Request(CAMPAIGN, "false alarms", (PROVIDER,), (workload,), slots=("02:00",), repeats=count)
+    with override_home(home):
+        asked = RunRequest(CAMPAIGN, "false alarms", (PROVIDER,), (workload,), slots=("02:00",), repeats=count)
         longest = 0.0
         for trial in plan(declared, asked, datetime.now(timezone.utc)):
             began = time.monotonic()
@@ -69,7 +69,7 @@ def on_this_gpu(declared: Declarations) -> list[dict[str, Any]]:
         declared_one = declared.workloads[name]
         assert isinstance(declared_one, TrainingWorkload)
         workload = declared_one.model_copy(update={"precision": precision})
-        document = run(_trial(declared, gpu, workload, f"perf-training-{precision}"), (places().home / "gpu-training").as_uri())
+        document = run(_trial(declared, gpu, workload, f"perf-training-{precision}"), (installation_paths().home / "gpu-training").as_uri())
         why = "; ".join(reason.detail for reason in document.validity.reasons)
         metrics = [{"metric": row.metric, "phase": row.phase, "value": row.value} for row in document.metrics if row.statistic in _SHOWN]
         found.append({"workload": name, "precision": precision, "status": f"{document.validity.status}. {why}", "metrics": metrics})

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
-from plumbline.dashboard.lazy import Lazily
-from plumbline.orchestration import pool_listener
+from plumbline.airflow import pool_listener
+from plumbline.dashboard import LazyApp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def _may_see_money() -> Callable[..., bool]:
     from airflow.api_fastapi.core_api.security import get_user
     from fastapi import Depends
 
-    from plumbline.orchestration.server_roles import MONEY_PERMISSION
+    from plumbline.embedded.team_server import MONEY_PERMISSION
 
     def may(user: Any = Depends(get_user)) -> bool:  # noqa: B008 (an annotation would be read where these names are not)
         manager = get_auth_manager()
@@ -52,7 +52,7 @@ def _may_see_money() -> Callable[..., bool]:
 class PlumblinePlugin(AirflowPlugin):
     name = "plumbline"
     listeners = [pool_listener]  # noqa: RUF012 (Airflow's own attribute)
-    fastapi_apps = [{"app": Lazily(guarded), "url_prefix": PREFIX, "name": "Plumbline"}]  # noqa: RUF012
+    fastapi_apps = [{"app": LazyApp(guarded), "url_prefix": PREFIX, "name": "Plumbline"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {
             "name": "Plumbline",

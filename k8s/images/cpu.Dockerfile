@@ -7,6 +7,7 @@ COPY requirements/image-tools.txt /locks/
 COPY k8s/images/install.sh pyproject.toml README.md LICENSE /src/
 # The rooms that run in a pod, and no others: the image changes when what measures changes.
 COPY include/plumbline/__init__.py include/plumbline/py.typed /src/include/plumbline/
+COPY include/plumbline/metrics /src/include/plumbline/metrics
 COPY include/plumbline/declarations /src/include/plumbline/declarations
 COPY include/plumbline/results /src/include/plumbline/results
 COPY include/plumbline/harness /src/include/plumbline/harness

@@ -10,6 +10,7 @@ COPY requirements/image-tools.txt /locks/
 COPY k8s/images/install.sh pyproject.toml README.md LICENSE /src/
 # The rooms that run in a pod, and no others: the image changes when what measures changes.
 COPY include/plumbline/__init__.py include/plumbline/py.typed /src/include/plumbline/
+COPY include/plumbline/metrics /src/include/plumbline/metrics
 COPY include/plumbline/declarations /src/include/plumbline/declarations
 COPY include/plumbline/results /src/include/plumbline/results
 COPY include/plumbline/harness /src/include/plumbline/harness
@@ -30,7 +31,7 @@ COPY requirements/image.txt requirements/image-cpu.txt requirements/image-onnx.t
 RUN if [ "${ENGINE}" = onnxruntime ]; then /install.sh packages image-cpu.txt torch.txt image-onnx.txt; else /install.sh packages; fi
 COPY --from=build /wheel /wheel
 RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness \
-      plumbline.harness.inference.reference_worker plumbline.harness.probes.worker plumbline.harness.probes.products tokenizers tritonclient.grpc
+      plumbline.harness.inference.models.reference_worker plumbline.harness.probes.worker plumbline.harness.probes.torch_probes tokenizers tritonclient.grpc
 ENV PLUMBLINE_TRITONSERVER=/opt/tritonserver/bin/tritonserver \
     PLUMBLINE_ENGINE_PYTHON=/opt/plumbline/bin/engine-python PYTHONPATH= \
     PATH=/opt/plumbline/bin:/opt/tritonserver/bin:${PATH} \

@@ -79,7 +79,7 @@ harness() {
   "$engine" -c 'import sys
 from importlib import import_module
 from importlib.metadata import version
-from plumbline.harness.torch_range import unsupported
+from plumbline.harness.image_requirements import unsupported_torch as unsupported
 if wrong := unsupported(version("torch")):
     sys.exit(f"{wrong}; expected a base with such a torch")
 for name in sys.argv[1:]:

@@ -6,6 +6,7 @@ COPY requirements/image-tools.txt /locks/
 COPY k8s/images/install.sh pyproject.toml README.md LICENSE /src/
 # The rooms that run in a pod, and no others: the image changes when what measures changes.
 COPY include/plumbline/__init__.py include/plumbline/py.typed /src/include/plumbline/
+COPY include/plumbline/metrics /src/include/plumbline/metrics
 COPY include/plumbline/declarations /src/include/plumbline/declarations
 COPY include/plumbline/results /src/include/plumbline/results
 COPY include/plumbline/harness /src/include/plumbline/harness
@@ -18,8 +19,8 @@ COPY requirements/image.txt requirements/training.txt requirements/torchao.txt /
 RUN python3 -c 'import torch; print("torch of the base:", torch.__version__); assert torch.version.hip, "expected a build for ROCm"' && /install.sh packages training.txt torchao.txt
 COPY --from=build /wheel /wheel
 RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness \
-      plumbline.harness.training.worker plumbline.harness.training.models.hub plumbline.harness.training.models.llama \
-      plumbline.harness.training.models.stored plumbline.harness.training.learners.lora plumbline.harness.probes.worker plumbline.harness.probes.products torchao
+      plumbline.harness.training.worker.__main__ plumbline.harness.training.models.hugging_face plumbline.harness.training.models.__main__ \
+      plumbline.harness.training.learners transformers.models.llama.modeling_llama peft plumbline.harness.probes.worker plumbline.harness.probes.torch_probes torchao
 ENV PLUMBLINE_ENGINE_PYTHON=/opt/plumbline/bin/engine-python PYTHONPATH= \
     PATH=/opt/plumbline/bin:${PATH} \
     PLUMBLINE_HOME=/work HOME=/work USER=plumbline LOGNAME=plumbline TMPDIR=/work/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \

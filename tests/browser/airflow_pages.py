@@ -20,8 +20,8 @@ from tests.data.page_addresses import routes_of
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
-from plumbline.declarations.places import moved_home
-from plumbline.orchestration.airflow_settings import USERNAME, environment, password, write_settings
+from plumbline.declarations.installation import override_home
+from plumbline.embedded.settings import USERNAME, environment, password, write_settings
 
 PREFIX = "/plumbline"
 _START_LIMIT_S = 240.0
@@ -85,13 +85,13 @@ def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 def routes(home: Path, config: Path) -> list[APIRoute]:
     """Every route of the dashboard, taken from the app itself."""
-    with moved_home(home, config):
+    with override_home(home, config):
         return routes_of(create_app())
 
 
 def examples(home: Path, config: Path) -> dict[str, str]:
     """For each parameter of a path, something that the archive or the declarations hold."""
-    with moved_home(home, config):
+    with override_home(home, config):
         declared = load()
         team = next(iter(declared.teams.values()))
         with open_archive() as archive:

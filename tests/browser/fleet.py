@@ -12,8 +12,8 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 
 from plumbline.declarations import load
-from plumbline.declarations.places import moved_home
-from plumbline.orchestration.rehearsing import months_of, rehearse
+from plumbline.declarations.installation import override_home
+from plumbline.workflows.rehearse import months_of, rehearse_months
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOADS = ("pretrain-1b-gpu", "chat-1b-gpu")
@@ -104,19 +104,19 @@ def declare(folder: Path) -> Path:
 def rehearsed(folder: Path, months: str = "2025-11..2026-10", repeats: int = 3) -> tuple[Path, Path]:
     """An installation's home whose archive holds these campaigns, with their decisions and reports; and its declarations."""
     from plumbline.archive import open_archive
-    from plumbline.orchestration.ranking import rank_all
-    from plumbline.orchestration.reporting import report
+    from plumbline.workflows.decide import decide_all
+    from plumbline.workflows.report import write_report
 
     home, config = folder / "home", declare(folder / "config")
-    with moved_home(home, config):
+    with override_home(home, config):
         declared = load()
-        rehearse(declared, months_of(months, datetime.now(timezone.utc)), lambda _: None, workloads=WORKLOADS, repeats=repeats)
+        rehearse_months(declared, months_of(months, datetime.now(timezone.utc)), lambda _: None, workloads=WORKLOADS, repeats=repeats)
         newest = months.split("..")[-1]
         with open_archive() as archive:
             # The same trials at two days' prices: one provider's rise comes between, and may change who is first.
-            rank_all(archive, declared, date(2026, 8, 2), "prices of August")
-            rank_all(archive, declared, date.fromisoformat(f"{newest}-02"), f"campaign {newest} was reported")
-        report(newest, ("csv",))
+            decide_all(archive, declared, date(2026, 8, 2), "prices of August")
+            decide_all(archive, declared, date.fromisoformat(f"{newest}-02"), f"campaign {newest} was reported")
+        write_report(newest, ("csv",))
     return home, config
 
 

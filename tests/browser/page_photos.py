@@ -25,7 +25,7 @@ from tests.browser.served import served  # noqa: E402
 from tests.data.page_addresses import address_of  # noqa: E402
 
 from plumbline.dashboard.app import create_app  # noqa: E402
-from plumbline.declarations.places import moved_home  # noqa: E402
+from plumbline.declarations.installation import override_home  # noqa: E402
 
 SHAPES = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 SCHEMES = ("light", "dark")
@@ -54,7 +54,7 @@ def main(folder: Path, home: Path, config: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     known = examples(home, config)
     pages = {route.path: address_of(route, known) for route in routes(home, config)}
-    with moved_home(home, config), served(create_app()) as address, browser() as started:
+    with override_home(home, config), served(create_app()) as address, browser() as started:
         for (shape, window), scheme in ((s, c) for s in SHAPES.items() for c in SCHEMES):
             context = started.new_context(viewport=window, color_scheme=scheme)  # type: ignore[arg-type]
             for path, url in ((path, address + own) for path, own in pages.items()):

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from plumbline.analysis.campaign_data import CampaignData, FindingRow, SeriesDrift
 from plumbline.declarations import Declarations, Provider, Trial, criteria_hash, load, series_key, spec_hash, trial_id
-from plumbline.reports import CampaignData, FindingRow, SeriesDrift
 from plumbline.results import (
     Curve,
     Environment,
@@ -27,7 +27,7 @@ from plumbline.results import (
     ResultStore,
     Stage,
     Validity,
-    row,
+    metric_row,
 )
 
 BEGAN = datetime(2026, 11, 20, 2, 0, tzinfo=timezone.utc)
@@ -94,7 +94,7 @@ def campaign(folder: Path, *, repeats: int = 3, names: tuple[str, ...] = ("local
         workloads=declared.workloads,
         references=declared.references,
         economics=declared.economics,
-        kept_s=declared.upkeep.evidence.keep,
+        retention_s=declared.upkeep.evidence.keep,
     )
 
 
@@ -175,9 +175,9 @@ def _sealed(
         validity=Validity(status="degraded", reasons=(degraded,)) if degraded else Validity(status="valid"),
         curves=curves,
         metrics=(
-            row("matmul_tflops", 61e9 * speed, 8, phase="environment"),
-            row("memory_bandwidth", 14.2e9 * (1 + 0.2 * speed), 8, phase="environment"),
-            row("disk_write_bandwidth", 412e6, 4, phase="environment"),
+            metric_row("matmul_tflops", 61e9 * speed, 8, phase="environment"),
+            metric_row("memory_bandwidth", 14.2e9 * (1 + 0.2 * speed), 8, phase="environment"),
+            metric_row("disk_write_bandwidth", 412e6, 4, phase="environment"),
             *metrics,
         ),
         stages=tuple(stages),
@@ -218,25 +218,25 @@ def _training(store: ResultStore, trial: Trial, rng: np.random.Generator) -> Res
     )
     median = float(np.median(steady))
     metrics = [
-        row("step_time", median, 120, ci=(median * 0.996, median * 1.004)),
-        row("step_time", float(np.percentile(steady, 95)), 120, statistic="p95"),
-        row("step_time", float(np.percentile(steady, 99)), 120, statistic="p99"),
-        row("step_time", float(steady.std() / steady.mean()), 120, statistic="cv"),
-        row("tokens_per_second", 512 / median, 120),
-        row("tokens_per_second_per_device", 512 / median / trial.provider.accelerator.count, 120),
-        row("samples_per_second", 8 / median, 120),
-        row("model_flops", 2.6e9 / median, 120),
-        row("model_flops_utilization", 2.6e9 / median / (61e9 * speed) / 2.2, 120),
-        row("data_wait_time", 0.00021, 120),
-        row("first_step_time", float(seconds[0]), 1, phase="cold_start"),
-        row("time_to_first_step", 3.4 + float(rng.normal(0, 0.1)), 1, phase="cold_start"),
-        row("final_loss", 1.16, 1),
-        row("checkpoint_save_time", 0.0181 * float(rng.normal(1, 0.08)), 3),
-        row("checkpoint_blocking_time", 0.0064 * float(rng.normal(1, 0.05)), 3),
-        row("checkpoint_size", 13_246_512, 3),
-        row("checkpoint_load_time", 0.0108 * float(rng.normal(1, 0.05)), 1, phase="recovery"),
-        row("restart_penalty", 4.9 / speed**0.3 * float(rng.normal(1, 0.03)), 1, phase="recovery"),
-        row("training_goodput", 0.41 * float(rng.normal(1, 0.02)), 1, phase="recovery"),
+        metric_row("step_time", median, 120, ci=(median * 0.996, median * 1.004)),
+        metric_row("step_time", float(np.percentile(steady, 95)), 120, statistic="p95"),
+        metric_row("step_time", float(np.percentile(steady, 99)), 120, statistic="p99"),
+        metric_row("step_time", float(steady.std() / steady.mean()), 120, statistic="cv"),
+        metric_row("tokens_per_second", 512 / median, 120),
+        metric_row("tokens_per_second_per_device", 512 / median / trial.provider.accelerator.count, 120),
+        metric_row("samples_per_second", 8 / median, 120),
+        metric_row("model_flops", 2.6e9 / median, 120),
+        metric_row("model_flops_utilization", 2.6e9 / median / (61e9 * speed) / 2.2, 120),
+        metric_row("data_wait_time", 0.00021, 120),
+        metric_row("first_step_time", float(seconds[0]), 1, phase="cold_start"),
+        metric_row("time_to_first_step", 3.4 + float(rng.normal(0, 0.1)), 1, phase="cold_start"),
+        metric_row("final_loss", 1.16, 1),
+        metric_row("checkpoint_save_time", 0.0181 * float(rng.normal(1, 0.08)), 3),
+        metric_row("checkpoint_blocking_time", 0.0064 * float(rng.normal(1, 0.05)), 3),
+        metric_row("checkpoint_size", 13_246_512, 3),
+        metric_row("checkpoint_load_time", 0.0108 * float(rng.normal(1, 0.05)), 1, phase="recovery"),
+        metric_row("restart_penalty", 4.9 / speed**0.3 * float(rng.normal(1, 0.03)), 1, phase="recovery"),
+        metric_row("training_goodput", 0.41 * float(rng.normal(1, 0.02)), 1, phase="recovery"),
     ]
     stages = [
         Stage(phase="steady", stage=name, total_s=float(steady.sum()) * share, n=120)
@@ -290,7 +290,9 @@ def _inference(store: ResultStore, trial: Trial, rng: np.random.Generator) -> Re
     )
 
     def spread(metric: str, values: np.ndarray) -> list[MetricRow]:
-        return [row(metric, float(np.percentile(values, int(s[1:]))), len(values), statistic=s) for s in ("p50", "p90", "p95", "p99")]
+        return [
+            metric_row(metric, float(np.percentile(values, int(s[1:]))), len(values), statistic=s) for s in ("p50", "p90", "p95", "p99")
+        ]
 
     rate = n / 15
     held = 80.0 * speed * float(rng.normal(1, 0.02))
@@ -299,23 +301,23 @@ def _inference(store: ResultStore, trial: Trial, rng: np.random.Generator) -> Re
         *spread("inter_token_latency", gap),
         *spread("request_scheduled_latency", total),
         *spread("request_latency", total - 0.0002),
-        row("request_dispatch_delay", 0.00021, n),
-        row("achieved_rate_ratio", 1.0, n),
-        row("request_throughput", rate, n),
-        row("output_token_throughput", rate * 16, n),
-        row("output_token_throughput_per_user", float(np.median(1 / gap)), n),
-        row("goodput", rate, n),
-        row("error_rate", 0.0, n),
-        row("queue_time", 0.0031 / speed**2, n),
-        row("compute_time", 0.0712 / speed**0.5, n),
-        row("time_to_ready", 2.31 * float(rng.normal(1, 0.03)), 1, phase="cold_start"),
-        row("model_load_time", 1.62 * float(rng.normal(1, 0.03)), 1, phase="cold_start"),
-        row("first_inference_latency", 0.131 / speed, 1, phase="cold_start"),
-        row("highest_sustained_rate", held, 8, phase="sweep", ci=(held, held * 1.2)),
-        row("request_throughput", held, 160, phase="sweep"),
-        row("output_token_throughput", held * 16, 2560, phase="sweep"),
-        row("goodput", held * 0.98, 160, phase="sweep"),
-        row("error_rate", 0.0, 160, phase="sweep"),
+        metric_row("request_dispatch_delay", 0.00021, n),
+        metric_row("achieved_rate_ratio", 1.0, n),
+        metric_row("request_throughput", rate, n),
+        metric_row("output_token_throughput", rate * 16, n),
+        metric_row("output_token_throughput_per_user", float(np.median(1 / gap)), n),
+        metric_row("goodput", rate, n),
+        metric_row("error_rate", 0.0, n),
+        metric_row("queue_time", 0.0031 / speed**2, n),
+        metric_row("compute_time", 0.0712 / speed**0.5, n),
+        metric_row("time_to_ready", 2.31 * float(rng.normal(1, 0.03)), 1, phase="cold_start"),
+        metric_row("model_load_time", 1.62 * float(rng.normal(1, 0.03)), 1, phase="cold_start"),
+        metric_row("first_inference_latency", 0.131 / speed, 1, phase="cold_start"),
+        metric_row("highest_sustained_rate", held, 8, phase="sweep", ci=(held, held * 1.2)),
+        metric_row("request_throughput", held, 160, phase="sweep"),
+        metric_row("output_token_throughput", held * 16, 2560, phase="sweep"),
+        metric_row("goodput", held * 0.98, 160, phase="sweep"),
+        metric_row("error_rate", 0.0, 160, phase="sweep"),
     ]
     stages = [
         Stage(phase="steady", stage="queue", total_s=0.0031 / speed**2 * n, n=n),
@@ -333,7 +335,7 @@ def _refused(trial: Trial) -> ResultDocument:
 
 
 if __name__ == "__main__":
-    from plumbline.reports import write
+    from plumbline.presentation.html.report import write_report
 
     where = Path(sys.argv[1])
-    sys.stdout.write(f"{write(campaign(where / 'results'), where / 'reports')}\n")
+    sys.stdout.write(f"{write_report(campaign(where / 'results'), where / 'reports')}\n")

@@ -13,14 +13,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from chromium import SHAPES, browser, opened
 from sample import campaign
 
-from plumbline.reports import write
+from plumbline.presentation.html.report import write_report
 
 README = {"width": 1200, "height": 980}
 
 
 def sample(folder: Path) -> None:
     """Every shape of a sample report, with what the console said and what was asked of a network."""
-    report = write(campaign(folder / "results"), folder / "reports")
+    report = write_report(campaign(folder / "results"), folder / "reports")
     with browser() as started:
         for shape in SHAPES:
             with opened(started, report, shape) as (page, errors, requests):

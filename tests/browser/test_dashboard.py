@@ -13,7 +13,7 @@ from tests.browser.served import served
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
-from plumbline.reports import write
+from plumbline.presentation.html.report import write_report
 
 pytestmark = [
     pytest.mark.browser,
@@ -51,7 +51,7 @@ def seeded(folder: Path) -> Path:
                 )
             ]
         )
-    write(data, folder / "reports")
+    write_report(data, folder / "reports")
     return folder
 
 

@@ -14,7 +14,7 @@ from tests.browser.test_dashboard import seeded
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
-from plumbline.orchestration.ranking import rank_all
+from plumbline.workflows.decide import decide_all
 
 pytestmark = [
     pytest.mark.browser,
@@ -28,7 +28,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The sample campaign of two providers, one fast and one cheap, with its decisions stored."""
     home = seeded(tmp_path_factory.mktemp("home"))
     with open_archive(f"sqlite:///{home / 'archive.db'}") as archive:
-        rank_all(archive, load(), BEGAN.date(), "campaign 2026-11 was reported")
+        decide_all(archive, load(), BEGAN.date(), "campaign 2026-11 was reported")
     app = create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")
     with served(app) as found:
         yield found

@@ -12,8 +12,7 @@ from tests.browser.message_photos import photograph
 
 from plumbline.alerts import render
 from plumbline.alerts.chart import picture
-from plumbline.alerts.example import CONTEXT, FINDING, HISTORY
-from plumbline.alerts.preview import page
+from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY, page
 
 pytestmark = [
     pytest.mark.browser,
@@ -30,7 +29,7 @@ def started() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pages") / "message.html"
-    path.write_text(page(render(FINDING, context=CONTEXT), picture(HISTORY, "chart.png")))
+    path.write_text(page(render(EXAMPLE_FINDING, context=EXAMPLE_CONTEXT), picture(EXAMPLE_HISTORY, "chart.png")))
     return path
 
 

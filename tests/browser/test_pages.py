@@ -12,7 +12,7 @@ from tests.browser.fleet import rehearsed
 from tests.browser.served import served
 
 from plumbline.dashboard.app import create_app
-from plumbline.declarations.places import moved_home
+from plumbline.declarations.installation import override_home
 
 pytestmark = [
     pytest.mark.browser,
@@ -35,7 +35,7 @@ PAGES = {
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home, config = rehearsed(tmp_path_factory.mktemp("fleet"), "2026-05..2026-10", 2)
-    with moved_home(home, config), served(create_app()) as found:
+    with override_home(home, config), served(create_app()) as found:
         yield found
 
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from tests.browser.chromium import SHAPES, browser, executable, opened
 from tests.browser.sample import campaign
 
-from plumbline.reports import write
+from plumbline.presentation.html.report import write_report
 
 pytestmark = [
     pytest.mark.browser,
@@ -21,7 +21,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    return write(campaign(folder / "results"), folder / "reports")
+    return write_report(campaign(folder / "results"), folder / "reports")
 
 
 @pytest.fixture(scope="module")

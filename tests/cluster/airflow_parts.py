@@ -17,10 +17,10 @@ from types import TracebackType
 import httpx
 
 from plumbline.declarations import enabled_providers
-from plumbline.orchestration.airflow_client import AirflowClient
-from plumbline.orchestration.airflow_settings import USERNAME, environment, password, write_settings
-from plumbline.orchestration.airflow_supervisor import COMPONENTS, MIGRATION
-from plumbline.orchestration.pools import create_pools
+from plumbline.embedded.client import AirflowClient
+from plumbline.embedded.server import create_pools
+from plumbline.embedded.settings import USERNAME, environment, password, write_settings
+from plumbline.embedded.supervisor import COMPONENTS, MIGRATION
 
 _START_LIMIT_S = 240.0
 _GRACE_S = 15.0

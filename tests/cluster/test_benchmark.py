@@ -10,11 +10,11 @@ import pytest
 from tests.cluster.declared import CHAT, ONE, PRODUCTS, TRAIN, TWO
 from tests.cluster.world import World
 
+from plumbline.analysis.conclusions import conclude
 from plumbline.archive import open_archive
-from plumbline.orchestration.airflow_client import DagRun
-from plumbline.orchestration.reporting import campaign_data, report
-from plumbline.reports import conclude
+from plumbline.embedded.client import DagRun
 from plumbline.results import signing
+from plumbline.workflows.report import campaign_data, write_report
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
@@ -83,7 +83,7 @@ def test_two_providers_stand_in_one_scorecard(runs: dict[str, DagRun]) -> None:
     concluded = conclude(data)
     for kind in ("training", "inference"):
         assert {card.provider for card in concluded.cards if card.kind == kind} == {ONE, TWO}
-    assert report(CAMPAIGN).read_text().startswith("<!")
+    assert write_report(CAMPAIGN).read_text().startswith("<!")
 
 
 def test_nothing_is_left_on_the_cluster(e2e: World, runs: dict[str, DagRun]) -> None:

@@ -12,7 +12,7 @@ from tests.cluster.declared import DEADLINE, EXIT_CODE, LONG, NINE_GPUS, NO_IMAG
 from tests.cluster.world import FAILING_EXIT_CODE, World
 
 from plumbline.archive import open_archive
-from plumbline.orchestration.airflow_client import DagRun
+from plumbline.embedded.client import DagRun
 from plumbline.results import ResultDocument
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]

@@ -12,19 +12,19 @@ from tests.cluster.admin import PRODUCT, Cluster
 from tests.fakes.trials import H100, cluster_provider
 
 from plumbline.declarations import KubernetesLauncher, Provider
-from plumbline.declarations.places import REPOSITORY
-from plumbline.launch.cluster import access
-from plumbline.launch.cluster.facts import look
-from plumbline.launch.looking import Look
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.launch import ProviderFacts
+from plumbline.launch.cluster import launcher_account
+from plumbline.launch.cluster.observe.node_inventory import discover_nodes
 
 pytestmark = pytest.mark.cluster
 
 _DRIVER = "nvidia.com/cuda.driver-version.full"
 
 
-def seen(provider: Provider) -> Look:
+def seen(provider: Provider) -> ProviderFacts:
     assert isinstance(provider.launcher, KubernetesLauncher)
-    return look(provider, provider.launcher)
+    return discover_nodes(provider, provider.launcher)
 
 
 def test_nodes_tell_what_they_are_and_what_is_missing(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def test_nodes_tell_what_they_are_and_what_is_missing(kubeconfig: Path, monkeypa
     example = yaml.safe_load((REPOSITORY / "k8s" / "provider" / "overlays" / "example" / "kustomization.yaml").read_text())
     node = cluster.nodes()[0]
     with cluster.namespace(name, {**example, "namespace": name}):
-        granted = access.grant(access.administrator(kubeconfig), name, lifetime_s=3600.0)
+        granted = launcher_account.grant_access(launcher_account.admin_client(kubeconfig), name, lifetime_s=3600.0)
         extra = {"kube_config": json.dumps(granted.kubeconfig), "namespace": name}
         monkeypatch.setenv("AIRFLOW_CONN_K8S_A", json.dumps({"conn_type": "kubernetes", "extra": extra}))
         provider = cluster_provider(accelerator=H100, namespace=name, node_selector={pool: "yes", PRODUCT: H100["product"]})

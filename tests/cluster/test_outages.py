@@ -13,7 +13,7 @@ from tests.cluster.declared import LONG, ONE
 from tests.cluster.test_failures import recorded
 from tests.cluster.world import World
 
-from plumbline.orchestration.airflow_client import DagRun
+from plumbline.embedded.client import DagRun
 from plumbline.results import ResultDocument
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]

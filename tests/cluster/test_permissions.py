@@ -16,9 +16,9 @@ from tests.cluster.admin import Cluster
 from tests.fakes.trials import cluster_provider
 
 from plumbline.declarations import KubernetesLauncher
-from plumbline.declarations.places import REPOSITORY
-from plumbline.launch.cluster import access
-from plumbline.launch.cluster.doctor import permissions
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.launch.cluster import launcher_account
+from plumbline.launch.cluster.doctor import access
 
 pytestmark = pytest.mark.cluster
 
@@ -55,14 +55,14 @@ def launcher(namespace: str, **settings: Any) -> KubernetesLauncher:
 def test_the_account_may_do_exactly_what_is_needed(
     cluster: Cluster, kubeconfig: Path, namespace: str, lifetime_s: float | None, tmp_path: Path
 ) -> None:
-    granted = access.grant(access.administrator(kubeconfig), namespace, lifetime_s=lifetime_s)
+    granted = launcher_account.grant_access(launcher_account.admin_client(kubeconfig), namespace, lifetime_s=lifetime_s)
     assert (granted.expires is None) == (lifetime_s is None)
     file = tmp_path / "kubeconfig"
     file.write_text(json.dumps(granted.kubeconfig))
     asked = json.dumps({**REVIEW, "spec": {"namespace": namespace}})
     said = kubectl(file, "create", "--raw", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", "-f", "-", stdin=asked)
-    has = permissions.granted(json.loads(said)["status"]["resourceRules"])
-    assert has == permissions.needed(launcher(namespace))
+    has = access.granted_permissions(json.loads(said)["status"]["resourceRules"])
+    assert has == access.required_permissions(launcher(namespace))
     # The cluster's own word for what matters most, besides the list.
     for words, answer in (
         (("create", "pods"), "yes"),
@@ -94,20 +94,24 @@ def test_every_component_builds_alone_and_with_the_others(cluster: Cluster, comp
     assert {row["metadata"]["namespace"] for row in namespaced} == {"tried"}
     rules = [rule for row in rows if row["kind"] in ("Role", "ClusterRole") for rule in row["rules"]]
     settings: dict[str, Any] = {"queue": "plumbline"} if "kueue" in components else {}
-    needed = permissions.needed(launcher("tried", **settings))
+    needed = access.required_permissions(launcher("tried", **settings))
     for gang in {"jobset", "trainjob"} & set(components):
-        needed |= permissions.needed(launcher("tried", gang=gang))
-    assert permissions.granted(rules) == needed
+        needed |= access.required_permissions(launcher("tried", gang=gang))
+    assert access.granted_permissions(rules) == needed
     bindings = [row for row in rows if row["kind"] in ("RoleBinding", "ClusterRoleBinding")]
-    assert all(b["subjects"] == [{"kind": "ServiceAccount", "name": access.ACCOUNT, "namespace": "tried"}] for b in bindings)
-    assert {row["metadata"]["name"] for row in rows if row["kind"].startswith("ClusterRole")} == {f"{access.ACCOUNT}-tried"}
+    assert all(
+        b["subjects"] == [{"kind": "ServiceAccount", "name": launcher_account.SERVICE_ACCOUNT, "namespace": "tried"}] for b in bindings
+    )
+    assert {row["metadata"]["name"] for row in rows if row["kind"].startswith("ClusterRole")} == {
+        f"{launcher_account.SERVICE_ACCOUNT}-tried"
+    }
 
 
 def test_two_namespaces_do_not_share_what_is_cluster_wide(cluster: Cluster, kubeconfig: Path, namespace: str) -> None:
     other = f"e2e-other-{secrets.token_hex(3)}"
     with cluster.namespace(other, overlay(other)):
         pass
-    account = f"system:serviceaccount:{namespace}:{access.ACCOUNT}"
+    account = f"system:serviceaccount:{namespace}:{launcher_account.SERVICE_ACCOUNT}"
     assert kubectl(kubeconfig, "auth", "can-i", "list", "nodes", f"--as={account}").strip().endswith("yes")
 
 

@@ -14,10 +14,10 @@ from tests.cluster.admin import Cluster
 from tests.fakes.trials import cluster_provider
 
 from plumbline.declarations import KubernetesLauncher
-from plumbline.declarations.places import REPOSITORY
-from plumbline.launch.cluster import access
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.launch.cluster import launcher_account
 from plumbline.launch.cluster.names import EXPIRES, LAUNCH, MANAGED_BY, MANAGER
-from plumbline.launch.cluster.sweep import sweep
+from plumbline.launch.cluster.operate.sweep import sweep_expired
 
 pytestmark = pytest.mark.cluster
 
@@ -67,12 +67,12 @@ def test_exactly_what_is_ours_and_over_age_goes(kubeconfig: Path, monkeypatch: p
             }.items()
         ]
         cluster.kubectl("apply", "--namespace", name, "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": planted}))
-        granted = access.grant(access.administrator(kubeconfig), name, lifetime_s=3600.0)
+        granted = launcher_account.grant_access(launcher_account.admin_client(kubeconfig), name, lifetime_s=3600.0)
         extra = {"kube_config": json.dumps(granted.kubeconfig), "namespace": name}
         monkeypatch.setenv("AIRFLOW_CONN_K8S_A", json.dumps({"conn_type": "kubernetes", "extra": extra}))
         launcher = cluster_provider(namespace=name).launcher
         assert isinstance(launcher, KubernetesLauncher)
-        assert sweep(launcher) == ["Service service-old", "Job job-old", "Pod pod-old"]
+        assert sweep_expired(launcher) == ["Service service-old", "Job job-old", "Pod pod-old"]
         wanted = {row["metadata"]["name"] for row in planted if not row["metadata"]["name"].endswith("-old")}
 
         def left() -> set[str]:
@@ -80,4 +80,4 @@ def test_exactly_what_is_ours_and_over_age_goes(kubeconfig: Path, monkeypatch: p
             return {item["metadata"]["name"] for item in found if LAUNCH in item["metadata"].get("labels", {})}
 
         cluster.eventually(lambda: left() == wanted)
-        assert sweep(launcher) == []
+        assert sweep_expired(launcher) == []

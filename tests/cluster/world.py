@@ -20,8 +20,8 @@ from tests.cluster.airflow_parts import AirflowParts
 from tests.cluster.object_store import ObjectStore
 
 from plumbline.declarations import load
-from plumbline.launch.cluster import access
-from plumbline.orchestration.airflow_client import AirflowClient, DagRun, TaskInstance
+from plumbline.embedded.client import AirflowClient, DagRun, TaskInstance
+from plumbline.launch.cluster import launcher_account
 
 _OVERLAYS = "../../base"
 _FAILING = r"""RUN printf '#!/bin/sh\necho this image is broken\nexit 7\n' >/usr/local/bin/python && chmod 755 /usr/local/bin/python
@@ -124,7 +124,7 @@ def world(kubeconfig: Path) -> Iterator[World]:
         for provider, namespace in namespaces.items():
             stack.enter_context(cluster.namespace(namespace, _overlay(namespace, store)))
             cluster.secret(namespace, "plumbline-results", store.pod_secret())
-            granted = access.grant(access.administrator(kubeconfig), namespace, lifetime_s=4 * 3600.0)
+            granted = launcher_account.grant_access(launcher_account.admin_client(kubeconfig), namespace, lifetime_s=4 * 3600.0)
             tokens.append(str(granted.kubeconfig["users"][0]["user"]["token"]))
             connections[f"AIRFLOW_CONN_K8S_{provider.replace('-', '_').upper()}"] = json.dumps(granted.as_connection())
         for name in (declared.OUT_OF_MEMORY, declared.EXIT_CODE, declared.NO_IMAGE, declared.NINE_GPUS, declared.DEADLINE):

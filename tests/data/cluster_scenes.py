@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from plumbline.launch.cluster.base import Seen, Stop, StopReason
+from plumbline.launch.cluster.observe import LaunchObservation, StopCause, StopReason
 
 _FOLDER = Path(__file__).parent / "cluster"
 NAMES = sorted(path.stem for path in _FOLDER.glob("*.json"))
@@ -20,11 +20,11 @@ def raw(name: str) -> dict[str, Any]:
     return found
 
 
-def scene(name: str, stop: tuple[StopReason, str] | Stop | None = None) -> Seen:
+def scene(name: str, stop: tuple[StopReason, str] | StopCause | None = None) -> LaunchObservation:
     """What was seen in the scene, and why the watch ended, if we ended it."""
     row = raw(name)
-    seen = Seen(row["expected"], tuple(row["pods"]), frozenset(row["gone"]), tuple(row["events"]), row["nodes"])
-    return replace(seen, stop=Stop(*stop) if isinstance(stop, tuple) else stop)
+    seen = LaunchObservation(row["expected"], tuple(row["pods"]), frozenset(row["gone"]), tuple(row["events"]), row["nodes"])
+    return replace(seen, stop=StopCause(*stop) if isinstance(stop, tuple) else stop)
 
 
 def requested_at(name: str) -> datetime:

@@ -6,22 +6,23 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from plumbline.declarations import METRICS, Preference
-from plumbline.prices.cost import phase_of
-from plumbline.scorecards import Number, TrialNumbers
+from plumbline.analysis.cost.unit_costs import phase_of
+from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.declarations import Preference
+from plumbline.metrics import METRICS
 
 METRIC_NAMES = ("time_to_first_token", "output_token_throughput", "error_rate", "cost_per_1k_requests")
 
 
-def number(metric: str, value: float) -> Number:
+def number(metric: str, value: float) -> MetricValue:
     known = METRICS[metric]
-    return Number(phase_of(metric), metric, known.statistic, value, known.unit, known.direction, 90)
+    return MetricValue(phase_of(metric), metric, known.statistic, value, known.unit, known.direction, 90)
 
 
-def repeats(provider: str, *numbers: dict[str, float], workload: str = "chat", slots: tuple[str, ...] = ("02:00",)) -> list[TrialNumbers]:
+def repeats(provider: str, *numbers: dict[str, float], workload: str = "chat", slots: tuple[str, ...] = ("02:00",)) -> list[TrialSample]:
     """One valid trial per mapping of numbers, dealt to the slots in turn."""
     return [
-        TrialNumbers(
+        TrialSample(
             f"{provider}.{workload}.r{i}",
             provider,
             "inference",
@@ -37,7 +38,7 @@ def repeats(provider: str, *numbers: dict[str, float], workload: str = "chat", s
     ]
 
 
-def with_sweep(trial: TrialNumbers, highest: float | None, *, tokens: float = 100.0) -> TrialNumbers:
+def with_sweep(trial: TrialSample, highest: float | None, *, tokens: float = 100.0) -> TrialSample:
     """The trial with a sweep that found this highest rate, all requests good; None: it found none."""
     at = highest or 1.0
     found = {
@@ -78,5 +79,5 @@ def weighted(raw: list[float]) -> dict[str, float]:
     return {name: w / sum(raw) for name, w in zip(METRIC_NAMES, raw, strict=True)}
 
 
-def trials_of(measured: list[list[dict[str, float]]]) -> list[TrialNumbers]:
+def trials_of(measured: list[list[dict[str, float]]]) -> list[TrialSample]:
     return [t for i, found in enumerate(measured) for t in repeats(f"p{i}", *found)]

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from plumbline.declarations.load import Arrivals, Tokens
-from plumbline.harness.inference.processes import arrival_times, lengths
+from plumbline.declarations.workloads.load import Arrivals, Tokens
+from plumbline.harness.inference.load.schedule import arrival_times, lengths
 
 _BEGAN = datetime(2026, 11, 16, 14, 0)  # noqa: DTZ001  published traces have no zone either
 _CALM_AND_BUSY = {"on_off": {"on": {"rate": "10/s", "duration": "3s"}, "off": {"rate": "2/s", "duration": "7s"}}}

@@ -29,7 +29,7 @@ from plumbline.results import (
     Stage,
     Telemetry,
     Validity,
-    row,
+    metric_row,
 )
 
 PLANNED = datetime(2025, 11, 1, 1, 0, tzinfo=timezone.utc)
@@ -155,42 +155,42 @@ def trial(
 def training_metrics(step_time: float = 0.1, steps: int = 20) -> list[MetricRow]:
     """What a training trial of `steps` steady steps reports."""
     return [
-        row("matmul_tflops", 2e11, 30, phase="environment"),
-        row("memory_bandwidth", 1e10, 30, phase="environment"),
-        row("disk_write_bandwidth", 4e8, 3, phase="environment"),
-        row("first_step_time", step_time * 3, 1, phase="cold_start"),
-        row("time_to_first_step", 2.0, 1, phase="cold_start"),
-        row("step_time", step_time, steps, ci=(step_time * 0.98, step_time * 1.02)),
-        row("step_time", step_time * 1.01, steps, statistic="mean"),
-        row("step_time", step_time * 1.2, steps, statistic="p95"),
-        row("step_time", step_time * 1.4, steps, statistic="p99"),
-        row("step_time", 0.05, steps, statistic="cv"),
-        row("data_wait_time", 0.0, steps),
-        row("tokens_per_second", 64 / step_time, steps),
-        row("samples_per_second", 2 / step_time, steps),
-        row("model_flops", 1e9, steps),
-        row("model_flops_utilization", 0.3, steps),
-        row("effective_tokens_per_second", 50 / step_time, steps + 2),
-        row("final_loss", 5.1, 1),
-        row("restart_penalty", 4.0, 1, phase="recovery"),
-        row("training_goodput", 0.6, 1, phase="recovery"),
+        metric_row("matmul_tflops", 2e11, 30, phase="environment"),
+        metric_row("memory_bandwidth", 1e10, 30, phase="environment"),
+        metric_row("disk_write_bandwidth", 4e8, 3, phase="environment"),
+        metric_row("first_step_time", step_time * 3, 1, phase="cold_start"),
+        metric_row("time_to_first_step", 2.0, 1, phase="cold_start"),
+        metric_row("step_time", step_time, steps, ci=(step_time * 0.98, step_time * 1.02)),
+        metric_row("step_time", step_time * 1.01, steps, statistic="mean"),
+        metric_row("step_time", step_time * 1.2, steps, statistic="p95"),
+        metric_row("step_time", step_time * 1.4, steps, statistic="p99"),
+        metric_row("step_time", 0.05, steps, statistic="cv"),
+        metric_row("data_wait_time", 0.0, steps),
+        metric_row("tokens_per_second", 64 / step_time, steps),
+        metric_row("samples_per_second", 2 / step_time, steps),
+        metric_row("model_flops", 1e9, steps),
+        metric_row("model_flops_utilization", 0.3, steps),
+        metric_row("effective_tokens_per_second", 50 / step_time, steps + 2),
+        metric_row("final_loss", 5.1, 1),
+        metric_row("restart_penalty", 4.0, 1, phase="recovery"),
+        metric_row("training_goodput", 0.6, 1, phase="recovery"),
     ]
 
 
 def inference_metrics(latency: float = 0.05, requests: int = 60) -> list[MetricRow]:
     """What an inference trial of `requests` steady requests reports."""
     rows = [
-        row("matmul_tflops", 2e11, 30, phase="environment"),
-        row("memory_bandwidth", 1e10, 30, phase="environment"),
-        row("time_to_ready", 3.0, 1, phase="cold_start"),
-        row("first_inference_latency", 0.2, 1, phase="cold_start"),
-        row("request_throughput", 5.8, requests),
-        row("output_token_throughput", 46.0, requests),
-        row("goodput", 5.8, requests),
-        row("error_rate", 0.0, requests),
-        row("achieved_rate_ratio", 1.0, requests),
-        row("offered_rate", 6.0, requests),
-        row("request_dispatch_delay", 0.0004, requests),
+        metric_row("matmul_tflops", 2e11, 30, phase="environment"),
+        metric_row("memory_bandwidth", 1e10, 30, phase="environment"),
+        metric_row("time_to_ready", 3.0, 1, phase="cold_start"),
+        metric_row("first_inference_latency", 0.2, 1, phase="cold_start"),
+        metric_row("request_throughput", 5.8, requests),
+        metric_row("output_token_throughput", 46.0, requests),
+        metric_row("goodput", 5.8, requests),
+        metric_row("error_rate", 0.0, requests),
+        metric_row("achieved_rate_ratio", 1.0, requests),
+        metric_row("offered_rate", 6.0, requests),
+        metric_row("request_dispatch_delay", 0.0004, requests),
     ]
     for name, factor in (
         ("time_to_first_token", 0.4),
@@ -199,7 +199,7 @@ def inference_metrics(latency: float = 0.05, requests: int = 60) -> list[MetricR
         ("request_scheduled_latency", 1.02),
     ):
         for statistic, spread in (("p50", 1.0), ("p90", 1.3), ("p95", 1.5), ("p99", 2.0)):
-            rows.append(row(name, latency * factor * spread, requests, statistic=statistic))
+            rows.append(metric_row(name, latency * factor * spread, requests, statistic=statistic))
     return rows
 
 

@@ -22,35 +22,36 @@ def main(mount: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(mount)], check=True)
     os.environ["PLUMBLINE_HOME"] = str(mount)
     from tests.fakes.trials import CONFIG
-    from tests.unit.orchestration.test_recording import measured
+    from tests.unit.workflows.test_recording import measured
 
     from plumbline.archive import open_archive
     from plumbline.launch import stores
-    from plumbline.orchestration import steps
-    from plumbline.orchestration.asked import Asked
-    from plumbline.orchestration.lanes import LANES
-    from plumbline.orchestration.reporting import report
+    from plumbline.workflows import benchmark
+    from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters
+    from plumbline.workflows.report import write_report
 
     os.environ["PLUMBLINE_CONFIG"] = str(CONFIG)
     open_archive().close()
     for number, room in enumerate(ROOMS):
         campaign = f"full-{number}"
         retry = partial(_tried, mount, room)
-        (spec,) = retry("plan", partial(steps.plan, "local-1core", LANES["training"], Asked(campaign, "a test", repeats=1)))
-        trial = stores.planned(stores.home(), spec)
+        (spec,) = retry(
+            "plan", partial(benchmark.plan_trials, "local-1core", TRIAL_GROUPS["training"], RunParameters(campaign, "a test", repeats=1))
+        )
+        trial = stores.planned_trial(stores.home(), spec)
         retry("announce", partial(stores.home().put_trial, trial))
         retry("document", partial(stores.home().put_document, measured(trial)))
-        retry("collect", partial(steps.collect, spec))
-        (checked,) = retry("validate", partial(steps.validate, "local-1core", "training", [spec]))
-        retry("record", partial(steps.record, checked))
-        retry("report", partial(report, campaign))
+        retry("collect", partial(benchmark.collect_trial, spec))
+        (checked,) = retry("validate", partial(benchmark.validate_group, "local-1core", "training", [spec]))
+        retry("record", partial(benchmark.record_trial, checked))
+        retry("report", partial(write_report, campaign))
     with open_archive() as archive:
         sys.stdout.write(f"{json.dumps({'done': len(archive.trials()), 'broken': archive.verify()})}\n")
 
 
 def _tried(mount: Path, room: int, step: str, action: Callable[[], Any]) -> Any:
     """The step on a disk with `room` bytes left; again with room once it failed."""
-    from plumbline.results import full_disk
+    from plumbline.declarations import installation
 
     filler = mount / "filler"
     _fill(filler, mount, room)
@@ -63,7 +64,7 @@ def _tried(mount: Path, room: int, step: str, action: Callable[[], Any]) -> Any:
             for f in mount.rglob("*")
             if f.name.endswith((".part", ".new")) or (f.suffix == ".json" and not f.stat().st_size)
         ]
-        said = {"room": room, "step": step, "error": repr(error), "sentence": full_disk.full(error), "left": left}
+        said = {"room": room, "step": step, "error": repr(error), "sentence": installation.full_disk_message(error), "left": left}
         sys.stdout.write(f"{json.dumps(said)}\n")
         return action()
     finally:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from tests.fakes.fake_kubernetes import PodRun
 
-from plumbline.harness.kept import DELETIONS
-from plumbline.harness.progress import MARK
+from plumbline.harness.launcher_protocol import PROGRESS_EVENT
+from plumbline.harness.persistent_state import DELETIONS_VARIABLE
 from plumbline.results import Environment, FailureClass, Reason, ResultDocument, ResultStore, Validity, signing
 
 FAILED = 3
@@ -22,7 +22,10 @@ def harness(failure: FailureClass | None = None, *, lasts_s: float = 0.0) -> Cal
         url = arguments[arguments.index("--trial") + 1]
         store = ResultStore(arguments[arguments.index("--out") + 1])
         trial = store.trial(url.removeprefix(f"{store.url}/").removesuffix("/trial.json"))
-        run.say(f'{{"event": "{MARK}", "trial_id": "{trial.trial_id}", "phase": "steady", "fraction": 0.5, "note": "half"}}', "measuring")
+        run.say(
+            f'{{"event": "{PROGRESS_EVENT}", "trial_id": "{trial.trial_id}", "phase": "steady", "fraction": 0.5, "note": "half"}}',
+            "measuring",
+        )
         run.wait(lasts_s)
         if run.row["metadata"]["labels"].get("plumbline/rank", "0") != "0":
             return 0
@@ -42,9 +45,9 @@ def harness(failure: FailureClass | None = None, *, lasts_s: float = 0.0) -> Cal
 
 def signed(run: PodRun, document: ResultDocument) -> ResultDocument:
     """The document as the pod's harness signs it, with the key of the pod's Secret."""
-    key = signing.take(run.environment())
+    key = signing.take_key(run.environment())
     assert key is not None, "the launcher gives each pod that writes a result a key"
-    return signing.signed(document, key)
+    return signing.sign(document, key)
 
 
 def asking(times: int) -> Callable[[PodRun], int]:
@@ -52,7 +55,7 @@ def asking(times: int) -> Callable[[PodRun], int]:
 
     def process(run: PodRun) -> int:
         given = {entry["name"]: entry.get("value") for entry in run.row["spec"]["containers"][0]["env"]}
-        number = 1 + len(json.loads(given.get(DELETIONS) or "[]"))
+        number = 1 + len(json.loads(given.get(DELETIONS_VARIABLE) or "[]"))
         while number <= times:
             run.say(json.dumps({"event": "plumbline-delete-pod", "number": number}))
             run.wait(0.2)

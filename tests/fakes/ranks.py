@@ -8,9 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from plumbline.harness.training.distributed import Peers, serve
-from plumbline.harness.training.network import gloo_interface
-from plumbline.harness.training.plan import Group
+from plumbline.harness.training.distributed.process_group import RankGroups
+from plumbline.harness.training.job.channel import gloo_environment, serve_rendezvous_store
+from plumbline.harness.training.worker_protocol import ProcessGroupSpec
 
 _LIMIT_S = 300
 """Ranks that wait for each other for ever must fail; four of them take a minute on two cores, and twice that beside other tests."""
@@ -18,21 +18,21 @@ _LIMIT_S = 300
 
 def together(task: Callable[..., Any], world: int, *arguments: Any, nodes: int = 1) -> list[Any]:
     """What `task(peers, *arguments)` returns on each of `world` ranks, which have joined before it is called."""
-    store, port = serve("127.0.0.1")
+    store, port = serve_rendezvous_store("127.0.0.1")
     with ProcessPoolExecutor(world, mp_context=multiprocessing.get_context("spawn")) as pool:
-        groups = [Group(rank, world, rank % (world // nodes), nodes, "gloo", "127.0.0.1", port, "run") for rank in range(world)]
+        groups = [ProcessGroupSpec(rank, world, rank % (world // nodes), nodes, "gloo", "127.0.0.1", port, "run") for rank in range(world)]
         found = [pool.submit(_one, task, group, arguments) for group in groups]
         results = [future.result(_LIMIT_S) for future in found]
     del store
     return results
 
 
-def _one(task: Callable[..., Any], group: Group, arguments: tuple[Any, ...]) -> Any:
+def _one(task: Callable[..., Any], group: ProcessGroupSpec, arguments: tuple[Any, ...]) -> Any:
     import torch
 
-    os.environ.update(gloo_interface("127.0.0.1"))
+    os.environ.update(gloo_environment("127.0.0.1"))
     torch.set_num_threads(1)
-    peers = Peers(group, torch.device("cpu"))
+    peers = RankGroups(group, torch.device("cpu"))
     result = task(peers, *arguments)
     peers.leave()
     return result

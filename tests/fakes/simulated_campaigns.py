@@ -14,10 +14,10 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import load
-from plumbline.launch.simulated import simulate
-from plumbline.orchestration.asked import MONTHLY_REASON, Asked
-from plumbline.orchestration.rehearsing import trials_in
-from plumbline.orchestration.review import Reviewed, review
+from plumbline.launch.simulated.launcher import simulate
+from plumbline.workflows.plan import MONTHLY_REASON, RunParameters
+from plumbline.workflows.rehearse import trials_in
+from plumbline.workflows.review import ReviewResult, review_campaign
 
 WORKLOADS = ("training/gpt-tiny-cpu", "inference/chat-tiny-cpu")
 
@@ -53,18 +53,18 @@ def config(home: Path, drift: Sequence[Mapping[str, Any]] = (), *, seed: int = 7
     return folder
 
 
-def run(folder: Path, when: Sequence[datetime]) -> dict[str, list[Reviewed]]:
+def run(folder: Path, when: Sequence[datetime]) -> dict[str, list[ReviewResult]]:
     """Measure, record and review these months; what each review said."""
     os.environ["PLUMBLINE_CONFIG"] = str(folder)
     with open_archive() as archive:
         return {f"{month:%Y-%m}": _campaign(archive, month) for month in when}
 
 
-def _campaign(archive: Archive, month: datetime) -> list[Reviewed]:
+def _campaign(archive: Archive, month: datetime) -> list[ReviewResult]:
     declared = load()
-    for trial in trials_in(declared, declared.providers["sim"], month, Asked(f"{month:%Y-%m}", MONTHLY_REASON)):
+    for trial in trials_in(declared, declared.providers["sim"], month, RunParameters(f"{month:%Y-%m}", MONTHLY_REASON)):
         archive.record(simulate(trial), uri="file:///nowhere")
-    return review(f"{month:%Y-%m}", "sim")
+    return review_campaign(f"{month:%Y-%m}", "sim")
 
 
 def _parent(path: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.declarations import Declarations, Provider, Trial, load
-from plumbline.launch.plan import Request, plan
+from plumbline.launch.plan import RunRequest, plan
 
 CONFIG = Path(__file__).resolve().parents[2] / "include" / "config"
 PLANNED_AT = datetime(2026, 11, 1, 2, 0, tzinfo=timezone.utc)
@@ -76,4 +76,4 @@ def a_trial(kind: str = "training", provider: Provider | None = None, declare: M
     world = Declarations({where.name: where}, {workload.name: workload}, shipped.teams, shipped.thresholds)
     asked = {"campaign_id": "2026-11", "reason": "a test", "workloads": [workload.name], **request}
     # The selfcheck takes seconds that a test of something else need not pay for.
-    return plan(world, Request(**asked), PLANNED_AT)[0].model_copy(update={"selfcheck": False})
+    return plan(world, RunRequest(**asked), PLANNED_AT)[0].model_copy(update={"selfcheck": False})

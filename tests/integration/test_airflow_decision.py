@@ -17,14 +17,13 @@ import yaml
 from tests.fakes.simulated_campaigns import config
 
 from plumbline.archive import FindingView, open_archive
-from plumbline.declarations import load, places
-from plumbline.launch.simulated import simulate
-from plumbline.orchestration.airflow_client import AirflowClient, DagRun
-from plumbline.orchestration.airflow_server import AirflowServer
-from plumbline.orchestration.asked import Asked, trials_of
-from plumbline.orchestration.asking import ACCEPT, KEEP, RERUN
-from plumbline.orchestration.deciding import NOBODY
-from plumbline.orchestration.review import review
+from plumbline.declarations import installation_paths, load
+from plumbline.embedded.client import AirflowClient, DagRun
+from plumbline.embedded.server import AirflowServer
+from plumbline.launch.simulated.launcher import simulate
+from plumbline.workflows.baseline_decision import ACCEPT, KEEP, RERUN, TIMED_OUT
+from plumbline.workflows.plan import RunParameters, trials_of
+from plumbline.workflows.review import review_campaign
 
 pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]
 
@@ -119,7 +118,7 @@ def measured(campaign: str, at: datetime) -> None:
     """A campaign straight into the archive: what a benchmark of that time would have recorded."""
     declared = load()
     with open_archive() as archive:
-        for trial in trials_of(Asked(campaign, "a test"), declared, declared.providers["sim"], "training", at):
+        for trial in trials_of(RunParameters(campaign, "a test"), declared, declared.providers["sim"], "training", at):
             archive.record(simulate(trial), uri="file:///nowhere")
 
 
@@ -144,8 +143,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         for month in range(1, 5):
             measured(f"2024-0{month}", datetime(2024, month, 1, 2, tzinfo=timezone.utc))
             if month < 4:
-                review(f"2024-0{month}", "sim")
-        server = AirflowServer(places().airflow_home)
+                review_campaign(f"2024-0{month}", "sim")
+        server = AirflowServer(installation_paths().airflow_home)
         with server.start(), server.client() as client:
             made = World(server, client, folder)
             made.wait_until(lambda: {BENCHMARK, REVIEW, DECISION} <= set(client.dags()), "DAGs")
@@ -223,7 +222,7 @@ def test_no_answer_keeps_the_baseline_and_the_next_campaign_asks_again(world: Wo
         (faster,) = archive.findings_of("sim", unsettled=True)
     # Airflow looks once a minute for questions whose time is over.
     assert world.ended(DECISION, f"{faster.finding_id}_faster-1").state == "success"
-    assert last_word(faster) == (NOBODY, "baseline_kept", "no answer in time")
+    assert last_word(faster) == (TIMED_OUT, "baseline_kept", "no answer in time")
     assert state_of(faster) == ("open", accepted)
     world.declare("thresholds.yaml", "drift", answer_within="7d")
     measured("faster-2", now() + timedelta(seconds=1))

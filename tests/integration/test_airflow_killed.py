@@ -12,14 +12,12 @@ import psutil
 import pytest
 
 from plumbline.archive import open_archive
-from plumbline.declarations import load, places
-from plumbline.orchestration.airflow_client import AirflowClient
-from plumbline.orchestration.airflow_server import AirflowServer
-from plumbline.orchestration.airflow_supervisor import COMPONENTS, STEADY_S
-from plumbline.orchestration.asked import Asked
-from plumbline.orchestration.campaign import run_campaign
-from plumbline.orchestration.campaign_plan import planned_trials
-from plumbline.orchestration.campaign_state import CampaignState
+from plumbline.declarations import installation_paths, load
+from plumbline.embedded.campaign import CampaignState, run_campaign
+from plumbline.embedded.client import AirflowClient
+from plumbline.embedded.server import AirflowServer
+from plumbline.embedded.supervisor import COMPONENTS, STEADY_S
+from plumbline.workflows.plan import RunParameters, planned_trials
 
 pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(3600)]
 
@@ -46,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
         patch.setenv("PLUMBLINE_CONFIG", str(config))
         for name in ("PLUMBLINE_RESULTS_URL", "PLUMBLINE_ARCHIVE_URL"):
             patch.delenv(name, raising=False)
-        with AirflowServer(places().airflow_home).start() as running:
+        with AirflowServer(installation_paths().airflow_home).start() as running:
             yield running
 
 
@@ -94,7 +92,7 @@ class Kill:
 def test_a_component_that_is_killed_costs_no_result(server: AirflowServer, component: str, stage: str) -> None:
     campaign = f"killed-{component}-{stage}".replace("_", "-")
     declared = load()
-    asked = Asked(campaign, "a test", kinds=("training",), repeats=1)
+    asked = RunParameters(campaign, "a test", kinds=("training",), repeats=1)
     planned = planned_trials(declared, asked)
     up_since = process(server, component).create_time()
     while time.time() < up_since + STEADY_S + 1:  # one that ends sooner is taken for broken, and all are ended

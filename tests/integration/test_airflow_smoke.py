@@ -21,15 +21,13 @@ import psutil
 import pytest
 
 from plumbline.archive import open_archive
-from plumbline.declarations import load, places
-from plumbline.orchestration import leftovers
-from plumbline.orchestration.airflow_client import AirflowClient, DagRun
-from plumbline.orchestration.airflow_server import AirflowServer
-from plumbline.orchestration.asked import Asked
-from plumbline.orchestration.campaign import Outcome, run_campaign
-from plumbline.orchestration.campaign_plan import planned_trials
-from plumbline.orchestration.campaign_state import CampaignState
+from plumbline.declarations import installation_paths, load
+from plumbline.embedded import server
+from plumbline.embedded.campaign import CampaignState, Outcome, run_campaign
+from plumbline.embedded.client import AirflowClient, DagRun
+from plumbline.embedded.server import AirflowServer
 from plumbline.results import ResultStore
+from plumbline.workflows.plan import RunParameters, planned_trials
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -43,18 +41,18 @@ loss: {low: 0.1, high: 20.0}
 # Started as a command would be, then killed: with its supervisor, so that nobody is left who could clean up.
 DOOMED = """
 import os, signal
-from plumbline.declarations import load, places
-from plumbline.orchestration.airflow_server import AirflowServer
-from plumbline.orchestration.asked import Asked
-from plumbline.orchestration.campaign import run_campaign
-from plumbline.orchestration.campaign_plan import planned_trials
-declared, asked = load(), Asked("doomed", "a test", kinds=("training",))
+from plumbline.declarations import load, installation_paths
+from plumbline.embedded.server import AirflowServer
+from plumbline.workflows.plan import RunParameters
+from plumbline.embedded.campaign import run_campaign
+from plumbline.workflows.plan import planned_trials
+declared, asked = load(), RunParameters("doomed", "a test", kinds=("training",))
 planned = planned_trials(declared, asked)
 def look(state):
     if any(t.fraction > 0 for t in state.running):
         os.kill(server._process.pid, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
-server = AirflowServer(places().airflow_home)
+server = AirflowServer(installation_paths().airflow_home)
 with server.start():
     run_campaign(server, declared, asked, planned, look)
 """
@@ -151,10 +149,10 @@ def doomed(settings: Path) -> list[psutil.Process]:
 @pytest.fixture(scope="module")
 def smoke(settings: Path, doomed: list[psutil.Process]) -> Iterator[Smoke]:
     declared = load()
-    asked = Asked("smoke", "a test", kinds=("training",))
+    asked = RunParameters("smoke", "a test", kinds=("training",))
     planned = planned_trials(declared, asked)
     states: list[CampaignState] = []
-    server = AirflowServer(places().airflow_home)
+    server = AirflowServer(installation_paths().airflow_home)
     with server.start(), server.client() as client:
         outcome = run_campaign(server, declared, asked, planned, states.append)
         yield Smoke(server, client, outcome, states, doomed)
@@ -175,12 +173,12 @@ def test_the_campaign_ends_with_a_recorded_trial_a_review_and_a_report(smoke: Sm
         (found,) = archive.trials("smoke")
         assert (found.trial_id, found.status) == (trial.trial_id, trial.status)
         assert found.run_id is not None
-    store = ResultStore(places().results_url)
+    store = ResultStore(installation_paths().results_url)
     document = store.collected(f"smoke/{trial.trial_id}/attempt-1")
     assert store.damaged_evidence(document) == []
     reviews = smoke.client.runs("drift_review", smoke.server.started_at)
     assert [(r.run_type, r.state) for r in reviews] == [("asset_triggered", "success")]
-    assert (places().data_docs / "smoke-local-1core-training").is_dir()
+    assert (installation_paths().data_docs / "smoke-local-1core-training").is_dir()
 
 
 def test_progress_was_told_while_the_trial_ran(smoke: Smoke) -> None:
@@ -188,7 +186,7 @@ def test_progress_was_told_while_the_trial_ran(smoke: Smoke) -> None:
     assert any(0 < f < 1 for f in fractions)
     assert smoke.states[-1].stage == "done"
     assert smoke.states[-1].ended == len(smoke.outcome.trials)
-    assert not list(places().work.glob("*.progress"))
+    assert not list(installation_paths().work.glob("*.progress"))
 
 
 def test_what_a_killed_command_left_is_gone_and_its_run_does_not_go_on(smoke: Smoke) -> None:
@@ -206,9 +204,9 @@ def test_nothing_that_runs_by_the_clock_is_left_unpaused_and_no_slot_started_by_
 
 
 def test_only_loopback_listens_and_only_the_logged_in_are_answered(smoke: Smoke) -> None:
-    record = leftovers.read_record(smoke.server.home / "server.json")
+    record = server.read_record(smoke.server.home / "server.json")
     assert record is not None
-    family = leftovers.leftovers(record)
+    family = server.remaining_processes(record)
     listening = {c.laddr.ip for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN}
     assert listening == {"127.0.0.1"}
     for path in ("/api/v2/dags", "/api/v2/config", "/api/v2/connections"):
@@ -234,10 +232,10 @@ def test_tasks_reach_our_archive_and_not_the_metadata_database(smoke: Smoke) -> 
 
 def test_stopping_leaves_nothing(smoke: Smoke) -> None:
     """The last one here: it stops the server."""
-    record = leftovers.read_record(smoke.server.home / "server.json")
+    record = server.read_record(smoke.server.home / "server.json")
     assert record is not None
-    assert len(leftovers.leftovers(record)) > 4
+    assert len(server.remaining_processes(record)) > 4
     smoke.server.stop()
-    assert leftovers.leftovers(record) == []
+    assert server.remaining_processes(record) == []
     assert not (smoke.server.home / "server.json").exists()
     smoke.server.stop()

@@ -17,23 +17,12 @@ from tests.fakes.fake_slack import FakeSlack
 from tests.fakes.trials import cluster_provider
 
 from plumbline.archive import open_archive
-from plumbline.declarations import load, places
-from plumbline.declarations.places import moved_home
-from plumbline.orchestration import watched
-from plumbline.orchestration.airflow_client import TaskInstance
-from plumbline.orchestration.airflow_server import AirflowServer
-from plumbline.orchestration.unpaused import unpause
-from plumbline.orchestration.watch_demo import (
-    BEFORE,
-    PROVIDER,
-    WORKLOAD,
-    Demo,
-    Shown,
-    attributed,
-    change_driver,
-    measure_quiet_months,
-    stage,
-)
+from plumbline.declarations import installation_paths, load
+from plumbline.declarations.installation import override_home
+from plumbline.embedded.client import TaskInstance, unpause
+from plumbline.embedded.demo import BEFORE, PROVIDER, WORKLOAD, Demo, DemoResult, attributed, change_driver, measure_quiet_months, stage
+from plumbline.embedded.server import AirflowServer
+from plumbline.workflows import pending_changes
 
 # Two minutes on a quiet machine: tests/unit/orchestration/test_watch_course.py goes the same way without Airflow.
 pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]
@@ -46,7 +35,7 @@ class World:
     """What the demo showed, and the Airflow that still runs."""
 
     demo: Demo
-    shown: Shown
+    shown: DemoResult
     slack: FakeSlack
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, TaskInstance]:
@@ -62,25 +51,25 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     home = tmp_path_factory.mktemp("watch")
-    with FakeSlack() as slack, pytest.MonkeyPatch.context() as patch, moved_home(home, stage(home)):
+    with FakeSlack() as slack, pytest.MonkeyPatch.context() as patch, override_home(home, stage(home)):
         extra = {"channel": "C0123456789", "base_url": slack.url}
         patch.setenv("AIRFLOW_CONN_PLUMBLINE_SLACK", json.dumps({"conn_type": "slack", "password": slack.token, "extra": extra}))
         patch.delenv("AIRFLOW_CONN_K8S_A", raising=False)
         measure_quiet_months(datetime.now(timezone.utc))
-        with AirflowServer(places().airflow_home) as server, server.client() as client:
-            demo = Demo(server, client, places().config)
+        with AirflowServer(installation_paths().airflow_home) as server, server.client() as client:
+            demo = Demo(server, client, installation_paths().config)
             yield World(demo, demo.show(), slack)
 
 
 def test_a_look_at_what_has_not_changed_starts_nothing(world: World) -> None:
-    tasks = world.tasks(watched.WATCHER, world.shown.quiet.run_id)
+    tasks = world.tasks(pending_changes.AUTHOR, world.shown.quiet.run_id)
     assert world.shown.quiet.state == "success"
     assert {t: tasks[t].state for t in ("watch.look", "watch.rerun", "alert")} == {
         "watch.look": "success",
         "watch.rerun": "skipped",
         "alert": "success",
     }
-    log = world.demo.client.task_log(watched.WATCHER, world.shown.quiet.run_id, tasks["watch.rerun"])
+    log = world.demo.client.task_log(pending_changes.AUTHOR, world.shown.quiet.run_id, tasks["watch.rerun"])
     assert f"nothing that is measured changed on {PROVIDER}" in log
 
 
@@ -121,21 +110,23 @@ def test_a_change_soon_after_is_held_back_and_not_lost_and_who_cannot_be_looked_
     file.write_text(yaml.safe_dump(json.loads(other.model_dump_json(exclude_none=True))))
     try:
         change_driver(world.demo.config, datetime.now(timezone.utc), BEFORE | {"driver.version": "580.65.06"})
-        unpause(world.demo.server.home, world.demo.client, [watched.WATCHER, BENCHMARK])
+        unpause(world.demo.server.home, world.demo.client, [pending_changes.AUTHOR, BENCHMARK])
         run = world.demo.look()
     finally:
         file.unlink()
-    tasks = world.demo.client.tasks(watched.WATCHER, run.run_id)
+    tasks = world.demo.client.tasks(pending_changes.AUTHOR, run.run_id)
     states = {(t.task_id, t.state) for t in tasks}
     assert run.state == "failed", "somebody should look"
     assert {("watch.look", "failed"), ("watch.look", "success"), ("watch.rerun", "skipped"), ("alert", "success")} <= states
     logs = [
-        world.demo.client.task_log(watched.WATCHER, run.run_id, t) for t in tasks if t.task_id == "watch.rerun" and t.state == "skipped"
+        world.demo.client.task_log(pending_changes.AUTHOR, run.run_id, t)
+        for t in tasks
+        if t.task_id == "watch.rerun" and t.state == "skipped"
     ]
     assert any("570.86.15 → 580.65.06" in log and "held back, because a rerun began at" in log for log in logs)
     assert world.reruns() == [world.shown.benchmark.run_id]
     with open_archive() as archive:
-        assert watched.held(archive, load()) == [PROVIDER]
+        assert pending_changes.providers_with_pending_changes(archive, load()) == [PROVIDER]
 
 
 def test_what_was_held_back_is_sent_later(world: World) -> None:
@@ -144,10 +135,10 @@ def test_what_was_held_back_is_sent_later(world: World) -> None:
     declared: dict[str, Any] = yaml.safe_load(Path(file).read_text())
     file.write_text(yaml.safe_dump(declared | {"watch": {"debounce": "0s"}}))
     run = world.demo.look()
-    tasks = world.tasks(watched.WATCHER, run.run_id)
+    tasks = world.tasks(pending_changes.AUTHOR, run.run_id)
     assert (run.state, tasks["watch.rerun"].state) == ("success", "success")
     second = world.demo.until(lambda: next(iter(world.reruns()[1:]), None), "second rerun")
     (event,) = world.demo.client.upstream_events(BENCHMARK, second)
     assert event["reason"].startswith("cuda.version 12.8 → 12.4; driver.version 570.86.15 → 580.65.06")
     with open_archive() as archive:
-        world.demo.until(lambda: not watched.held(archive, load()), "run that began")
+        world.demo.until(lambda: not pending_changes.providers_with_pending_changes(archive, load()), "run that began")

@@ -19,22 +19,21 @@ from typer.testing import CliRunner
 
 from plumbline.cli.app import app
 from plumbline.declarations import KubernetesLauncher, Provider, load
-from plumbline.launch.cluster.access import ACCOUNT
-from plumbline.launch.cluster.doctor import permissions
-from plumbline.launch.cluster.doctor.examine import examine
-from plumbline.launch.cluster.doctor.line import Line
-from plumbline.launch.cluster.doctor.probe_pod import Patience
-from plumbline.launch.cluster.doctor.typical import typical
-from plumbline.results.store_check import check
+from plumbline.launch.cluster.doctor import access, examine_cluster
+from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
+from plumbline.launch.cluster.launcher_account import SERVICE_ACCOUNT
+from plumbline.launch.doctor_check import DoctorCheck
+from plumbline.launch.plan import typical_trials
+from plumbline.results.store import check_access
 
 pytestmark = pytest.mark.integration
 
-QUICK = Patience(node_s=0.3, start_s=1.0, trouble_s=0.1, gone_s=2.0, look_s=0.02)
-Told = dict[str, Line]
+QUICK = DoctorPatience(node_s=0.3, start_s=1.0, trouble_s=0.1, gone_s=2.0, look_s=0.02)
+Told = dict[str, DoctorCheck]
 
 
 def rules(launcher: KubernetesLauncher) -> list[dict[str, Any]]:
-    return [{"apiGroups": [p.group], "resources": [p.resource], "verbs": [p.verb]} for p in permissions.needed(launcher)]
+    return [{"apiGroups": [p.group], "resources": [p.resource], "verbs": [p.verb]} for p in access.required_permissions(launcher)]
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def said(url: str, fault: str | None = None, clock: float = 0.0, **torch: Any) -
     def harness(run: PodRun) -> int:
         from plumbline.results import ResultStore
 
-        took = check(ResultStore(url)) if fault is None else None
+        took = check_access(ResultStore(url)) if fault is None else None
         run.say(
             "a banner of the image",
             json.dumps({"store": url, "fault": fault, "seconds": took, "time": time.time() + clock, "harness": "9.9", **torch}),
@@ -72,11 +71,12 @@ def said(url: str, fault: str | None = None, clock: float = 0.0, **torch: Any) -
     return Script().started().runs(harness)
 
 
-def examined(provider: Provider, patience: Patience | None = QUICK, **how: bool) -> Told:
+def examined(provider: Provider, patience: DoctorPatience | None = QUICK, **how: bool) -> Told:
     now = datetime.now(timezone.utc)
     launcher = launcher_of(provider)
     return {
-        line.check: line for line in examine(provider, launcher, typical(load(CONFIG), provider, launcher, now), patience=patience, **how)
+        line.check: line
+        for line in examine_cluster(provider, launcher, typical_trials(load(CONFIG), provider, launcher, now), patience=patience, **how)
     }
 
 
@@ -113,7 +113,7 @@ def test_it_asks_for_nothing_that_the_shipped_role_does_not_grant(kube: FakeKube
         rest = call.path.removeprefix("/api/v1/").removeprefix("namespaces/plumbline/").split("/")
         resource = rest[0] if len(rest) < 3 else f"{rest[0]}/{rest[2]}"
         verb = verbs.get(call.method) or ("get" if len(rest) > 1 else "list")
-        assert permissions.Permission("", resource, verb) in permissions.needed(launcher_of(cluster_provider())), call
+        assert access.Permission("", resource, verb) in access.required_permissions(launcher_of(cluster_provider())), call
 
 
 def test_no_pod_means_none(kube: FakeKubernetes, tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_sweep_by_hand(kube: FakeKubernetes, config: Path) -> None:
 
 
 def test_a_kubeconfig_is_written_for_its_owner_alone_and_never_over_another_file(kube: FakeKubernetes, config: Path) -> None:
-    kube.put("serviceaccounts", "plumbline", {"metadata": {"name": ACCOUNT}})
+    kube.put("serviceaccounts", "plumbline", {"metadata": {"name": SERVICE_ACCOUNT}})
     (config / "admin").write_text(json.dumps(kube.kubeconfig()))
     words = [
         "cluster",
@@ -331,7 +331,7 @@ def test_a_kubeconfig_is_written_for_its_owner_alone_and_never_over_another_file
 def test_what_was_made_can_be_used(kube: FakeKubernetes, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_K8S_A", "")
     monkeypatch.delenv("AIRFLOW_CONN_K8S_A")
-    kube.put("serviceaccounts", "plumbline", {"metadata": {"name": ACCOUNT}})
+    kube.put("serviceaccounts", "plumbline", {"metadata": {"name": SERVICE_ACCOUNT}})
     (config / "admin").write_text(json.dumps(kube.kubeconfig()))
     words = [
         "cluster",

@@ -15,7 +15,7 @@ from tests.fakes.pod_harness import harness
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.launch import stores
-from plumbline.launch.cluster.attempt import UNFINISHED
+from plumbline.launch.cluster.operate.attempts import UNFINISHED
 from plumbline.results import LaunchRecord
 
 pytestmark = pytest.mark.integration
@@ -30,8 +30,8 @@ from pathlib import Path
 from airflow.sdk import DAG
 
 from plumbline.declarations import Provider
-from plumbline.launch.cluster.{module} import {operator}
-from plumbline.orchestration.defaults import launch_settings
+from plumbline.airflow.operators import {operator}
+from plumbline.airflow.defaults import launch_settings
 
 provider = Provider.model_validate_json(Path({provider!r}).read_text())
 with DAG({dag_id!r}, schedule=None) as dag:
@@ -75,9 +75,9 @@ class World:
         (folder / "provider.json").write_text(self.provider.model_dump_json())
         self.dag_id = "trial_" + folder.name
         self.file = dags / f"{self.dag_id}.py"
-        kind = ("gang_operator", "TrialGangOperator") if declare and "parallelism" in declare else ("pod_operator", "TrialPodOperator")
+        kind = "TrialGangOperator" if declare and "parallelism" in declare else "TrialPodOperator"
         spec = {"campaign_id": self.trial.campaign_id, "trial_id": self.trial.trial_id, "title": "a trial"}
-        text = DAG_FILE.format(module=kind[0], operator=kind[1], provider=str(folder / "provider.json"), dag_id=self.dag_id, spec=spec)
+        text = DAG_FILE.format(operator=kind, provider=str(folder / "provider.json"), dag_id=self.dag_id, spec=spec)
         self.file.write_text(text)
 
     def run(self) -> str:
@@ -105,7 +105,7 @@ def make(kube: FakeKubernetes, airflow_home: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("PLUMBLINE_RESULTS_URL", raising=False)
     # `dag.test()` has no scheduler that must take note of a deferral.
-    monkeypatch.setattr("plumbline.launch.cluster.trigger.EARLIEST_S", 0.0)
+    monkeypatch.setattr("plumbline.airflow.triggers.EARLIEST_S", 0.0)
     made: list[World] = []
 
     def world(**settings: Any) -> World:
@@ -226,27 +226,27 @@ def test_a_cluster_that_goes_away_is_recorded_and_the_pod_taken_up_when_it_is_ba
 
 def test_what_a_dead_worker_left_is_taken_up_by_the_next_try(make: Any, kube: FakeKubernetes) -> None:
     """The worker is killed after it created the pod, before it deferred: the pod goes on without anybody."""
-    from plumbline.launch.cluster import manifest
-    from plumbline.launch.cluster.lifecycle import take_up
+    from plumbline.launch.cluster import manifests
+    from plumbline.launch.cluster.operate import adopt_or_announce
 
     kube.script("*", Script().started().runs(harness(lasts_s=0.5)))
     world = make()
-    attempt, _ = take_up({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
-    attempt.hand_over_key(attempt.api())
-    attempt.api().create(manifest.pod(attempt.trial, requested_at=attempt.requested_at))
+    attempt, _ = adopt_or_announce({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
+    attempt.create_key_secret(attempt.api())
+    attempt.api().create(manifests.pod_manifest(attempt.trial, requested_at=attempt.requested_at))
     assert world.run() == "success"
     assert world.classes == [None]
     assert len([call for call in kube.called(f"POST /api/v1/namespaces/{NS}/pods") if call.code == 201]) == 1
 
 
 def test_a_cluster_that_does_not_let_us_look_is_named_as_such(make: Any, kube: FakeKubernetes) -> None:
-    from plumbline.launch.cluster.lifecycle import take_up
-    from plumbline.launch.cluster.pod_operator import TrialPodOperator
+    from plumbline.airflow.operators import TrialPodOperator
+    from plumbline.launch.cluster.operate import adopt_or_announce
     from plumbline.launch.failures import BadDeclaration, Unreachable
 
     world = make()
     spec = {"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id, "title": "a trial"}
-    take_up(spec)
+    adopt_or_announce(spec)
     operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
     kube.forbidden.add(("list", "pods"))
     with pytest.raises(BadDeclaration, match="cannot list resource"):
@@ -261,17 +261,17 @@ def test_a_trigger_that_breaks_leaves_nothing(make: Any, kube: FakeKubernetes) -
     """As Airflow does it: the task is resumed only in order to fail it."""
     from airflow.sdk.exceptions import TaskDeferralTimeout
 
-    from plumbline.launch.cluster import manifest
-    from plumbline.launch.cluster.lifecycle import take_up
-    from plumbline.launch.cluster.pod_operator import TrialPodOperator
+    from plumbline.airflow.operators import TrialPodOperator
+    from plumbline.launch.cluster import manifests
+    from plumbline.launch.cluster.operate import adopt_or_announce
     from plumbline.launch.failures import Interrupted
 
     kube.script("*", Script().started())
     world = make()
     spec = {"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id, "title": "a trial"}
-    attempt, _ = take_up(spec)
-    attempt.hand_over_key(attempt.api())
-    attempt.api().create(manifest.pod(attempt.trial, requested_at=attempt.requested_at))
+    attempt, _ = adopt_or_announce(spec)
+    attempt.create_key_secret(attempt.api())
+    attempt.api().create(manifests.pod_manifest(attempt.trial, requested_at=attempt.requested_at))
     operator = TrialPodOperator(task_id="run", provider=world.provider, spec=spec)
     with pytest.raises(Interrupted, match="Trigger timeout") as failure:
         operator.resume_execution("__fail__", {"error": "Trigger timeout"}, {})
@@ -280,7 +280,7 @@ def test_a_trigger_that_breaks_leaves_nothing(make: Any, kube: FakeKubernetes) -
 
 
 def test_a_killed_task_deletes_at_once_and_goes_no_further(make: Any, kube: FakeKubernetes) -> None:
-    from plumbline.launch.cluster.pod_operator import TrialPodOperator
+    from plumbline.airflow.operators import TrialPodOperator
     from plumbline.launch.failures import Interrupted
 
     world = make()
@@ -327,16 +327,16 @@ def test_a_gang_of_which_one_pod_is_refused_is_not_kept(make: Any, kube: FakeKub
 
 def test_a_part_of_a_gang_is_completed_by_the_next_try(make: Any, kube: FakeKubernetes) -> None:
     """The worker died between the Service with rank 0, and rank 1."""
-    from plumbline.launch.cluster import gang
-    from plumbline.launch.cluster.lifecycle import take_up
+    from plumbline.launch.cluster.manifests import gang
+    from plumbline.launch.cluster.operate import adopt_or_announce
 
     kube.script("*", Script().started().runs(harness(lasts_s=1.5)))
     world = make(declare=GANG)
-    attempt, _ = take_up({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
-    attempt.hand_over_key(attempt.api())
-    wanted = gang.gang(attempt.trial, requested_at=attempt.requested_at)
+    attempt, _ = adopt_or_announce({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
+    attempt.create_key_secret(attempt.api())
+    wanted = gang.gang_manifests(attempt.trial, requested_at=attempt.requested_at)
     owner = attempt.api().create(wanted.owner)
-    attempt.api().create(gang.owned(wanted.pods, owner)[0])
+    attempt.api().create(gang.with_owner(wanted.pods, owner)[0])
     assert world.run() == "success"
     assert world.classes == [None]
     created = [call.code for call in kube.called(f"POST /api/v1/namespaces/{NS}/pods")]
@@ -353,6 +353,6 @@ def test_a_gang_by_a_controller(make: Any, kube: FakeKubernetes, kind: str) -> N
 
 
 def _manifest(operator: Any) -> dict[str, Any]:
-    from plumbline.launch.cluster import manifest
+    from plumbline.launch.cluster import manifests
 
-    return manifest.pod(operator.attempt.trial, requested_at=operator.attempt.requested_at)
+    return manifests.pod_manifest(operator.attempt.trial, requested_at=operator.attempt.requested_at)

@@ -18,12 +18,11 @@ from airflow.jobs.triggerer_job_runner import TriggerRunner
 from airflow.sdk.execution_time import task_runner
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 
-from plumbline.harness.progress import MARK, ProgressLine
+from plumbline.airflow.triggers import LaunchTrigger
+from plumbline.harness.launcher_protocol import PROGRESS_EVENT, ProgressLine
 from plumbline.launch import progress
-from plumbline.launch.cluster.base import Seen
 from plumbline.launch.cluster.names import LAUNCH, RANK
-from plumbline.launch.cluster.trigger import LaunchTrigger
-from plumbline.launch.cluster.watch import decode
+from plumbline.launch.cluster.observe import LaunchObservation, decode_observation
 
 pytestmark = pytest.mark.integration
 
@@ -72,14 +71,14 @@ def trigger(**changed: Any) -> LaunchTrigger:
     return LaunchTrigger(**{**arguments, **changed})
 
 
-async def fired(watching: LaunchTrigger) -> tuple[str, Seen]:
+async def fired(watching: LaunchTrigger) -> tuple[str, LaunchObservation]:
     """What the trigger fires, through JSON and from a trigger made anew from its row, as Airflow does both."""
     path, arguments = watching.serialize()
-    assert path == "plumbline.launch.cluster.trigger.LaunchTrigger"
+    assert path == "plumbline.airflow.triggers.LaunchTrigger"
     events = [event async for event in LaunchTrigger(**json.loads(json.dumps(arguments))).run()]
     assert len(events) == 1
     row = json.loads(json.dumps(events[0].payload))
-    return row["status"], decode(row)
+    return row["status"], decode_observation(row)
 
 
 def lists(kube: FakeKubernetes) -> int:
@@ -308,7 +307,9 @@ async def test_a_fault_of_the_watch_itself_is_no_way_past_the_operator(kube: Fak
 
 
 async def test_the_log_and_the_progress_of_rank_0_are_told(kube: FakeKubernetes) -> None:
-    step = json.dumps({"event": MARK, "trial_id": "../../elsewhere", "phase": "steady", "fraction": 0.4, "note": "120 of 300 steps"})
+    step = json.dumps(
+        {"event": PROGRESS_EVENT, "trial_id": "../../elsewhere", "phase": "steady", "fraction": 0.4, "note": "120 of 300 steps"}
+    )
     kube.script("pl-a-*", Script().started().log("hello", step, step).after(0.5).log("last words").failed(1))
     create(kube, 0)
     with structlog.testing.capture_logs() as told:
@@ -319,7 +320,7 @@ async def test_the_log_and_the_progress_of_rank_0_are_told(kube: FakeKubernetes)
         "steady 40 % · 120 of 300 steps",
         "last words",
     ]
-    newest = progress.read("t-1")
+    newest = progress.read_progress("t-1")
     assert newest is not None
     assert (newest.trial_id, newest.fraction) == ("t-1", 0.4), "a pod's output chooses no file here"
 
@@ -329,16 +330,16 @@ async def test_the_progress_says_what_a_launch_waits_for_and_that_the_wait_is_ov
     create(kube, 0)
     kube.wait_for(lambda: kube.pods()["pl-a-0"]["status"].get("containerStatuses"), "the script has begun")
     await stopped(trigger(patience_s=0.3))
-    waited = progress.read("t-1")
+    waited = progress.read_progress("t-1")
     assert waited is not None
     assert (waited.phase, waited.fraction) == ("queued", 0.0)
     assert "pod 0" in waited.note
     assert "ImagePullBackOff" in waited.note or "pulling" in waited.note.lower()
     kube.become("pl-a-0", Script().started())
     await fired(trigger())
-    assert progress.read("t-1") == ProgressLine("t-1", "started", 0.0, "pod 0 runs on node-1")
+    assert progress.read_progress("t-1") == ProgressLine("t-1", "started", 0.0, "pod 0 runs on node-1")
     await fired(trigger(started=True, known=["pl-a-0"], deadline=0.3))
-    after = progress.read("t-1")
+    after = progress.read_progress("t-1")
     assert after is not None
     assert after.phase == "started", "what a running pod's watch has to say is in its log"
 
@@ -361,7 +362,7 @@ async def test_a_log_or_events_that_cannot_be_read_end_nothing_and_are_told_once
 
 @pytest.mark.parametrize("fraction", ["NaN", "1e999", "-1", "1" + 400 * "0"])
 async def test_whatever_a_pod_prints_ends_no_trial(kube: FakeKubernetes, fraction: str) -> None:
-    line = f'{{"event": "{MARK}", "trial_id": "t-1", "phase": "steady", "fraction": {fraction}, "note": ""}}'
+    line = f'{{"event": "{PROGRESS_EVENT}", "trial_id": "t-1", "phase": "steady", "fraction": {fraction}, "note": ""}}'
     kube.script("pl-a-*", Script().started().log(line).after(0.3).succeeded())
     create(kube, 0)
     assert (await fired(trigger(started=True)))[0] == "finished"
@@ -480,7 +481,7 @@ async def test_a_gang_is_deleted_by_its_owner_through_an_outage(kube: FakeKubern
 
 
 async def test_a_kill_that_the_cluster_does_not_answer_is_given_up_in_time(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plumbline.launch.cluster.trigger._KILL_S", 1.0)
+    monkeypatch.setattr("plumbline.airflow.triggers._DELETE_LIMIT_S", 1.0)
     kube.script("pl-a-*", Script().started())
     create(kube, 0)
     kube.down()

@@ -24,7 +24,7 @@ from tests.fakes.compose_processes import ROOT, Processes, Refused, implementati
 from tests.fakes.postgres_tcp import TcpPostgres, free_port
 
 from plumbline.archive import open_archive
-from plumbline.orchestration.airflow_client import AirflowClient
+from plumbline.embedded.client import AirflowClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes
 
+from plumbline.embedded.connections import prepare, provide_connections, variable
+from plumbline.embedded.supervisor import is_migrated
 from plumbline.launch.cluster.api import ClusterApi
-from plumbline.orchestration.airflow_supervisor import is_migrated
-from plumbline.orchestration.connections import adopt, prepare, variable
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +34,7 @@ def test_a_connection_that_was_imported_from_a_file_is_found(tmp_path: Path, mon
         (tmp_path / "connection.json").write_text(json.dumps({"k8s_stored": json.loads(kube.connection_json())}))
         done = airflow("connections", "import", str(tmp_path / "connection.json"))
         assert done.returncode == 0, done.stderr
-        assert adopt(["k8s_stored", "k8s_absent"]) == ["k8s_absent"]
+        assert provide_connections(["k8s_stored", "k8s_absent"]) == ["k8s_absent"]
         assert ClusterApi("k8s_stored", "plumbline").pods("a=b") == []
         assert kube.token.encode() not in (tmp_path / "airflow" / "airflow.db").read_bytes()
 
@@ -64,11 +64,11 @@ def test_no_second_airflow_is_made_while_one_starts(tmp_path: Path, monkeypatch:
 def test_a_connection_of_the_environment_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable("k8s_here"), "kubernetes://")
     monkeypatch.setattr(sys, "executable", "/nowhere/python")  # nothing could be asked
-    assert adopt(["k8s_here"]) == []
+    assert provide_connections(["k8s_here"]) == []
 
 
 def test_an_airflow_that_cannot_be_asked_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
     monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND", "no.such.Backend")
     with pytest.raises(RuntimeError, match="Airflow could not be asked for the connection k8s_there: "):
-        adopt(["k8s_there"])
+        provide_connections(["k8s_there"])

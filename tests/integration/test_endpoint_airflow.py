@@ -12,13 +12,12 @@ import pytest
 from tests.fakes.openai_server import Hosted, Plan
 
 from plumbline.archive import open_archive
-from plumbline.declarations import load, places
-from plumbline.orchestration.airflow_server import AirflowServer
-from plumbline.orchestration.asked import Asked
-from plumbline.orchestration.campaign import Outcome, run_campaign
-from plumbline.orchestration.campaign_plan import planned_trials
-from plumbline.orchestration.connections import airflow_environment, prepare
+from plumbline.declarations import installation_paths, load
+from plumbline.embedded.campaign import Outcome, run_campaign
+from plumbline.embedded.connections import airflow_environment, prepare
+from plumbline.embedded.server import AirflowServer
 from plumbline.results import ResultStore
+from plumbline.workflows.plan import RunParameters, planned_trials
 
 pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]
 
@@ -66,8 +65,8 @@ def measured() -> Outcome:
     added = [sys.executable, "-m", "airflow", "connections", "add", "hosted_key", "--conn-type", "http", "--conn-password", KEY]
     done = subprocess.run(added, env=airflow_environment(os.environ), check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    declared, asked = load(), Asked("hosted", "a test")
-    server = AirflowServer(places().airflow_home)
+    declared, asked = load(), RunParameters("hosted", "a test")
+    server = AirflowServer(installation_paths().airflow_home)
     with server.start():
         return run_campaign(server, declared, asked, planned_trials(declared, asked), lambda _: None)
 
@@ -82,7 +81,7 @@ def test_a_campaign_on_a_hosted_model(config: Path, tmp_path: Path) -> None:
     with open_archive() as archive:
         (found,) = archive.trials("hosted")
     assert found.status in ("valid", "degraded", "invalid"), "a busy machine is no failure"
-    document = ResultStore(places().results_url).collected(f"hosted/{trial.trial_id}/attempt-1")
+    document = ResultStore(installation_paths().results_url).collected(f"hosted/{trial.trial_id}/attempt-1")
     rows = {(row.phase, row.metric, row.statistic): row for row in document.metrics}
     assert rows["steady", "error_rate", "value"].value == 0
     asked = 1 + rows["warmup", "error_rate", "value"].n + rows["steady", "error_rate", "value"].n

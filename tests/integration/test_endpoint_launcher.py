@@ -12,10 +12,10 @@ import pytest
 from tests.fakes.openai_server import Hosted, Plan
 from tests.fakes.trials import a_trial, local_provider
 
-from plumbline.declarations import Provider, Trial, places
+from plumbline.declarations import Provider, Trial, installation_paths
 from plumbline.launch import launcher_for
 from plumbline.launch.collect import collect
-from plumbline.launch.endpoint import EndpointLauncher
+from plumbline.launch.endpoint import EndpointClientLauncher
 from plumbline.results import LaunchRecord, ResultDocument, ResultStore
 
 pytestmark = pytest.mark.integration
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.integration
 KEY = "sk-planted-93ab77c1"
 PROGRAM = """
 import argparse, os, sys
-from plumbline.harness import endpoint_key
+from plumbline.harness import launcher_protocol
 parser = argparse.ArgumentParser()
 parser.add_argument("run"); parser.add_argument("--trial"); parser.add_argument("--out")
 options = parser.parse_args()
-key = endpoint_key.take()
-print(f"a key of {len(key or '')} characters; connections: {[n for n in os.environ if 'AIRFLOW' in n]}; again: {endpoint_key.take()}")
+key = launcher_protocol.take_endpoint_key()
+print(f"a key of {len(key or '')} characters; connections: {[n for n in os.environ if 'AIRFLOW' in n]}; again: {launcher_protocol.take_endpoint_key()}")
 sys.exit(int(key is None))
 """
 
@@ -58,7 +58,7 @@ def trial_on(url: str, connection: str | None = "hosted_key", **declare: Any) ->
 def launched(trial: Trial, home: Path) -> LaunchRecord:
     program = home / "program.py"
     program.write_text(PROGRAM)
-    return EndpointLauncher([sys.executable, str(program)]).launch(trial, ResultStore(places().results_url))
+    return EndpointClientLauncher([sys.executable, str(program)]).launch(trial, ResultStore(installation_paths().results_url))
 
 
 def everything_written(*folders: Path) -> bytes:
@@ -107,7 +107,7 @@ SHORT = {
 
 
 def measured(trial: Trial) -> ResultDocument:
-    store = ResultStore(places().results_url)
+    store = ResultStore(installation_paths().results_url)
     launcher_for(trial.provider).launch(trial, store)
     return collect(store, trial.campaign_id, trial.trial_id)[-1]
 

@@ -72,7 +72,7 @@ def test_the_base_keeps_its_packages_and_the_harness_has_its_own(inside: Run) ->
 def test_the_harness_runs_and_knows_what_computes(inside: Run) -> None:
     assert "--trial" in inside("python", "-m", "plumbline.harness", "run", "--help")
     assert inside("env", "-u", "USER", "-u", "LOGNAME", "python", "-c", "import getpass; print(getpass.getuser())") == "plumbline"
-    code = "import json; from plumbline.harness.environment import software; print(json.dumps(software.facts()))"
+    code = "import json; from plumbline.harness.environment import software; print(json.dumps(software.software_facts()))"
     facts = json.loads(inside("python", "-c", code))
     assert {name: str(facts[f"{name}.version"]).partition("+")[0] for name in ("torch", "numpy", "transformers")} == {
         name: PINNED[name] for name in ("torch", "numpy", "transformers")

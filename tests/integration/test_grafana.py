@@ -18,9 +18,9 @@ from tests.data.result_documents import provider as provider_declared
 from tests.fakes.grafana_macros import expand
 from tests.fakes.postgres_tcp import TcpPostgres
 
+from plumbline.analysis.document_sample import sample_of
+from plumbline.analysis.scorecards.scorecard import scorecard
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
-from plumbline.reports.numbers import numbers_of
-from plumbline.scorecards import scorecard
 
 pytestmark = pytest.mark.integration
 
@@ -140,7 +140,7 @@ def test_launches_are_those_of_the_scorecard(reader: Engine) -> None:
     (row,) = rows(reader, panel("Launches that started")["targets"][0]["rawSql"], chosen(reader))
     attempts = [document(trial(campaign="c", repeat=r)) for r in range(1, 10)]
     attempts += [failed(trial(campaign="c", repeat=10), "launch_timeout"), failed(trial(campaign="c", repeat=11), "image_error")]
-    share = scorecard([numbers_of(d) for d in attempts]).launch.share
+    share = scorecard([sample_of(d) for d in attempts]).launch.share
     assert (row["launches"], row["started"]) == (share.n, share.successes) == (10, 9)
 
 

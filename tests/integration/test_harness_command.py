@@ -14,7 +14,7 @@ import pytest
 from tests.fakes.trials import a_trial
 from tests.integration.test_training import all_end
 
-from plumbline.harness.progress import parse
+from plumbline.harness.launcher_protocol import parse_progress
 from plumbline.results import ResultStore
 
 pytestmark = pytest.mark.integration
@@ -37,7 +37,7 @@ def test_sigterm_in_the_middle_of_training_leaves_a_document_and_nothing_else(tm
     process = started(tmp_path / "home", "run", "--trial", str(tmp_path / "trial.json"), "--out", results)
     assert process.stdout is not None
     for line in process.stdout:
-        progress = parse(line)
+        progress = parse_progress(line)
         if progress is not None and progress.phase in ("warmup", "steady"):
             break
     children = psutil.Process(process.pid).children(recursive=True)

@@ -20,13 +20,14 @@ from tests.fakes.trials import a_trial
 
 from plumbline.declarations import InferenceWorkload, Trial, criteria_hash, series_key, spec_hash
 from plumbline.harness import inference
-from plumbline.harness.inference import client, installation, repositories, shared_memory
-from plumbline.harness.inference.arrivals import schedule_of
-from plumbline.harness.inference.prompts import prompts_of
-from plumbline.harness.inference.repositories import Repository
-from plumbline.harness.inference.triton import Triton
+from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.inference import client
+from plumbline.harness.inference.load.prompts import prompts_of
+from plumbline.harness.inference.load.schedule import schedule_of
+from plumbline.harness.inference.server import backends, process, tritonserver
+from plumbline.harness.inference.server.backends import Repository
+from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.measurement import Measurement, TrialFailed
-from plumbline.harness.watch import Watch
 
 pytestmark = pytest.mark.integration
 
@@ -55,17 +56,17 @@ LONG_STEADY = [{"name": "steady", "arrivals": {"constant": {"rate": "20/s"}}, "d
 
 
 def measure(trial: Trial, workdir: Path, on_progress: Callable[[str], object] = lambda phase: None) -> Measurement:
-    with Watch(sorted(os.sched_getaffinity(0))) as watch:
+    with ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch:
         return inference.measure(trial, workdir, lambda phase, fraction, note="": on_progress(phase), watch)
 
 
 def a_repository(workload: InferenceWorkload, folder: Path) -> Repository:
-    return repositories.write(workload, folder / "models", threads=2)
+    return backends.write(workload, folder / "models", threads=2)
 
 
 def a_triton(written: Repository, workdir: Path, **changes: Any) -> Triton:
     settings = {"ready_within_s": 120, **changes}
-    return Triton(installation.find(), written.folder, written.model, workdir, **settings)
+    return Triton(tritonserver.find_installation(), written.folder, written.model, workdir, **settings)
 
 
 def servers() -> list[psutil.Process]:
@@ -92,13 +93,13 @@ def nothing_is_left() -> Iterator[None]:
     """Whatever a test did to the server, no process and no shared memory stays."""
     yield
     assert servers() == []
-    assert list(shared_memory.FOLDER.glob(f"{shared_memory.prefix()}*")) == []
+    assert list(process.SHARED_MEMORY_FOLDER.glob(f"{process.shared_memory_prefix()}*")) == []
 
 
 def test_a_whole_trial(tmp_path: Path) -> None:
     trial = short_trial()
     reported: list[tuple[str, float]] = []
-    with Watch(sorted(os.sched_getaffinity(0))) as watch:
+    with ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch:
         result = inference.measure(trial, tmp_path, lambda phase, fraction, note="": reported.append((phase, fraction)), watch)
 
     values = {(r.phase, r.metric, r.statistic): r.value for r in result.metrics}
@@ -185,7 +186,7 @@ def test_a_request_given_up_frees_its_row(tmp_path: Path) -> None:
 
 
 def test_no_server_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(installation.VARIABLE, str(tmp_path / "missing"))
+    monkeypatch.setenv(tritonserver.TRITONSERVER_VARIABLE, str(tmp_path / "missing"))
     with pytest.raises(TrialFailed, match=r"image_error: PLUMBLINE_TRITONSERVER is .*missing.*expected the path of a tritonserver"):
         measure(short_trial(), tmp_path)
 
@@ -240,7 +241,7 @@ def test_killed_while_it_measures(tmp_path: Path, victim: str) -> None:
             killed.append(time.monotonic())
             found.kill()
 
-    with pytest.raises(TrialFailed) as caught, Watch(sorted(os.sched_getaffinity(0))) as watch:
+    with pytest.raises(TrialFailed) as caught, ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch:
         inference.measure(short_trial(phases=LONG_STEADY), tmp_path, kill, watch)
     assert time.monotonic() - killed[0] < 40, "far less than the phase"
     assert caught.value.failure_class == "server_error"
@@ -296,8 +297,8 @@ def test_the_server_goes_with_its_harness(tmp_path: Path, number: signal.Signals
     while any(map(_lives, family)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert [p for p in family if _lives(p)] == []
-    shared_memory.sweep()
-    assert not list(shared_memory.FOLDER.glob(f"plumbline-*-{harness.pid}-*"))
+    process.sweep_shared_memory()
+    assert not list(process.SHARED_MEMORY_FOLDER.glob(f"plumbline-*-{harness.pid}-*"))
 
 
 def test_another_schedule_than_the_planned_one(tmp_path: Path) -> None:

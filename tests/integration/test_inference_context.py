@@ -13,9 +13,9 @@ from tests.integration.test_inference import measure, short_trial
 from tests.integration.test_inference_hosted import WORST_S, trial_on
 
 from plumbline.harness import inference
-from plumbline.harness.inference import floor
+from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.inference.analysis import roofline
 from plumbline.harness.measurement import Measurement
-from plumbline.harness.watch import Watch
 
 pytestmark = pytest.mark.integration
 
@@ -32,7 +32,7 @@ def golden_trial(workdir: Path, per_token_s: float = PER_TOKEN_S, timeout: str =
     reported: list[float] = []
     with (
         Golden(per_token_s=per_token_s, gap_s=0.01) as golden,
-        Watch(sorted(os.sched_getaffinity(0))) as watch,
+        ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch,
     ):
         phases = [STEADY, context(LENGTHS)]
         trial = trial_on(
@@ -90,7 +90,7 @@ def test_a_real_server_computes_more_for_a_longer_prompt(tmp_path: Path) -> None
     assert points(result, "error_rate") == dict.fromkeys(lengths, 0.0)
     prefill, held = points(result, "prefill_time"), points(result, "memory_per_sequence")
     assert (prefill[600] or 0) > (prefill[16] or 0) > 0
-    bytes_a_token = floor.kv_bytes_per_token(workload.model)  # type: ignore[union-attr, arg-type]
+    bytes_a_token = roofline.kv_bytes_per_token(workload.model)  # type: ignore[union-attr, arg-type]
     output = workload.requests.output_tokens.constant  # type: ignore[union-attr]
     assert held == {n: bytes_a_token * (n + output) for n in lengths}
     rows = workload.server.sequences  # type: ignore[union-attr]

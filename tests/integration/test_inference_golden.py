@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from tests.fakes.golden_triton import SERVER_TIMES, Golden
 
-from plumbline.harness.inference import client, control
-from plumbline.harness.inference.arrivals import PhaseLoad
-from plumbline.harness.inference.requestlog import RequestLog
-from plumbline.harness.inference.wire import Tensor, Wire, causal_lm, encoder
+from plumbline.harness.inference import client
+from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load.wire import Tensor, Wire, causal_lm, encoder
+from plumbline.harness.inference.server import control
 
 pytestmark = pytest.mark.integration
 
@@ -298,8 +299,8 @@ def test_what_a_signal_left_undone_is_not_called_done() -> None:
 
 def test_control_calls() -> None:
     with Golden() as golden:
-        assert control.ready(golden.address, "golden", within_s=60)
-        assert not control.ready(golden.address, "another", within_s=0.1)
-        assert control.version(golden.address) == "1.2.3"
-        assert control.statistics(golden.address, "golden").succeeded == 0
-    assert not control.ready(golden.address, "golden", within_s=0.5)
+        assert control.is_ready(golden.address, "golden", within_s=60)
+        assert not control.is_ready(golden.address, "another", within_s=0.1)
+        assert control.server_version(golden.address) == "1.2.3"
+        assert control.server_counters(golden.address, "golden").succeeded == 0
+    assert not control.is_ready(golden.address, "golden", within_s=0.5)

@@ -15,12 +15,12 @@ from tests.fakes.openai_server import SERVER_TIMES, Hosted, Plan
 from tests.fakes.trials import a_trial, local_provider
 
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, Provider, Trial
-from plumbline.harness.inference import client, network
-from plumbline.harness.inference.arrivals import PhaseLoad
-from plumbline.harness.inference.endpoint.external import Endpoint, tokens_per_arrival
-from plumbline.harness.inference.endpoint.failures import failure_of
-from plumbline.harness.inference.prompts import Prompt
-from plumbline.harness.inference.requestlog import RequestLog
+from plumbline.harness.inference import client
+from plumbline.harness.inference.client import round_trip
+from plumbline.harness.inference.endpoint import Endpoint, classify_failure, tokens_per_arrival
+from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.inference.load.schedule import PhaseLoad
 
 pytestmark = pytest.mark.integration
 
@@ -155,7 +155,7 @@ def test_without_usage_events_are_tokens() -> None:
     with Hosted(Plan(usage=False, per_event=2)) as hosted:
         log = drive(endpoint_at(hosted.url + "/v1"), load_of(3, rate=50, tokens=8))
     assert log.errors() == {"wrong_output": 3}
-    assert failure_of(log) == ("bad_declaration", "wrong_output: 4 tokens; expected 8; declare exact_output: false if it cannot")
+    assert classify_failure(log) == ("bad_declaration", "wrong_output: 4 tokens; expected 8; declare exact_output: false if it cannot")
 
 
 def test_a_shorter_answer_is_accepted_where_it_was_declared() -> None:
@@ -182,7 +182,7 @@ def test_a_shorter_answer_is_accepted_where_it_was_declared() -> None:
 def test_an_endpoint_that_answers_nothing_says_whose_turn_it_is(status: int, expected: str, said: str) -> None:
     with Hosted(Plan(status=status)) as hosted:
         log = drive(endpoint_at(hosted.url + "/v1"), load_of(3, rate=50))
-    failure_class, detail = failure_of(log)
+    failure_class, detail = classify_failure(log)
     assert failure_class == expected
     assert said in detail
     assert len(hosted.records) == 3  # nothing is followed or tried again
@@ -192,7 +192,7 @@ def test_nobody_there_is_unreachable() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         log = drive(endpoint_at(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"), load_of(2, rate=50), timeout_s=0.5)
-    failure_class, detail = failure_of(log)
+    failure_class, detail = classify_failure(log)
     assert failure_class == "unreachable"
     assert "launcher.url" in detail, "it says what to look at"
 
@@ -222,7 +222,7 @@ def test_a_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         misnamed = drive(other, load_of(2, rate=50), timeout_s=3.0)
     assert log.errors() == {}, log.first_error()
     for refused in (unknown, misnamed):
-        assert failure_of(refused)[0] == "unreachable"
+        assert classify_failure(refused)[0] == "unreachable"
         assert "certificate" in refused.first_error()
 
 
@@ -243,8 +243,8 @@ def test_connections_are_kept_from_request_to_request() -> None:
 
 @pytest.mark.parametrize("protocol", ["openai", "kserve_http", "kserve_grpc"])
 def test_the_way_there_is_measured_apart(protocol: str) -> None:
-    def trips(address: str) -> network.RoundTrips:
-        return network.measure_round_trip(network.Way(address, protocol, path=path_of(protocol)))
+    def trips(address: str) -> round_trip.RoundTrips:
+        return round_trip.measure_round_trip(round_trip.NetworkPath(address, protocol, path=path_of(protocol)))
 
     if protocol == "kserve_grpc":
         with Golden(first_s=0.0) as golden:
@@ -254,7 +254,7 @@ def test_the_way_there_is_measured_apart(protocol: str) -> None:
             measured = [trips(hosted.address), trips(hosted.address)]
             assert hosted.records == []
     assert all(len(m.connect_s) == len(m.request_s) == 20 for m in measured)
-    rows = {(row.metric, row.statistic): row for row in network.round_trip_rows("steady", measured)}
+    rows = {(row.metric, row.statistic): row for row in round_trip.round_trip_rows("steady", measured)}
     assert {key[0] for key in rows} == {"network_round_trip_time", "protocol_round_trip_time"}
     assert all(row.value is not None and 0 < row.value < 2.0 and row.n == 40 for row in rows.values())
     assert all((row.value or 0) < WORST_S for (_, statistic), row in rows.items() if statistic == "p50")
@@ -263,6 +263,6 @@ def test_the_way_there_is_measured_apart(protocol: str) -> None:
 def test_a_way_that_leads_nowhere_has_no_round_trips() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        nowhere = network.measure_round_trip(network.Way(f"127.0.0.1:{taken.getsockname()[1]}"), n=3)
-    assert nowhere == network.RoundTrips((), ())
-    assert all(row.value is None and row.n == 0 for row in network.round_trip_rows("steady", [nowhere]))
+        nowhere = round_trip.measure_round_trip(round_trip.NetworkPath(f"127.0.0.1:{taken.getsockname()[1]}"), n=3)
+    assert nowhere == round_trip.RoundTrips((), ())
+    assert all(row.value is None and row.n == 0 for row in round_trip.round_trip_rows("steady", [nowhere]))

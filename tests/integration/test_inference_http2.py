@@ -10,10 +10,10 @@ import pytest
 from tests.fakes.http2_server import Http2Server, Way
 
 from plumbline.harness.inference import client
-from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client import kserve_grpc
-from plumbline.harness.inference.requestlog import RequestLog
-from plumbline.harness.inference.wire import Tensor, Wire
+from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load.wire import Tensor, Wire
 
 pytestmark = pytest.mark.integration
 

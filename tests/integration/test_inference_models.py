@@ -12,16 +12,16 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from tests.unit.harness.inference.test_arrivals import workload
+from tests.unit.harness.inference.load.test_arrivals import workload
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.harness.inference import installation, quality, repositories, scrape
-from plumbline.harness.inference.prompts import Prompt
-from plumbline.harness.inference.repositories import Repository
-from plumbline.harness.inference.tokenizer import shipped
-from plumbline.harness.inference.triton import Triton
+from plumbline.harness.inference.load.prompts import Prompt, shipped_tokenizer
+from plumbline.harness.inference.phases import quality
+from plumbline.harness.inference.server import backends, control, tritonserver
+from plumbline.harness.inference.server.backends import Repository
+from plumbline.harness.inference.server.tritonserver import Triton
 
 pytestmark = pytest.mark.integration
 ENCODER = {"architecture": "encoder", "task": "embedding", "layers": 2, "width": 64, "heads": 4, "vocabulary": 2048, "context": 128}
@@ -37,7 +37,7 @@ def declared(precision: str = "fp32", **changes: Any) -> InferenceWorkload:
 
 @contextmanager
 def serving(repository: Repository, workdir: Path) -> Iterator[Triton]:
-    with Triton(installation.find(), repository.folder, repository.model, workdir, ready_within_s=120) as triton:
+    with Triton(tritonserver.find_installation(), repository.folder, repository.model, workdir, ready_within_s=120) as triton:
         yield triton
 
 
@@ -61,7 +61,7 @@ def answers(triton: Triton, repository: Repository, prompts: list[Prompt], token
 @pytest.mark.parametrize("precision", ["int8", pytest.param("bf16", marks=pytest.mark.full)])
 def test_a_precision_keeps_the_declared_quality(precision: str, tmp_path: Path) -> None:
     made = declared(precision)
-    repository = repositories.write(made, tmp_path / "models", threads=1)
+    repository = backends.write(made, tmp_path / "models", threads=1)
     with serving(repository, tmp_path) as triton:
         checked = quality.check(made, repository, triton.address)
         assert triton.start_up.about["precision"] == precision
@@ -74,7 +74,7 @@ def test_a_precision_keeps_the_declared_quality(precision: str, tmp_path: Path) 
 
 def test_the_reference_itself_agrees_and_a_damaged_model_does_not(tmp_path: Path) -> None:
     made = declared()
-    repository = repositories.write(made, tmp_path / "models", threads=1)
+    repository = backends.write(made, tmp_path / "models", threads=1)
     with serving(repository, tmp_path) as triton:
         (exact,) = quality.check(made, repository, triton.address).rows
     assert exact.value is not None and exact.value >= 0.99, "sums in another order may tip a token, no more"
@@ -94,10 +94,10 @@ def test_the_reference_itself_agrees_and_a_damaged_model_does_not(tmp_path: Path
 
 def test_text_goes_in_and_comes_out(tmp_path: Path) -> None:
     made = declared(requests={"text": True})
-    repository = repositories.write(made, tmp_path / "models", threads=1)
+    repository = backends.write(made, tmp_path / "models", threads=1)
     ids = np.arange(300, 340, dtype=np.int32)
-    text = shipped().decode(ids.tolist())
-    expected = np.array(shipped().encode(text).ids, np.int32)
+    text = shipped_tokenizer().decode(ids.tolist())
+    expected = np.array(shipped_tokenizer().encode(text).ids, np.int32)
     with serving(repository, tmp_path) as triton:
         of_text, of_ids = answers(triton, repository, [Prompt(expected, text), Prompt(expected)], 12)
     assert of_text["TOKEN"] == of_ids["TOKEN"], "the server's tokenizer makes the same ids"
@@ -105,7 +105,7 @@ def test_text_goes_in_and_comes_out(tmp_path: Path) -> None:
     tokens = [struct.unpack("<i", data)[0] for data in of_text["TOKEN"]]
     said = b"".join(of_text["TEXT"]).decode()
     # A character that the answer ends within is never said.
-    assert said and shipped().decode(tokens).rstrip("\ufffd") == said.rstrip("\ufffd")
+    assert said and shipped_tokenizer().decode(tokens).rstrip("\ufffd") == said.rstrip("\ufffd")
     times = np.frombuffer(of_text["SERVER_TIMES"][0], "<f8")
     assert (times >= 0).all() and times[0] > 0 and times[4] > 0
     assert np.frombuffer(of_ids["SERVER_TIMES"][0], "<f8")[0] < 0.01
@@ -113,7 +113,7 @@ def test_text_goes_in_and_comes_out(tmp_path: Path) -> None:
 
 def test_a_prompt_of_more_than_one_step_begins_with_its_first_token(tmp_path: Path) -> None:
     asked = declared(model={"context": 640})
-    repository = repositories.write(asked, tmp_path / "models", threads=1)
+    repository = backends.write(asked, tmp_path / "models", threads=1)
     prompts = [Prompt(np.arange(n, dtype=np.int32), None) for n in (5, 600)]
     with serving(repository, tmp_path) as triton:
         for outputs in answers(triton, repository, prompts, 3):
@@ -128,10 +128,10 @@ def test_prompts_that_begin_alike_are_found_in_the_cache(tmp_path: Path) -> None
     prompts = [Prompt(np.concatenate([shared, rng.integers(0, 2048, 10, dtype=np.int32)])) for _ in range(4)]
     tokens: dict[str, list[list[bytes]]] = {}
     for state in ("off", "cold"):
-        repository = repositories.write(declared(server={"prefix_cache": state}), tmp_path / state, threads=1)
+        repository = backends.write(declared(server={"prefix_cache": state}), tmp_path / state, threads=1)
         with serving(repository, tmp_path) as triton:
             tokens[state] = [answer["TOKEN"] for answer in answers(triton, repository, prompts, 4)]
-            page = scrape.fetch(triton.metrics_address) if state == "cold" else ""
+            page = control.fetch_metrics(triton.metrics_address) if state == "cold" else ""
     assert tokens["cold"] == tokens["off"]
     counted = {line.split("{")[0]: float(line.split()[-1]) for line in page.splitlines() if line.startswith("plumbline_prefix_cache")}
     # Two whole blocks of 16 tokens of the shared 40, for all but the first.
@@ -148,7 +148,7 @@ def test_prompts_that_begin_alike_are_found_in_the_cache(tmp_path: Path) -> None
 )
 def test_an_encoder_keeps_its_quality(task: str, precision: str, tmp_path: Path) -> None:
     made = declared(precision, model=ENCODER | {"task": task}, requests={"output_tokens": {"constant": 1}}, quality={"agreement": "98%"})
-    repository = repositories.write(made, tmp_path / "models", threads=1)
+    repository = backends.write(made, tmp_path / "models", threads=1)
     with serving(repository, tmp_path) as triton:
         checked = quality.check(made, repository, triton.address)
     assert checked.judgements == [] and checked.rows[0].n == 16
@@ -156,6 +156,6 @@ def test_an_encoder_keeps_its_quality(task: str, precision: str, tmp_path: Path)
 
 def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
     made = declared()
-    repository = repositories.write(made, tmp_path / "models", threads=1)
+    repository = backends.write(made, tmp_path / "models", threads=1)
     with pytest.raises(quality.TrialFailed, match=r"server_error: the check of the outputs was not answered: StatusCode\.UNAVAILABLE"):
         quality.check(made, repository, "127.0.0.1:1")

@@ -16,7 +16,7 @@ from tests.fakes.trials import declared
 from tests.integration.test_inference import a_repository, a_triton, measure, nothing_is_left, short_trial
 
 from plumbline.declarations import Trial
-from plumbline.harness.inference.replicas import together
+from plumbline.harness.inference.server.under_test import all_running
 from plumbline.harness.measurement import TrialFailed
 
 pytestmark = [
@@ -94,7 +94,7 @@ def test_a_server_that_does_not_start_ends_the_others_start(tmp_path: Path) -> N
     nowhere = tmp_path / "nowhere"
     good, bad = a_triton(written, tmp_path, name="server-0"), a_triton(written, tmp_path, name="server-1")
     bad.repository = nowhere
-    with pytest.raises(TrialFailed, match="replica 1 of 2") as caught, together([good, bad]):
+    with pytest.raises(TrialFailed, match="replica 1 of 2") as caught, all_running([good, bad]):
         pytest.fail("a server without a model came up")
     assert caught.value.failure_class == "server_error"
     assert good.log.exists() and bad.log.exists()
@@ -112,7 +112,7 @@ def test_an_interrupt_while_servers_start_leaves_none_behind(tmp_path: Path) -> 
 
     waiting = threading.Thread(target=interrupt, daemon=True)
     waiting.start()
-    with pytest.raises(KeyboardInterrupt), together(both):
+    with pytest.raises(KeyboardInterrupt), all_running(both):
         pytest.fail("the servers came up before the interrupt")
     waiting.join()
     assert servers() == []

@@ -14,21 +14,21 @@ import numpy as np
 import pytest
 import torch
 from tests.integration.test_inference import measure, short_trial
-from tests.unit.harness.inference.test_arrivals import workload
+from tests.unit.harness.inference.load.test_arrivals import workload
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload, load
-from plumbline.declarations.places import REPOSITORY
-from plumbline.harness.inference import control, installation, repositories, wire
-from plumbline.harness.inference.models.encoder import encoder
-from plumbline.harness.inference.models.retrieval.index import drawn
-from plumbline.harness.inference.prompts import Prompt
-from plumbline.harness.inference.repositories import Repository
-from plumbline.harness.inference.repositories.retrieval import GENERATOR
-from plumbline.harness.inference.requestlog import PIPELINE
-from plumbline.harness.inference.tokenizer import shipped
-from plumbline.harness.inference.triton import Triton
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.harness.inference.load import wire
+from plumbline.harness.inference.load.prompts import Prompt, shipped_tokenizer
+from plumbline.harness.inference.load.request_log import PIPELINE
+from plumbline.harness.inference.models import encoder
+from plumbline.harness.inference.models.retrieval import draw_documents
+from plumbline.harness.inference.server import backends, control, tritonserver
+from plumbline.harness.inference.server.backends import Repository
+from plumbline.harness.inference.server.backends.retrieval import GENERATOR
+from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.results import MetricRow
 
 pytestmark = pytest.mark.integration
@@ -57,8 +57,8 @@ def declared(**requests: Any) -> InferenceWorkload:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Triton, Repository]]:
     folder = tmp_path_factory.mktemp("retrieval")
-    repository = repositories.write(declared(text=True), folder / "models", threads=1)
-    with Triton(installation.find(), repository.folder, repository.model, folder, ready_within_s=120) as triton:
+    repository = backends.write(declared(text=True), folder / "models", threads=1)
+    with Triton(tritonserver.find_installation(), repository.folder, repository.model, folder, ready_within_s=120) as triton:
         yield triton, repository
 
 
@@ -88,7 +88,7 @@ def seconds(outputs: Outputs) -> dict[str, float]:
 def truth(query: np.ndarray[Any, Any]) -> tuple[list[int], torch.Tensor]:
     """The documents by brute force: all inner products, all candidates' scores, one by one. Their numbers, and all documents."""
     shape = {**SHAPE}
-    documents = drawn(4, 300, 12, 2048).long()
+    documents = draw_documents(4, 300, 12, 2048).long()
     embedding, reranking = encoder.seeded(5, task="embedding", **shape), encoder.seeded(6, task="reranking", **shape)
     ids = torch.tensor(query, dtype=torch.long)
     vector = embedding(ids[None])[0]
@@ -112,8 +112,8 @@ def test_the_model_reads_the_best_of_the_nearest_documents_and_answers_as_if_ask
 
 def test_text_is_the_query_alone(served: tuple[Triton, Repository]) -> None:
     triton, repository = served
-    text = shipped().decode(list(range(300, 316)))
-    ids = np.array(shipped().encode(text).ids, np.int32)
+    text = shipped_tokenizer().decode(list(range(300, 316)))
+    ids = np.array(shipped_tokenizer().encode(text).ids, np.int32)
     of_text, of_ids = (asked(triton.address, repository.body(0, Prompt(ids, said), 4)) for said in (text, None))
     assert (of_text["TOKEN"], of_text["DOCUMENTS"]) == (of_ids["TOKEN"], of_ids["DOCUMENTS"])
     assert np.frombuffer(of_text["INPUT_TOKENS"][0], "<i4").tolist() == [len(ids)]
@@ -156,13 +156,13 @@ def test_what_is_given_up_or_refused_holds_nobody_up(served: tuple[Triton, Repos
 
 def test_what_was_answered_is_kept_by_no_model(tmp_path: Path) -> None:
     """A model that still holds a request is not unloaded, and its server does not end by itself."""
-    repository = repositories.write(declared(text=True), tmp_path / "models", threads=1)
-    with Triton(installation.find(), repository.folder, repository.model, tmp_path, ready_within_s=120) as triton:
+    repository = backends.write(declared(text=True), tmp_path / "models", threads=1)
+    with Triton(tritonserver.find_installation(), repository.folder, repository.model, tmp_path, ready_within_s=120) as triton:
         with ThreadPoolExecutor(8) as threads:
             answers = threads.map(lambda i: asked(triton.address, repository.body(i, Prompt(QUERIES[i % 6]), 2)), range(80))
             assert {len(answer["TOKEN"]) for answer in answers} == {2}
-        control.unload(triton.address, GENERATOR, within_s=30)
-        control.unload(triton.address, repository.model, within_s=30)
+        control.unload_model(triton.address, GENERATOR, within_s=30)
+        control.unload_model(triton.address, repository.model, within_s=30)
 
 
 def test_a_trial_tells_retrieval_from_the_model(tmp_path: Path) -> None:

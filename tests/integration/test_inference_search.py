@@ -13,8 +13,8 @@ from tests.fakes.golden_triton import Golden
 from tests.integration.test_inference_hosted import trial_on
 
 from plumbline.harness import inference
+from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.measurement import Measurement
-from plumbline.harness.watch import Watch
 from plumbline.results import MetricRow
 
 pytestmark = pytest.mark.integration
@@ -33,7 +33,7 @@ def searched(
     requests = {"input_tokens": {"constant": 5}, "output_tokens": {"constant": 1}, "seed": 1}
     slo = {"request_scheduled_latency": "250ms"}
     reported: list[float] = []
-    with Golden(first_s=1 / CAPACITY, serial=True) as golden, Watch(sorted(os.sched_getaffinity(0))) as watch:
+    with Golden(first_s=1 / CAPACITY, serial=True) as golden, ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch:
         trial = trial_on(f"grpc://{golden.address}", "kserve_grpc", phases=phases, requests=requests, slo=slo, acceptance=[])
         if limits is not None:
             trial = trial.model_copy(update={"validity": trial.validity.model_copy(update=limits)})

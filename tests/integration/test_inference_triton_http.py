@@ -12,9 +12,9 @@ from tests.fakes.trials import a_trial
 from tests.integration.test_inference_hosted import drive, endpoint_at, load_of
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.harness.inference import installation, repositories
-from plumbline.harness.inference.endpoint.failures import failure_of
-from plumbline.harness.inference.triton import Triton
+from plumbline.harness.inference.endpoint import classify_failure
+from plumbline.harness.inference.server import backends, tritonserver
+from plumbline.harness.inference.server.tritonserver import Triton
 
 pytestmark = pytest.mark.integration
 
@@ -33,8 +33,8 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder: Path = tmp_path_factory.mktemp(request.param)
     workload = a_trial("inference", declare={**SMALL[request.param], "acceptance": []}).workload
     assert isinstance(workload, InferenceWorkload)
-    repository = repositories.write(workload, folder / "models", threads=1)
-    with Triton(installation.find(), repository.folder, repository.model, folder, ready_within_s=120, http=True) as triton:
+    repository = backends.write(workload, folder / "models", threads=1)
+    with Triton(tritonserver.find_installation(), repository.folder, repository.model, folder, ready_within_s=120, http=True) as triton:
         yield request.param, triton
 
 
@@ -55,6 +55,6 @@ def test_a_model_that_is_not_there_is_said_to_be(served: tuple[str, Triton]) -> 
     kind, triton = served
     for protocol, url in (("kserve_http", f"http://{triton.http_address}"), ("kserve_grpc", f"grpc://{triton.address}")):
         endpoint = endpoint_at(url, protocol, model_name="nobody", **{**SMALL[kind], "acceptance": []})
-        failure_class, detail = failure_of(drive(endpoint, load_of(2, rate=50, tokens=8 if kind == "gpt" else 1)))
+        failure_class, detail = classify_failure(drive(endpoint, load_of(2, rate=50, tokens=8 if kind == "gpt" else 1)))
         assert failure_class == "bad_declaration", detail
         assert "nobody" in detail

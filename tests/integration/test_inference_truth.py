@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 from tests.fakes.golden_triton import SERVER_TIMES, Golden
 from tests.fakes.stream_resets import Resets
 
-from plumbline.declarations.inference import Slo
-from plumbline.harness.inference import client, control, wire
-from plumbline.harness.inference.arrivals import PhaseLoad
-from plumbline.harness.inference.metrics import metrics_of
-from plumbline.harness.inference.prompts import Prompt
-from plumbline.harness.inference.requestlog import RequestLog
-from plumbline.harness.inference.statistics import percentile
+from plumbline.declarations.workloads.inference import Slo
+from plumbline.harness.inference import client
+from plumbline.harness.inference.analysis.metrics import metrics_of
+from plumbline.harness.inference.load import wire
+from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.server import control
+from plumbline.metrics.quantiles import percentile
 from plumbline.results import MetricRow
 
 pytestmark = pytest.mark.integration
@@ -85,9 +87,9 @@ def lateness(delays: list[float]) -> tuple[dict[tuple[str, str], float], dict[st
     it wanted the server sent its first tokens."""
     load = open_load(len(delays), rate=200, tokens=3)
     with Golden(delays_s=delays, gap_s=0.004) as golden:
-        before = control.statistics(golden.address, "golden")
+        before = control.server_counters(golden.address, "golden")
         log = drive(golden, load)
-        served = control.statistics(golden.address, "golden") - before
+        served = control.server_counters(golden.address, "golden") - before
     rows = metrics_of(log, SLO, served)
     sent = np.array([golden.records[i].sent for i in range(load.n)]) - log.began
     truth = {

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from tests.fakes.trials import a_trial, local_provider
 
-from plumbline.declarations import Trial, places
-from plumbline.harness.progress import ProgressLine
-from plumbline.launch import orphans, tree
-from plumbline.launch.local import LocalLauncher
-from plumbline.results import LaunchRecord, ResultStore, log_block
+from plumbline.declarations import Trial, installation_paths
+from plumbline.harness.launcher_protocol import ProgressLine
+from plumbline.launch.local import machine_access, process
+from plumbline.launch.local.process_launcher import ProcessLauncher
+from plumbline.results import LaunchRecord, ResultStore, log_transport
 
 pytestmark = pytest.mark.integration
 
@@ -59,7 +59,7 @@ while len((home / "pids").read_text().split()) < 2:
 """
 DOCUMENT = """
 from plumbline.declarations import Trial
-from plumbline.results import Environment, Reason, ResultDocument, ResultStore, Validity, row
+from plumbline.results import Environment, Reason, ResultDocument, ResultStore, Validity, metric_row
 def document(validity, **more):
     asked = Trial.model_validate_json(Path(options.trial).read_text())
     sealed = ResultDocument.sealed(trial=asked, harness_version="0", environment=Environment.of({"a": 1}), validity=validity, **more)
@@ -83,7 +83,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def store(home: Path) -> ResultStore:
-    return ResultStore(places().results_url)
+    return ResultStore(installation_paths().results_url)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def trial_on(machine: str | None = None, **launcher: Any) -> Trial:
 
 def assert_nothing_left(home: Path) -> None:
     pids = [int(pid) for pid in (home / "pids").read_text().split()] if (home / "pids").exists() else []
-    assert [pid for pid in pids if tree.start_of(pid)] == []
+    assert [pid for pid in pids if process.process_start(pid)] == []
     assert list((home / "work").iterdir()) == []
     left = [path for path in Path(tempfile.gettempdir()).rglob("*") if path.suffix != ".lock"]
     assert {path.name for path in left} <= {f"plumbline-{os.getuid()}"}, "beside the folder of the locks"
@@ -129,7 +129,7 @@ def test_a_trial_that_works(home: Path, store: ResultStore, program: Any, monkey
         progress("cooldown", 1.0)
         """,
     )
-    record = LocalLauncher(command).launch(trial, store, told.append)
+    record = ProcessLauncher(command).launch(trial, store, told.append)
     folder = store.folder(trial)
     assert (record.failure_class, record.exit_code) == (None, 0), record
     assert [(line.phase, line.fraction) for line in told] == [("steady", 0.5), ("cooldown", 1.0)]
@@ -149,7 +149,7 @@ def test_a_trial_that_works(home: Path, store: ResultStore, program: Any, monkey
 
 def test_a_trial_that_never_ends_and_ignores_sigterm(home: Path, store: ResultStore, program: Any) -> None:
     command = program("signal.signal(signal.SIGTERM, signal.SIG_IGN)", ESCAPE, "time.sleep(60)")
-    record = LocalLauncher(command, grace_s=0.5).launch(trial_on(timeout="1s"), store)
+    record = ProcessLauncher(command, grace_s=0.5).launch(trial_on(timeout="1s"), store)
     assert record.failure_class == "timeout"
     assert "1s" in str(record.failure_detail)
     assert_nothing_left(home)
@@ -157,14 +157,14 @@ def test_a_trial_that_never_ends_and_ignores_sigterm(home: Path, store: ResultSt
 
 def test_a_trial_that_leaves_a_daemon_behind(home: Path, store: ResultStore, program: Any) -> None:
     command = program(DOCUMENT, ESCAPE, 'document(Validity(status="valid"))')
-    record = LocalLauncher(command, grace_s=0.3).launch(trial_on(), store)
+    record = ProcessLauncher(command, grace_s=0.3).launch(trial_on(), store)
     assert record.failure_class is None, record
     assert_nothing_left(home)
 
 
 def test_a_trial_that_eats_memory(home: Path, store: ResultStore, program: Any) -> None:
     hog = "import subprocess\nsubprocess.run([sys.executable, '-c', 'import time; x = bytearray(200 * 2**20); time.sleep(60)'])"
-    record = LocalLauncher(program(hog), grace_s=1.0).launch(trial_on(memory="100MiB", timeout="30s"), store)
+    record = ProcessLauncher(program(hog), grace_s=1.0).launch(trial_on(memory="100MiB", timeout="30s"), store)
     assert record.failure_class == "out_of_memory"
     assert "100 MiB" in str(record.failure_detail)
     assert_nothing_left(home)
@@ -181,7 +181,7 @@ def test_shared_memory_is_not_counted_twice(home: Path, store: ResultStore, prog
     time.sleep(1.5)
     document(Validity(status="valid"))
     """
-    record = LocalLauncher(program(DOCUMENT, shared)).launch(trial_on(memory="200MiB"), store)
+    record = ProcessLauncher(program(DOCUMENT, shared)).launch(trial_on(memory="200MiB"), store)
     assert record.failure_class is None, record.failure_detail
     assert_nothing_left(home)
 
@@ -205,7 +205,7 @@ def test_shared_memory_is_not_counted_twice(home: Path, store: ResultStore, prog
 )
 def test_a_trial_that_fails(home: Path, store: ResultStore, program: Any, body: str, failure_class: str, said: str) -> None:
     trial = trial_on()
-    record = LocalLauncher(program(body)).launch(trial, store)
+    record = ProcessLauncher(program(body)).launch(trial, store)
     assert record.failure_class == failure_class
     assert said in str(record.failure_detail)
     assert store.launch(store.folder(trial)) == record
@@ -213,7 +213,7 @@ def test_a_trial_that_fails(home: Path, store: ResultStore, program: Any, body: 
 
 
 def test_a_command_that_does_not_exist(home: Path, store: ResultStore) -> None:
-    record = LocalLauncher(["/nowhere/at-all"]).launch(trial_on(), store)
+    record = ProcessLauncher(["/nowhere/at-all"]).launch(trial_on(), store)
     assert record.failure_class == "harness_error"
     assert "cannot be started" in str(record.failure_detail)
     assert_nothing_left(home)
@@ -221,11 +221,11 @@ def test_a_command_that_does_not_exist(home: Path, store: ResultStore) -> None:
 
 def test_cores_that_are_not_there(home: Path, store: ResultStore, program: Any) -> None:
     printing = "print('cores', sorted(os.sched_getaffinity(0))); sys.exit(1)"
-    fewer = LocalLauncher(program(printing)).launch(trial_on(cpus=[0, 4095]), store)
+    fewer = ProcessLauncher(program(printing)).launch(trial_on(cpus=[0, 4095]), store)
     assert "cores [0]" in fewer.log_tail
     assert (fewer.node["cpus.declared"], fewer.node["cpus.used"]) == ("0,4095", "0")
     trial = trial_on(cpus=[4094, 4095]).model_copy(update={"trial_id": "another"})
-    none = LocalLauncher(program("note()")).launch(trial, store)
+    none = ProcessLauncher(program("note()")).launch(trial, store)
     assert none.failure_class == "wrong_hardware"
     assert "4094,4095" in str(none.failure_detail)
     assert "process_started" not in names(none)
@@ -235,9 +235,9 @@ def test_cores_that_are_not_there(home: Path, store: ResultStore, program: Any) 
 
 def test_an_attempt_is_never_overwritten(home: Path, store: ResultStore, program: Any) -> None:
     trial = trial_on()
-    LocalLauncher(program("sys.exit(1)")).launch(trial, store)
+    ProcessLauncher(program("sys.exit(1)")).launch(trial, store)
     first = store.get(f"{store.folder(trial)}/launch.json")
-    LocalLauncher(program("sys.exit(2)")).launch(trial, store)
+    ProcessLauncher(program("sys.exit(2)")).launch(trial, store)
     assert [folder.rpartition("/")[2] for folder in store.attempts(trial.campaign_id, trial.trial_id)] == ["attempt-1", "attempt-2"]
     assert store.get(f"{store.folder(trial)}/launch.json") == first
     second = store.launch(store.attempts(trial.campaign_id, trial.trial_id)[1])
@@ -248,8 +248,8 @@ def test_an_attempt_is_never_overwritten(home: Path, store: ResultStore, program
 def test_a_flood_of_output(home: Path, store: ResultStore, program: Any) -> None:
     flood = "sys.stdout.write('x' * 100 + '\\n')\nfor _ in range(40): os.write(1, b'y' * 2**20)\nprint('\\nthe end'); sys.exit(1)"
     trial = trial_on()
-    record = LocalLauncher(program(flood)).launch(trial, store)
-    log = store.get(f"{store.folder(trial)}/launch.log", log_block.MOST_LOG_BYTES)
+    record = ProcessLauncher(program(flood)).launch(trial, store)
+    log = store.get(f"{store.folder(trial)}/launch.log", log_transport.MAX_LOG_BYTES)
     assert b"bytes more were printed" in log
     assert record.log_tail.endswith("the end")
     assert len(record.log_tail) <= 4096
@@ -262,7 +262,7 @@ def test_a_launcher_that_is_interrupted(home: Path, store: ResultStore, program:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        LocalLauncher(program(ESCAPE, 'progress("steady", 0.1)\ntime.sleep(60)'), grace_s=0.5).launch(trial, store, interrupt)
+        ProcessLauncher(program(ESCAPE, 'progress("steady", 0.1)\ntime.sleep(60)'), grace_s=0.5).launch(trial, store, interrupt)
     record = store.launch(store.folder(trial))
     assert record is not None
     assert record.failure_class == "interrupted"
@@ -271,12 +271,12 @@ def test_a_launcher_that_is_interrupted(home: Path, store: ResultStore, program:
 
 LAUNCH = """
 import json, sys
-from plumbline.declarations import Trial, places
-from plumbline.launch.local import LocalLauncher
+from plumbline.declarations import Trial, installation_paths
+from plumbline.launch.local.process_launcher import ProcessLauncher
 from plumbline.results import ResultStore
 trial = Trial.model_validate_json(open(sys.argv[1]).read())
 said = lambda line: print(json.dumps([line.phase, line.note]), flush=True)
-record = LocalLauncher(json.loads(sys.argv[2]), grace_s=0.5).launch(trial, ResultStore(places().results_url), said)
+record = ProcessLauncher(json.loads(sys.argv[2]), grace_s=0.5).launch(trial, ResultStore(installation_paths().results_url), said)
 print(json.dumps(record.failure_class), flush=True)
 """
 
@@ -299,7 +299,7 @@ def eventually(condition: Callable[[], bool], what: str, patience_s: float = 60.
 
 
 def alive(home: Path) -> list[int]:
-    return [int(pid) for pid in (home / "pids").read_text().split() if tree.start_of(int(pid))]
+    return [int(pid) for pid in (home / "pids").read_text().split() if process.process_start(int(pid))]
 
 
 def test_a_launcher_that_is_killed(home: Path, tmp_path: Path, program: Any) -> None:
@@ -310,7 +310,7 @@ def test_a_launcher_that_is_killed(home: Path, tmp_path: Path, program: Any) -> 
     launcher.kill()
     launcher.wait()
     eventually(lambda: alive(home) == [], "the keeper ends the trial when its launcher is gone")
-    orphans.sweep(home / "work")
+    machine_access.end_abandoned(home / "work")
     assert_nothing_left(home)
 
 
@@ -320,7 +320,7 @@ def test_a_launcher_that_is_killed_together_with_the_keeper(home: Path, tmp_path
     assert launcher.stdout is not None
     assert "steady" in launcher.stdout.readline()
     running = json.loads(next((home / "work").glob("*.pid")).read_text())
-    assert orphans.sweep(home / "work") == [], "a living launcher's trial is none of the sweep's business"
+    assert machine_access.end_abandoned(home / "work") == [], "a living launcher's trial is none of the sweep's business"
     launcher.send_signal(signal.SIGSTOP)  # so that it cannot clean up between the two
     os.kill(running["keeper"], signal.SIGKILL)
     launcher.kill()
@@ -329,13 +329,13 @@ def test_a_launcher_that_is_killed_together_with_the_keeper(home: Path, tmp_path
     assert len(left) == 2, "nobody was there to end them"
     bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
     try:
-        assert set(left) <= set(orphans.sweep(home / "work"))
+        assert set(left) <= set(machine_access.end_abandoned(home / "work"))
         assert_nothing_left(home)
         assert bystander.poll() is None
     finally:
         bystander.kill()
         bystander.wait()
-    assert orphans.sweep(home / "work") == []
+    assert machine_access.end_abandoned(home / "work") == []
 
 
 def test_trials_on_one_machine_never_overlap(home: Path, tmp_path: Path, program: Any, store: ResultStore) -> None:
@@ -357,7 +357,7 @@ def test_trials_on_one_machine_never_overlap(home: Path, tmp_path: Path, program
         time.sleep(0.2)  # the other one could begin now, if it did not wait
         (home / "go").touch()
 
-    LocalLauncher(program(span)).launch(other, store, tell)
+    ProcessLauncher(program(span)).launch(other, store, tell)
     first.communicate()
     (_, end), (begin, _) = sorted(json.loads(line) for line in (home / "spans").read_text().splitlines())
     assert end <= begin
@@ -373,14 +373,14 @@ def test_a_machine_that_stays_busy(home: Path, tmp_path: Path, program: Any, sto
     assert first.stdout is not None
     assert "steady" in first.stdout.readline()
     other = trial_on(machine).model_copy(update={"trial_id": "another"})
-    record = LocalLauncher(program("note()"), patience_s=0.2).launch(other, store)
+    record = ProcessLauncher(program("note()"), patience_s=0.2).launch(other, store)
     assert record.failure_class == "launch_timeout"
     assert machine in str(record.failure_detail)
     assert store.launch(store.folder(other)) == record
     first.terminate()
     first.wait()
     eventually(lambda: alive(home) == [], "a terminated launcher's trial ends")
-    orphans.sweep(home / "work")
+    machine_access.end_abandoned(home / "work")
     assert_nothing_left(home)
 
 
@@ -398,6 +398,6 @@ def test_an_orphan_does_not_block_the_machine(home: Path, tmp_path: Path, progra
     second = tmp_path / "second"
     second.mkdir()
     monkeypatch.setenv("PLUMBLINE_HOME", str(second))
-    assert LocalLauncher(program("sys.exit(2)")).launch(trial_on(machine), store).failure_class == "bad_declaration"
+    assert ProcessLauncher(program("sys.exit(2)")).launch(trial_on(machine), store).failure_class == "bad_declaration"
     assert_nothing_left(home)
     assert_nothing_left(second)

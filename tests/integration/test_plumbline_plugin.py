@@ -13,7 +13,7 @@ import pytest
 from tests.browser.sample import campaign
 
 from plumbline.archive import FindingRecord, open_archive
-from plumbline.reports import write
+from plumbline.presentation.html.report import write_report
 
 pytestmark = pytest.mark.integration
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         archive.save_findings(
             [FindingRecord("f1", first.series_key, first.campaign_id, first.provider.name, "performance", "warn", "WARN  a test")]
         )
-    write(data, home / "plumbline" / "reports", ("csv",))
+    write_report(data, home / "plumbline" / "reports", ("csv",))
     known = {
         "campaign_id": data.campaign_id,
         "trial_id": first.trial_id,

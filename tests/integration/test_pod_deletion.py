@@ -11,10 +11,11 @@ from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 from tests.fakes.pod_harness import asking
 from tests.integration.test_cluster_operators import NS, World, airflow_home, kube, make  # noqa: F401 - fixtures
 
-from plumbline.harness.kept import DELETIONS, VOLUME
-from plumbline.launch.cluster import manifest, names, replacement
-from plumbline.launch.cluster.attempt import Attempt
-from plumbline.launch.cluster.base import Seen
+from plumbline.harness.persistent_state import DELETIONS_VARIABLE, VOLUME_VARIABLE
+from plumbline.launch.cluster import manifests, names
+from plumbline.launch.cluster.observe import LaunchObservation
+from plumbline.launch.cluster.operate import attempts
+from plumbline.launch.cluster.operate.attempts import Attempt
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +51,7 @@ def check_replaced(world: World, kube: FakeKubernetes, times: int, *, late: bool
     expected = [name, *(f"{name}-{number}" for number in range(1, times + 1))]
     assert [pod.name for pod in record.pods] == [pod["metadata"]["name"] for pod in created(kube)] == expected
     assert forced(kube) == expected[:-1]
-    told = [json.loads(variables(pod).get(DELETIONS, "[]")) for pod in created(kube)]
+    told = [json.loads(variables(pod).get(DELETIONS_VARIABLE, "[]")) for pod in created(kube)]
     assert [len(deletions) for deletions in told] == list(range(times + 1))
     assert all(0 <= deletion["gone_s"] - deletion["asked_s"] < 60 for deletion in told[-1])
     assert told[-1][-1]["late"] == late
@@ -66,7 +67,7 @@ def test_a_pod_that_asks_for_it_is_deleted_and_another_takes_its_place(world: Wo
     check_replaced(world, kube, 1)
     for pod in created(kube):
         assert {"name": "kept", "persistentVolumeClaim": {"claimName": "checkpoints"}} in pod["spec"]["volumes"]
-        assert {"name": "kept", "mountPath": variables(pod)[VOLUME]} in pod["spec"]["containers"][0]["volumeMounts"]
+        assert {"name": "kept", "mountPath": variables(pod)[VOLUME_VARIABLE]} in pod["spec"]["containers"][0]["volumeMounts"]
     kept = world.home.get(f"{world.home.folder(world.trial)}/launch.0.log")
     assert b"plumbline-delete-pod" in kept, "what the deleted pod said is kept"
 
@@ -93,11 +94,11 @@ def test_a_trial_that_declares_nothing_of_it_may_ask_for_what_it_likes(make: Any
 )
 def test_whoever_comes_after_a_launcher_that_died_completes_it(world: World, kube: FakeKubernetes, died: str) -> None:  # noqa: F811
     attempt = waiting(world, kube)
-    assert replacement.begin(attempt, Seen(expected=1))
+    assert attempts.begin_replacement(attempt, LaunchObservation(expected=1))
     if died != "before_the_deletion":
-        replacement.delete(attempt, attempt.api())
+        attempts.delete_replaced_pod(attempt, attempt.api())
     if died == "after_the_creation":
-        next_pod = manifest.pod(attempt.trial, requested_at=attempt.requested_at, deletions=attempt.replaced.deletions)
+        next_pod = manifests.pod_manifest(attempt.trial, requested_at=attempt.requested_at, deletions=attempt.replaced.deletions)
         attempt.api().create(next_pod)
     assert world.run() == "success"
     check_replaced(world, kube, 1, late=died != "after_the_creation")
@@ -108,7 +109,7 @@ def test_a_pod_that_vanished_before_its_deletion_was_interrupted(world: World, k
     attempt = waiting(world, kube)
     kube.become("*", Script().vanishes())
     kube.wait_for(lambda: not kube.pods(), "the pod is gone")
-    assert not replacement.begin(attempt, Seen(expected=1))
+    assert not attempts.begin_replacement(attempt, LaunchObservation(expected=1))
     assert attempt.replaced.done == [] and attempt.seen.gone == {names.pod_name(attempt.trial, 0)}
 
 
@@ -130,10 +131,10 @@ def test_a_cluster_that_is_away_between_the_two_is_waited_for(world: World, kube
 def waiting(world: World, kube: FakeKubernetes) -> Attempt:  # noqa: F811
     """An attempt whose pod asks to be deleted, as another process of the launcher left it."""
     attempt = Attempt.next({"campaign_id": world.trial.campaign_id, "trial_id": world.trial.trial_id})
-    attempt.hand_over_key(attempt.api())
-    attempt.api().create(manifest.pod(attempt.trial, requested_at=attempt.requested_at))
+    attempt.create_key_secret(attempt.api())
+    attempt.api().create(manifests.pod_manifest(attempt.trial, requested_at=attempt.requested_at))
     kube.wait_for(lambda: any(run.lines for run in kube.runs.values()), "the pod asks")
-    attempt.started(Seen(expected=1))
+    attempt.started(LaunchObservation(expected=1))
     return attempt
 
 

@@ -16,8 +16,8 @@ import pytest
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.declarations import Trial
-from plumbline.harness.kept import DELETIONS, VOLUME, Deletion, told
-from plumbline.harness.progress import asked_deletion
+from plumbline.harness.launcher_protocol import parse_deletion_request
+from plumbline.harness.persistent_state import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
 from plumbline.results import FAILED_AS_DECLARED, ResultDocument, ResultStore
 
 pytestmark = pytest.mark.integration
@@ -51,14 +51,19 @@ class Pods:
         home = self._folder / f"pod-{len(self.deletions)}"
         home.mkdir()
         command = [sys.executable, "-m", "plumbline.harness", "run", "--trial", str(self._folder / "trial.json"), "--out", self.store.url]
-        given = {VOLUME: str(self.volume), DELETIONS: told(self.deletions), "PLUMBLINE_HOME": str(home), **variables}
+        given = {
+            VOLUME_VARIABLE: str(self.volume),
+            DELETIONS_VARIABLE: format_deletions(self.deletions),
+            "PLUMBLINE_HOME": str(home),
+            **variables,
+        }
         return subprocess.Popen(command, env={**os.environ, **given}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def deleted(self, *, late: bool = False, number: signal.Signals = signal.SIGKILL) -> int:
         """Start the next pod, and delete it some time after it has asked for that; which deletion it asked for."""
         process = self.start()
         assert process.stdout is not None
-        asked = next((found for line in process.stdout if (found := asked_deletion(line)) is not None), None)
+        asked = next((found for line in process.stdout if (found := parse_deletion_request(line)) is not None), None)
         assert asked is not None, process.communicate()[1]
         time.sleep(LAUNCHER_WAITED_S)
         at = time.time()

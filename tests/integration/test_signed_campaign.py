@@ -19,11 +19,11 @@ from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.archive import Archive, open_archive
-from plumbline.archive.models import Document
+from plumbline.archive.schema import Document
 from plumbline.launch import stores
-from plumbline.orchestration import steps
-from plumbline.orchestration.evidence_pack import Packed, export
 from plumbline.results import ResultDocument, ResultStore, quarantine, signing
+from plumbline.workflows import benchmark
+from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
 
 pytestmark = pytest.mark.integration
 
@@ -35,8 +35,8 @@ from pathlib import Path
 from airflow.sdk import DAG
 
 from plumbline.declarations import Provider
-from plumbline.launch.cluster.pod_operator import TrialPodOperator
-from plumbline.orchestration.defaults import launch_settings
+from plumbline.airflow.operators import TrialPodOperator
+from plumbline.airflow.defaults import launch_settings
 
 provider = Provider.model_validate_json(Path({provider!r}).read_text())
 with DAG("signed_campaign", schedule=None) as dag:
@@ -88,7 +88,7 @@ class Campaign:
     def arrives(self) -> ResultDocument:
         """What collect makes of what lies in the bucket now, as if it had just arrived."""
         self.home.remove(f"{self.folder}/result.json")
-        steps.collect(self.spec)
+        benchmark.collect_trial(self.spec)
         return self.home.collected(self.folder)
 
 
@@ -102,15 +102,15 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Campaign,
         patch.setenv("PLUMBLINE_HOME", str(folder / "home"))
         patch.delenv("PLUMBLINE_RESULTS_URL", raising=False)
         patch.setenv("AIRFLOW_CONN_K8S_A", kube.connection_json(NS))
-        patch.setattr("plumbline.launch.cluster.trigger.EARLIEST_S", 0.0)
+        patch.setattr("plumbline.airflow.triggers.EARLIEST_S", 0.0)
         db.initdb()
         kube.script("*", Script().started().runs(real_harness))
         campaign = Campaign(folder)
         assert campaign.run(folder) == "success", campaign.home.launch(campaign.folder)
-        steps.collect(campaign.spec)
+        benchmark.collect_trial(campaign.spec)
         checked = {**campaign.spec, "verdicts": [{"attempt": 1, "action": "accept", "reasons": []}]}
         with open_archive() as archive:
-            assert steps.record_in(archive, checked)["recorded"] == ["inserted"]
+            assert benchmark.record_trial_in(archive, checked)["recorded"] == ["inserted"]
         yield campaign, kube, folder
 
 
@@ -139,7 +139,7 @@ def test_the_signature_is_verified_and_its_key_is_gone(signed: tuple[Campaign, F
         assert signing.verify(document, keys).status == "verified" and archive.verify(evidence=True) == []
     assert kube.leftovers() == [], "the Secret goes with the pod"
     (secret,) = [call.body for call in kube.called(f"POST /api/v1/namespaces/{NS}/secrets")]
-    private = secret["stringData"][signing.VARIABLE].encode()
+    private = secret["stringData"][signing.KEY_VARIABLE].encode()
     kept = [file for top in (folder, Path(os.environ["AIRFLOW_HOME"])) for file in top.rglob("*") if file.is_file()]
     assert len(kept) > 10 and not [file for file in kept if private in file.read_bytes()], "the private half is kept nowhere"
     away = [file for file in (folder / "away").rglob("*") if file.is_file()]
@@ -171,7 +171,7 @@ def test_collect_finds_it(signed: tuple[Campaign, FakeKubernetes, Path], what: s
     try:
         found = campaign.arrives()
         assert (found.validity.status, found.validity.failure_class, found.metrics) == ("failed", "harness_error", ())
-        assert quarantine.note(campaign.home, campaign.folder, "result.json") is not None
+        assert quarantine.read_note(campaign.home, campaign.folder, "result.json") is not None
     finally:
         campaign.away.put(path, good)
         campaign.away.put(evidence, raw)
@@ -216,17 +216,17 @@ def _verified(pack: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def packed(signed: tuple[Campaign, FakeKubernetes, Path]) -> Packed:
+def packed(signed: tuple[Campaign, FakeKubernetes, Path]) -> EvidencePack:
     campaign, _, folder = signed
     with open_archive() as archive:
-        return export(archive, campaign.trial.campaign_id, folder / "pack.zip")
+        return write_evidence_pack(archive, campaign.trial.campaign_id, folder / "pack.zip")
 
 
-def test_the_pack_verifies_without_plumbline_and_is_the_same_each_time(signed: Any, packed: Packed, tmp_path: Path) -> None:
+def test_the_pack_verifies_without_plumbline_and_is_the_same_each_time(signed: Any, packed: EvidencePack, tmp_path: Path) -> None:
     campaign, _, _ = signed
     assert (packed.trials, packed.signed, packed.problems) == (1, 1, ())
     with open_archive() as archive:
-        again = export(archive, campaign.trial.campaign_id, tmp_path / "again.zip")
+        again = write_evidence_pack(archive, campaign.trial.campaign_id, tmp_path / "again.zip")
     assert again.file.read_bytes() == packed.file.read_bytes()
     with zipfile.ZipFile(packed.file) as pack:
         pack.extractall(tmp_path / "pack")
@@ -237,7 +237,7 @@ def test_the_pack_verifies_without_plumbline_and_is_the_same_each_time(signed: A
 
 @pytest.mark.fault("a bit of an evidence pack is flipped", ends="verify.py: FAILED, exit status 1", keeps="the other files of the pack")
 @pytest.mark.parametrize("what", ["document.json", "signature.bin", "evidence", "public-key.pem", "a new index", "missing"])
-def test_the_packs_own_verifier_finds_it(signed: Any, packed: Packed, tmp_path: Path, what: str) -> None:
+def test_the_packs_own_verifier_finds_it(signed: Any, packed: EvidencePack, tmp_path: Path, what: str) -> None:
     campaign, _, _ = signed
     with zipfile.ZipFile(packed.file) as pack:
         pack.extractall(tmp_path)

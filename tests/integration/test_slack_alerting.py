@@ -11,7 +11,7 @@ from tests.fakes.fake_slack import CHANNEL, FakeSlack
 from tests.integration.test_slack_delivery import finding
 
 from plumbline.archive import FindingRecord, open_archive
-from plumbline.orchestration.alerting import alert
+from plumbline.workflows.alert import send_alerts
 
 pytestmark = pytest.mark.integration
 
@@ -29,11 +29,11 @@ def test_what_the_archive_holds_is_told_by_the_connection_and_the_rules(tmp_path
                 for f in (environment,)
             ]
         )
-        assert alert()["posted"] == [environment.finding_id]
-        assert alert()["unchanged"] == [environment.finding_id]
+        assert send_alerts()["posted"] == [environment.finding_id]
+        assert send_alerts()["unchanged"] == [environment.finding_id]
         archive.snooze_finding(environment.finding_id, datetime.now(timezone.utc) + timedelta(days=1), "ada", "known")
-        assert alert()["updated"] == [environment.finding_id]
+        assert send_alerts()["updated"] == [environment.finding_id]
         archive.set_finding_state(environment.finding_id, "resolved", by="ada", why="mended")
-        assert alert()["updated"] == [environment.finding_id]
-        assert not any(alert().values()), "what is over and told is nobody's business any more"
+        assert send_alerts()["updated"] == [environment.finding_id]
+        assert not any(send_alerts().values()), "what is over and told is nobody's business any more"
         assert server.methods() == ["chat.postMessage", "chat.update", "chat.update"]

@@ -15,11 +15,10 @@ from tests.data.result_documents import PLANNED, document, training_metrics, tri
 from tests.fakes.fake_slack import CHANNEL, FakeSlack, Fault
 from tests.fakes.trials import CONFIG
 
-from plumbline.alerts.attachment import attach
-from plumbline.alerts.chart import Picture
+from plumbline.alerts.chart import Picture, attach
 from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archive
-from plumbline.orchestration.alerting import alert
-from plumbline.orchestration.review import review
+from plumbline.workflows.alert import send_alerts
+from plumbline.workflows.review import review_campaign
 
 pytestmark = pytest.mark.integration
 UPLOAD = ["files.getUploadURLExternal", "upload", "files.completeUploadExternal"]
@@ -156,9 +155,9 @@ def test_from_two_campaigns_to_the_chart_in_the_thread(server: FakeSlack, tmp_pa
             for repeat in range(1, 6):
                 asked = trial(campaign=campaign, repeat=repeat, planned_at=PLANNED + timedelta(days=30 * month))
                 archive.record(document(asked, metrics=training_metrics(step_time * (1 + 0.001 * repeat))), uri="file:///nowhere")
-        review(campaign)
-    assert alert()["posted"]
-    alert()
+        review_campaign(campaign)
+    assert send_alerts()["posted"]
+    send_alerts()
     (message,) = server.shown()
     (reply,) = server.thread(message["ts"])
     (file,) = server.files()

@@ -13,7 +13,7 @@ from tests.fakes.fake_slack import CHANNEL, FakeSlack
 from tests.fakes.labs import CHEAP, FAST, measure, spread, world, write
 
 from plumbline.archive import Archive, open_archive
-from plumbline.orchestration.alerting import alert
+from plumbline.workflows.alert import send_alerts
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +40,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: FakeSlack) 
 
 
 def report_decides() -> list[str]:
-    from plumbline.orchestration.report_tasks import decide
+    from plumbline.airflow.tasks.review import decide
 
     run = SimpleNamespace(run_type="manual", run_after=datetime.now(timezone.utc))
     found: list[str] = decide.function(dag_run=run, params={"campaign": "2025-11"})
@@ -56,7 +56,7 @@ def test_a_first_choice_that_changed_is_told_once_and_is_over_when_it_turns_back
     assert f"first is now {FAST}" in shown["text"] and f"since campaign 2025-12 of {CHEAP}" in shown["text"]
     assert "plumbline decide --team platform --kind training --workload gpt-test" in shown["text"]
     assert report_decides()[0].endswith("as before")
-    alert()
+    send_alerts()
     assert [m["text"] for m in server.shown()] == [shown["text"]], "told once"
     measure(archive, world(), {CHEAP: spread(0.1)}, campaign="2026-01")
     report_decides()

@@ -15,11 +15,11 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry import ConnectionErrorRetryHandler
 from tests.fakes.fake_slack import FakeSlack, Fault
 
-from plumbline.alerts import Case, Slack, connect
+from plumbline.alerts import Alert, Slack, connect
 from plumbline.alerts import deliver as deliver_cases
-from plumbline.alerts.slack import ShortRateLimit
+from plumbline.alerts.slack.connection import ShortRateLimit
 from plumbline.archive import Archive, FindingRecord, open_archive
-from plumbline.drift import Finding, Member
+from plumbline.results.finding import Finding, Member
 
 pytestmark = pytest.mark.integration
 CHANNEL = "C0123456789"
@@ -46,7 +46,7 @@ def finding(name: str = "a1b2c3d4e5f6", **changes: Any) -> Finding:
 
 
 def deliver(findings: list[Finding], *args: Any, **more: Any) -> Any:
-    return deliver_cases([Case(f) for f in findings], *args, **more)
+    return deliver_cases([Alert(f) for f in findings], *args, **more)
 
 
 class Heard(logging.Handler):
@@ -283,9 +283,11 @@ def test_the_fake_refuses_what_slack_refuses(blocks: list[dict[str, Any]], error
 def test_from_result_documents_to_the_message_that_wakes_somebody(server: FakeSlack, slack: Slack, tmp_path: Path) -> None:
     from tests.data.result_documents import document, training_metrics, trial
 
+    from plumbline.analysis.drift.compare import compare
     from plumbline.declarations import load
-    from plumbline.drift import CampaignSample, compare, findings_of
-    from plumbline.results import Environment, row
+    from plumbline.findings.campaign import findings_of
+    from plumbline.results import Environment, metric_row
+    from plumbline.results.sample import CampaignSample
 
     thresholds = load().thresholds
     facts = {"cpu.usable": 2, "cpu.model": "EPYC", "os.kernel": "6.1.0"}
@@ -293,7 +295,7 @@ def test_from_result_documents_to_the_message_that_wakes_somebody(server: FakeSl
         for campaign, factor, cores in (("2025-11", 1.0, 2), ("2025-12", 1.9, 1)):
             for repeat in range(1, 6):
                 metrics = [m for m in training_metrics(0.1 * factor * (1 + 0.002 * repeat)) if m.metric != "matmul_tflops"]
-                metrics.append(row("matmul_tflops", 2e11 / factor * (1 + 0.001 * repeat), 30, phase="environment"))
+                metrics.append(metric_row("matmul_tflops", 2e11 / factor * (1 + 0.001 * repeat), 30, phase="environment"))
                 environment = Environment.of({**facts, "cpu.usable": cores})
                 asked = trial(campaign=campaign, repeat=repeat)
                 archive.record(document(asked, metrics=metrics, environment=environment), uri=f"file:///{asked.trial_id}")

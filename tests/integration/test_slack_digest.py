@@ -17,10 +17,10 @@ from tests.fakes.fake_slack import CHANNEL, FakeSlack, Fault
 from tests.fakes.trials import CONFIG
 
 from plumbline.alerts import Message, Slack
-from plumbline.alerts.posting import post_digest
+from plumbline.alerts.digest import post_digest
 from plumbline.archive import Archive, FindingRecord, open_archive
-from plumbline.drift import Finding
-from plumbline.orchestration import digesting
+from plumbline.results.finding import Finding
+from plumbline.workflows import alert
 
 pytestmark = pytest.mark.integration
 POST, UPDATE, HISTORY = "chat.postMessage", "chat.update", "conversations.history"
@@ -130,22 +130,22 @@ def test_from_the_archive_to_the_channel(server: FakeSlack, archive: Archive, mo
         ]
     )
     now = datetime.now(timezone.utc)
-    assert digesting.send() == "log_only"
+    assert alert.send_digest() == "log_only"
     settings = {"conn_type": "slack", "password": server.token, "extra": {"base_url": server.url, "channel": CHANNEL}}
     monkeypatch.setenv("AIRFLOW_CONN_PLUMBLINE_SLACK", json.dumps(settings))
-    assert [digesting.send(), digesting.send()] == ["posted", "unchanged"]
+    assert [alert.send_digest(), alert.send_digest()] == ["posted", "unchanged"]
     (shown,) = server.shown()
-    assert shown["text"].startswith(f"Plumbline in {digesting.month_before(now)}: 1 finding open")
+    assert shown["text"].startswith(f"Plumbline in {alert.previous_month(now)}: 1 finding open")
     assert "local-2core · training gpt-tiny-cpu · step_time +4.0 %" in shown["text"] and "platform" in shown["text"]
     archive.set_finding_state(found.finding_id, "resolved", by="me", why="mended")
-    assert digesting.send() == "updated" and "0 findings open" in server.shown()[0]["text"]
-    assert digesting.send(f"{now:%Y-%m}") == "posted" and "1 resolved" in server.shown()[1]["text"]
+    assert alert.send_digest() == "updated" and "0 findings open" in server.shown()[0]["text"]
+    assert alert.send_digest(f"{now:%Y-%m}") == "posted" and "1 resolved" in server.shown()[1]["text"]
 
 
 def test_only_the_scheduled_run_tells(archive: Archive) -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
-    from plumbline.orchestration.report_tasks import digest
+    from plumbline.airflow.tasks.review import digest
 
     runs = {
         kind: SimpleNamespace(run_type=kind, run_after=datetime(2026, 12, 2, 12, tzinfo=timezone.utc)) for kind in ("scheduled", "manual")
@@ -158,9 +158,9 @@ def test_only_the_scheduled_run_tells(archive: Archive) -> None:
 @pytest.mark.parametrize("month", ["2026-13", "11/2026", "2026-1"])
 def test_what_is_no_month(month: str, archive: Archive) -> None:
     with pytest.raises(ValueError, match="is no month; expected one such as 2026-11"):
-        digesting.send(month)
+        alert.send_digest(month)
 
 
 def test_the_month_that_ended_last() -> None:
-    assert digesting.month_before(datetime(2026, 1, 2, 12, tzinfo=timezone.utc)) == "2025-12"
-    assert digesting.month_before(datetime(2026, 3, 31, tzinfo=timezone.utc)) == "2026-02"
+    assert alert.previous_month(datetime(2026, 1, 2, 12, tzinfo=timezone.utc)) == "2025-12"
+    assert alert.previous_month(datetime(2026, 3, 31, tzinfo=timezone.utc)) == "2026-02"

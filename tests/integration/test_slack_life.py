@@ -17,11 +17,11 @@ from slack_sdk import WebClient
 from tests.fakes.fake_slack import FakeSlack, Fault
 from tests.integration.test_slack_delivery import CHANNEL, Heard, finding
 
-from plumbline.alerts import Case, Context, Delivery, Slack, deliver
+from plumbline.alerts import Alert, AlertContext, Delivery, Slack, deliver
 from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archive
 from plumbline.declarations import Alerts, QuietHours, Route
 from plumbline.declarations.alerts import Condition
-from plumbline.drift import Finding
+from plumbline.results.finding import Finding
 
 pytestmark = pytest.mark.integration
 NOON = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
@@ -60,9 +60,9 @@ def archive(url: str) -> Iterator[Archive]:
         yield opened
 
 
-def case(step: Finding, **context: Any) -> Case:
+def case(step: Finding, **context: Any) -> Alert:
     returns = {"earlier": OPEN.finding_id} if step.finding_id == AGAIN.finding_id else {}
-    return Case(step, Context(came_back="resolved 2026-11-30" if returns else "", **context), **returns)
+    return Alert(step, AlertContext(came_back="resolved 2026-11-30" if returns else "", **context), **returns)
 
 
 def calls(server: FakeSlack) -> list[tuple[str, str, bool]]:
@@ -99,9 +99,9 @@ DIES = """
 import json, os, signal, sys
 from datetime import datetime
 from slack_sdk import WebClient
-from plumbline.alerts import Case, Context, Slack, deliver
+from plumbline.alerts import Alert, AlertContext, Slack, deliver
 from plumbline.archive import open_archive
-from plumbline.drift import Finding
+from plumbline.results.finding import Finding
 
 url, api, token, channel, now = sys.argv[1:]
 
@@ -113,7 +113,7 @@ def tell(what, step):
                 if incident.said.get(what, {}).get("ts"):
                     os.kill(os.getpid(), signal.SIGKILL)
                 archive.save_incident(incident)
-        case = Case(Finding.of(step["finding"]), Context(came_back=step["came_back"]), step["earlier"])
+        case = Alert(Finding.of(step["finding"]), AlertContext(came_back=step["came_back"]), step["earlier"])
         deliver([case], Killed(), Slack(WebClient(token=token, base_url=api, retry_handlers=[]), channel), now=datetime.fromisoformat(now))
 
 for line in sys.stdin:
@@ -126,14 +126,14 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def killed(url: str, server: FakeSlack, archive: Archive) -> Iterator[Callable[[Case, str], None]]:
+def killed(url: str, server: FakeSlack, archive: Archive) -> Iterator[Callable[[Alert, str], None]]:
     """Tells a finding in a process of its own, which is killed between the post of this name and the note of it."""
     arguments = [url, server.url, server.token, CHANNEL, NOON.isoformat()]
     with subprocess.Popen([sys.executable, "-c", DIES, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as teller:
         assert teller.stdin is not None and teller.stdout is not None
         stdin, stdout = teller.stdin, teller.stdout
 
-        def tell(step: Case, what: str) -> None:
+        def tell(step: Alert, what: str) -> None:
             asked = {"finding": step.finding.to_dict(), "came_back": step.context.came_back, "earlier": step.earlier}
             stdin.write(json.dumps([what, asked]) + "\n")
             stdin.flush()
@@ -143,7 +143,7 @@ def killed(url: str, server: FakeSlack, archive: Archive) -> Iterator[Callable[[
 
 
 def test_killed_between_each_post_and_the_note_of_it(
-    server: FakeSlack, slack: Slack, archive: Archive, killed: Callable[[Case, str], None]
+    server: FakeSlack, slack: Slack, archive: Archive, killed: Callable[[Alert, str], None]
 ) -> None:
     for step, what in zip(LIFE, ("opened", None, "escalated", None, "reopened"), strict=True):
         if what is not None:
@@ -223,9 +223,9 @@ NIGHT = QuietHours(start="11:00", end="13:00", timezone="UTC")
 def test_at_quiet_hours_warnings_wait_and_pages_and_updates_do_not(server: FakeSlack, slack: Slack, archive: Archive) -> None:
     rules = Alerts(routes=(Route(quiet_hours=NIGHT),))
     page = replace(AGAIN, severity="page")
-    done = deliver([case(OPEN), Case(page)], archive, slack, rules, now=NOON)
+    done = deliver([case(OPEN), Alert(page)], archive, slack, rules, now=NOON)
     assert (done.held, done.posted) == ([OPEN.finding_id], [AGAIN.finding_id])
-    later = deliver([case(OPEN), Case(page)], archive, slack, rules, now=NOON + timedelta(hours=2))
+    later = deliver([case(OPEN), Alert(page)], archive, slack, rules, now=NOON + timedelta(hours=2))
     assert later.posted == [OPEN.finding_id]
     assert deliver([case(ACKNOWLEDGED)], archive, slack, rules, now=NOON).updated
 
@@ -250,11 +250,11 @@ def test_rules_say_where_and_whom(server: FakeSlack, slack: Slack, archive: Arch
 def test_a_channel_that_refuses_does_not_hold_up_the_others(server: FakeSlack, slack: Slack, archive: Archive) -> None:
     server.archived = {CHANNEL}
     both = Alerts(routes=(Route(channels=(CHANNEL, OTHER)),))
-    done = deliver([case(OPEN), Case(AGAIN)], archive, slack, both, now=NOON)
+    done = deliver([case(OPEN), Alert(AGAIN)], archive, slack, both, now=NOON)
     assert done.undelivered == done.posted == [OPEN.finding_id, AGAIN.finding_id] and len(server.shown(OTHER)) == 2
     assert len(server.calls) == 3, "the second finding is not tried where the first was refused"
     server.archived = set()
-    again = deliver([case(OPEN), Case(AGAIN)], archive, slack, both, now=NOON)
+    again = deliver([case(OPEN), Alert(AGAIN)], archive, slack, both, now=NOON)
     assert again.posted == again.unchanged == [OPEN.finding_id, AGAIN.finding_id] and len(server.shown()) == 2
 
 

@@ -22,7 +22,7 @@ from tests.fakes.trials import a_trial, cluster_provider
 from plumbline.harness.selfcheck import clocks
 from plumbline.launch import stores
 from plumbline.launch.collect import collect
-from plumbline.results import BadResult, Environment, LaunchRecord, ResultDocument, ResultStore, Validity, row
+from plumbline.results import Environment, InvalidResult, LaunchRecord, ResultDocument, ResultStore, Validity, metric_row
 
 pytestmark = pytest.mark.integration
 
@@ -77,14 +77,14 @@ def document(store: ResultStore, file: Path) -> ResultDocument:
         harness_version="0.1.0",
         environment=Environment.of({"cpu.model": "x"}),
         validity=Validity(status="valid"),
-        metrics=(row("step_time", 0.1, 5),),
+        metrics=(metric_row("step_time", 0.1, 5),),
         evidence=(store.put_evidence(TRIAL, "steps", file, rows=3),),
     )
 
 
 def test_a_server_says_when_it_wrote_an_object(bucket: str) -> None:
     store = ResultStore(bucket)
-    line = clocks.of_store(lambda: store.put_trial(TRIAL), lambda: store.modified(f"{store.folder(TRIAL)}/trial.json"))
+    line = clocks.store_clock_offset(lambda: store.put_trial(TRIAL), lambda: store.modified(f"{store.folder(TRIAL)}/trial.json"))
     assert (line.of, line.status, line.measured) == ("result store", "pass", 0.0), line.reason
 
 
@@ -133,7 +133,7 @@ def test_what_is_not_there_and_what_is_damaged(store: ResultStore) -> None:
     with pytest.raises(FileNotFoundError):
         store.get("nothing")
     store.put(f"{store.folder(TRIAL)}/result.json", b"cut sho")
-    with pytest.raises(BadResult, match=f"{store.url}/.*not a JSON object"):
+    with pytest.raises(InvalidResult, match=f"{store.url}/.*not a JSON object"):
         store.document(store.folder(TRIAL))
 
 
@@ -166,7 +166,7 @@ def test_what_a_clusters_pods_wrote_is_brought_home(
     monkeypatch.setenv("AIRFLOW_CONN_BUCKET_A", json.dumps(server.connection))
     provider = cluster_provider(results_url=f"{bucket}/away", results_connection="bucket_a")
     trial = a_trial(provider=provider)
-    home, away = ResultStore((tmp_path / "home").as_uri()), stores.of(provider)
+    home, away = ResultStore((tmp_path / "home").as_uri()), stores.store_of(provider)
     for store in (home, away):
         store.put_trial(trial)
     file = tmp_path / "steps.parquet"

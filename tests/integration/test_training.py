@@ -22,11 +22,11 @@ import pytest
 from tests.fakes.trials import declared
 
 from plumbline.declarations import Provider, Trial, criteria_hash, series_key, spec_hash, trial_id
-from plumbline.declarations.training import TrainingWorkload
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.measurement import Measurement, TrialFailed
-from plumbline.harness.training import measure
-from plumbline.harness.training.stages import STAGES
-from plumbline.harness.watch import Watch
+from plumbline.harness.training.job.trial import measure
+from plumbline.harness.training.worker_protocol import STAGES
 
 pytestmark = pytest.mark.integration
 
@@ -78,7 +78,7 @@ def run(folder: Path, reports: list[tuple[float, str, float]] | None = None, **c
 
     work = folder / "work"
     work.mkdir()
-    with Watch(sorted(os.sched_getaffinity(0))) as watch:
+    with ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch:
         return measure(trial(**changed), work, progress, watch)
 
 

@@ -22,7 +22,7 @@ from tests.integration.test_training import ENDLESS, ROOT, TINY, all_end, codes,
 
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.probes.inter_node import COLLECTIVES
-from plumbline.harness.training.stages import STAGES
+from plumbline.harness.training.worker_protocol import STAGES
 from plumbline.results import ResultStore
 
 pytestmark = pytest.mark.integration

@@ -13,18 +13,19 @@ import torch
 import torch.distributed as dist
 from tests.fakes.ranks import together
 
-from plumbline.declarations.training import TrainingWorkload
-from plumbline.harness.training import dataset, plan
-from plumbline.harness.training.checkpoint import NothingToResume, name_of
-from plumbline.harness.training.checkpoint.sharded import Sharded as Shards
-from plumbline.harness.training.checkpoint.state import TrainingState
-from plumbline.harness.training.distributed import Peers, parallel_of
-from plumbline.harness.training.distributed.layout import Layout
-from plumbline.harness.training.distributed.shards import Sharded
-from plumbline.harness.training.learners import learner_of
-from plumbline.harness.training.models import build, weights_sha256
-from plumbline.harness.training.optimizers import clip_gradients, optimizer_of
-from plumbline.harness.training.plan import WorkerSpec
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.training import plan
+from plumbline.harness.training.checkpoint import NothingToResume, checkpoint_name
+from plumbline.harness.training.checkpoint.manager import TrainingState
+from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints as Shards
+from plumbline.harness.training.dataset.preparation import prepare_inputs
+from plumbline.harness.training.distributed import parallelize
+from plumbline.harness.training.distributed.fsdp import FsdpModel
+from plumbline.harness.training.distributed.process_group import MeshLayout, RankGroups
+from plumbline.harness.training.learners import build_learner
+from plumbline.harness.training.models import build_model, weights_sha256
+from plumbline.harness.training.worker.torch_setup import build_optimizer, clip_gradients
+from plumbline.harness.training.worker_protocol import WorkerSpec
 
 pytestmark = pytest.mark.integration
 
@@ -64,18 +65,18 @@ def orders(folder: Path, model: dict[str, Any]) -> WorkerSpec:
             }
         )
     )
-    return plan.undisturbed(workload, dataset.prepare(workload, folder), folder, device="cpu")
+    return plan.undisturbed_spec(workload, prepare_inputs(workload, folder), folder, device="cpu")
 
 
 class Part:
     """One rank's part of a training, as the loop builds it."""
 
-    def __init__(self, peers: Peers, spec: WorkerSpec, shape: tuple[int, int, int], precision: str = "fp32") -> None:
+    def __init__(self, peers: RankGroups, spec: WorkerSpec, shape: tuple[int, int, int], precision: str = "fp32") -> None:
         group = peers.group
-        self.layout = Layout(group.rank, *shape, group.world // group.nodes)
-        self.learner = learner_of(replace(spec, group=group), group.rank // self.layout.tensor, group.world // self.layout.tensor)
-        self.parallel = Sharded(self.learner, self.layout, precision, spec.parallelism["reduce_precision"], CPU, drawn=True)
-        optimizer = optimizer_of(spec.optimizer, self.learner.model.parameters())
+        self.layout = MeshLayout(group.rank, *shape, group.world // group.nodes)
+        self.learner = build_learner(replace(spec, group=group), group.rank // self.layout.tensor, group.world // self.layout.tensor)
+        self.parallel = FsdpModel(self.learner, self.layout, precision, spec.parallelism["reduce_precision"], CPU, drawn=True)
+        optimizer = build_optimizer(spec.optimizer, self.learner.model.parameters())
         self.state = TrainingState(self.learner.model, optimizer, torch.amp.GradScaler("cpu", enabled=False), CPU)
         self.spec = spec
 
@@ -105,7 +106,7 @@ class Part:
 
 def reference(spec: WorkerSpec, replicas: int) -> list[float]:
     """The losses of one process that takes the global batch, in a loop that shares nothing with the others but model and data."""
-    learners = [learner_of(spec, replica, replicas) for replica in range(replicas)]
+    learners = [build_learner(spec, replica, replicas) for replica in range(replicas)]
     model = learners[0].model
     optimizer = torch.optim.AdamW(model.parameters(), lr=spec.optimizer["learning_rate"], weight_decay=spec.optimizer["weight_decay"])
     losses = []
@@ -119,7 +120,7 @@ def reference(spec: WorkerSpec, replicas: int) -> list[float]:
     return losses
 
 
-def trained(peers: Peers, spec: WorkerSpec, shapes: list[tuple[int, int, int]], precision: str) -> list[Any]:
+def trained(peers: RankGroups, spec: WorkerSpec, shapes: list[tuple[int, int, int]], precision: str) -> list[Any]:
     found = []
     for shape in shapes:
         part = Part(peers, spec, shape, precision)
@@ -169,7 +170,7 @@ def test_products_in_bf16_beside_fp32_weights(tmp_path: Path) -> None:
     assert losses == pytest.approx(alone, rel=0.02) and losses != pytest.approx(alone, abs=1e-6)
 
 
-def reduced(peers: Peers, spec: WorkerSpec) -> list[tuple[torch.dtype, int]]:
+def reduced(peers: RankGroups, spec: WorkerSpec) -> list[tuple[torch.dtype, int]]:
     """(type, micro-batches) of each reduction over ranks in one step, the micro-batches that its gradients are of."""
     part, found = Part(peers, spec, (1, 2, 1)), list[tuple[torch.dtype, int]]()
     plain, backward = dist.reduce_scatter_tensor, 0
@@ -194,10 +195,10 @@ def test_gradients_are_reduced_once_a_step_in_the_declared_type(tmp_path: Path, 
         assert rank == [(kind, 4)] * 3, "one for each of two layers, and one for what lies around them"
 
 
-def saved_and_resumed(peers: Peers, spec: WorkerSpec, shape: tuple[int, int, int], beside: bool) -> dict[str, Any]:
+def saved_and_resumed(peers: RankGroups, spec: WorkerSpec, shape: tuple[int, int, int], beside: bool) -> dict[str, Any]:
     node = peers.group.rank // (peers.group.world // peers.group.nodes)
     folder = Path(spec.checkpoint_folder) / f"node{node}"
-    savers = peers.savers(Part(peers, spec, shape).layout)
+    savers = peers.checkpoint_groups(Part(peers, spec, shape).layout)
     shards = Shards(folder, savers, keep=2, retain=frozenset())
     live = Part(peers, spec, shape)
     live.train(0, 1)
@@ -210,7 +211,7 @@ def saved_and_resumed(peers: Peers, spec: WorkerSpec, shape: tuple[int, int, int
     said: dict[str, Any] = {"sizes": sizes, "part": savers.part}
 
     other = Part(peers, spec, shape)
-    restored = shards.load(other.state.primed())
+    restored = shards.load(other.state.state_after_first_step())
     other.state.put(restored.state)
     loaded = other.state.tensors()
     said["exact"] = restored.step == 2 and kept.keys() == loaded.keys() and all(torch.equal(kept[name], loaded[name]) for name in kept)
@@ -218,16 +219,16 @@ def saved_and_resumed(peers: Peers, spec: WorkerSpec, shape: tuple[int, int, int
 
     savers.gather(None)
     if peers.group.rank == peers.group.world - 1:  # a file of the last node alone
-        path = next(path for path in (folder / name_of(2)).iterdir() if path.suffix == ".distcp")
+        path = next(path for path in (folder / checkpoint_name(2)).iterdir() if path.suffix == ".distcp")
         path.write_bytes(path.read_bytes()[:-1])
     savers.gather(None)
-    passed_over = shards.load(Part(peers, spec, shape).state.primed())
+    passed_over = shards.load(Part(peers, spec, shape).state.state_after_first_step())
     said["older"], said["rejected"] = passed_over.step, passed_over.rejected
 
     if node == peers.group.nodes - 1:
         shards = Shards(folder / "of-a-new-node", savers, keep=2, retain=frozenset())
     try:
-        shards.load(Part(peers, spec, shape).state.primed())
+        shards.load(Part(peers, spec, shape).state.state_after_first_step())
     except NothingToResume as error:
         said["new node"] = str(error)
     return said
@@ -247,16 +248,16 @@ def test_each_of_two_nodes_keeps_its_part_and_the_newest_that_both_have_is_resum
     assert all("node 1 has none: it is not where the parts of its ranks were saved" in said["new node"] for said in ranks)
 
 
-def replicated(peers: Peers, spec: WorkerSpec) -> tuple[str, str]:
+def replicated(peers: RankGroups, spec: WorkerSpec) -> tuple[str, str]:
     """The weights of a replica before and after the ranks have met."""
-    learner = learner_of(replace(spec, group=peers.group), peers.group.rank, peers.group.world)
+    learner = build_learner(replace(spec, group=peers.group), peers.group.rank, peers.group.world)
     before = weights_sha256(learner.model)
-    parallel_of(spec, peers.group, learner, CPU)
+    parallelize(spec, peers.group, learner, CPU)
     return before, weights_sha256(learner.model)
 
 
 def test_the_first_rank_draws_the_weights_of_all_replicas(tmp_path: Path) -> None:
     spec = orders(tmp_path, GPT)
-    drawn = weights_sha256(build(spec.model))
+    drawn = weights_sha256(build_model(spec.model))
     (first, own), (second, taken) = together(replicated, 2, spec)
     assert (first, own, taken) == (drawn, drawn, drawn) and second != drawn

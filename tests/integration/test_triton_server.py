@@ -15,8 +15,8 @@ import pytest
 from tests.fakes import listening, noop_model
 from tritonclient.utils import InferenceServerException
 
-from plumbline.harness.inference import control, installation, scrape, shared_memory
-from plumbline.harness.inference.triton import Triton, free_port
+from plumbline.harness.inference.server import control, process, tritonserver
+from plumbline.harness.inference.server.tritonserver import Triton, free_port
 from plumbline.harness.measurement import TrialFailed
 
 pytestmark = pytest.mark.integration
@@ -26,14 +26,14 @@ def a_server(workdir: Path, **options: Any) -> Triton:
     models = workdir / "models"
     if not models.exists():
         noop_model.write(models)
-    return Triton(installation.find(), models, noop_model.NAME, workdir, **({"ready_within_s": 120.0} | options))
+    return Triton(tritonserver.find_installation(), models, noop_model.NAME, workdir, **({"ready_within_s": 120.0} | options))
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     yield
     assert [p for p in psutil.Process().children(recursive=True) if lives(p) and "triton" in p.name()] == []
-    assert list(shared_memory.FOLDER.glob(f"{shared_memory.prefix()}*")) == []
+    assert list(process.SHARED_MEMORY_FOLDER.glob(f"{process.shared_memory_prefix()}*")) == []
 
 
 def lives(process: psutil.Process) -> bool:
@@ -45,7 +45,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def succeeded(triton: Triton) -> int:
-    return control.statistics(triton.address, triton.model).succeeded
+    return control.server_counters(triton.address, triton.model).succeeded
 
 
 def wait_for(what: Callable[[], bool]) -> None:
@@ -58,13 +58,13 @@ def wait_for(what: Callable[[], bool]) -> None:
 def test_it_counts_and_tells_its_metrics(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton:
         before = triton.view()
-        with scrape.Scraper(triton.metrics_address, every_s=0.05) as scraper:
+        with control.Scraper(triton.metrics_address, every_s=0.05) as scraper:
             for _ in range(5):
                 noop_model.ask(triton.address)
             # Counted a moment after the answer.
             wait_for(lambda: before is not None and succeeded(triton) == before.succeeded + 5)
         after = triton.view()
-        plain = control.statistics(triton.address, triton.model)
+        plain = control.server_counters(triton.address, triton.model)
         triton.kill()
         assert triton.view() is None
     assert before is not None
@@ -100,7 +100,7 @@ def test_killed_and_started_again_at_the_same_address(tmp_path: Path) -> None:
 
         # From a thread that ends: the server must outlive it.
         started: list[Any] = []
-        starter = threading.Thread(target=lambda: started.append(triton.start_again()))
+        starter = threading.Thread(target=lambda: started.append(triton.restart()))
         starter.start()
         starter.join(150)
         assert started[0].ready > started[0].started > at
@@ -119,7 +119,7 @@ def test_killed_and_not_able_to_start_again(tmp_path: Path) -> None:
         triton.kill()
         noop_model.write(tmp_path / "models", first="raise ValueError('no second time')")
         with pytest.raises(TrialFailed, match=r"server_error: not ready after .*no second time"):
-            triton.start_again()
+            triton.restart()
 
 
 def test_the_model_is_reloaded(tmp_path: Path) -> None:
@@ -192,12 +192,12 @@ def test_the_server_keeps_to_its_cores(tmp_path: Path) -> None:
 
 
 def test_a_killed_server_has_no_page_for_a_while(tmp_path: Path) -> None:
-    with a_server(tmp_path) as triton, scrape.Scraper(triton.metrics_address, every_s=0.05) as scraper:
+    with a_server(tmp_path) as triton, control.Scraper(triton.metrics_address, every_s=0.05) as scraper:
         wait_for(lambda: len(scraper.pages) > 0)
         triton.kill()
-        with pytest.raises(scrape.Unavailable, match=r"/metrics: ConnectionRefusedError"):
-            scrape.fetch(triton.metrics_address)
+        with pytest.raises(control.MetricsUnavailable, match=r"/metrics: ConnectionRefusedError"):
+            control.fetch_metrics(triton.metrics_address)
         seen = len(scraper.pages)
-        triton.start_again()
+        triton.restart()
         wait_for(lambda: len(scraper.pages) > seen)
     assert scraper.telemetry("fault")

@@ -16,9 +16,9 @@ from tests.integration.test_store_servers import another_client, bucket, server,
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Trial
 from plumbline.launch import stores
-from plumbline.orchestration import evidence
-from plumbline.orchestration.exporting import export_finished
 from plumbline.results import Environment, ResultDocument, Validity
+from plumbline.workflows import retain
+from plumbline.workflows.transfer import export_campaigns
 
 pytestmark = pytest.mark.integration
 SHIPPED = Path(__file__).resolve().parents[2] / "include" / "config"
@@ -64,7 +64,7 @@ def test_aged_evidence_goes_and_nothing_else_does(archive: Archive, url: str, tm
     old, now = (measured(archive, tmp_path, name, days) for name, days in (("old", 60), ("now", 0)))
     there = another_client(url)
     before = set(there.find(f"{url}/results"))
-    assert evidence.expire(archive).files == 1
+    assert retain.expire_evidence(archive).files == 1
     there.invalidate_cache()
     after = set(there.find(f"{url}/results"))
     (gone,), (new,) = before - after, after - before
@@ -87,9 +87,9 @@ def test_a_campaign_is_exported_with_the_credentials_of_its_connection(
     fsspec.get_filesystem_class(server.scheme).clear_instance_cache()
     later = datetime.now(timezone.utc) + timedelta(days=2)
     with pytest.raises(ValueError, match="plumbline_export"):
-        export_finished(later)
+        export_campaigns(later)
     monkeypatch.setenv("AIRFLOW_CONN_PLUMBLINE_EXPORT", json.dumps(server.connection))
-    assert export_finished(later) == ["2026-11"]
+    assert export_campaigns(later) == ["2026-11"]
     set_environment(monkeypatch, server.place | server.login)
     fsspec.get_filesystem_class(server.scheme).clear_instance_cache()
     another_client(url).get(f"{url}/exports/2026-11", str(tmp_path / "copy"), recursive=True)

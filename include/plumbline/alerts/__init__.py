@@ -1,8 +1,7 @@
-"""Findings as messages: to the log always, to Slack if there is a connection."""
+"""Alerts: findings to the log, and to Slack if a connection exists."""
 
-from plumbline.alerts.context import Context
-from plumbline.alerts.delivery import Case, Delivery, Incidents, deliver
-from plumbline.alerts.message import Message, render
-from plumbline.alerts.slack import CONNECTION, Slack, connect
+from plumbline.alerts.delivery import Alert, Delivery, IncidentStore, deliver
+from plumbline.alerts.message import AlertContext, Message, render
+from plumbline.alerts.slack.connection import CONNECTION, Slack, connect
 
-__all__ = ["CONNECTION", "Case", "Context", "Delivery", "Incidents", "Message", "Slack", "connect", "deliver", "render"]
+__all__ = ["CONNECTION", "Alert", "AlertContext", "Delivery", "IncidentStore", "Message", "Slack", "connect", "deliver", "render"]

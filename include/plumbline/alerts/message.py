@@ -1,21 +1,45 @@
-"""A finding as a message: plain text for the log, Block Kit for Slack. The same finding always gives the same message.
-
-It has to be understood by somebody who was woken by it: what, by how much, where and since when come first, then the likely cause,
-then what to do. Slack refuses over-long parts, so each is cut to its limit, and what was cut says so.
-"""
+"""A finding and its alert context as a message: plain text and Block Kit. Deterministic."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTextObject, PlainTextObject, SectionBlock
 
-from plumbline.alerts.context import Context
-from plumbline.alerts.mrkdwn import cut, escaped, markdown
+from plumbline.alerts.slack.mrkdwn import escape, text_object, truncate
 from plumbline.declarations import digest
-from plumbline.drift import Finding
-from plumbline.drift.winner import choice_of, is_winner
+from plumbline.findings.decision_change import is_decision_change, parse_decision_subject
+from plumbline.results.finding import Finding
+
+
+@dataclass(frozen=True)
+class AlertContext:
+    """`owner`: the Slack id of who is mentioned. `cost`: a sentence; `choice`: what changed of where teams run things, another. `links`:
+    addresses with their words. `snoozed_until`: a time to come, or None. `came_back`: of one that was over before, since when, in words."""
+
+    owner: str | None = None
+    cost: str = ""
+    choice: str = ""
+    links: tuple[tuple[str, str], ...] = ()
+    snoozed_until: datetime | None = None
+    came_back: str = ""
+
+    @property
+    def mention(self) -> str:
+        """The owner as Slack notifies of it; empty without one."""
+        if self.owner is None:
+            return ""
+        return f"<!subteam^{self.owner}>" if self.owner.startswith("S") else f"<@{self.owner}>"
+
+
+# A finding as a message: plain text for the log, Block Kit for Slack. The same finding always gives the same message.
+#
+# It has to be understood by somebody who was woken by it: what, by how much, where and since when come first, then the likely cause,
+# then what to do. Slack refuses over-long parts, so each is cut to its limit, and what was cut says so.
+
 
 HEADER_LIMIT, FIELD_LIMIT, SECTION_LIMIT, TEXT_LIMIT = 150, 400, 1800, 4000
 """Characters in a header, a field, a section's text and the notification text. Slack takes more in a single field or section, but some
@@ -35,31 +59,31 @@ class Message:
         return digest({"text": self.text, "blocks": list(self.blocks)})
 
 
-def render(finding: Finding, report: str | None = None, context: Context | None = None) -> Message:
+def render(finding: Finding, report: str | None = None, context: AlertContext | None = None) -> Message:
     """The message of a finding; `report` is the path or address of the report that shows it, if there is one."""
-    context = context or Context()
+    context = context or AlertContext()
     mention = f"{context.mention} " if context.mention else ""
     blocks: list[Block] = [
-        HeaderBlock(text=PlainTextObject(text=cut(_title(finding), HEADER_LIMIT))),
-        SectionBlock(text=markdown(finding.headline, SECTION_LIMIT, bold=True, before=mention)),
+        HeaderBlock(text=PlainTextObject(text=truncate(_title(finding), HEADER_LIMIT))),
+        SectionBlock(text=text_object(finding.headline, SECTION_LIMIT, bold=True, before=mention)),
         SectionBlock(fields=[_field(name, value) for name, value in _facts(finding, context)]),
     ]
     if finding.explanation:
-        blocks.append(SectionBlock(text=markdown(finding.explanation, SECTION_LIMIT, label="Likely cause")))
+        blocks.append(SectionBlock(text=text_object(finding.explanation, SECTION_LIMIT, label="Likely cause")))
     if context.cost:
-        blocks.append(SectionBlock(text=markdown(context.cost, SECTION_LIMIT, label="Money")))
+        blocks.append(SectionBlock(text=text_object(context.cost, SECTION_LIMIT, label="Money")))
     if context.choice:
-        blocks.append(SectionBlock(text=markdown(context.choice, SECTION_LIMIT, label="Decisions")))
+        blocks.append(SectionBlock(text=text_object(context.choice, SECTION_LIMIT, label="Decisions")))
     if len(finding.members) > 1:
-        blocks.append(SectionBlock(text=markdown(_members(finding), SECTION_LIMIT, label=f"What {_together(finding)}")))
-    remedy = f"{escaped(finding.remedy)}\n" if finding.remedy else ""
-    commands = remedy + "\n".join(f"`{escaped(command)}`  {escaped(why)}" for command, why in next_steps(finding))
-    blocks.append(SectionBlock(text=MarkdownTextObject(text=cut(f"*What to do*\n{commands}" + _report_line(report), SECTION_LIMIT))))
+        blocks.append(SectionBlock(text=text_object(_members(finding), SECTION_LIMIT, label=f"What {_together(finding)}")))
+    remedy = f"{escape(finding.remedy)}\n" if finding.remedy else ""
+    commands = remedy + "\n".join(f"`{escape(command)}`  {escape(why)}" for command, why in next_steps(finding))
+    blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(f"*What to do*\n{commands}" + _report_line(report), SECTION_LIMIT))))
     if context.links:
-        shown = " · ".join(f"<{address}|{escaped(words)}>" for address, words in context.links)
+        shown = " · ".join(f"<{address}|{escape(words)}>" for address, words in context.links)
         blocks.append(SectionBlock(text=MarkdownTextObject(text=f"*Look*\n{shown}")))
-    blocks.append(ContextBlock(elements=[MarkdownTextObject(text=cut(escaped(_footer(finding)), FIELD_LIMIT))]))
-    return Message(text=cut(_plain(finding, report, context), TEXT_LIMIT), blocks=tuple(block.to_dict() for block in blocks))
+    blocks.append(ContextBlock(elements=[MarkdownTextObject(text=truncate(escape(_footer(finding)), FIELD_LIMIT))]))
+    return Message(text=truncate(_plain(finding, report, context), TEXT_LIMIT), blocks=tuple(block.to_dict() for block in blocks))
 
 
 def _title(finding: Finding) -> str:
@@ -72,18 +96,18 @@ def _status(finding: Finding) -> str:
     if finding.state == "acknowledged":
         return f"{finding.severity.upper()} (acknowledged)"
     if finding.state == "accepted":
-        if is_winner(finding):
+        if is_decision_change(finding):
             return "ACCEPTED AS FIRST CHOICE"
         return "ACCEPTED AS THE PRICE" if finding.kind == "price" else "ACCEPTED AS NEW BASELINE"
     return "RESOLVED" if finding.state == "resolved" else finding.severity.upper()
 
 
-def _state(finding: Finding, context: Context) -> str:
+def _state(finding: Finding, context: AlertContext) -> str:
     until = context.snoozed_until
     return finding.state if until is None else f"{finding.state}, snoozed until {until:%Y-%m-%d %H:%M} UTC"
 
 
-def _facts(finding: Finding, context: Context) -> list[tuple[str, str]]:
+def _facts(finding: Finding, context: AlertContext) -> list[tuple[str, str]]:
     facts = [
         *(
             [("Part of this installation", finding.subject)]
@@ -104,7 +128,7 @@ def _facts(finding: Finding, context: Context) -> list[tuple[str, str]]:
 
 
 def _together(finding: Finding) -> str:
-    if is_winner(finding):
+    if is_decision_change(finding):
         return "can be chosen, best first"
     return "is missing" if finding.kind == "missing_data" else "moved together"
 
@@ -118,8 +142,8 @@ def _members(finding: Finding) -> str:
 def next_steps(finding: Finding) -> list[tuple[str, str]]:
     """Commands with what each is for, the first one first."""
     steps = [(f"plumbline findings show {finding.finding_id}", "everything that was measured")]
-    if is_winner(finding):
-        return _steps_of_a_choice(finding)
+    if is_decision_change(finding):
+        return _decision_steps(finding)
     moves_baseline = finding.kind in ("performance", "environment")
     if moves_baseline and finding.baseline_campaigns and finding.campaigns:
         steps.append((f"plumbline compare {finding.baseline_campaigns[-1]} {finding.campaigns[0]}", "every metric of both campaigns"))
@@ -138,8 +162,8 @@ def next_steps(finding: Finding) -> list[tuple[str, str]]:
     return steps
 
 
-def _steps_of_a_choice(finding: Finding) -> list[tuple[str, str]]:
-    team, kind, workloads = choice_of(finding.subject)
+def _decision_steps(finding: Finding) -> list[tuple[str, str]]:
+    team, kind, workloads = parse_decision_subject(finding.subject)
     one = f" --workload {workloads[0]}" if len(workloads) == 1 else ""
     steps = [(f"plumbline decide --team {team} --kind {kind}{one}", "the ranking, and what would change it")]
     if finding.state in ("open", "acknowledged"):
@@ -151,7 +175,7 @@ def _steps_of_a_choice(finding: Finding) -> list[tuple[str, str]]:
 def _report_line(report: str | None) -> str:
     if report is None:
         return ""
-    return f"\n<{report}|report>" if report.startswith(("http://", "https://")) else f"\nreport: `{escaped(report)}`"
+    return f"\n<{report}|report>" if report.startswith(("http://", "https://")) else f"\nreport: `{escape(report)}`"
 
 
 def _footer(finding: Finding) -> str:
@@ -160,7 +184,7 @@ def _footer(finding: Finding) -> str:
     return f"finding {finding.finding_id} · {finding.kind} · {where}{simulated}"
 
 
-def _plain(finding: Finding, report: str | None, context: Context) -> str:
+def _plain(finding: Finding, report: str | None, context: AlertContext) -> str:
     state = "" if finding.state == "open" else f"[{_status(finding)}] "
     lines = [f"{state}{finding.headline}"]
     if finding.explanation:
@@ -183,4 +207,55 @@ def _plain(finding: Finding, report: str | None, context: Context) -> str:
 
 
 def _field(name: str, value: str) -> MarkdownTextObject:
-    return MarkdownTextObject(text=cut(f"*{name}*\n{escaped(value)}", FIELD_LIMIT))
+    return MarkdownTextObject(text=truncate(f"*{name}*\n{escape(value)}", FIELD_LIMIT))
+
+
+ESCALATED, REOPENED, REMINDER = "escalated", "reopened", "reminder"
+
+
+def reply(what: str, finding: Finding, context: AlertContext) -> Message:
+    """The reply named `what`: `escalated`, `reopened`, or `reminder N`. Who is mentioned is notified by it."""
+    first, steps = _reply_text(what, finding, context)
+    lines = [first, finding.headline, *([context.cost] if context.cost else [])]
+    mention = f"{context.mention} " if context.mention else ""
+    blocks: list[Block] = [
+        SectionBlock(text=text_object(first, SECTION_LIMIT, bold=True, before=mention)),
+        SectionBlock(text=text_object("\n".join(lines[1:]), SECTION_LIMIT)),
+    ]
+    if steps:
+        blocks.append(SectionBlock(text=MarkdownTextObject(text="\n".join(f"`{escape(c)}`  {escape(why)}" for c, why in steps))))
+    text = "\n      ".join([*lines, *(f"{command}   ({why})" for command, why in steps)])
+    return Message(text=truncate(text, TEXT_LIMIT), blocks=tuple(block.to_dict() for block in blocks))
+
+
+def _reply_text(what: str, finding: Finding, context: AlertContext) -> tuple[str, list[tuple[str, str]]]:
+    simulated = "SIMULATED: " if finding.simulated else ""
+    if what == ESCALATED:
+        return f"{simulated}Now a page: it became graver than what was told first", []
+    if what == REOPENED:
+        return f"{simulated}It came back ({context.came_back})", []
+    return f"{simulated}Still open since {finding.began}: nobody has dealt with it ({what})", [
+        (f"plumbline findings acknowledge {finding.finding_id} --why …", "somebody is on it: no more reminders"),
+        (f"plumbline findings snooze {finding.finding_id} --until 14d --why …", "not now"),
+    ]
+
+
+_REQUIRED_ACTIONS = "/required_actions?response_received=false"
+"""Airflow's list of questions that wait for a person."""
+
+
+def finding_links(finding: Finding, airflow_url: str, trial_id: str | None = None, asked: bool = False) -> tuple[tuple[str, str], ...]:
+    """Addresses with their words. `airflow_url`: where people open Airflow. `trial_id`: one that shows it. `asked`: somebody is to decide."""
+    base = airflow_url.rstrip("/")
+    found = [(f"{base}/plumbline/findings/{quote(finding.finding_id, safe='')}", "the finding on the page")]
+    if asked and finding.state == "open":
+        found.append((f"{base}{_REQUIRED_ACTIONS}", "decide in Airflow"))
+    if is_decision_change(finding):
+        team, kind, workloads = parse_decision_subject(finding.subject)
+        of = f"?workload={quote(workloads[0], safe='')}" if len(workloads) == 1 else ""
+        found.append((f"{base}/plumbline/decisions/{quote(team, safe='')}/{kind}{of}", "the decision"))
+    if finding.campaigns:
+        found.append((f"{base}/plumbline/campaigns/{quote(finding.campaigns[-1], safe='')}", "the campaign"))
+    if trial_id is not None:
+        found.append((f"{base}/plumbline/trials/{quote(trial_id, safe='')}", "a trial with its evidence"))
+    return tuple(found)

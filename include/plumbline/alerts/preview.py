@@ -1,4 +1,4 @@
-"""A message as people will see it, without any Slack: as a page that looks much like Slack's, or as lines for a terminal."""
+"""Preview of a message without Slack, as an HTML page or terminal lines, and an example finding."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plumbline.alerts.spans import Span, spans, unescaped
+from plumbline.alerts.message import AlertContext, finding_links
+from plumbline.alerts.slack.mrkdwn import Span, parse_spans, unescape
+from plumbline.presentation.metric_history import History, HistoryPoint
+from plumbline.results.finding import Finding, Member
 
 if TYPE_CHECKING:
     from plumbline.alerts.chart import Picture
     from plumbline.alerts.message import Message
 
 
-_SHOWN = ("header", "section", "context", "divider")
+_BLOCK_TYPES = ("header", "section", "context", "divider")
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ def lines(message: Message) -> list[Line]:
     """The message line by line, fields below each other. ValueError for a block that is not known here."""
     found: list[Line] = []
     for block in message.blocks:
-        kind = _known(block)
+        kind = _block_type(block)
         if kind == "divider":
             found.append(Line("divider"))
         elif kind == "header":
@@ -59,14 +62,14 @@ def lines(message: Message) -> list[Line]:
 
 
 def _lines(kind: str, texts: Sequence[str]) -> list[Line]:
-    return [Line(kind, tuple(spans(line))) for text in texts for line in text.split("\n")]
+    return [Line(kind, tuple(parse_spans(line))) for text in texts for line in text.split("\n")]
 
 
-def _known(block: dict[str, Any]) -> str:
+def _block_type(block: dict[str, Any]) -> str:
     kind = str(block["type"])
-    if kind not in _SHOWN or "accessory" in block:
+    if kind not in _BLOCK_TYPES or "accessory" in block:
         raise ValueError(
-            f'a preview cannot show a block "{kind}"{" with an accessory" if kind in _SHOWN else ""}; expected {", ".join(_SHOWN)}'
+            f'a preview cannot show a block "{kind}"{" with an accessory" if kind in _BLOCK_TYPES else ""}; expected {", ".join(_BLOCK_TYPES)}'
         )
     return kind
 
@@ -74,9 +77,68 @@ def _known(block: dict[str, Any]) -> str:
 def _block(block: dict[str, Any]) -> dict[str, Any]:
     """A block with its texts taken apart, for the template."""
     return {
-        "type": _known(block),
-        "plain": unescaped(block["text"]["text"]) if block["type"] == "header" else "",
-        "text": spans(block["text"]["text"]) if block["type"] == "section" and "text" in block else [],
-        "fields": [spans(f["text"]) for f in block.get("fields", ())],
-        "elements": [spans(e["text"]) for e in block.get("elements", ()) if "text" in e],
+        "type": _block_type(block),
+        "plain": unescape(block["text"]["text"]) if block["type"] == "header" else "",
+        "text": parse_spans(block["text"]["text"]) if block["type"] == "section" and "text" in block else [],
+        "fields": [parse_spans(f["text"]) for f in block.get("fields", ())],
+        "elements": [parse_spans(e["text"]) for e in block.get("elements", ()) if "text" in e],
     }
+
+
+_SERIES = "training/gpt-1b@2/h1/torch/example-eks-p5/us-east-1/p5.48xlarge"
+_MONTHS = ("2026-03", "2026-04", "2026-05", "2026-06", "2026-07", "2026-08", "2026-09", "2026-10", "2026-11")
+_STEP_MS = (412.0, 411.2, 412.9, 411.7, 412.4, 411.5, 412.2, 411.9, 444.6)
+_SCATTER = (0.996, 0.998, 0.999, 1.0, 1.0, 1.001, 1.001, 1.003, 1.004)
+
+EXAMPLE_FINDING = Finding(
+    finding_id="example00000",
+    series_key=_SERIES,
+    campaign_id="2026-11",
+    kind="performance",
+    severity="page",
+    headline=(
+        "PAGE  example-eks-p5 · training gpt-1b · step_time +7.9 % (95 %: +6.8 … +9.1), since campaign 2026-11, 9 of 9 repeats, "
+        "and 1 more series"
+    ),
+    explanation=(
+        "explained by: driver 550.90.07 → 570.86.15 and SM clock cap 1980 → 1755 MHz (3 of 3 nodes); matmul −8.2 % agrees; "
+        "memory bandwidth unchanged"
+    ),
+    provider="example-eks-p5",
+    workload_kind="training",
+    workload="gpt-1b",
+    subject="performance",
+    title="step_time +7.9 %",
+    effect=0.079,
+    ci_low=0.068,
+    ci_high=0.091,
+    metric="step_time",
+    members=(
+        Member("step_time", "training gpt-1b: step_time +7.9 %", 0.079, 0.068, 0.091, verdict="regressed", series_key=_SERIES),
+        Member("tokens_per_second", "training gpt-1b: tokens_per_second −7.3 %", -0.073, -0.083, -0.064, verdict="regressed"),
+        Member("inter_token_latency", "inference chat-8b: inter_token_latency +6.1 %", 0.061, 0.048, 0.075, verdict="regressed"),
+    ),
+    attributed_to=("nvidia.driver", "gpu.clock_cap"),
+    baseline_campaigns=("2026-09", "2026-10"),
+    series=(_SERIES,),
+    standing=(_SERIES,),
+)
+
+EXAMPLE_CONTEXT = AlertContext(
+    owner="S0123456789",
+    cost="costs 5,670 USD a month (4,881 … 6,531) at the declared volume: 730 instance-hours, on_demand 98.32 USD/h",
+    links=finding_links(EXAMPLE_FINDING, "https://airflow.example.com", "2026-11.example-eks-p5.training.gpt-1b.0200.r1", asked=True),
+)
+
+EXAMPLE_HISTORY = History(
+    title="example-eks-p5 · gpt-1b · step time",
+    unit="ms",
+    points=tuple(
+        HistoryPoint(month, tuple(step * factor for factor in _SCATTER), month in EXAMPLE_FINDING.baseline_campaigns)
+        for month, step in zip(_MONTHS, _STEP_MS, strict=True)
+    ),
+    since=len(_MONTHS) - 1,
+    change="+7.9 % (95 %: +6.8 … +9.1)",
+    level=412.0,
+    band=(412.0 * 1.068, 412.0 * 1.091),
+)

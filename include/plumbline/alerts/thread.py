@@ -1,8 +1,4 @@
-"""One finding in one channel: a message and the replies to it, each posted once, also when the process is killed between the post and the note of it.
-
-Before a post its purpose is noted (`opened`, `escalated`, `reminder 2`, …), afterwards the id that Slack gave it. A purpose that was begun and has
-no id may have arrived or not: before it is posted again, it is looked for by the message's metadata, in the channel or in the thread.
-"""
+"""One finding in one channel: a message and its replies, each posted exactly once, also after a crash."""
 
 from __future__ import annotations
 
@@ -17,14 +13,14 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.models.metadata import Metadata
 
 from plumbline.alerts.message import TEXT_LIMIT, Message
-from plumbline.alerts.mrkdwn import cut, escaped
-from plumbline.alerts.paging import messages
-from plumbline.alerts.refusal import FAILURES, error_code
+from plumbline.alerts.slack.connection import SLACK_ERRORS, error_code, iterate_messages
+from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.archive import IncidentRecord
-from plumbline.drift import Finding
+from plumbline.results.finding import Finding
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
+
 
 EVENT, OPENED = "plumbline_finding", "opened"
 POSTING, UNDELIVERED, MOVED = "posting", "undelivered", "moved"
@@ -68,7 +64,7 @@ class Thread:
         self.client.chat_update(
             channel=self.note.channel,
             ts=self.note.ts,
-            text=cut(escaped(message.text), TEXT_LIMIT),
+            text=truncate(escape(message.text), TEXT_LIMIT),
             blocks=list(message.blocks),
             metadata=self._metadata(OPENED, message),
         )
@@ -95,13 +91,13 @@ class Thread:
         try:
             answer = self.client.chat_postMessage(
                 channel=self.note.channel,
-                text=cut(escaped(message.text), TEXT_LIMIT),
+                text=truncate(escape(message.text), TEXT_LIMIT),
                 blocks=list(message.blocks),
                 metadata=self._metadata(what, message),
                 unfurl_links=False,
                 **where,
             )
-        except FAILURES as error:
+        except SLACK_ERRORS as error:
             if _refused(error):
                 said = {name: post for name, post in self.note.said.items() if name != what}
                 self._keep(said=said, **({"state": UNDELIVERED} if what == OPENED else {}))
@@ -152,8 +148,8 @@ class Thread:
     def _messages(self, what: str, begun: datetime) -> Iterator[dict[str, Any]]:
         common: dict[str, Any] = {"channel": self.note.channel, "include_all_metadata": True}
         if what == OPENED:
-            return messages(self.client.conversations_history, oldest=f"{(begun - _MARGIN).timestamp():.6f}", **common)
-        return messages(self.client.conversations_replies, ts=self.note.ts, **common)
+            return iterate_messages(self.client.conversations_history, oldest=f"{(begun - _MARGIN).timestamp():.6f}", **common)
+        return iterate_messages(self.client.conversations_replies, ts=self.note.ts, **common)
 
 
 def _refused(error: Exception) -> bool:
@@ -163,3 +159,15 @@ def _refused(error: Exception) -> bool:
     if not isinstance(error, SlackApiError):
         return False
     return error.response.status_code in (200, 429) and error_code(error) not in _UNSURE
+
+
+def is_recurrence(now: Finding, before: Finding) -> bool:
+    """Whether `now` says of the same provider and at least one of the same series (or facts) what `before` said until it was resolved."""
+    if (now.provider, now.kind, now.subject) != (before.provider, before.kind, before.subject) or now.finding_id == before.finding_id:
+        return False
+    if now.kind == "environment":
+        return bool({m.name for m in now.members} & {m.name for m in before.members})
+    shared = set(now.series) & set(before.series)
+    if not now.series or not before.series:  # the provider as a whole has it
+        return True
+    return any(now.direction_of(key) == before.direction_of(key) for key in shared)

@@ -3,23 +3,33 @@
 from plumbline.archive.archive import Archive, open_archive
 from plumbline.archive.findings import WrongState
 from plumbline.archive.migrate import OldSchema, SchemaMismatch, UnknownSchema
-from plumbline.archive.observations import PriceReadingRecord, PriceReadingView, SnapshotRecord, SnapshotView
-from plumbline.archive.record import Refused
+from plumbline.archive.recording import Refused
 from plumbline.archive.records import (
     AuditView,
     BaselineView,
+    CampaignView,
     DecisionRecord,
     DecisionView,
     FindingRecord,
     FindingView,
     IncidentRecord,
     IncidentView,
+    MetricPoint,
+    ObservationView,
+    Outcomes,
+    OutcomeView,
+    PriceReadingRecord,
+    PriceReadingView,
     PriceRecord,
     PriceView,
     QuarantineRecord,
     QuarantineView,
+    SampleView,
+    SeriesView,
+    SnapshotRecord,
+    SnapshotView,
+    TrialView,
 )
-from plumbline.archive.views import CampaignView, MetricPoint, ObservationView, Outcomes, OutcomeView, SampleView, SeriesView, TrialView
 
 __all__ = [
     "Archive",

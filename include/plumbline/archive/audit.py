@@ -1,4 +1,4 @@
-"""The log of who did what and why. Rows are only ever added."""
+"""The audit log. Rows are only added."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from plumbline.archive.inserts import insert_new
-from plumbline.archive.judgements import AuditEntry
 from plumbline.archive.records import AuditView
+from plumbline.archive.repository import insert_new
+from plumbline.archive.schema import AuditEntry
 
 
-def write(
+def write_entry(
     session: Session,
     at: datetime,
     *,

@@ -17,11 +17,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.judgements import Baseline
-from plumbline.archive.models import Series, SeriesCampaign, Trial
-from plumbline.archive.queries import STANDING, outcomes
-from plumbline.archive.records import BaselineView
-from plumbline.archive.views import Outcomes
+from plumbline.archive.records import BaselineView, Outcomes
+from plumbline.archive.schema import Baseline, Series, SeriesCampaign, Trial
+from plumbline.archive.trials import EFFECTIVE, outcomes
 from plumbline.declarations import DriftRules
 
 BOOTSTRAP = "bootstrap rule"
@@ -122,7 +120,7 @@ def _current(session: Session, series_key: str) -> list[Baseline]:
 def _counts(session: Session, series_key: str, campaign_id: str) -> Outcomes:
     columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
     mine = (Trial.series_key == series_key, Trial.campaign_id == campaign_id)
-    return outcomes(session.execute(select(*columns).where(*mine, STANDING)))
+    return outcomes(session.execute(select(*columns).where(*mine, EFFECTIVE)))
 
 
 def _replayed(session: Session, series_key: str, campaign_id: str) -> bool:
@@ -136,7 +134,7 @@ def _add(
     row = Baseline(series_key=series_key, campaign_id=campaign_id, rule=rule, accepted_at=now, accepted_by=by, why=why, superseded_at=None)
     session.add(row)
     detail = {"campaign_id": campaign_id, "rule": rule, "before": before}
-    audit.write(session, now, who=by, what="baseline_accepted", subject=series_key, why=why, detail=detail)
+    audit.write_entry(session, now, who=by, what="baseline_accepted", subject=series_key, why=why, detail=detail)
     session.flush()
     return _view(row)
 

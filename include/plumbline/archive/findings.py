@@ -1,4 +1,4 @@
-"""Findings and their life: open → acknowledged → accepted or resolved. Every step is in the audit log."""
+"""Findings, their states and their alert threads. Every change of state is in the audit log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.inserts import insert_new
-from plumbline.archive.judgements import Finding
-from plumbline.archive.models import Campaign, Series, SeriesCampaign
-from plumbline.archive.records import FindingKind, FindingRecord, FindingState, FindingView
+from plumbline.archive.records import FindingKind, FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
+from plumbline.archive.repository import insert_new
+from plumbline.archive.schema import Campaign, Finding, Incident, Series, SeriesCampaign
 
-NEXT: dict[FindingState, tuple[FindingState, ...]] = {
+NEXT_STATES: dict[FindingState, tuple[FindingState, ...]] = {
     "open": ("acknowledged", "accepted", "resolved"),
     "acknowledged": ("accepted", "resolved"),
     "accepted": (),
@@ -25,15 +24,15 @@ NEXT: dict[FindingState, tuple[FindingState, ...]] = {
 }
 
 
-_GRAVITY = ("info", "warn", "page")
-UNSETTLED: tuple[FindingState, ...] = ("open", "acknowledged")
+_SEVERITIES = ("info", "warn", "page")
+OPEN_STATES: tuple[FindingState, ...] = ("open", "acknowledged")
 
 
 class WrongState(ValueError):
     """A finding cannot go from its state to the one that was asked for."""
 
 
-def save(session: Session, findings: Sequence[FindingRecord], now: datetime) -> tuple[str, ...]:
+def save_findings(session: Session, findings: Sequence[FindingRecord], now: datetime) -> tuple[str, ...]:
     """Store findings; the ids of those that are new. One that is known keeps everything, its state too, and is seen once more."""
     new = []
     for finding in sorted(findings, key=lambda f: f.finding_id):  # one order for all writers: no two can wait for each other
@@ -41,13 +40,15 @@ def save(session: Session, findings: Sequence[FindingRecord], now: datetime) -> 
         if insert_new(session, Finding, values, ["finding_id"]):
             new.append(finding.finding_id)
             detail = {"kind": finding.kind, "severity": finding.severity, "state": finding.state}
-            audit.write(session, now, who="drift", what="finding_opened", subject=finding.finding_id, why=finding.headline, detail=detail)
+            audit.write_entry(
+                session, now, who="drift", what="finding_opened", subject=finding.finding_id, why=finding.headline, detail=detail
+            )
         else:
-            known(session, finding.finding_id).last_seen_at = now
+            finding_row(session, finding.finding_id).last_seen_at = now
     return tuple(new)
 
 
-def listed(
+def find_findings(
     session: Session, state: FindingState | None = None, campaign_id: str | None = None, latest: int | None = None
 ) -> list[FindingView]:
     """Findings, newest first; of one campaign, those that it opened and those that it showed again."""
@@ -55,31 +56,31 @@ def listed(
     if state is not None:
         query = query.where(Finding.state == state)
     if campaign_id is not None:
-        shown = (view for view in map(view_of, session.scalars(query.where(_perhaps_shown_by(session, campaign_id)))))
+        shown = (view for view in map(finding_view, session.scalars(query.where(_candidates_of(session, campaign_id)))))
         return list(islice((view for view in shown if view.shown_by(campaign_id)), latest))
-    return [view_of(row) for row in session.scalars(query.limit(latest) if latest is not None else query)]
+    return [finding_view(row) for row in session.scalars(query.limit(latest) if latest is not None else query)]
 
 
-def _perhaps_shown_by(session: Session, campaign_id: str) -> ColumnElement[bool]:
+def _candidates_of(session: Session, campaign_id: str) -> ColumnElement[bool]:
     """What indexes can say of it: opened by the campaign; or seen since that was recorded, of a provider that took part or still standing."""
     recorded_at = select(Campaign.recorded_at).where(Campaign.campaign_id == campaign_id).scalar_subquery()
     took_part = select(Series.provider).join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
     providers = session.scalars(took_part.where(SeriesCampaign.campaign_id == campaign_id).distinct()).all()
     since = Finding.last_seen_at >= recorded_at
-    return or_(Finding.campaign_id == campaign_id, Finding.provider.in_(providers) & since, Finding.state.in_(UNSETTLED) & since)
+    return or_(Finding.campaign_id == campaign_id, Finding.provider.in_(providers) & since, Finding.state.in_(OPEN_STATES) & since)
 
 
-def of_provider(session: Session, provider: str, kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:
+def provider_findings(session: Session, provider: str, kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:
     """Findings of a provider, oldest first; `unsettled`: only those that are open or acknowledged."""
     query = select(Finding).where(Finding.provider == provider).order_by(Finding.opened_at, Finding.finding_id)
     if kind is not None:
         query = query.where(Finding.kind == kind)
     if unsettled:
-        query = query.where(Finding.state.in_(UNSETTLED))
-    return [view_of(row) for row in session.scalars(query)]
+        query = query.where(Finding.state.in_(OPEN_STATES))
+    return [finding_view(row) for row in session.scalars(query)]
 
 
-def go_on(session: Session, finding: FindingRecord, seen_in: str, why: str, now: datetime) -> None:
+def continue_finding(session: Session, finding: FindingRecord, seen_in: str, why: str, now: datetime) -> None:
     """Store what a standing finding looks like by a later campaign, or on the day of a later look at the provider; its state, campaign and
     times of opening stay.
 
@@ -87,53 +88,57 @@ def go_on(session: Session, finding: FindingRecord, seen_in: str, why: str, now:
     when it becomes graver: who asked for it did not know that.
     LookupError for an unknown id.
     """
-    row = known(session, finding.finding_id, lock=True)
-    if row.state not in UNSETTLED:
+    row = finding_row(session, finding.finding_id, lock=True)
+    if row.state not in OPEN_STATES:
         return
     if seen_in != row.campaign_id:
         detail = {"seen_in": seen_in, "severity": finding.severity, "before": row.severity}
         once = f"finding_continued {finding.finding_id} {seen_in}"
-        audit.write(session, now, who="drift", what="finding_continued", subject=finding.finding_id, why=why, detail=detail, once=once)
-    if row.snoozed_until is not None and _GRAVITY.index(finding.severity) > _GRAVITY.index(row.severity):
+        audit.write_entry(
+            session, now, who="drift", what="finding_continued", subject=finding.finding_id, why=why, detail=detail, once=once
+        )
+    if row.snoozed_until is not None and _SEVERITIES.index(finding.severity) > _SEVERITIES.index(row.severity):
         before = {"severity": finding.severity, "before": row.severity}
-        audit.write(session, now, who="drift", what="finding_woken", subject=finding.finding_id, why="it became graver", detail=before)
+        audit.write_entry(
+            session, now, who="drift", what="finding_woken", subject=finding.finding_id, why="it became graver", detail=before
+        )
         row.snoozed_until = None
     row.severity, row.headline, row.detail = finding.severity, finding.headline, {**finding.detail, "state": row.state}
     row.effect, row.ci_low, row.ci_high, row.metric = finding.effect, finding.ci_low, finding.ci_high, finding.metric
     row.series_key, row.updated_at, row.last_seen_at = finding.series_key, now, now
 
 
-def one(session: Session, finding_id: str) -> FindingView:
+def get_finding(session: Session, finding_id: str) -> FindingView:
     """One finding; LookupError if there is none of that id."""
-    return view_of(known(session, finding_id))
+    return finding_view(finding_row(session, finding_id))
 
 
-def move(session: Session, finding_id: str, state: FindingState, by: str, why: str, now: datetime) -> FindingView:
+def set_state(session: Session, finding_id: str, state: FindingState, by: str, why: str, now: datetime) -> FindingView:
     """Take a finding to its next state; to the state it has is no change.
 
     LookupError for an unknown id, WrongState for a step that is not in NEXT, ValueError without who and why.
     """
-    if state not in NEXT:
-        raise ValueError(f'"{state}" is not a state of a finding; expected one of {", ".join(NEXT)}')
+    if state not in NEXT_STATES:
+        raise ValueError(f'"{state}" is not a state of a finding; expected one of {", ".join(NEXT_STATES)}')
     for name, value in (("by", by), ("why", why)):
         if not value.strip():
             raise ValueError(f"{name} is empty; expected who decides about the finding and why")
-    row = known(session, finding_id, lock=True)
+    row = finding_row(session, finding_id, lock=True)
     before: Any = row.state
     if before == state:
-        return view_of(row)
-    allowed = NEXT[before]
+        return finding_view(row)
+    allowed = NEXT_STATES[before]
     if state not in allowed:
         raise WrongState(
             f"finding {finding_id} is {before} and cannot become {state}; expected {' or '.join(allowed) or 'no further step'}"
         )
     row.state, row.updated_at = state, now
-    audit.write(session, now, who=by, what=f"finding_{state}", subject=finding_id, why=why, detail={"before": before})
+    audit.write_entry(session, now, who=by, what=f"finding_{state}", subject=finding_id, why=why, detail={"before": before})
     session.flush()
-    return view_of(row)
+    return finding_view(row)
 
 
-def known(session: Session, finding_id: str, lock: bool = False) -> Finding:
+def finding_row(session: Session, finding_id: str, lock: bool = False) -> Finding:
     """The row of a finding; LookupError if there is none of that id."""
     query = select(Finding).where(Finding.finding_id == finding_id)
     row = session.scalars(query.with_for_update() if lock else query).first()
@@ -142,6 +147,54 @@ def known(session: Session, finding_id: str, lock: bool = False) -> Finding:
     return row
 
 
-def view_of(row: Finding) -> FindingView:
+def finding_view(row: Finding) -> FindingView:
     """A row as plain data."""
     return FindingView(**{name: getattr(row, name) for name in FindingView.__dataclass_fields__})
+
+
+def save_incident(session: Session, incident: IncidentRecord, now: datetime) -> None:
+    """Store where a finding is talked about, or what was last said there; LookupError if the finding is unknown."""
+    finding_row(session, incident.finding_id)
+    values = {name: getattr(incident, name) for name in IncidentRecord.__dataclass_fields__}
+    values["said"] = {what: dict(post) for what, post in incident.said.items()}
+    if insert_new(session, Incident, {**values, "posted_at": now, "updated_at": now}, ["finding_id", "channel"]):
+        return
+    query = select(Incident).where(Incident.finding_id == incident.finding_id, Incident.channel == incident.channel)
+    row = session.scalars(query.with_for_update()).one()
+    for name, value in values.items():
+        setattr(row, name, value)
+    row.updated_at = now
+
+
+def find_incidents(session: Session, finding_id: str | None = None) -> list[IncidentView]:
+    """Threads, oldest first."""
+    query = select(Incident).order_by(Incident.posted_at, Incident.id)
+    if finding_id is not None:
+        query = query.where(Incident.finding_id == finding_id)
+    return [_incident_view(row) for row in session.scalars(query)]
+
+
+def _incident_view(row: Incident) -> IncidentView:
+    values = {name: getattr(row, name) for name in IncidentView.__dataclass_fields__}
+    return IncidentView(**{**values, "severity": row.severity or "", "said": row.said or {}})
+
+
+def snooze_finding(session: Session, finding_id: str, until: datetime, by: str, why: str, now: datetime) -> FindingView:
+    """Leave a finding in peace until an instant; one that is not after `now` ends that. Goes to the audit log; again, nothing changes.
+
+    LookupError for an unknown id, WrongState for one that is settled, ValueError without who and why.
+    """
+    for name, value in (("by", by), ("why", why)):
+        if not value.strip():
+            raise ValueError(f"{name} is empty; expected who snoozes the finding and why")
+    row = finding_row(session, finding_id, lock=True)
+    if row.state not in OPEN_STATES:
+        raise WrongState(f"finding {finding_id} is {row.state}: nobody is reminded of it; expected {' or '.join(OPEN_STATES)}")
+    wanted = until if until > now else None
+    if row.snoozed_until != wanted:
+        what = "finding_snoozed" if wanted else "finding_woken"
+        detail = {"until": wanted.isoformat(), "severity": row.severity} if wanted else {}
+        audit.write_entry(session, now, who=by, what=what, subject=finding_id, why=why, detail=detail)
+        row.snoozed_until, row.updated_at = wanted, now
+        session.flush()
+    return finding_view(row)

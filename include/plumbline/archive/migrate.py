@@ -1,4 +1,4 @@
-"""Brings an archive to the schema of this version. Migrations ship with the package; there is no ini file to find."""
+"""Migrates an archive to the schema of this version."""
 
 from __future__ import annotations
 

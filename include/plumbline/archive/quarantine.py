@@ -1,4 +1,4 @@
-"""Result documents that could not be believed: each is listed with its reason and its place until a retry believes it."""
+"""Result documents that failed verification: each listed with its reason and location until a retry accepts it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.inserts import insert_new
-from plumbline.archive.models import Quarantined
 from plumbline.archive.records import QuarantineRecord, QuarantineView
+from plumbline.archive.repository import insert_new
+from plumbline.archive.schema import Quarantined
 from plumbline.declarations import digest
 
 _ID_LENGTH = 12
@@ -22,18 +22,18 @@ def id_of(campaign_id: str, trial_id: str, attempt: int, sha256: str) -> str:
     return digest([campaign_id, trial_id, attempt, sha256])[:_ID_LENGTH]
 
 
-def keep(session: Session, record: QuarantineRecord, now: datetime) -> bool:
+def add(session: Session, record: QuarantineRecord, now: datetime) -> bool:
     """List a document; False if this content of this attempt is listed already."""
     quarantine_id = id_of(record.campaign_id, record.trial_id, record.attempt, record.sha256)
     values = {**asdict(record), "quarantine_id": quarantine_id, "state": "kept", "quarantined_at": now, "updated_at": now}
     new = insert_new(session, Quarantined, values, ["quarantine_id"])
     if new:
         detail = {"uri": record.uri, "trial_id": record.trial_id, "attempt": record.attempt}
-        audit.write(session, now, who="record", what="document_quarantined", subject=quarantine_id, why=record.reason, detail=detail)
+        audit.write_entry(session, now, who="record", what="document_quarantined", subject=quarantine_id, why=record.reason, detail=detail)
     return new
 
 
-def listed(session: Session, everything: bool, campaign_id: str | None) -> list[QuarantineView]:
+def find(session: Session, everything: bool, campaign_id: str | None) -> list[QuarantineView]:
     """What is kept, oldest first; with `everything`, also what was released."""
     query = select(Quarantined).order_by(Quarantined.quarantined_at, Quarantined.quarantine_id)
     if not everything:
@@ -43,22 +43,22 @@ def listed(session: Session, everything: bool, campaign_id: str | None) -> list[
     return [_view(row) for row in session.scalars(query)]
 
 
-def one(session: Session, quarantine_id: str) -> QuarantineView:
+def get(session: Session, quarantine_id: str) -> QuarantineView:
     """One document; LookupError if there is none of that id."""
-    return _view(_known(session, quarantine_id))
+    return _view(_row(session, quarantine_id))
 
 
 def release(session: Session, quarantine_id: str, by: str, why: str, now: datetime) -> QuarantineView:
     """Say that the document is believed now; LookupError for an unknown id. Released again, nothing changes."""
-    row = _known(session, quarantine_id)
+    row = _row(session, quarantine_id)
     if row.state == "kept":
         row.state, row.updated_at = "released", now
-        audit.write(session, now, who=by, what="document_released", subject=quarantine_id, why=why)
+        audit.write_entry(session, now, who=by, what="document_released", subject=quarantine_id, why=why)
         session.flush()
     return _view(row)
 
 
-def _known(session: Session, quarantine_id: str) -> Quarantined:
+def _row(session: Session, quarantine_id: str) -> Quarantined:
     row = session.get(Quarantined, quarantine_id)
     if row is None:
         raise LookupError(f'nothing in quarantine has the id "{quarantine_id}"; `plumbline archive quarantine list` shows what is there')

@@ -1,28 +1,40 @@
 """Which raw evidence is kept no longer.
 
 The rows of the evidence stay. A row of `expired_evidence` says that a file is not to be missed; it is written before the file is deleted,
-so that no crash in between makes `verify` cry, and says afterwards that it is deleted, so that no crash leaves a file behind.
-"""
+so that no crash in between makes `verify` cry, and says afterwards that it is deleted, so that no crash leaves a file behind."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import Any, Literal
 
-from sqlalchemy import Row, Select, func, select, update
+from sqlalchemy import Row, Select, delete, func, inspect, select, text, update
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.citations import Citation, citations
-from plumbline.archive.inserts import insert_missing
-from plumbline.archive.models import Evidence, Expired, Series, Trial
+from plumbline.archive.repository import insert_missing
+from plumbline.archive.schema import (
+    Baseline,
+    Correction,
+    Decision,
+    Evidence,
+    Expired,
+    Finding,
+    Quarantined,
+    Series,
+    SeriesCampaign,
+    Snapshot,
+    Trial,
+)
 
-WHO = "retention"
+ACTOR = "retention"
 _KEY = ("trial_pk", "position")
-_BELOW = "evidence/"
+_EVIDENCE_FOLDER = "evidence/"
 """Where a harness keeps raw files: nothing else of an attempt's folder is ever deleted, whatever a document lists as evidence."""
 
 
@@ -41,7 +53,7 @@ class OldEvidence:
 
 
 @dataclass(frozen=True)
-class Aged:
+class DueEvidence:
     """What is past its time. `due` goes; `cited` attempts stay, by what points to them; `elsewhere` lie in another store than this one."""
 
     due: tuple[OldEvidence, ...]
@@ -49,7 +61,7 @@ class Aged:
     elsewhere: int
 
 
-def aged(session: Session, keep_s: float, store_url: str, now: datetime) -> Aged:
+def due_evidence(session: Session, keep_s: float, store_url: str, now: datetime) -> DueEvidence:
     """What was measured more than `keep_s` seconds ago and has not expired yet, of the store at `store_url`."""
     measured_at = func.coalesce(Trial.finished_at, Trial.planned_at)
     query = (
@@ -58,7 +70,7 @@ def aged(session: Session, keep_s: float, store_url: str, now: datetime) -> Aged
         .where(
             Expired.trial_pk.is_(None),
             measured_at < now - timedelta(seconds=keep_s),
-            Evidence.uri.startswith(_BELOW),
+            Evidence.uri.startswith(_EVIDENCE_FOLDER),
             ~Evidence.uri.contains(".."),
         )
     )
@@ -66,18 +78,18 @@ def aged(session: Session, keep_s: float, store_url: str, now: datetime) -> Aged
     due, kept, elsewhere = [], Counter[Citation](), 0
     for one, about in _attempts(session, query):
         why = cited.of(about.series_key, about.provider, one.campaign_id, one.trial_id, one.attempt)
-        if not _within(one, store_url):
+        if not _in_store(one, store_url):
             elsewhere += 1
         elif why is not None:
             kept[why] += 1
         else:
             due.append(one)
-    return Aged(tuple(due), dict(kept), elsewhere)
+    return DueEvidence(tuple(due), dict(kept), elsewhere)
 
 
-def expire(session: Session, keep_s: float, rule: str, store_url: str, now: datetime) -> Aged:
+def expire_evidence(session: Session, keep_s: float, rule: str, store_url: str, now: datetime) -> DueEvidence:
     """Say of everything that is due that it is kept no longer, by this `rule`; the audit log keeps it, campaign by campaign."""
-    found = aged(session, keep_s, store_url, now)
+    found = due_evidence(session, keep_s, store_url, now)
     rows = [
         {"trial_pk": one.trial_pk, "position": position, "expired_at": now, "rule": rule, "removed_at": None}
         for one in found.due
@@ -87,20 +99,22 @@ def expire(session: Session, keep_s: float, rule: str, store_url: str, now: date
     for campaign_id, attempts in groupby(found.due, lambda one: one.campaign_id):
         gone = list(attempts)
         detail = {"attempts": len(gone), "files": sum(len(one.files) for one in gone), "bytes": sum(one.bytes for one in gone)}
-        audit.write(session, now, who=WHO, what="evidence_expired", subject=campaign_id, why=rule, detail=detail)
+        audit.write_entry(session, now, who=ACTOR, what="evidence_expired", subject=campaign_id, why=rule, detail=detail)
     return found
 
 
-def to_remove(session: Session, store_url: str) -> list[tuple[OldEvidence, datetime, str]]:
+def evidence_to_delete(session: Session, store_url: str) -> list[tuple[OldEvidence, datetime, str]]:
     """What expired and is not deleted yet, of the store at `store_url`, each with since when and by which rule."""
     query = _files(Expired.expired_at, Expired.rule).join(
         Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position)
     )
-    found = _attempts(session, query.where(Expired.removed_at.is_(None), Evidence.uri.startswith(_BELOW), ~Evidence.uri.contains("..")))
-    return [(one, about.expired_at, about.rule) for one, about in found if _within(one, store_url)]
+    found = _attempts(
+        session, query.where(Expired.removed_at.is_(None), Evidence.uri.startswith(_EVIDENCE_FOLDER), ~Evidence.uri.contains(".."))
+    )
+    return [(one, about.expired_at, about.rule) for one, about in found if _in_store(one, store_url)]
 
 
-def of_attempt(session: Session, trial_id: str, attempt: int) -> dict[str, tuple[datetime, str]]:
+def expired_files(session: Session, trial_id: str, attempt: int) -> dict[str, tuple[datetime, str]]:
     """File (relative to the attempt's folder) → since when, and by which rule, it is kept no longer."""
     query = (
         select(Evidence.uri, Expired.expired_at, Expired.rule)
@@ -111,14 +125,14 @@ def of_attempt(session: Session, trial_id: str, attempt: int) -> dict[str, tuple
     return {row.uri: (row.expired_at, row.rule) for row in session.execute(query)}
 
 
-def removed(session: Session, attempts: Sequence[OldEvidence], now: datetime) -> None:
+def mark_deleted(session: Session, attempts: Sequence[OldEvidence], now: datetime) -> None:
     """Say that the files of these attempts are deleted."""
     for one in attempts:
         where = (Expired.trial_pk == one.trial_pk, Expired.position.in_(one.positions), Expired.removed_at.is_(None))
         session.execute(update(Expired).where(*where).values(removed_at=now))
 
 
-def carry_over(session: Session, old: int, new: int) -> None:
+def copy_expiry(session: Session, old: int, new: int) -> None:
     """What expired of an attempt was not there to be copied into the one that corrects it: the same files of that one expired with it."""
     query = select(Expired.expired_at, Expired.rule, Evidence.uri).join(
         Evidence, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position)
@@ -150,6 +164,155 @@ def _attempts(session: Session, query: Select[tuple[object, ...]]) -> list[tuple
     return found
 
 
-def _within(one: OldEvidence, store_url: str) -> bool:
+def _in_store(one: OldEvidence, store_url: str) -> bool:
     """Whether the attempt lies where this store keeps it, and nowhere else: an archive may hold what others measured, keep or claim."""
     return one.uri == f"{store_url.rstrip('/')}/{one.campaign_id}/{one.trial_id}/attempt-{one.attempt}"
+
+
+Citation = Literal["baseline", "finding", "decision", "correction", "quarantine", "newest campaign"]
+
+
+@dataclass(frozen=True)
+class Citations:
+    """What is pointed to, by the ways in which it is named, each with by what."""
+
+    series_campaigns: dict[tuple[str, str], Citation] = field(default_factory=dict)
+    provider_campaigns: dict[tuple[str, str], Citation] = field(default_factory=dict)
+    campaigns: dict[str, Citation] = field(default_factory=dict)
+    trials: dict[str, Citation] = field(default_factory=dict)
+    attempts: dict[tuple[str, int], Citation] = field(default_factory=dict)
+
+    def of(self, series_key: str, provider: str, campaign_id: str, trial_id: str, attempt: int) -> Citation | None:
+        """By what an attempt is pointed to; None if by nothing."""
+        return (
+            self.series_campaigns.get((series_key, campaign_id))
+            or self.provider_campaigns.get((provider, campaign_id))
+            or self.campaigns.get(campaign_id)
+            or self.trials.get(trial_id)
+            or self.attempts.get((trial_id, attempt))
+        )
+
+
+def citations(session: Session) -> Citations:
+    """Everything that is pointed to: by baselines, old ones too, by findings and decisions whatever their state, by corrections, by what
+    waits in quarantine for a second look. Each series' newest campaign counts as well: the next report and comparison start from it.
+    """
+    found = Citations()
+    _cite_newest(session, found)
+    for series_key, campaign_id in session.execute(select(Baseline.series_key, Baseline.campaign_id)):
+        found.series_campaigns[series_key, campaign_id] = "baseline"
+    known = set(session.scalars(select(SeriesCampaign.series_key).distinct()))
+    for finding in session.scalars(select(Finding)):
+        _cite_finding(finding, known, found)
+    _cite_decisions(session, found)
+    either = select(Correction.trial_pk).union(select(Correction.corrects))
+    for trial_id, attempt in session.execute(select(Trial.trial_id, Trial.attempt).where(Trial.id.in_(either))):
+        found.attempts[trial_id, attempt] = "correction"
+    for trial_id, attempt in session.execute(select(Quarantined.trial_id, Quarantined.attempt).where(Quarantined.state == "kept")):
+        found.attempts[trial_id, attempt] = "quarantine"
+    return found
+
+
+def _cite_newest(session: Session, found: Citations) -> None:
+    rows = session.execute(select(SeriesCampaign.series_key, SeriesCampaign.campaign_id).order_by(SeriesCampaign.planned_at))
+    for key, campaign_id in dict(rows.tuples().all()).items():  # the last one of a series wins
+        found.series_campaigns[key, campaign_id] = "newest campaign"
+
+
+def _cite_finding(finding: Finding, known: set[str], found: Citations) -> None:
+    """A finding is about its series in the campaigns that showed it, and in those that it was held against."""
+    detail = finding.detail
+    series = {finding.series_key, *detail.get("series", ())} & known
+    for campaign_id in {finding.campaign_id, *detail.get("seen_in", ()), *detail.get("baseline_campaigns", ())} - {None}:
+        for key in series:
+            found.series_campaigns[key, campaign_id] = "finding"
+        if not series:
+            found.provider_campaigns[finding.provider, campaign_id] = "finding"
+
+
+def _cite_decisions(session: Session, found: Citations) -> None:
+    # Whatever a decision was made from, it names it by campaign or by trial, somewhere in its detail.
+    named: dict[str, None] = dict.fromkeys(text for detail in session.scalars(select(Decision.detail)) for text in _texts(detail))
+    if not named:
+        return
+    for campaign_id in session.scalars(select(SeriesCampaign.campaign_id).distinct()):
+        if campaign_id in named:
+            found.campaigns[campaign_id] = "decision"
+    for trial_id in session.scalars(select(Trial.trial_id).distinct()):
+        if trial_id in named:
+            found.trials[trial_id] = "decision"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield str(key)
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+_NEWEST_KEPT = 200
+"""Of each provider and kind that stay whatever their age: figures of probes are compared with those of earlier ones."""
+_BATCH = 500
+
+
+def thin_snapshots(session: Session, before: datetime) -> int:
+    """Delete snapshots taken before a time whose facts equal those of their neighbours; how many. Both sides of each change stay."""
+    columns = (Snapshot.snapshot_id, Snapshot.provider, Snapshot.kind, Snapshot.taken_at, Snapshot.facts_hash)
+    rows = session.execute(select(*columns).order_by(Snapshot.provider, Snapshot.kind, Snapshot.taken_at, Snapshot.snapshot_id)).all()
+    due: list[str] = []
+    for _, group in groupby(rows, lambda row: (row.provider, row.kind)):
+        checks = list(group)
+        for earlier, row, later in zip(checks, checks[1:], checks[2 : len(checks) - _NEWEST_KEPT + 1], strict=False):
+            if row.taken_at < before and earlier.facts_hash == row.facts_hash == later.facts_hash:
+                due.append(row.snapshot_id)
+    for start in range(0, len(due), _BATCH):
+        session.execute(delete(Snapshot).where(Snapshot.snapshot_id.in_(due[start : start + _BATCH])))
+    return len(due)
+
+
+def delete_quarantined(session: Session, before: datetime, below: str, rule: str, now: datetime) -> list[str]:
+    """Delete the rows of documents quarantined before a time whose copy lies below the URL `below`; the copies' URLs, for whoever deletes them.
+
+    The audit log keeps what each one was.
+    """
+    found = session.scalars(select(Quarantined).where(Quarantined.quarantined_at < before).order_by(Quarantined.quarantine_id)).all()
+    gone = [row for row in found if row.uri.startswith(f"{below}/") and ".." not in row.uri.split("/")]
+    for row in gone:
+        detail = {"uri": row.uri, "sha256": row.sha256, "trial_id": row.trial_id, "attempt": row.attempt, "state": row.state}
+        audit.write_entry(session, now, who=ACTOR, what="document_forgotten", subject=row.quarantine_id, why=rule, detail=detail)
+        session.delete(row)
+    return [row.uri for row in gone]
+
+
+_SQLITE = text("SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m ON m.name = s.name GROUP BY m.tbl_name")
+_POSTGRESQL = text("""
+    SELECT relname, pg_total_relation_size(oid) FROM pg_class
+    WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
+""")
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """A table's rows, and bytes with its indexes; None where SQLite was built without dbstat."""
+
+    table: str
+    rows: int
+    bytes: int | None
+
+
+def table_sizes(session: Session) -> list[TableSize]:
+    """Every table, the largest first."""
+    names = inspect(session.connection()).get_table_names()
+    rows = {name: int(session.execute(text(f'SELECT count(*) FROM "{name}"')).scalar_one()) for name in names}
+    try:
+        query = _SQLITE if session.get_bind().dialect.name == "sqlite" else _POSTGRESQL
+        sizes = {str(name): int(size) for name, size in session.execute(query)}
+    except OperationalError:
+        sizes = {}
+    found = [TableSize(name, count, sizes.get(name)) for name, count in rows.items()]
+    return sorted(found, key=lambda one: (-(one.bytes or 0), -one.rows, one.table))

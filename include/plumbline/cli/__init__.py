@@ -6,12 +6,12 @@ import sys
 def main() -> None:
     """Entry point of the `plumbline` command."""
     from plumbline.cli.app import app
-    from plumbline.results import full_disk
+    from plumbline.declarations import installation
 
     try:
         app()
     except Exception as error:
-        if (why := full_disk.full(error)) is None:
+        if (why := installation.full_disk_message(error)) is None:
             raise
         sys.stderr.write(f"{why}\n")
         sys.exit(1)

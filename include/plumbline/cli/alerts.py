@@ -11,14 +11,13 @@ import typer
 from rich.rule import Rule
 from rich.text import Text
 
-from plumbline.cli.opening import open_archive
-from plumbline.cli.output import Json, clear_errors, emit, fail, out
+from plumbline.cli.output import Json, clear_errors, emit, fail, open_archive, out
 from plumbline.declarations import DeclarationError, load
 
 if TYPE_CHECKING:
     from plumbline.alerts import Message
     from plumbline.alerts.chart import Picture
-    from plumbline.alerts.spans import Span
+    from plumbline.alerts.slack.mrkdwn import Span
 
 alerts = typer.Typer(help="What Slack would show, with no Slack at all.", no_args_is_help=True)
 Save = Annotated[
@@ -51,33 +50,38 @@ def digest(
 ) -> None:
     """Show a month's digest as Slack would get it: what is open, ranked by money, and what changed."""
     from plumbline.alerts.digest import render_digest
-    from plumbline.orchestration.digesting import gather, month_before
+    from plumbline.workflows.alert import build_digest, previous_month
 
     now = datetime.now(timezone.utc)
     with clear_errors(ValueError, DeclarationError), open_archive() as archive:
-        made = gather(archive, load(), month or month_before(now), now)
+        made = build_digest(archive, load(), month or previous_month(now), now)
     _tell([(f"digest-{made.month}", render_digest(made), None)], save, as_json)
 
 
 def _example() -> list[tuple[str, Message, Picture | None]]:
     from plumbline.alerts import render
     from plumbline.alerts.chart import picture
-    from plumbline.alerts.example import CONTEXT, FINDING, HISTORY
+    from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY
 
-    return [(FINDING.finding_id, render(FINDING, context=CONTEXT), picture(HISTORY, f"plumbline-{FINDING.finding_id}.png"))]
+    return [
+        (
+            EXAMPLE_FINDING.finding_id,
+            render(EXAMPLE_FINDING, context=EXAMPLE_CONTEXT),
+            picture(EXAMPLE_HISTORY, f"plumbline-{EXAMPLE_FINDING.finding_id}.png"),
+        )
+    ]
 
 
 def _stored(finding_id: str | None) -> list[tuple[str, Message, Picture | None]]:
     """The messages of one finding, or of all that wait, with their charts."""
     from plumbline.alerts import render
-    from plumbline.orchestration.pictures import picture_of
-    from plumbline.orchestration.telling import case_of
+    from plumbline.workflows.alert import alert_of, finding_chart
 
     with clear_errors(LookupError, DeclarationError), open_archive() as archive:
         views = [archive.finding(finding_id)] if finding_id else [*archive.findings("open"), *archive.findings("acknowledged")]
         declared = load()
-        cases = [case_of(archive, declared, view) for view in views]
-        return [(c.finding.finding_id, render(c.finding, context=c.context), picture_of(archive, c.finding)) for c in cases]
+        cases = [alert_of(archive, declared, view) for view in views]
+        return [(c.finding.finding_id, render(c.finding, context=c.context), finding_chart(archive, c.finding)) for c in cases]
 
 
 def _tell(made: list[tuple[str, Message, Picture | None]], save: Path | None, as_json: bool) -> None:

@@ -5,34 +5,22 @@ from __future__ import annotations
 import typer
 
 from plumbline.cli import (
-    airflow,
     alerts,
     archive,
-    archive_mlperf,
     campaign,
     check,
     cluster,
-    comparing,
+    compare,
     cost,
-    cost_outlook,
-    cost_precision,
+    cost_forecast,
     decide,
     demo,
-    demo_watch,
-    doctor,
-    drift_detect,
-    evidence,
+    environment,
     findings,
     prices,
-    prices_check,
-    prices_replay,
-    rehearse,
     scorecard,
-    selfcheck,
-    serve,
     trial,
     trigger,
-    watch,
 )
 from plumbline.cli.output import EXIT_CODES
 
@@ -45,39 +33,39 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # locals may hold passwords
 )
 app.command()(check.check)
-app.command()(doctor.doctor)
+app.command("doctor")(cluster.doctor_installation)
 app.command()(campaign.run)
 app.command()(campaign.up)
 app.command()(trigger.trigger)
 app.command()(trigger.budget)
-app.command()(watch.watch)
+app.command()(environment.watch)
 app.command("demo-drift")(demo.demo_drift)
-app.command("demo-watch")(demo_watch.demo_watch)
-app.command()(rehearse.rehearse)
-app.command()(selfcheck.selfcheck)
+app.command("demo-watch")(demo.demo_watch)
+app.command()(demo.rehearse)
+app.command()(trial.selfcheck)
 app.command()(trial.trial)
 app.command()(trial.replay)
-app.command()(serve.serve)
+app.command()(trial.serve)
 app.command()(scorecard.campaigns)
 app.command()(scorecard.scorecard)
 app.command()(scorecard.report)
-app.command()(comparing.compare)
+app.command()(compare.compare)
 app.command()(decide.decide)
-cost.cost.command("scenarios")(cost_outlook.scenarios)
-cost.cost.command("tornado")(cost_outlook.tornado)
-cost.cost.command("spot")(cost_outlook.spot)
-cost.cost.command("break-even")(cost_outlook.break_even)
-cost.cost.command("precision")(cost_precision.precision)
+cost.cost.command("scenarios")(cost_forecast.scenarios)
+cost.cost.command("tornado")(cost_forecast.tornado)
+cost.cost.command("spot")(cost_forecast.spot)
+cost.cost.command("break-even")(cost_forecast.break_even)
+cost.cost.command("precision")(cost_forecast.precision)
 app.add_typer(cost.cost, name="cost")
 app.add_typer(findings.findings, name="findings")
 app.add_typer(alerts.alerts, name="alerts")
-archive.archive.command("import-mlperf")(archive_mlperf.import_mlperf)
+archive.archive.command("import-mlperf")(archive.import_mlperf)
 app.add_typer(archive.archive, name="archive")
-app.add_typer(evidence.evidence, name="evidence")
-app.command(context_settings=airflow.ANY_WORDS)(airflow.airflow)
-app.add_typer(drift_detect.drift, name="drift")
-prices.prices.command("check")(prices_check.check_prices)
-prices.prices.command("accept")(prices_check.accept)
-prices.prices.command("replay")(prices_replay.replay_prices)
+app.add_typer(findings.evidence, name="evidence")
+app.command(context_settings=campaign.ANY_WORDS)(campaign.airflow)
+app.add_typer(compare.drift, name="drift")
+prices.prices.command("check")(prices.check_prices)
+prices.prices.command("accept")(prices.accept)
+prices.prices.command("replay")(prices.replay_prices)
 app.add_typer(prices.prices, name="prices")
 app.add_typer(cluster.cluster, name="cluster")

@@ -1,21 +1,192 @@
-"""`plumbline archive`: does it hold, take it elsewhere, set a measurement right."""
+"""`plumbline archive` and `plumbline quarantine`: verify, move, back up, expire and correct."""
 
 from __future__ import annotations
 
+import fcntl
 import getpass
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from sqlalchemy.exc import SQLAlchemyError
 
-from plumbline.archive import Refused
-from plumbline.archive.bundle import BadBundle, Exported, Imported
-from plumbline.cli.archive_backup import backup, restore
-from plumbline.cli.archive_expire import expire
-from plumbline.cli.archive_migrate import migrate
-from plumbline.cli.archive_size import size
-from plumbline.cli.opening import open_archive
-from plumbline.cli.output import BROKEN, FAILED, OK, Json, clear_errors, emit, fail, out, table
+from plumbline.archive import Refused, SchemaMismatch
+from plumbline.archive.backup import Backup, BackupError
+from plumbline.archive.backup import backup as make_backup
+from plumbline.archive.backup import restore as make_restored
+from plumbline.archive.bundle import BadBundle, ExportedCampaign, ImportedCampaign
+from plumbline.archive.engine import make_engine
+from plumbline.archive.migrate import move
+from plumbline.archive.retention import DueEvidence
+from plumbline.cli.output import BROKEN, FAILED, OK, Json, clear_errors, emit, fail, open_archive, out, table
+from plumbline.declarations import DeclarationError, installation_paths
+from plumbline.results.published import MLPERF_ROUNDS, parse_mlperf
+
+Airflow = Annotated[bool, typer.Option("--airflow", help="Airflow's database instead: runs, and connections encrypted with the Fernet key")]
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="a new file; it holds prices and, of Airflow, encrypted connections")],
+    airflow: Airflow = False,
+    as_json: Json = False,
+) -> None:
+    """Copy the archive into one file, of one moment, while others write to it. PostgreSQL needs pg_dump on PATH."""
+    try:
+        with clear_errors(ValueError):
+            made: Backup = make_backup(_url(airflow), file)
+    except BackupError as error:
+        fail(str(error), FAILED)
+    emit(
+        as_json,
+        made,
+        lambda: out.print(
+            f"{made.file}: {made.bytes:,} B, schema {made.schema or 'none'}, SHA-256 {made.sha256}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        ),
+    )
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="what `archive backup` wrote")],
+    replace: Annotated[bool, typer.Option("--replace", help="also into a database that holds rows; they are deleted")] = False,
+    airflow: Airflow = False,
+    as_json: Json = False,
+) -> None:
+    """Make the archive what a backup holds, whole or not at all, and verify it. Stop Airflow first. Exit code 4 if it does not hold."""
+    try:
+        with clear_errors(ValueError), _airflow_stopped():
+            schema = make_restored(_url(airflow), file, replace=replace)
+    except BackupError as error:
+        fail(str(error), FAILED)
+    problems = [] if airflow else _problems()
+
+    def show() -> None:
+        for problem in problems:
+            out.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
+        checked = "" if airflow else f"; {len(problems)} broken" if problems else "; the archive holds: rows and documents"
+        out.print(f"restored {file}, schema {schema or 'none'}{checked}", highlight=False, markup=False, soft_wrap=True)
+
+    emit(as_json, {"file": file, "schema": schema, "verified": not airflow, "problems": problems}, show)
+    raise typer.Exit(BROKEN if problems else OK)
+
+
+def _problems() -> list[str]:
+    with open_archive() as archive:
+        return archive.verify()
+
+
+def _url(airflow: bool) -> str:
+    if not airflow:
+        return installation_paths().archive_url
+    from plumbline.embedded.connections import database_url
+
+    return database_url()
+
+
+@contextmanager
+def _airflow_stopped() -> Iterator[None]:
+    """Hold the lock of the embedded Airflow: what runs would write into what is being restored."""
+    home = installation_paths().airflow_home
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (home / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BackupError(f"an Airflow is running in {home}; stop it, then restore again") from None
+        yield
+
+
+def expire(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go, and what stays and why")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="delete it")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete raw evidence that is older than `evidence.keep` in upkeep.yaml and that nothing cites. Rows and documents stay."""
+    from plumbline.workflows import retain
+
+    if dry_run == yes:
+        fail("deletes raw evidence for good; expected --dry-run to see what would go, or --yes")
+    with clear_errors(DeclarationError, OSError), open_archive() as archive:
+        found = retain.expired_evidence(archive)
+        if found is None:
+            fail("evidence is kept for ever: include/config/upkeep.yaml declares no evidence.keep")
+        done = retain.expire_evidence(archive) if yes else None
+    emit(as_json, {"due": found.due, "cited": found.cited, "elsewhere": found.elsewhere, "removed": done}, lambda: _show(found, yes))
+    if done is not None and not as_json:
+        out.print(f"{done.files} files of {done.attempts} attempts deleted, {done.bytes:,} B", highlight=False)
+
+
+def _show(found: DueEvidence, gone: bool) -> None:
+    shown = table(
+        f"Raw evidence that {'goes' if gone else 'would go'}",
+        "campaign",
+        "attempts",
+        "files",
+        "bytes",
+        right=("attempts", "files", "bytes"),
+    )
+    for campaign, group in groupby(found.due, lambda one: one.campaign_id):
+        attempts = list(group)
+        size = sum(one.bytes for one in attempts)
+        shown.add_row(campaign, str(len(attempts)), str(sum(len(one.files) for one in attempts)), f"{size:,}")
+    out.print(shown if found.due else "nothing is due")
+    for why, count in sorted(found.cited.items()):
+        out.print(f"  {count} older attempts stay: {why}", style="dim", highlight=False)
+    if found.elsewhere:
+        out.print(f"  {found.elsewhere} older attempts lie in another store and are left to it", style="dim", highlight=False)
+
+
+def migrate(
+    to: Annotated[str | None, typer.Option("--to", help="the schema, such as 0008; the newest that this version knows if left out")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="go back to an older schema although that deletes what newer tables hold")] = False,
+    as_json: Json = False,
+) -> None:
+    """Migrate the archive to this version's schema, or to an older one. Whole or not at all, also if it is killed."""
+    with clear_errors(SchemaMismatch, LookupError, ValueError):
+        engine = make_engine(installation_paths().archive_url)
+        try:
+            before, after = move(engine, to, may_lose=yes)
+        except SQLAlchemyError as error:
+            fail(f"the archive was not migrated and has its schema as before: {getattr(error, 'orig', None) or error}", FAILED)
+        finally:
+            engine.dispose()
+
+    def show() -> None:
+        out.print(f"schema {after}" + (" already" if before == after else f", before {before or 'empty'}"), highlight=False)
+
+    emit(as_json, {"before": before, "after": after}, show)
+
+
+def size(as_json: Json = False) -> None:
+    """Show what the archive's tables, the result store, reports, logs and caches take, and how long each is kept."""
+    from plumbline.workflows.retain import storage_sizes
+
+    with clear_errors(DeclarationError, OSError), open_archive() as archive:
+        found = storage_sizes(archive)
+
+    def show() -> None:
+        parts = table("What grows", "part", "where", "files", "bytes", "keep", right=("files", "bytes"))
+        for part in found.parts:
+            parts.add_row(part.part, part.where, f"{part.files:,}", _bytes(part.bytes), part.keep)
+        out.print(parts)
+        tables = table("Tables of the archive", "table", "rows", "bytes", right=("rows", "bytes"))
+        for one in found.tables:
+            tables.add_row(one.table, f"{one.rows:,}", _bytes(one.bytes))
+        out.print(tables)
+
+    emit(as_json, found, show)
+
+
+def _bytes(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
 
 archive = typer.Typer(help="Check the archive, carry it elsewhere, set a measurement right.", no_args_is_help=True)
 quarantine = typer.Typer(help="Result documents that could not be believed.", no_args_is_help=True)
@@ -64,7 +235,7 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Take in what another archive exported. What is there stays; a campaign that contradicts it, or its documents, is refused. Exit code 1 then."""
-    from plumbline.orchestration.importing import import_bundle
+    from plumbline.workflows.transfer import import_bundle
 
     with clear_errors(LookupError, BadBundle, OSError), open_archive() as opened:
         done = import_bundle(opened, folder, campaign, getpass.getuser())
@@ -75,7 +246,7 @@ def import_(
 @archive.command()
 def collect(campaign: Annotated[str, typer.Argument(help="the campaign's id, such as 2026-11")], as_json: Json = False) -> None:
     """Bring home results that reached their stores after the campaign ended, and record them. Exit code 1 if some still cannot be read."""
-    from plumbline.orchestration.collecting import collect_campaign
+    from plumbline.workflows.benchmark import collect_campaign
 
     with clear_errors(LookupError, OSError), open_archive() as opened:
         done = collect_campaign(opened, campaign)
@@ -107,12 +278,12 @@ def correct(
     as_json: Json = False,
 ) -> None:
     """Reject or accept a recorded measurement after all: a new row names the old one and stands in its place."""
-    from plumbline.orchestration.correcting import judge
+    from plumbline.workflows.record import override_verdict
 
     if accept is None:
         fail("no verdict; expected --accept or --reject")
     with clear_errors(LookupError, ValueError, Refused), open_archive() as opened:
-        new = judge(opened, trial_id, attempt, "accept" if accept else "reject", getpass.getuser(), why)
+        new = override_verdict(opened, trial_id, attempt, "accept" if accept else "reject", getpass.getuser(), why)
     emit(
         as_json,
         {"trial_id": trial_id, "corrects": attempt, "attempt": new},
@@ -161,12 +332,12 @@ def retry(
     quarantine_id: Annotated[str | None, typer.Argument(help="everything that is kept if left out")] = None, as_json: Json = False
 ) -> None:
     """Look again: a document that holds now is recorded in the place of its failed attempt. Exit code 1 if one still does not."""
-    from plumbline.orchestration.correcting import retry as retry_one
-    from plumbline.orchestration.correcting import retry_all
+    from plumbline.workflows.record import retry_all_quarantined
+    from plumbline.workflows.record import retry_quarantined as retry_one
 
     by = getpass.getuser()
     with clear_errors(LookupError, FileNotFoundError, Refused), open_archive() as opened:
-        done = [retry_one(opened, quarantine_id, by)] if quarantine_id else retry_all(opened, by)
+        done = [retry_one(opened, quarantine_id, by)] if quarantine_id else retry_all_quarantined(opened, by)
 
     def show() -> None:
         for one in done:
@@ -179,15 +350,75 @@ def retry(
     raise typer.Exit(FAILED if any(one.attempt is None for one in done) else OK)
 
 
-def _show_exported(folder: Path, done: list[Exported]) -> None:
+def _show_exported(folder: Path, done: list[ExportedCampaign]) -> None:
     shown = table(f"Exported to {folder}", "campaign", "trials", "content", right=("trials",))
     for one in done:
         shown.add_row(one.campaign_id, str(one.trials), one.content_hash[:16])
     out.print(shown if done else "the archive has no campaign to export")
 
 
-def _show_imported(done: list[Imported]) -> None:
+def _show_imported(done: list[ImportedCampaign]) -> None:
     shown = table("Imported", "campaign", "new trials", "there already", "notes", right=("new trials", "there already"))
     for one in done:
         shown.add_row(one.campaign_id, str(one.new), str(one.known), one.refused or "; ".join(one.notes))
     out.print(shown if done else "nothing to import")
+
+
+def import_mlperf(
+    file: Annotated[Path, typer.Argument(help="CSV, one run a row", exists=True, dir_okay=False, readable=True)],
+    rounds: Annotated[
+        list[str] | None, typer.Option("--round", help="a round that is not known here and when it was published, such as v6.0=2026-06-03")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Import published MLPerf Training runs: never scored, never compared with what was measured here. Again changes nothing."""
+    with clear_errors(ValueError, Refused):
+        # utf-8-sig: spreadsheets put a mark before the first column's name.
+        published = {**MLPERF_ROUNDS, **dict(_round(text) for text in rounds or ())}
+        try:
+            with file.open(newline="", encoding="utf-8-sig") as lines:
+                parsed = parse_mlperf(lines, published)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file} is not text in UTF-8 ({error}); expected a CSV file") from error
+        with open_archive() as archive:
+            imported = archive.import_outside(parsed.results)
+    statuses = Counter(r.validity.status for r in parsed.results)
+    counted = {
+        "rows": len(parsed.results) + len(parsed.rejected),
+        "imported": imported.inserted,
+        "unchanged": imported.unchanged,
+        "kept_out": imported.kept_out,
+        "rejected": parsed.rejected,
+        "valid": statuses["valid"],
+        "invalid": statuses["invalid"],
+        "campaigns": sorted({r.campaign_id for r in parsed.results}),
+        "series": len({r.series_key for r in parsed.results}),
+    }
+
+    def show() -> None:
+        shown = table("", "campaign", "runs", "valid", "invalid", "series", right=("runs", "valid", "invalid", "series"))
+        for campaign in sorted({r.campaign_id for r in parsed.results}):
+            own = [r for r in parsed.results if r.campaign_id == campaign]
+            valid = sum(r.validity.status == "valid" for r in own)
+            shown.add_row(campaign, str(len(own)), str(valid), str(len(own) - valid), str(len({r.series_key for r in own})))
+        if parsed.results:
+            out.print(shown)
+        out.print(
+            f"{counted['rows']} rows: {imported.inserted} imported, {imported.unchanged} known already, "
+            f"{len(imported.kept_out)} kept out, {len(parsed.rejected)} rejected",
+            highlight=False,
+        )
+        for name in imported.kept_out:
+            out.print(f"  kept out: the archive holds {name} with other values, which stay", highlight=False, markup=False, soft_wrap=True)
+        for bad in parsed.rejected:
+            out.print(f"  {file.name}:{bad.line}  {bad.reason}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+    emit(as_json, counted, show)
+
+
+def _round(text: str) -> tuple[str, date]:
+    name, _, day = text.partition("=")
+    try:
+        return name, date.fromisoformat(day)
+    except ValueError:
+        raise ValueError(f'--round "{text}"; expected a name and a date such as v6.0=2026-06-03') from None

@@ -1,35 +1,150 @@
-"""`plumbline run` and `plumbline up`: campaigns through a local Airflow."""
+"""`plumbline run`, `up` and `airflow`: the local Airflow and campaigns in it, with live progress."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
+from plumbline.analysis.campaign_data import CampaignData
+from plumbline.analysis.conclusions import conclude
 from plumbline.archive import open_archive
-from plumbline.cli.live import Watching
-from plumbline.cli.output import FAILED, INTERRUPTED, OK, Json, emit, err, fail, out
+from plumbline.cli.output import FAILED, INTERRUPTED, OK, Json, emit, err, fail, out, table
 from plumbline.cli.scorecard import show_scorecards, show_unusable
-from plumbline.declarations import DeclarationError, Declarations, Trial, load, places
+from plumbline.declarations import DeclarationError, Declarations, Trial, installation_paths, load
+from plumbline.embedded.campaign import CampaignError, CampaignState, Outcome, TrialState, run_campaign
+from plumbline.embedded.client import AirflowError
+from plumbline.embedded.server import AirflowServer, PoolKeeper, ServerError
 from plumbline.launch.plan import PlanError
-from plumbline.orchestration import budget
-from plumbline.orchestration.airflow_client import AirflowError
-from plumbline.orchestration.airflow_server import AirflowServer, ServerError
-from plumbline.orchestration.asked import Asked, Placement
-from plumbline.orchestration.campaign import CampaignError, Outcome, run_campaign
-from plumbline.orchestration.campaign_plan import planned_trials
-from plumbline.orchestration.pools import PoolKeeper
-from plumbline.orchestration.reporting import campaign_data
-from plumbline.reports import CampaignData, conclude
-from plumbline.reports.summary import sentences
+from plumbline.metrics.formatting import format_quantity
+from plumbline.presentation.summary import summary_items
+from plumbline.workflows import budget
+from plumbline.workflows.plan import Placement, RunParameters, planned_trials
+from plumbline.workflows.report import campaign_data
+
+ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""Everything after the command's name, --help included, is Airflow's."""
+
+
+def airflow(words: typer.Context) -> None:
+    """Airflow's own commands, such as `connections import`, on the Airflow that this installation uses."""
+    from plumbline.embedded.connections import airflow_environment, prepare
+
+    try:
+        prepare()
+    except RuntimeError as error:
+        fail(str(error), FAILED)
+    # In place of this process: its signals, its terminal and its exit status are Airflow's.
+    os.execve(sys.executable, [sys.executable, "-m", "airflow", *words.args], airflow_environment(os.environ))
+
+
+_STAGES = {
+    "starting": "Airflow is reading the DAGs",
+    "measuring": "measuring",
+    "reviewing": "comparing with the baseline",
+    "reporting": "writing scorecards and report",
+    "done": "done",
+}
+_STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red"}
+
+
+class CampaignProgress:
+    """Shows what it is told; use `with`, then call `status` and `state` as things happen."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=err, refresh_per_second=4, transient=False) if err.is_terminal else None
+        self._status = ""
+        self._last: CampaignState | None = None
+        self._said: dict[str, str] = {}
+
+    def __enter__(self) -> CampaignProgress:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._live:
+            self._live.stop()
+
+    def status(self, text: str) -> None:
+        """What is going on around the campaign, such as Airflow's start."""
+        if text != self._status:
+            self._status = text
+            self._update() if self._live else err.print(text, highlight=False, markup=False)
+
+    def state(self, state: CampaignState) -> None:
+        """A moment of the campaign."""
+        before, self._last = self._last, state
+        if self._live:
+            self._status = _STAGES[state.stage]
+            self._update()
+            return
+        if before is None or before.stage != state.stage:
+            err.print(_STAGES[state.stage], highlight=False, markup=False)
+        for trial in state.trials:
+            said = f"{trial.phase} {trial.status or ''}".strip()
+            # A trial is over when its verdict is known: that is one line, not two.
+            if self._said.get(trial.trial_id, "waiting") != said and not (trial.phase in ("measured", "failed") and trial.status is None):
+                self._said[trial.trial_id] = said
+                took = f" in {format_quantity(trial.seconds, 's')}" if trial.ended and trial.seconds is not None else ""
+                left = f"; {state.ended} of {len(state.trials)} done{_left(state)}" if trial.ended else ""
+                err.print(f"  {_name(trial)}: {trial.status or trial.phase}{took}{left}", highlight=False, markup=False)
+
+    def _update(self) -> None:
+        assert self._live is not None
+        self._live.update(self._picture())
+
+    def _picture(self) -> RenderableType:
+        head = Text(self._status, style="bold")
+        if self._last is None:
+            return head
+        head.append(f"   {self._last.ended} of {len(self._last.trials)} trials done{_left(self._last)}", style="dim")
+        return Group(head, _table(self._last))
+
+
+def _table(state: CampaignState) -> Table:
+    shown = table("", "provider", "kind", "workload", "slot", "repeat", "", "time", "", right=("repeat", "time"))
+    for trial in state.trials:
+        bar: RenderableType = ProgressBar(total=1.0, completed=trial.fraction, width=24) if trial.phase == "running" else ""
+        word = trial.status or {"not_run": "not run"}.get(trial.phase, trial.phase)
+        what = f"{trial.doing} {trial.note}".strip() if trial.phase == "running" else word
+        shown.add_row(
+            trial.provider,
+            trial.kind,
+            trial.workload,
+            trial.slot,
+            str(trial.repeat),
+            bar,
+            "" if trial.seconds is None else format_quantity(trial.seconds, "s"),
+            Text(what, style=_STYLE.get(word, "" if trial.phase == "running" else "dim"), overflow="ellipsis", no_wrap=True),
+        )
+    return shown
+
+
+def _name(trial: TrialState) -> str:
+    return f"{trial.provider} {trial.kind} {trial.workload} {trial.slot} r{trial.repeat}"
+
+
+def _left(state: CampaignState) -> str:
+    if state.seconds_left is None or state.stage != "measuring" or state.ended == len(state.trials):
+        return ""
+    return f", about {format_quantity(max(state.seconds_left, 1), 's')} left"
+
 
 _TIDY_EVERY_S = 86400.0
 
@@ -47,8 +162,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Measure a campaign on this machine through Airflow, compare it, and end at the scorecards and the report."""
-    declared = with_own_gpu()
-    asked = Asked(
+    declared = load_with_local_gpus()
+    asked = RunParameters(
         campaign_id=campaign or datetime.now(timezone.utc).strftime("run-%Y%m%d-%H%M%S"),
         reason=reason,
         workloads=tuple(workload) if workload else None,
@@ -56,8 +171,8 @@ def run(
         repeats=repeats,
         placement=placement,
     )
-    with stopping():
-        outcome = measured(declared, asked, provider)
+    with stop_on_signal():
+        outcome = measure_campaign(declared, asked, provider)
     with open_archive() as archive:
         data = campaign_data(archive, outcome.campaign_id)
     emit(as_json, {"outcome": outcome, **_facts(data)}, lambda: _show(data, outcome))
@@ -68,10 +183,10 @@ def run(
 
 def up() -> None:
     """Keep Airflow running on this machine until Ctrl-C; prints its address and the login."""
-    with_own_gpu()  # and a declaration that cannot be read would leave an Airflow without DAGs
-    with stopping(), Watching() as watching:
+    load_with_local_gpus()  # and a declaration that cannot be read would leave an Airflow without DAGs
+    with stop_on_signal(), CampaignProgress() as watching:
         try:
-            server = AirflowServer(places().airflow_home, mode="up").start(watching.status)
+            server = AirflowServer(installation_paths().airflow_home, mode="up").start(watching.status)
         except (ServerError, AirflowError, DeclarationError) as error:
             fail(str(error), FAILED)
         with server:
@@ -97,7 +212,7 @@ def up() -> None:
                             out.print(f"made the pool {name}", highlight=False)
 
 
-def declarations(config: Path | None = None) -> Declarations:
+def load_declarations(config: Path | None = None) -> Declarations:
     """The installation's declarations, or those of a folder alone; exit code 2 with every problem."""
     try:
         return load(config)
@@ -105,26 +220,26 @@ def declarations(config: Path | None = None) -> Declarations:
         fail(f"{error}\nnothing was started")
 
 
-def with_own_gpu() -> Declarations:
+def load_with_local_gpus() -> Declarations:
     """The declarations after a look at this machine's GPUs, which are a provider where there are any; says why if they cannot be."""
-    from plumbline.launch.local_gpu import refresh
+    from plumbline.launch.local.gpu_provider import refresh_declaration
 
-    if (why := refresh(declarations(places().config))) is not None:
+    if (why := refresh_declaration(load_declarations(installation_paths().config))) is not None:
         err.print(why, style="yellow", highlight=False, markup=False, soft_wrap=True)
-    return declarations()
+    return load_declarations()
 
 
-def measured(declared: Declarations, asked: Asked, providers: list[str] | None = None, home: Path | None = None) -> Outcome:
+def measure_campaign(declared: Declarations, asked: RunParameters, providers: list[str] | None = None, home: Path | None = None) -> Outcome:
     """Start Airflow, run the campaign with live progress, stop Airflow again. Leaves with a sentence and an exit code if it cannot."""
     try:
         planned = planned_trials(declared, asked, providers)
     except PlanError as error:
         fail(f"{error}\nnothing was started")
-    planned = _carried(declared, planned)
+    planned = _apply_budgets(declared, planned)
     try:
-        with Watching() as watching:
+        with CampaignProgress() as watching:
             watching.status("starting Airflow")
-            with AirflowServer(home or places().airflow_home).start(watching.status) as server:
+            with AirflowServer(home or installation_paths().airflow_home).start(watching.status) as server:
                 outcome = run_campaign(server, declared, asked, planned, watching.state)
                 watching.status("stopping Airflow")
         return outcome
@@ -132,16 +247,16 @@ def measured(declared: Declarations, asked: Asked, providers: list[str] | None =
         fail(str(error), FAILED)
 
 
-def _carried(declared: Declarations, planned: dict[str, list[Trial]]) -> dict[str, list[Trial]]:
+def _apply_budgets(declared: Declarations, planned: dict[str, list[Trial]]) -> dict[str, list[Trial]]:
     """What the providers' budgets carry of it, as their DAGs will plan it; what they do not is told, and an end if that is everything."""
     if all(declared.providers[name].budget is None for name in planned):
         return planned
     with open_archive() as archive:
-        cuts = budget.cuts(archive, declared, planned, datetime.now(timezone.utc))
+        cuts = budget.budget_cuts(archive, declared, planned, datetime.now(timezone.utc))
     for cut in cuts.values():
         if cut.left_out:
             err.print(
-                f"{cut}. To go on: {budget.how_to_go_on(cut.provider)}", style="yellow", highlight=False, markup=False, soft_wrap=True
+                f"{cut}. To go on: {budget.budget_remedy(cut.provider)}", style="yellow", highlight=False, markup=False, soft_wrap=True
             )
     kept = {name: [t for t in trials if name not in cuts or t in cuts[name].kept] for name, trials in planned.items()}
     found = {name: trials for name, trials in kept.items() if trials}
@@ -151,7 +266,7 @@ def _carried(declared: Declarations, planned: dict[str, list[Trial]]) -> dict[st
 
 
 @contextmanager
-def stopping() -> Iterator[None]:
+def stop_on_signal() -> Iterator[None]:
     """Ctrl-C, SIGTERM and SIGHUP end the command in order: what it started is stopped before it leaves."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -177,7 +292,7 @@ def _show(data: CampaignData, outcome: Outcome) -> None:
     concluded = conclude(data)
     show_scorecards(data, concluded)
     out.print("In short", style="bold")
-    for said in sentences(concluded):
+    for said in summary_items(concluded):
         for line in said.lines:
             out.print(f"  {line}", highlight=False, markup=False)
     show_unusable(data)

@@ -1,21 +1,93 @@
-"""`plumbline check`: are the declarations right, and what does a month of them come to."""
+"""`plumbline check`: validate the declarations, show pods and the cost of a month."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from plumbline.cli.check_pods import patched_fields, show_defaults, show_patched_fields
+from plumbline.analysis.prices.book import share_of
 from plumbline.cli.output import UNUSABLE, Json, emit, err, out, table
-from plumbline.declarations import AnyWorkload, DeclarationError, Declarations, EndpointLauncher, InferenceWorkload, Provider, load
-from plumbline.declarations.placeholders import Placeholder, placeholders
-from plumbline.launch.month import Month, month_of, scheduled_on, unmeasured
-from plumbline.prices.book import share_of
+from plumbline.declarations import (
+    AnyWorkload,
+    DeclarationError,
+    Declarations,
+    EndpointLauncher,
+    InferenceWorkload,
+    KubernetesLauncher,
+    Provider,
+    load,
+)
+from plumbline.declarations.loader import Placeholder, find_placeholders
+from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
+from plumbline.launch.monthly_estimate import MonthlyEstimate, estimate_month, estimate_workload, measurement_gaps
+from plumbline.launch.plan import typical_trials
+
+_LONG = 60
+
+
+@dataclass(frozen=True)
+class PatchedField:
+    """A field of a provider's pods that its patch sets or removes. `known`: Kubernetes has such a field."""
+
+    provider: str
+    field: str
+    before: Any
+    after: Any
+    known: bool
+
+
+def patched_fields(declared: Declarations) -> list[PatchedField]:
+    """Of a typical trial's pod of every provider with a `pod_patch`."""
+    return [field for provider in sorted(declared.providers.values(), key=lambda p: p.name) for field in _of(declared, provider)]
+
+
+def _of(declared: Declarations, provider: Provider) -> list[PatchedField]:
+    launcher = provider.launcher
+    if not isinstance(launcher, KubernetesLauncher) or not launcher.pod_patch:
+        return []
+    now = datetime.now(timezone.utc)
+    trial = next(iter(typical_trials(declared, provider, launcher, now)), None)
+    if trial is None:
+        return []
+    plain = trial.model_copy(update={"provider": provider.model_copy(update={"launcher": launcher.model_copy(update={"pod_patch": {}})})})
+    before, after = (manifests.pod_manifest(t, requested_at=now) for t in (plain, trial))
+    unknown = unknown_fields(after)
+    found = [PatchedField(provider.name, *fields, known=True) for fields in differences(before, after)]
+    return found + [PatchedField(provider.name, field, None, None, known=False) for field in unknown]
+
+
+def show_patched_fields(fields: list[PatchedField]) -> None:
+    """As a table; nothing without a patch."""
+    if not fields:
+        return
+    shown = table("What pod_patch changes of a trial's pod", "provider", "field", "before", "after")
+    for item in fields:
+        after = _short(item.after) if item.known else "no field of a pod: Kubernetes would drop it"
+        shown.add_row(item.provider, item.field, _short(item.before), after, style=None if item.known else "red")
+    out.print(shown)
+
+
+def _short(value: Any) -> str:
+    text = "–" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _LONG else text[: _LONG - 1] + "…"
+
+
+def show_defaults(declared: Declarations, shown: Collection[str]) -> None:
+    """A line for each field that `defaults.yaml` gives, with those of the providers `shown` that take it."""
+    takers: dict[str, list[str]] = {}
+    for provider, fields in sorted(declared.from_defaults.items()):
+        for field in fields if provider in shown else ():
+            takers.setdefault(field, []).append(provider)
+    for field, providers in takers.items():
+        out.print(f"launcher.{field} from defaults.yaml: {', '.join(providers)}", highlight=False)
+
 
 _PLAIN = ("the whole node", "the endpoint")
 """What needs no line: the usual ways to be charged for all that there is."""
@@ -43,10 +115,10 @@ def check(
     today = datetime.now(timezone.utc).date()
     providers = sorted(declared.providers.values(), key=lambda p: (not p.enabled, p.name))
     rows = [_row(declared, p, w) for p in providers for w in declared.workloads_for(p)]
-    months = [month_of(declared, p, today) for p in providers]
-    warnings = unmeasured(declared)
+    months = [estimate_month(declared, p, today) for p in providers]
+    warnings = measurement_gaps(declared)
     patched = patched_fields(declared)
-    examples = placeholders(declared)
+    examples = find_placeholders(declared)
     ok = all(field.known for field in patched) and not any(one.enabled for one in examples)
 
     def show() -> None:
@@ -86,7 +158,7 @@ def _examples(examples: Sequence[Placeholder], providers: Sequence[str], everyth
 
 def _row(declared: Declarations, provider: Provider, workload: AnyWorkload) -> dict[str, Any]:
     """What a provider can run. `trials` and `node_hours` are a month's: 0 of what does not run monthly or not at all."""
-    each, monthly = scheduled_on(provider, workload), workload in declared.monthly_workloads(provider)
+    each, monthly = estimate_workload(provider, workload), workload in declared.monthly_workloads(provider)
     runs = monthly and provider.enabled
     share = share_of(provider, workload.gpus)
     return {
@@ -118,7 +190,7 @@ def _charged(provider: Provider, workload: AnyWorkload) -> str:
     return f"the whole node, {servers} servers at once" if servers > 1 else _PLAIN[0]
 
 
-def _month(month: Month) -> dict[str, Any]:
+def _month(month: MonthlyEstimate) -> dict[str, Any]:
     """One provider's month; of a disabled provider what it would be."""
     return {
         "provider": month.provider,
@@ -131,7 +203,7 @@ def _month(month: Month) -> dict[str, Any]:
 
 
 def _show(
-    declared: Declarations, rows: list[dict[str, Any]], months: list[Month], warnings: tuple[str, ...], everything: bool, ok: bool
+    declared: Declarations, rows: list[dict[str, Any]], months: list[MonthlyEstimate], warnings: tuple[str, ...], everything: bool, ok: bool
 ) -> None:
     columns = ("provider", "launcher", "kind", "workload", "slots (UTC)", "repeats a slot", "trials", "node hours")
     shown = table("What a month measures", *columns, right=columns[-3:])

@@ -1,4 +1,4 @@
-"""`plumbline cluster …`: make the access to a provider's cluster, and see what is wrong with it."""
+"""`plumbline doctor` and `plumbline cluster`: check the installation; create and check the access to a cluster."""
 
 from __future__ import annotations
 
@@ -12,11 +12,43 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.text import Text
 
-from plumbline.cli.doctor import conclude, show
-from plumbline.cli.output import FAILED, Json, clear_errors, emit, err, fail, out
+from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out
 from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
-from plumbline.declarations.units import SECONDS, parse
+from plumbline.launch.doctor_check import DoctorCheck
+from plumbline.metrics.units import SECONDS, parse
+
+_MARK = {"ok": ("✓", "green"), "failed": ("✗", "red"), "unknown": ("–", "dim")}
+
+
+def doctor_installation(as_json: Json = False) -> None:
+    """Check this installation: Airflow, both databases, the result store, pools, DAGs, connections, disk, clock and versions."""
+    from plumbline.embedded.doctor import examine
+
+    lines = []
+    for line in examine():
+        lines.append(line)
+        if not as_json:
+            show(line)
+    conclude({}, lines, as_json)
+
+
+def show(line: DoctorCheck) -> None:
+    """One line, with its remedy below it."""
+    out.print(Text.assemble(_MARK[line.status], f" {line.check:<28} "), end="")
+    out.print(line.found, highlight=False, markup=False, soft_wrap=True)
+    if line.remedy:
+        out.print(f"  {'':<28} → {line.remedy}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def conclude(about: dict[str, str], lines: list[DoctorCheck], as_json: bool) -> None:
+    """The verdict, or all lines as JSON; exit code 1 if a check failed."""
+    wrong = [line for line in lines if line.status == "failed"]
+    verdict = f"{len(wrong)} of {len(lines)} checks failed" if wrong else "all that was checked is right"
+    emit(as_json, {**about, "ok": not wrong, "checks": lines}, lambda: out.print(verdict, highlight=False))
+    raise typer.Exit(FAILED if wrong else OK)
+
 
 cluster = typer.Typer(help="Connect a provider's Kubernetes cluster, and check it.", no_args_is_help=True)
 
@@ -44,16 +76,18 @@ def kubeconfig(
     ] = None,
 ) -> None:
     """Make the kubeconfig with which Airflow launches trials there: its own account, one namespace."""
-    from plumbline.launch.cluster.access import SHORTEST_S, AccessError, administrator, grant
+    from plumbline.launch.cluster.launcher_account import MIN_LIFETIME_S, AccessError, admin_client, grant_access
 
     _, launcher, _ = _chosen(provider)
     with clear_errors(ValueError):
         lifetime_s = parse(lifetime, SECONDS, "a duration", "90d")
-    if lifetime_s < SHORTEST_S:
-        fail(f"--lifetime {lifetime} is too short: clusters make no tokens that live less than {SHORTEST_S:g} s; expected one such as 90d")
+    if lifetime_s < MIN_LIFETIME_S:
+        fail(
+            f"--lifetime {lifetime} is too short: clusters make no tokens that live less than {MIN_LIFETIME_S:g} s; expected one such as 90d"
+        )
     with clear_errors(AccessError):
-        access = grant(
-            administrator(admin_kubeconfig, context), launcher.namespace, lifetime_s=None if long_lived else lifetime_s, server=server
+        access = grant_access(
+            admin_client(admin_kubeconfig, context), launcher.namespace, lifetime_s=None if long_lived else lifetime_s, server=server
         )
     data = access.kubeconfig if form == "kubeconfig" else {launcher.connection: access.as_connection()}
     _write(json.dumps(data, indent=1) + "\n", target)
@@ -78,15 +112,15 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check a provider's cluster from Airflow's side, each line with its remedy. Leaves nothing behind."""
-    from plumbline.launch.cluster.doctor.examine import examine
-    from plumbline.launch.cluster.doctor.probe_pod import Patience
-    from plumbline.launch.cluster.doctor.typical import typical
+    from plumbline.launch.cluster.doctor import examine_cluster
+    from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
+    from plumbline.launch.plan import typical_trials
 
     chosen, launcher, declared = _chosen(provider)
     _provide_connections(launcher, kubeconfig)
     lines = []
-    trials = typical(declared, chosen, launcher, datetime.now(timezone.utc))
-    for line in examine(chosen, launcher, trials, patience=None if no_pod else Patience(), gpu=not no_gpu):
+    trials = typical_trials(declared, chosen, launcher, datetime.now(timezone.utc))
+    for line in examine_cluster(chosen, launcher, trials, patience=None if no_pod else DoctorPatience(), gpu=not no_gpu):
         lines.append(line)
         if not as_json:
             show(line)
@@ -105,19 +139,19 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Delete now what the hourly upkeep would: pods, Jobs and Services of ours that outlived their launch. Exit code 1 if it is refused."""
-    from plumbline.launch.cluster import census
-    from plumbline.launch.cluster.api import Refused
-    from plumbline.launch.cluster.sweep import of_campaign
-    from plumbline.launch.cluster.sweep import sweep as swept
+    from plumbline.launch.cluster.api import ApiRefused
+    from plumbline.launch.cluster.operate import sweep
+    from plumbline.launch.cluster.operate.sweep import campaign_launches
+    from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
     from plumbline.launch.failures import BadDeclaration, Unreachable
 
     _, launcher, _ = _chosen(provider)
     _provide_connections(launcher, kubeconfig)
     try:
         with clear_errors(BadDeclaration, LookupError):
-            gone = swept(launcher, launches=None if campaign is None else of_campaign(campaign, provider))
-            left = census.count(launcher)
-    except (Refused, Unreachable, OSError) as error:
+            gone = swept(launcher, launches=None if campaign is None else campaign_launches(campaign, provider))
+            left = sweep.count_pods(launcher)
+    except (ApiRefused, Unreachable, OSError) as error:
         fail(str(error), FAILED)
 
     def show() -> None:
@@ -144,7 +178,7 @@ def _chosen(name: str) -> tuple[Provider, KubernetesLauncher, Declarations]:
 
 def _provide_connections(launcher: KubernetesLauncher, kubeconfig: Path | None) -> None:
     """Whatever is missing is told by the check that needs it."""
-    from plumbline.orchestration.connections import adopt, variable
+    from plumbline.embedded.connections import provide_connections, variable
 
     # Airflow sets up its log when it is first imported, on what is then standard output; that is for the findings alone.
     with redirect_stdout(sys.stderr):
@@ -155,7 +189,7 @@ def _provide_connections(launcher: KubernetesLauncher, kubeconfig: Path | None) 
         extra = {"kube_config_path": str(kubeconfig.resolve()), "namespace": launcher.namespace}
         os.environ[variable(launcher.connection)] = json.dumps({"conn_type": "kubernetes", "extra": extra})
     with clear_errors(RuntimeError):
-        adopt(c for c in (launcher.connection, launcher.results_connection) if c is not None)
+        provide_connections(c for c in (launcher.connection, launcher.results_connection) if c is not None)
 
 
 def _write(text: str, target: Path | None) -> None:

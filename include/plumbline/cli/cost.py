@@ -1,21 +1,142 @@
-"""`plumbline cost`: what trials and campaigns cost, line by line; what plans would has a file of its own."""
+"""`plumbline cost trial|campaign|plan`: bills, line by line."""
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime, timezone
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
+from rich.table import Table
+from rich.text import Text
 
-from plumbline.cli.cost_planned import plan
-from plumbline.cli.cost_show import as_data, incomplete, lines_table
-from plumbline.cli.opening import open_archive
-from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, table
+from plumbline.analysis.cost.bill import ITEMS, Bill, Line, MixedUnits, Money
+from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
+from plumbline.analysis.cost.unit_costs import Cost
+from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
+from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
 from plumbline.declarations import DeclarationError, load
-from plumbline.declarations.purchases import Purchase
-from plumbline.prices import ITEMS, Cost, Money
-from plumbline.prices.book import OTHER_GPUS_TEXT, share_of
-from plumbline.results import BadResult
+from plumbline.declarations.economics import CostPlan, PlanLine, PlanOption
+from plumbline.declarations.loader import load_file
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.results import InvalidResult
+
+
+def lines_table(title: str | Text, bill: Bill) -> Table:
+    """Every line of a bill, and its total."""
+    numbers = ("quantity", "unit price", "cost")
+    shown = table(title, "item", "what", *numbers, "basis", "since", "source", right=numbers)
+    for column in shown.columns:
+        column.no_wrap = column.header not in ("what", "source")
+        column.min_width = 16 if column.header == "what" else None
+    for n, line in enumerate(bill.lines, 1):
+        shown.add_row(
+            line.item.replace("_", " "),
+            line.what,
+            str(line.quantity),
+            str(line.unit_price),
+            str(line.cost),
+            line.basis,
+            line.since.isoformat() if line.since else "–",
+            line.source,
+            end_section=n == len(bill.lines),
+        )
+    shown.add_row("total" if bill.complete else "at least", "", "", "", str(bill.total) if bill.total else "–", style="bold")
+    return shown
+
+
+def incomplete(bill: Bill, of: str = "") -> None:
+    """Say what is not on the bill because nobody can know it."""
+    for each in bill.unknown:
+        out.print(
+            f"  {of}{each.item.replace('_', ' ')} not known: {each.reason}", style="dim", highlight=False, markup=False, soft_wrap=True
+        )
+
+
+def _line_row(line: Line) -> dict[str, Any]:
+    """A line for `--json`."""
+    return {
+        "item": line.item,
+        "what": line.what,
+        "quantity": line.quantity,
+        "unit_price": line.unit_price,
+        "cost": line.cost,
+        "basis": line.basis,
+        "source": line.source,
+        "since": line.since,
+    }
+
+
+def as_data(bill: Bill) -> dict[str, Any]:
+    """A bill for `--json`."""
+    return {
+        "lines": [_line_row(line) for line in bill.lines],
+        "by_item": bill.by_item(),
+        "total": bill.total,
+        "complete": bill.complete,
+        "unknown": bill.unknown,
+    }
+
+
+def plan(
+    file: Annotated[
+        Path | None, typer.Argument(help="a plan's YAML file, such as include/config/plans/example-chat-50m-requests.yaml")
+    ] = None,
+    line: Annotated[
+        list[str] | None,
+        typer.Option("--line", help='instead of a file, one line: "gpu: 500 instance-hours at 98.32 USD/instance-hour"; again for more'),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What a plan would cost: each line of each option, its total, and how much more or less than the first option it is."""
+    if (file is None) == (not line):
+        fail("expected either a plan's file or at least one --line, and not both")
+    with clear_errors(DeclarationError):
+        written = load_file(file, CostPlan) if file is not None else _plan_of_lines(line or [])
+        declared = load()
+    unknown = sorted({p for o in written.options for each in o.lines if (p := each.provider) and p not in declared.providers})
+    if unknown:
+        fail(f'{file}: no provider is called "{unknown[0]}"; expected one of {", ".join(sorted(declared.providers))}')
+    with clear_errors(MixedUnits):
+        found = plan_bills(written, declared.providers, datetime.now(timezone.utc).date())
+
+    def show() -> None:
+        if written.description:
+            out.print(written.description, highlight=False, markup=False, soft_wrap=True)
+        for option in found:
+            out.print(lines_table(option.name, option.bill))
+            incomplete(option.bill)
+        if len(found) > 1:
+            _compared(found)
+
+    emit(as_json, {"plan": written.name, "options": [{"name": o.name, "dearer": o.dearer, **as_data(o.bill)} for o in found]}, show)
+
+
+def _compared(found: tuple[PlannedOption, ...]) -> None:
+    against = f"against {found[0].name}"
+    shown = table("Side by side", "option", "total", against, right=("total", against))
+    for option in found:
+        total = "–" if option.bill.total is None else f"{'' if option.bill.complete else '≥ '}{option.bill.total}"
+        shown.add_row(option.name, total, "" if option.dearer is None else _difference(option.dearer))
+    out.print(shown)
+
+
+def _difference(dearer: Money) -> str:
+    return f"+{dearer}" if dearer.amount > 0 else str(dearer).replace("-", "−")
+
+
+def _plan_of_lines(lines: list[str]) -> CostPlan:
+    made = []
+    for text in lines:
+        try:
+            made.append(PlanLine.written(text))
+        except ValidationError as error:
+            fail(f'--line "{text}": {error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")}')
+        except ValueError as error:
+            fail(f"--line {error}")
+    return CostPlan(name="typed", options=(PlanOption(name="as typed", lines=tuple(made)),))
+
 
 cost = typer.Typer(help="What trials, campaigns and plans cost, line by line.", no_args_is_help=True)
 
@@ -39,15 +160,14 @@ def trial(
     as_json: Json = False,
 ) -> None:
     """What one trial cost: all its attempts, line by line, and what its outcomes cost at the rate that it measured."""
-    from plumbline.reports.bills import outcome_costs
-    from plumbline.reports.paid import paid
+    from plumbline.analysis.cost.campaign_bill import campaign_bill, outcome_costs
 
     way, day = as_purchase(purchase), as_day(on)
-    with clear_errors(DeclarationError, LookupError, BadResult), open_archive() as archive:
+    with clear_errors(DeclarationError, LookupError, InvalidResult), open_archive() as archive:
         document = archive.document(trial_id)
         if document is None:
             raise LookupError(f'the archive has no trial "{trial_id}"; `plumbline scorecard CAMPAIGN` names those of a campaign')
-        found = paid(archive, load(), document.trial.campaign_id)
+        found = campaign_bill(archive, load(), document.trial.campaign_id)
     bill = found.bills(day, way)[trial_id].condensed()
     counts = (trial_id, document.trial.attempt) not in found.rejected
     provider = found.providers[document.trial.provider.name]
@@ -75,13 +195,13 @@ def campaign(
     as_json: Json = False,
 ) -> None:
     """What a campaign cost at each provider, training and inference apart, by item, with what came to nothing, and what a finished run cost with all of it."""
-    from plumbline.orchestration.reporting import newest
-    from plumbline.reports.paid import paid
+    from plumbline.analysis.cost.campaign_bill import campaign_bill
+    from plumbline.workflows.report import newest_campaign
 
     way, day = as_purchase(purchase), as_day(on)
-    with clear_errors(DeclarationError, LookupError, BadResult), open_archive() as archive:
-        name = campaign_id or newest(archive)
-        found = paid(archive, load(), name).by_provider(day, way)
+    with clear_errors(DeclarationError, LookupError, InvalidResult), open_archive() as archive:
+        name = campaign_id or newest_campaign(archive)
+        found = campaign_bill(archive, load(), name).by_provider(day, way)
     items = [item for item in ITEMS if any(p.bill.of(item) is not None for p in found)]
 
     def show() -> None:
@@ -122,12 +242,12 @@ def campaign(
 
 
 def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:
-    from plumbline.reports.figures import words
+    from plumbline.metrics.formatting import format_name
 
     shown = table("Outcomes, at the instance's price alone", "outcome", "cost", "from", right=("cost",))
     for each in outcomes:
         value = "–" if each.value is None else str(Money(each.value))
-        shown.add_row(words(each.metric), value, each.formula or each.reason or "")
+        shown.add_row(format_name(each.metric), value, each.formula or each.reason or "")
     return shown if outcomes else "it finished no run: there are no outcomes"
 
 

@@ -1,27 +1,133 @@
-"""`plumbline decide`: where a team's workloads should run, how sure that is, and what would change it."""
+"""`plumbline decide`: rank providers for a team."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
-from plumbline.cli.decide_show import show_decided
-from plumbline.cli.opening import open_archive
-from plumbline.cli.output import Json, clear_errors, emit, fail, out
+from plumbline.analysis.decisions.cheapest import Cheapest, Setup
+from plumbline.analysis.decisions.current_results import TeamDecision, decide_teams
+from plumbline.analysis.decisions.decision_record import decision_detail
+from plumbline.analysis.trial_sample import WorkloadKind
+from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
 from plumbline.declarations import DeclarationError, load
-from plumbline.declarations.purchases import Purchase
-from plumbline.orchestration.ranking import Busy, rank_all
-from plumbline.reports.decision_detail import detail
-from plumbline.reports.standing import decide_from
-from plumbline.scorecards.inputs import Kind
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.findings.decision_change import format_certainty
+from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
+from plumbline.presentation.decisions import price_sentences, rank_rows, weight_sentences
+from plumbline.workflows.decide import DecisionsLocked, decide_all
+
+
+def show_decided(decided: TeamDecision, trials: bool = False) -> None:
+    """Everything that a person decides by; `trials` lists those behind each provider's numbers."""
+    _ranking(decided)
+    _gates(decided)
+    if decided.decision.comparison.line:
+        _line(decided.decision.comparison.line)
+    if decided.decision.note:
+        _line(decided.decision.note)
+    _changes("weight", weight_sentences(decided.weight_swings))
+    _changes("price", price_sentences(decided.price_swings))
+    for answer in decided.cheapest:
+        _cheapest(answer)
+    for gone in decided.standing.left_out:
+        _line(f"left out: {gone.provider} on {gone.workload}: {gone.reason}", "dim")
+    if trials:
+        for ranked in decided.decision.ranking:
+            _line(f"{ranked.provider}, {len(ranked.trials)} trials: {', '.join(ranked.trials) or 'none'}", "dim")
+    out.print()
+
+
+def _ranking(decided: TeamDecision) -> None:
+    decision, standing = decided.decision, decided.standing
+    several = len(decided.preference.workloads) > 1
+    columns = [
+        f"{format_name(c.metric)}{f' on {c.workload}' if several else ''}, weight {c.weight:.2g}{'' if c.valued == 'ratio to the best' else f' ({c.valued})'}"
+        for c in decision.columns
+    ]
+    mark = "SIMULATED · " if standing.simulated else ""
+    shown = table(
+        f"{mark}Team {decision.team} · {decision.kind} · {' + '.join(decided.preference.workloads)} · as of {standing.day}",
+        "rank", "provider", "P(first)", "score", *columns, f"USD/h, {standing.purchase.replace('_', '-')}", "campaign",
+        right=("rank", "P(first)", "score"),
+    )  # fmt: skip
+    for row in rank_rows(decision):
+        quote = decided.prices[row.provider]
+        shares = row.shares or (None,) * len(row.values)
+        values = [v if s is None else f"{v} ({s:.0f} %)" for v, s in zip(row.values, shares, strict=True)]
+        campaigns = sorted({campaign for (provider, _), campaign in standing.campaigns.items() if provider == row.provider})
+        price = f"{quote.basis.usd_per_hour:,.10g}" if quote.basis else "–"
+        shown.add_row(row.place, row.provider, row.chance, row.score, *values, price, ", ".join(campaigns))
+    out.print(shown)
+    for row in rank_rows(decision):
+        if row.why_not:
+            _line(f"{row.provider} is not eligible: {'; '.join(row.why_not)}")
+    for name, quote in decided.prices.items():
+        if quote.basis is None:
+            _line(f"{name}: {quote.reason}")
+
+
+def _gates(decided: TeamDecision) -> None:
+    """Each gate with what it was judged on, provider by provider."""
+    ranking = decided.decision.ranking
+    for gates in zip(*(ranked.gates for ranked in ranking), strict=True):
+        shown = common_scale(gates[0].unit, [gates[0].limit, *(g.value for g in gates)])
+        told = [
+            f"{ranked.provider} {'not measured' if g.value is None else shown.text(g.value)}{'' if g.passed else ' (fails)'}"
+            for ranked, g in zip(ranking, gates, strict=True)
+        ]
+        on = f" on {gates[0].workload}" if len(decided.preference.workloads) > 1 else ""
+        _line(f"Gate {gates[0].text}{on}: {', '.join(told)}")
+
+
+def _changes(what: str, sentences: Sequence[str]) -> None:
+    """What would change the first place, in the report's own sentences."""
+    if sentences:
+        _line(f"What another {what} would change:")
+        for sentence in sentences:
+            _line(f"  {sentence}")
+
+
+def _cheapest(answer: Cheapest) -> None:
+    asked = join_words(answer.requirements) or "nothing is required"
+    best = answer.answer
+    if best is None:
+        _line(f"The cheapest setup that meets the requirement of {answer.workload} ({asked}): {answer.note}")
+    else:
+        sure = format_certainty(best.probability_cheapest)
+        _line(
+            marked(
+                "The cheapest setup that meets the requirement of {} ({}): [bold]{}[/]{}, {} {}",
+                *(answer.workload, asked, best.provider, sure, format_name(answer.metric), _cost(answer, best)),
+            )
+        )
+    for setup in answer.setups:
+        if setup is not best:
+            _line(f"  {setup.provider}: {_cost(answer, setup)}{'' if setup.meets else '; ' + '; '.join(setup.why_not)}")
+
+
+def _cost(answer: Cheapest, setup: Setup) -> str:
+    if setup.cost is None:
+        return "cost unknown"
+    shown = common_scale("USD", [s.cost for s in answer.setups], answer.metric, significant=4)
+    between = ""
+    if setup.low is not None and setup.high is not None and setup.coverage is not None:
+        between = f" ({format_percent(setup.coverage)}: {shown.number(setup.low)} … {shown.number(setup.high)}, n = {setup.n})"
+    return f"{shown.text(setup.cost)}{between}"
+
+
+def _line(text: str | Text, style: str = "") -> None:
+    out.print(text, style=style or None, highlight=False, soft_wrap=True)
 
 
 def decide(
     team: Annotated[str | None, typer.Option(help="one team; every team if left out")] = None,
     workload: Annotated[str | None, typer.Option(help="this workload alone; else what each team names, together")] = None,
-    kind: Annotated[Kind | None, typer.Option(help="training or inference; both if left out")] = None,
+    kind: Annotated[WorkloadKind | None, typer.Option(help="training or inference; both if left out")] = None,
     purchase: Annotated[Purchase, typer.Option(help="how instances are paid for")] = "on_demand",
     weights: Annotated[
         str | None, typer.Option(help="try other weights of one choice: METRIC=0.5,METRIC=0.2; the others are rescaled to fill up to 1")
@@ -36,11 +142,11 @@ def decide(
 ) -> None:
     """Rank providers for a team from the archive: each series' newest campaign, at the accepted prices of today. Nothing is measured."""
     on = datetime.now(timezone.utc).date()
-    with clear_errors(DeclarationError, LookupError, ValueError, Busy), open_archive() as archive:
+    with clear_errors(DeclarationError, LookupError, ValueError, DecisionsLocked), open_archive() as archive:
         declared = load()
         if keep and (weights or simulated or purchase != "on_demand"):
             raise ValueError("--keep stores the declared decisions; expected no --weights, --simulated or --purchase with it")
-        found = decide_from(
+        found = decide_teams(
             archive,
             declared,
             on,
@@ -51,7 +157,7 @@ def decide(
             purchase=purchase,
             simulated=simulated,
         )
-        kept = rank_all(archive, declared, on, why) if keep else []
+        kept = decide_all(archive, declared, on, why) if keep else []
         ran = [decided for decided in found if decided.decision.ranking]
         if not ran:
             there = sorted({part.series.workload for part in archive.newest_usable()})
@@ -68,7 +174,7 @@ def decide(
         for one in kept:
             out.print(f"{'stored' if one.new else 'unchanged'}: {one.text}", highlight=False, soft_wrap=True)
 
-    data = [{"team": decided.decision.team, "kind": decided.decision.kind, **detail(decided)} for decided in found]
+    data = [{"team": decided.decision.team, "kind": decided.decision.kind, **decision_detail(decided)} for decided in found]
     emit(as_json, {"day": on, "decisions": data, "kept": kept}, show)
 
 

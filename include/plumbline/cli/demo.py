@@ -1,31 +1,34 @@
-"""`plumbline demo-drift`: a core is taken away behind the provider's back; see it found, explained and alerted."""
+"""`plumbline demo-drift`, `demo-watch` and `rehearse`: staged drifts and simulated months."""
 
 from __future__ import annotations
 
 import shutil
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Annotated
 
 import psutil
 import typer
 
 from plumbline.alerts import render
+from plumbline.alerts.slack.connection import CONNECTION
 from plumbline.archive import open_archive
-from plumbline.cli.campaign import declarations, show_drift, stopping
-from plumbline.cli.live import Watching
-from plumbline.cli.output import FAILED, OK, Json, emit, err, fail, marked, out
-from plumbline.declarations import Declarations, places
-from plumbline.declarations.places import moved_home
-from plumbline.drift import Finding
+from plumbline.cli.campaign import CampaignProgress, load_declarations, show_drift, stop_on_signal
+from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, marked, out, table
+from plumbline.declarations import DeclarationError, Declarations, installation_paths, load
+from plumbline.declarations.installation import override_home
+from plumbline.embedded.campaign import CampaignError, Outcome, run_campaign
+from plumbline.embedded.client import AirflowError, end_runs_since
+from plumbline.embedded.connections import provide_connections
+from plumbline.embedded.demo import Demo, DemoError, attributed, measure_quiet_months, stage
+from plumbline.embedded.server import AirflowServer, ServerError
 from plumbline.launch.plan import PlanError
-from plumbline.orchestration.airflow_client import AirflowError
-from plumbline.orchestration.airflow_server import AirflowServer, ServerError
-from plumbline.orchestration.asked import Asked
-from plumbline.orchestration.campaign import CampaignError, Outcome, run_campaign
-from plumbline.orchestration.campaign_plan import planned_trials
-from plumbline.orchestration.deciding import DECISION
-from plumbline.orchestration.reporting import campaign_data
-from plumbline.orchestration.unpaused import end_runs_since
+from plumbline.results.finding import Finding
+from plumbline.workflows.baseline_decision import DECISION_DAG
+from plumbline.workflows.plan import RunParameters, planned_trials
+from plumbline.workflows.rehearse import RehearsedCampaign, months_of, simulated
+from plumbline.workflows.rehearse import rehearse_months as rehearsed
+from plumbline.workflows.report import campaign_data
 
 PROVIDER, WORKLOAD = "local-2core", "drift-demo-cpu"
 
@@ -37,16 +40,16 @@ def demo_drift(
     as_json: Json = False,
 ) -> None:
     """Measure local-2core, take one of its cores away without telling anybody, measure again, and see what the review makes of it."""
-    declared = declarations()
+    declared = load_declarations()
     if len(psutil.Process().cpu_affinity()) < 2:
         fail("the demo takes a core away; expected at least two usable cores on this machine")
     # An archive of its own, new each time: what is staged here must never meet what was measured in earnest.
-    home = places().home / "demo"
+    home = installation_paths().home / "demo"
     for old in (home / "results", home / "reports", home / "data-docs"):
         shutil.rmtree(old, ignore_errors=True)
     for file in home.glob("archive.db*"):
         file.unlink()
-    with moved_home(home), stopping():
+    with override_home(home), stop_on_signal():
         after = _staged(declared, repeats)
         with open_archive() as archive:
             data = campaign_data(archive, after.campaign_id)
@@ -74,19 +77,19 @@ def demo_drift(
 
 def _staged(declared: Declarations, repeats: int | None) -> Outcome:
     stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
-    before = Asked(f"demo-{stamp}-before", "drift demo: as declared", workloads=(WORKLOAD,), repeats=repeats)
-    after = Asked(f"demo-{stamp}-after", "drift demo: the monthly rerun", workloads=(WORKLOAD,), repeats=repeats)
+    before = RunParameters(f"demo-{stamp}-before", "drift demo: as declared", workloads=(WORKLOAD,), repeats=repeats)
+    after = RunParameters(f"demo-{stamp}-after", "drift demo: the monthly rerun", workloads=(WORKLOAD,), repeats=repeats)
     try:
         plans = [planned_trials(declared, asked, [PROVIDER]) for asked in (before, after)]
         # The same Airflow home as `make run` has: what is staged apart are the results, not the scheduler.
-        with Watching() as watching, AirflowServer(places().airflow_home).start(watching.status) as server:
+        with CampaignProgress() as watching, AirflowServer(installation_paths().airflow_home).start(watching.status) as server:
             run_campaign(server, declared, before, plans[0], watching.state)
             watching.status("taking core 1 away from everything that runs here")
             _confine(server, core=declared.providers[PROVIDER].launcher.cpus[0])  # type: ignore[union-attr]
             outcome = run_campaign(server, declared, after, plans[1], watching.state)
             with server.client() as client:
                 # The next Airflow of this home has another archive, in which no answer could be carried out.
-                end_runs_since(client, DECISION, server.started_at, "asked about what the demo had staged")
+                end_runs_since(client, DECISION_DAG, server.started_at, "asked about what the demo had staged")
             watching.status("stopping Airflow")
         return outcome
     except PlanError as error:
@@ -102,3 +105,94 @@ def _confine(server: AirflowServer, core: int) -> None:
             process.cpu_affinity([core])
         except psutil.NoSuchProcess:
             continue
+
+
+def demo_watch(
+    alert: Annotated[
+        bool, typer.Option("--alert", help="send the findings where real ones go; each message says that it is simulated")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Change a simulated provider's driver and see the watch find it, its benchmark start by itself, and the slowdown explained by it."""
+    # An Airflow and an archive of its own, new each time: what is staged here must never meet what was measured in earnest.
+    home = installation_paths().home / "demo-watch"
+    if alert:
+        with clear_errors(RuntimeError):
+            provide_connections([CONNECTION])
+    shutil.rmtree(home, ignore_errors=True)
+    try:
+        with override_home(home, stage(home)), stop_on_signal(), CampaignProgress() as watching:
+            watching.status("SIMULATED: measuring the months before, in which nothing changes")
+            months = measure_quiet_months(datetime.now(timezone.utc))
+            watching.status("starting Airflow")
+            with AirflowServer(installation_paths().airflow_home).start(watching.status) as server, server.client() as client:
+                shown = Demo(server, client, installation_paths().config).show(watching.status)
+                watching.status("stopping Airflow")
+    except (DemoError, ServerError, AirflowError) as error:
+        fail(str(error), FAILED)
+
+    def tell() -> None:
+        out.print(marked("[bold]SIMULATED[/], quiet in {}. Then:", ", ".join(months)), highlight=False)
+        out.print(f"  {shown.watch.dag_id} found: {shown.reason}", highlight=False, markup=False, soft_wrap=True)
+        out.print(
+            f"  {shown.benchmark.dag_id} started by itself ({shown.benchmark.run_type}), campaign {shown.campaign_id}", highlight=False
+        )
+        for finding in shown.findings:
+            out.print(marked("\n[bold]The alert[/] ({})", finding.kind))
+            out.print(render(finding).text, highlight=False, markup=False, soft_wrap=True)
+        out.print(f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} plumbline findings list", soft_wrap=True, highlight=False)
+
+    emit(as_json, {"shown": attributed(shown), "watched": shown}, tell)
+    if not attributed(shown):
+        err.print("the change was not found and explained as it should have been", style="red", highlight=False)
+    raise typer.Exit(OK if attributed(shown) else FAILED)
+
+
+def rehearse(
+    provider: Annotated[list[str] | None, typer.Option(help="simulated providers, also disabled ones; every one if left out")] = None,
+    campaigns: Annotated[str | None, typer.Option(help="months, such as 2026-01..2026-10; the twelve that are over if left out")] = None,
+    workload: Annotated[list[str] | None, typer.Option(help="workloads; those that run monthly if left out")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, max=50, help="trials a slot instead of the declared number")] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="where its results and its archive go, apart from measured ones; rehearsal/ in the installation's")
+    ] = None,
+    alert: Annotated[
+        bool, typer.Option("--alert", help="send the findings where real ones go; each message says that it is simulated")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Simulate campaigns of simulated providers, then check, record and review them as if they had run."""
+    now = datetime.now(timezone.utc)
+    apart = (home or installation_paths().home / "rehearsal").resolve()
+    if apart.exists() and not apart.is_dir():
+        fail(f"--home: {apart} is a file; expected a folder")
+    with clear_errors(DeclarationError, PlanError, RuntimeError):
+        declared = simulated(load(), provider or ())
+        months = months_of(campaigns or _last_year(now), now)
+        if alert:
+            provide_connections([CONNECTION])
+        shown = table(
+            "SIMULATED: no real machine was measured", "campaign", "provider", "trials", "ended", "standing findings", right=("trials",)
+        )
+
+        def tell(one: RehearsedCampaign) -> None:
+            ended = ", ".join(f"{count} {status}" for status, count in sorted(one.statuses.items())) or "silent"
+            shown.add_row(one.campaign_id, one.provider, str(one.trials), ended, "\n".join(one.findings) or "none")
+
+        with override_home(apart):
+            done = rehearsed(declared, months, tell, workloads=workload, repeats=repeats, alerting=alert)
+
+    def show() -> None:
+        out.print(shown)
+        out.print(
+            f"A rehearsal has an archive of its own: PLUMBLINE_HOME={apart} plumbline findings list --all", soft_wrap=True, highlight=False
+        )
+
+    emit(as_json, done, show)
+
+
+def _last_year(now: datetime) -> str:
+    """The twelve months whose first day is over."""
+    last = (now - timedelta(days=1)).astimezone(timezone.utc)
+    number = last.year * 12 + last.month - 12
+    return f"{number // 12}-{number % 12 + 1:02d}..{last:%Y-%m}"

@@ -1,23 +1,25 @@
-"""`plumbline findings`: what drifted, and what people decided about it."""
+"""`plumbline findings` and `plumbline evidence`."""
 
 from __future__ import annotations
 
 import getpass
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plumbline.cli.opening import open_archive
-from plumbline.cli.output import Json, clear_errors, emit, marked, out
+from plumbline.cli.output import BROKEN, OK, Json, clear_errors, emit, marked, open_archive, out
 from plumbline.declarations import DeclarationError, load
-from plumbline.declarations.units import SECONDS, parse
-from plumbline.drift import Finding
-from plumbline.orchestration.deciding import Answer, Decided, decide
-from plumbline.orchestration.ranking import Busy
+from plumbline.metrics.units import SECONDS, parse
+from plumbline.results import InvalidResult
+from plumbline.results.finding import Finding
+from plumbline.workflows.baseline_decision import Answer, AppliedAnswer, apply_answer
+from plumbline.workflows.decide import DecisionsLocked
 
 if TYPE_CHECKING:
     from plumbline.archive import FindingView
+
 
 findings = typer.Typer(help="What drifted, and what was decided about it.", no_args_is_help=False)
 Why = Annotated[str, typer.Option(help="the reason, for the audit log")]
@@ -160,6 +162,42 @@ def reject(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json
     emit(as_json, done, lambda: out.print(f"{finding_id} is acknowledged; the baseline stays", highlight=False))
 
 
-def _decided(finding_id: str, answer: Answer, why: str) -> Decided:
-    with clear_errors(LookupError, DeclarationError, ValueError, Busy), open_archive() as archive:
-        return decide(archive, load(), finding_id, answer, getpass.getuser(), why)
+def _decided(finding_id: str, answer: Answer, why: str) -> AppliedAnswer:
+    with clear_errors(LookupError, DeclarationError, ValueError, DecisionsLocked), open_archive() as archive:
+        return apply_answer(archive, load(), finding_id, answer, getpass.getuser(), why)
+
+
+evidence = typer.Typer(help="Hand over what a finding or a campaign rests on.", no_args_is_help=True)
+
+
+@evidence.callback()
+def group() -> None:
+    """Keeps `export` a command of its own."""
+
+
+@evidence.command()
+def export(
+    subject: Annotated[str, typer.Argument(metavar="FINDING|CAMPAIGN", help="the id of a finding or of a campaign")],
+    file: Annotated[Path | None, typer.Argument(help="a new file; default: evidence-<id>.zip")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write documents, evidence, signatures, public keys and a stand-alone verify.py as one ZIP file. Exit code 4 if some of it does not hold."""
+    from plumbline.workflows.evidence_pack import write_evidence_pack as exported
+
+    target = file or Path(f"evidence-{subject.replace('/', '-')}.zip")
+    with clear_errors(LookupError, InvalidResult, OSError), open_archive() as archive:
+        done = exported(archive, subject, target)
+
+    def show() -> None:
+        for problem in done.problems:
+            out.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
+        out.print(
+            f"{done.file}: {done.trials} attempts, {done.signed} of them signed, {done.files} files",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        out.print("Verify it anywhere: unzip it and run python verify.py (needs the package cryptography).", highlight=False)
+
+    emit(as_json, done, show)
+    raise typer.Exit(BROKEN if done.problems else OK)

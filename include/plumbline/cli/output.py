@@ -1,4 +1,4 @@
-"""How every command speaks: tables for people, `--json` for scripts, one meaning for each exit code."""
+"""Output of all commands: tables, `--json`, exit codes, and errors of the archive."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+from sqlalchemy.exc import OperationalError
+
+from plumbline import archive
+from plumbline.archive import Archive, SchemaMismatch
 
 OK = 0
 FAILED = 1  # something ran and did not succeed: a trial failed, a campaign is incomplete
@@ -91,3 +95,12 @@ def clear_errors(*kinds: type[Exception]) -> Iterator[None]:
         yield
     except kinds as error:
         fail(str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error))
+
+
+def open_archive() -> Archive:
+    """The archive. Exit code 2 for one of another schema that may not be migrated here, that is none, or whose server does not answer."""
+    try:
+        with clear_errors(SchemaMismatch, ValueError):
+            return archive.open_archive()
+    except OperationalError as error:
+        fail(f"the archive does not answer: {str(error.orig).strip()}; PLUMBLINE_ARCHIVE_URL says where it is")

@@ -1,18 +1,31 @@
-"""`plumbline prices`: what the sources of prices say."""
+"""`plumbline prices list|check|accept|replay`."""
 
 from __future__ import annotations
 
+import getpass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
-from plumbline.cli.output import FAILED, Json, clear_errors, emit, err, fail, out, table
+from plumbline.analysis.drift.comparison import format_relative_change
+from plumbline.analysis.prices.book import price_of
+from plumbline.analysis.prices.check import LIST_MOVE, SPOT_MOVE, PriceVerdict
+from plumbline.analysis.prices.replay import ReplayAlert, ReplayEvaluation, ReplayResult, evaluate_replay, known_changes, replay_readings
+from plumbline.cli.findings import Why
+from plumbline.cli.output import DRIFTED, FAILED, Json, clear_errors, emit, err, fail, open_archive, out, table
 from plumbline.declarations import DeclarationError, Provider, load
-from plumbline.drift.price import what
-from plumbline.prices import price_of
-from plumbline.prices.reading import Reading
-from plumbline.prices.sources import ask
+from plumbline.declarations.providers.rates import Purchase, Term
+from plumbline.findings.price import format_price_name, format_price_source, price_unit
+from plumbline.price_sources import read_prices
+from plumbline.price_sources.csv_history import HistoryError, read_history
+from plumbline.results.price_reading import Reading
+from plumbline.workflows.accept_price import accept_command, accept_price_and_decide
+from plumbline.workflows.decide import DecisionsLocked
+from plumbline.workflows.read_prices import PriceCheckResult, read_and_store_prices
 
 prices = typer.Typer(help="What the sources of prices say.", no_args_is_help=True)
 
@@ -40,7 +53,7 @@ def list_prices(
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
     for place in chosen:
-        told = ask(place, world, at)
+        told = read_prices(place, world, at)
         rows += [_row(place, reading) for reading in told.readings]
         failures += [str(failure) for failure in told.failures]
     silent = [place.name for place in chosen if not place.price_sources and not place.simulated]
@@ -84,7 +97,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
         declared, per = row["declared_usd_per_instance_hour"], "GPU-h" if row["per"] == "gpu_hour" else "h"
         shown.add_row(
             row["provider"],
-            what(row["purchase"], row["term"]),
+            format_price_name(row["purchase"], row["term"]),
             f"{row['usd_per_gpu_hour']:.4f}",
             f"{row['usd_per_instance_hour']:.4f}",
             "–" if declared is None else f"{declared:.4f}",
@@ -94,3 +107,258 @@ def _show(rows: list[dict[str, Any]]) -> None:
         )
     if rows:
         out.print(shown)
+
+
+def check_prices(
+    provider: Annotated[str | None, typer.Argument(help="one provider, enabled or not; left out, every enabled one")] = None,
+    as_json: Json = False,
+) -> None:
+    """Ask every source now, store what they say, and hold it against the accepted prices, as the daily watch does.
+
+    Exit code 4 if a price has changed or is held, 1 if a source failed; the others are heard all the same.
+    """
+    at = datetime.now(timezone.utc)
+    with clear_errors(DeclarationError):
+        world = load()
+    chosen = (_declared(world.providers, provider),) if provider is not None else world.enabled_providers()
+    with open_archive() as archive:
+        seen = [read_and_store_prices(archive, world, place, at) for place in chosen]
+
+    def show() -> None:
+        _show_checks(chosen, seen)
+        for note in (note for one in seen for note in one.notes):
+            err.print(note, style="red", highlight=False, markup=False, soft_wrap=True)
+        silent = [one.provider for one in seen if not one.checks and not one.notes]
+        if silent:
+            out.print(f"no source tells a price: {', '.join(silent)}", highlight=False, soft_wrap=True)
+
+    emit(as_json, [_plain(one) for one in seen], show)
+    if any(one.notes for one in seen):
+        raise typer.Exit(FAILED)
+    if any(c.meaning in ("changed", "held") for one in seen for c in one.checks):
+        raise typer.Exit(DRIFTED)
+
+
+def accept(
+    provider: Annotated[str, typer.Argument()],
+    why: Why,
+    purchase: Annotated[Purchase, typer.Option(help="how it is paid for")] = "on_demand",
+    term: Annotated[Term | None, typer.Option(help="how long a reservation binds")] = None,
+    price: Annotated[
+        float | None, typer.Option(help="USD per GPU-hour (per core-hour, where there is no GPU); left out, the one that was read last")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Accept a price: from now on it is what costs are reckoned with and what readings are held against. It settles the findings about it, and
+    every team's decision is made again: a first choice that changed is named, and is a finding."""
+    with clear_errors(DeclarationError, LookupError, ValueError, DecisionsLocked):
+        declared = load()
+        place = _declared(declared.providers, provider)
+        if term is not None and purchase != "reserved":
+            raise ValueError(f"--term {term} of {purchase}: only reservations have one; expected --purchase reserved")
+        with open_archive() as archive:
+            by = getpass.getuser()
+            made, ranked = accept_price_and_decide(archive, declared, place, purchase, term, by=by, why=why, usd_per_gpu_hour=price)
+    per_gpu = made.usd_per_hour / place.accelerator.count
+    said = f"{provider} {format_price_name(purchase, term)}: {per_gpu:.4f} USD per {price_unit(place.accelerator.kind)} ({made.usd_per_hour:.4f} USD/h) is accepted, since {made.since}"
+    if place.simulated:
+        said += "; its costs stay what its simulation declares"
+    moved = [one for one in ranked if one.new and one.first != one.before]
+
+    def show() -> None:
+        out.print(said, highlight=False, soft_wrap=True)
+        for one in moved:
+            out.print(f"{one.text}, was {one.before or 'nobody'}", highlight=False, soft_wrap=True)
+
+    emit(as_json, {**asdict(made), "first_choices_changed": moved}, show)
+
+
+def _declared(providers: dict[str, Provider], name: str) -> Provider:
+    if name not in providers:
+        fail(f'no provider is called "{name}"; expected one of {", ".join(sorted(providers))}')
+    return providers[name]
+
+
+def _show_checks(places: Sequence[Provider], seen: list[PriceCheckResult]) -> None:
+    rows = [(place, checked) for place, one in zip(places, seen, strict=True) for checked in one.checks]
+    if not rows:
+        return
+    money = ("accepted", "price", "move")
+    shown = table(
+        "What prices mean, in USD per hour of a GPU (of a core, where there is none)",
+        "provider",
+        "purchase",
+        *money,
+        "meaning",
+        "since",
+        "source",
+        right=money,
+    )
+    for place, checked in rows:
+        shown.add_row(
+            place.name,
+            format_price_name(checked.reading.purchase, checked.reading.term),
+            "–" if checked.accepted is None else f"{checked.accepted:.4f}",
+            f"{checked.price:.4f}",
+            "–" if checked.effect is None else format_relative_change(checked.effect),
+            checked.meaning.replace("_", " "),
+            str(checked.since.date()),
+            format_price_source(checked.reading),
+        )
+    out.print(shown)
+    for place, checked in rows:
+        if checked.reason is not None:
+            named = f"{place.name} {format_price_name(checked.reading.purchase, checked.reading.term)}"
+            command = accept_command(place, checked.reading.purchase, checked.reading.term)
+            remedy = f"`{command}` if it is right" if checked.price > 0 else f"`{command} --price USD` if you know what it is"
+            out.print(f"{named} is held: {checked.reason}; {remedy}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _plain(one: PriceCheckResult) -> dict[str, Any]:
+    return {
+        "provider": one.provider,
+        "at": one.at,
+        "new_readings": one.readings,
+        "prices": [_price(checked) for checked in one.checks],
+        "changes": one.changes,
+        "findings": one.findings,
+        "opened": one.opened,
+        "failures": one.notes,
+    }
+
+
+def _price(checked: PriceVerdict) -> dict[str, Any]:
+    return {
+        "purchase": checked.reading.purchase,
+        "term": checked.reading.term,
+        "meaning": checked.meaning,
+        "accepted_usd_per_gpu_hour": checked.accepted,
+        "usd_per_gpu_hour": checked.price,
+        "effect": checked.effect,
+        "since": checked.since,
+        "sightings": checked.sightings,
+        "confirmed_by": checked.confirmed_by,
+        "reason": checked.reason,
+        "reading_id": checked.reading.reading_id,
+    }
+
+
+def replay_prices(
+    file: Annotated[Path, typer.Argument(help="CSV: date, provider, region, instance_type, gpu, gpus, purchase, usd_per_gpu_hour")],
+    events: Annotated[Path | None, typer.Option(help="CSV of known changes, to count what was found, missed and invented")] = None,
+    provider: Annotated[
+        str | None, typer.Option(help="only this one: aws, gcp/us-central1 or azure/eastus2/Standard_ND96isr_H100_v5")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a history of prices through the check: what would have been told, held and left in peace.
+
+    Nothing is stored. Each confirmed change is accepted at once, what is held never is. With --events the exit code is 1 if a known
+    list-price change of 1 % or more is missed, or one is told that nobody knows.
+    """
+    with clear_errors(HistoryError):
+        done = replay_readings(_only(read_history(file), provider))
+        compared = None
+        if events is not None:
+            compared = evaluate_replay(done, [k for k in known_changes(events) if _concerns(k.provider, provider)])
+    if not done.readings:
+        fail(f"{file} has no price of {provider}" if provider else f"{file} has no prices; expected at least one row")
+
+    def show() -> None:
+        _show_replay("List prices that changed (in brackets: read once on the way)", done.of("changed", spot=False), "told")
+        _show_replay("Held for confirmation, never used", [*done.of("held", spot=False), *done.of("held", spot=True)], "until")
+        _summary(done, compared)
+
+    emit(as_json, _plain_replay(done, compared), show)
+    if compared is not None and (compared.invented or compared.counts["missed"]):
+        raise typer.Exit(FAILED)
+
+
+def _only(readings: Iterator[Reading], provider: str | None) -> Iterator[Reading]:
+    return (r for r in readings if _concerns(r.provider, provider))
+
+
+def _concerns(name: str, provider: str | None) -> bool:
+    return provider is None or name == provider or name.startswith(f"{provider.rstrip('/')}/")
+
+
+def _show_replay(title: str, told: Sequence[ReplayAlert], second: Literal["told", "until"]) -> None:
+    """One row for all regions of an instance type whose price moved alike on one day; `second`: the day on which it was told, or read last."""
+    if not told:
+        return
+    alike: dict[tuple[Any, ...], list[ReplayAlert]] = {}
+    for one in sorted(told, key=lambda t: (t.since, t.provider, t.purchase, t.term or "")):
+        cloud, _, instance_type = one.provider.split("/", 2)
+        move = None if one.effect is None else round(100 * one.effect)
+        day = (one.reported_at if second == "told" else one.last).date()
+        key = (one.since.date(), day, cloud, instance_type, one.purchase, one.term, move)
+        alike.setdefault(key, []).append(one)
+    shown = table(
+        title, "since", second, "cloud", "instance type", "purchase", "USD/GPU-hour", "move", "regions", right=("move", "regions")
+    )
+    for (since, day, cloud, instance_type, purchase, term, _), same in alike.items():
+        first = same[0]
+        steps = "".join(f" → ({price:.2f})" for _, price in first.steps)
+        old = "none" if first.old is None else f"{first.old:.2f}"
+        shown.add_row(
+            str(since),
+            str(day),
+            cloud,
+            instance_type,
+            format_price_name(purchase, term),
+            f"{old}{steps} → {first.new:.2f}" + (" …" if len({t.new for t in same}) > 1 else ""),
+            "–" if first.effect is None else format_relative_change(first.effect),
+            str(len(same)),
+        )
+    out.print(shown)
+
+
+def _summary(done: ReplayResult, compared: ReplayEvaluation | None) -> None:
+    assert done.first is not None and done.last is not None  # there are readings
+    shown = table("What the check made of it", "", "count", right=("count",))
+    shown.add_row(f"readings of {done.series} prices, {done.first.date()} to {done.last.date()}", str(done.readings))
+    shown.add_row("list prices: changes told", str(len(done.of("changed", spot=False))))
+    shown.add_row("list prices: held", str(len(done.of("held", spot=False))))
+    if compared is not None:
+        counts = compared.counts
+        shown.add_row(f"known list-price changes of {LIST_MOVE:.0%} or more", str(len(compared.answers)))
+        shown.add_row("   told as a change", str(counts["changed"]))
+        shown.add_row("   held, as they should not be believed at once", str(counts["held"]))
+        shown.add_row("   read once before the next move, named in what was told then", str(counts["on the way"]))
+        shown.add_row("   missed", str(counts["missed"]))
+        shown.add_row("told as a change, known to nobody (invented)", str(len(compared.invented)))
+    if done.raw_spot:
+        told = len(done.of("changed", spot=True)) + len(done.of("held", spot=True))
+        shown.add_row("spot prices: moves from one reading to the next", str(done.raw_spot))
+        shown.add_row(f"   of {LIST_MOVE:.0%} or more", str(done.raw_spot_list))
+        shown.add_row(f"   of {SPOT_MOVE:.0%} or more", str(done.raw_spot_large))
+        shown.add_row("   told (median of three, against what was accepted last)", str(told))
+        shown.add_row("   left in peace", f"{done.spot_cut:.0%}")
+    out.print(shown)
+
+
+def _plain_replay(done: ReplayResult, compared: ReplayEvaluation | None) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "readings": done.readings,
+        "prices": done.series,
+        "first": done.first,
+        "last": done.last,
+        "list": {"changed": done.of("changed", spot=False), "held": done.of("held", spot=False)},
+        "spot": {
+            "moves": done.raw_spot,
+            "moves_of_1_percent": done.raw_spot_list,
+            "moves_of_15_percent": done.raw_spot_large,
+            "changed": done.of("changed", spot=True),
+            "held": done.of("held", spot=True),
+            "cut": done.spot_cut,
+        },
+    }
+    if compared is not None:
+        counts = compared.counts
+        data["known"] = {
+            "changes": len(compared.answers),
+            **{answer.replace(" ", "_"): counts[answer] for answer in ("changed", "held", "on the way", "missed")},
+            "invented": compared.invented,
+            "missing": [known for known, answer in compared.answers if answer == "missed"],
+        }
+    return data

@@ -1,4 +1,4 @@
-"""`plumbline scorecard`, `report` and `campaigns`: what was measured and what follows from it."""
+"""`plumbline campaigns`, `scorecard` and `report`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,49 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.cli.card_rows import show_rows
-from plumbline.cli.opening import open_archive
-from plumbline.cli.output import Json, clear_errors, emit, marked, out, table
+from plumbline.analysis.campaign_data import CampaignData
+from plumbline.analysis.conclusions import Conclusions, conclude
+from plumbline.cli.output import Json, clear_errors, emit, marked, open_archive, out, table
 from plumbline.declarations import DeclarationError
-from plumbline.orchestration.reporting import campaign_data, newest
-from plumbline.orchestration.reporting import report as write_report
-from plumbline.reports import CampaignData, Conclusions, conclude
-from plumbline.reports.criteria import Verdict, acceptance_rows
-from plumbline.reports.export.files import Form
-from plumbline.reports.raw import raw_rows
-from plumbline.reports.scorecard_rows import campaign_rows
-from plumbline.reports.tables import CardTable, Cell, card_tables, rank_rows
+from plumbline.presentation.decisions import rank_rows
+from plumbline.presentation.scorecard_rows import (
+    CardTable,
+    CriterionCell,
+    MetricCell,
+    PlainCell,
+    ScorecardRows,
+    acceptance_rows,
+    campaign_rows,
+    card_tables,
+)
+from plumbline.presentation.tables.export import TableFormat
+from plumbline.presentation.trials import attempt_rows
+from plumbline.workflows.report import campaign_data, newest_campaign, write_report
+
+_COLOURS = {"good": "green", "bad": "red"}
+
+
+def show_rows(rows: ScorecardRows) -> None:
+    """The rows of one table of scorecards, a column for each provider; then its shares and refusals, a line each."""
+    shown = table("", "beside the metrics", *rows.providers)
+    if rows.primary is not None:
+        shown.add_row(Text(rows.primary.name, style="bold"), *[_row_cell(c) for c in rows.primary.cells], end_section=True)
+    for group in (rows.friction, rows.capacity):
+        for i, row in enumerate(group, start=1):
+            shown.add_row(row.name, *[_row_cell(c) for c in row.cells], end_section=i == len(group))
+    out.print(shown)
+    for line in rows.shares:
+        out.print(f"  {line.provider}: {line.sentence}", style=None if line.exact else "dim", highlight=False, markup=False)
+    for apart in rows.apart:
+        said = "not comparable" if apart.weight == "refused" else "mind"
+        out.print(marked("  [yellow]{}[/]: {}", said, apart.reason), highlight=False)
+
+
+def _row_cell(cell: PlainCell) -> Text:
+    if cell.reason:
+        return Text(cell.reason, style="dim")
+    return Text.assemble((cell.text, _COLOURS.get(cell.mark or "", "")), (f" {cell.detail}" if cell.detail else "", "dim"))
+
 
 Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")]
 
@@ -44,7 +75,7 @@ def campaigns(as_json: Json = False) -> None:
 def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
     """Show a campaign's scorecards, training and inference apart, with its criteria and the teams' decisions."""
     with clear_errors(LookupError, DeclarationError), open_archive() as archive:
-        name = campaign or newest(archive)
+        name = campaign or newest_campaign(archive)
         data = campaign_data(archive, name)
     concluded = conclude(data)
 
@@ -58,7 +89,7 @@ def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
 
 def report(
     campaign: Campaign = None,
-    tables: Annotated[Form | None, typer.Option(help="every table as well, for spreadsheets or for programs")] = None,
+    tables: Annotated[TableFormat | None, typer.Option(help="every table as well, for spreadsheets or for programs")] = None,
     as_json: Json = False,
 ) -> None:
     """Write a campaign's report again, as HTML and Markdown, and say where it is."""
@@ -96,7 +127,7 @@ def show_scorecards(data: CampaignData, concluded: Conclusions) -> None:
 
 def show_unusable(data: CampaignData) -> None:
     """Why an attempt's numbers are not taken at their word; the page of the trial in Airflow has its log and its pods."""
-    rows = [row for row in raw_rows(data) if row.status != "valid"]
+    rows = [row for row in attempt_rows(data) if row.status != "valid"]
     if rows:
         out.print("\nNot valid", style="bold")
     for row in rows:
@@ -123,7 +154,7 @@ def _card(card: CardTable) -> Table:
     return shown
 
 
-def _cell(cell: Cell) -> Text:
+def _cell(cell: MetricCell) -> Text:
     return Text(f"{cell.value} {cell.unit}".strip(), style="bold green" if cell.mark == "best" else "")
 
 
@@ -137,7 +168,7 @@ def _acceptance(card: CardTable) -> None:
     out.print(shown)
 
 
-def _outcome(verdict: Verdict | None) -> Text | str:
+def _outcome(verdict: CriterionCell | None) -> Text | str:
     if verdict is None:
         return ""
     if verdict.outcome == "insufficient":

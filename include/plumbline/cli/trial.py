@@ -1,9 +1,14 @@
-"""`plumbline trial` and `plumbline replay`: one trial without Airflow, the loop of someone who writes a workload."""
+"""`plumbline trial`, `replay`, `selfcheck` and `serve`: work on this machine without Airflow."""
 
 from __future__ import annotations
 
 import os
+import tempfile
+import time
+from collections.abc import Sequence
 from datetime import datetime, timezone
+from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,18 +16,90 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from plumbline.analysis.trial_sample import USABLE
 from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out, table
-from plumbline.cli.selfcheck import compact
-from plumbline.declarations import METRICS, DeclarationError, Declarations, EndpointLauncher, LocalLauncher, Trial, load
-from plumbline.declarations.reading import reading
-from plumbline.harness.progress import ProgressLine
+from plumbline.declarations import DeclarationError, Declarations, EndpointLauncher, InferenceWorkload, LocalLauncher, Trial, load
+from plumbline.embedded.connections import provide_connections
+from plumbline.harness.launcher_protocol import ProgressLine
+from plumbline.launch.failures import Interrupted
 from plumbline.launch.plan import PlanError
-from plumbline.orchestration import budget
-from plumbline.orchestration.connections import adopt
-from plumbline.orchestration.direct import planned_trial, replayed, run_directly
-from plumbline.reports.criteria import trial_verdicts
-from plumbline.results import Curve, MetricRow, ResultDocument
-from plumbline.scorecards.inputs import USABLE
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_quantity
+from plumbline.presentation.scorecard_rows import trial_verdicts
+from plumbline.results import CheckLine, Curve, MetricRow, ResultDocument
+from plumbline.workflows import budget
+from plumbline.workflows.benchmark import plan_replay, plan_single_trial, run_directly, stopped_by_sigterm
+
+_CHECK_STYLE = {"pass": "green", "fail": "red", "not_applicable": "dim"}
+
+
+class Device(str, Enum):
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+def selfcheck(
+    device: Annotated[Device, typer.Option(help="cuda: also the GPU's event timer and counter of energy (AMD's too)")] = Device.cpu,
+    as_json: Json = False,
+) -> None:
+    """Check timers, energy, counted FLOPs, the load client and clocks against what is known; exit code 1 if a line fails."""
+    from plumbline.harness import selfcheck as instrument
+
+    lines = instrument.run(device.value)
+    emit(as_json, {"lines": lines}, lambda: _show(lines))
+    raise typer.Exit(FAILED if any(line.status == "fail" for line in lines) else OK)
+
+
+def _show(lines: Sequence[CheckLine]) -> None:
+    shown = table("", "check", "", "measured", "expected", "tolerance", "reason", right=("measured", "expected", "tolerance"))
+    for line in lines:
+        values = (_number(line.measured, line.unit), _number(line.expected, line.unit), _number(line.tolerance, line.unit))
+        shown.add_row(line.name, Text(line.status, style=_CHECK_STYLE[line.status]), *values, Text(line.reason or "", style="dim"))
+    out.print(shown)
+
+
+def compact(lines: Sequence[CheckLine]) -> str:
+    """One line about all of them, such as `selfcheck: 7 pass, 2 not applicable`; failed ones by name."""
+    count = {status: sum(line.status == status for line in lines) for status in _CHECK_STYLE}
+    bad = ", ".join(line.name for line in lines if line.status == "fail")
+    parts = [f"{count['pass']} pass", f"{count['fail']} fail ({bad})" if bad else "", f"{count['not_applicable']} not applicable"]
+    return "selfcheck: " + ", ".join(part for part in parts if part)
+
+
+def _number(value: float | None, unit: str) -> str:
+    return "–" if value is None else f"{value:.6g} {unit}"
+
+
+_READY_S, _LOOK_S = 300.0, 0.5
+
+
+def serve(workload: Annotated[str, typer.Argument(help="name of a declared inference workload, such as chat-tiny-cpu")]) -> None:
+    """Serve WORKLOAD's model by Triton on this machine until Ctrl-C, and say how to declare it as an endpoint."""
+    from plumbline.harness.inference.server import backends, tritonserver
+    from plumbline.harness.inference.server.tritonserver import Triton
+    from plumbline.harness.measurement import TrialFailed
+
+    with clear_errors(DeclarationError):
+        found = load().workloads.get(workload.removeprefix("inference/"))
+    if not isinstance(found, InferenceWorkload):
+        fail(f'no inference workload is called "{workload}"; `plumbline check` lists what is declared')
+    try:
+        with stopped_by_sigterm(), tempfile.TemporaryDirectory(prefix="plumbline-serve-") as folder:
+            repository = backends.write(found, Path(folder) / "models", threads=len(os.sched_getaffinity(0)))
+            err.print(f"starting Triton with the model of {found.name}…", style="dim", highlight=False)
+            with Triton(
+                tritonserver.find_installation(), repository.folder, repository.model, Path(folder), ready_within_s=_READY_S, http=True
+            ) as triton:
+                for protocol, url in (("kserve_grpc", f"grpc://{triton.address}"), ("kserve_http", f"http://{triton.http_address}")):
+                    out.print(f"launcher: {{kind: endpoint, url: {url}, protocol: {protocol}, model: {repository.model}}}", highlight=False)
+                while triton.running():
+                    time.sleep(_LOOK_S)
+                fail(triton.state(), FAILED)
+    except (KeyboardInterrupt, Interrupted):
+        err.print("stopped", style="dim")
+    except TrialFailed as failure:
+        fail(f"{failure.failure_class}: {failure.detail}", FAILED)
+
 
 LOCAL = "local"
 _STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}
@@ -42,7 +119,7 @@ def trial(
         found = declared.workloads.get(name)
         if kind and found is not None and found.kind != kind:
             fail(f'"{name}" is a workload of kind {found.kind}; expected {found.kind}/{name}')
-        planned = planned_trial(declared, name, _local(declared, name) if provider == LOCAL else provider)
+        planned = plan_single_trial(declared, name, _local(declared, name) if provider == LOCAL else provider)
     _run(planned, as_json)
 
 
@@ -62,7 +139,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Run an archived trial again from its own record: same specification, criteria, seeds and arrival schedule."""
-    from plumbline.cli.opening import open_archive
+    from plumbline.cli.output import open_archive
 
     with open_archive() as archive:
         document = archive.document(trial_id)
@@ -71,21 +148,21 @@ def replay(
         fail(f"{trial_id} is imported from {imported.publisher}: nobody here has what it ran; see {imported.url}")
     if document is None:
         fail(f'no trial "{trial_id}" in the archive; `plumbline campaigns` lists what is there')
-    _run(replayed(document.trial), as_json)
+    _run(plan_replay(document.trial), as_json)
 
 
 def _within_budget(planned: Trial) -> None:
     """Leaves with a sentence if the month's budget of its provider, as declared now, does not carry one more trial."""
-    from plumbline.cli.opening import open_archive
+    from plumbline.cli.output import open_archive
 
     with clear_errors(DeclarationError):
         provider = load().providers.get(planned.provider.name)
     if provider is None or provider.budget is None:
         return
     with open_archive() as archive:
-        done = budget.cut(archive, provider, [planned], datetime.now(timezone.utc))
+        done = budget.apply_budget(archive, provider, [planned], datetime.now(timezone.utc))
     if not done.kept:
-        fail(f"{done}. To go on: {budget.how_to_go_on(provider)}\nnothing was started")
+        fail(f"{done}. To go on: {budget.budget_remedy(provider)}\nnothing was started")
 
 
 def _run(planned: Trial, as_json: bool) -> None:
@@ -94,7 +171,7 @@ def _run(planned: Trial, as_json: bool) -> None:
     if isinstance(launcher, EndpointLauncher) and launcher.connection is not None:
         # What Airflow does not have is told by the launcher, in the trial's record.
         with clear_errors(RuntimeError):
-            adopt([launcher.connection])
+            provide_connections([launcher.connection])
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -142,12 +219,12 @@ def show(document: ResultDocument) -> None:
         if last not in ("", phase):
             shown.add_section()
         lead = next((r for r in rows if r.statistic == METRICS[metric].statistic), rows[0])
-        interval = "" if lead.ci_low is None else f"{reading(lead.ci_low, lead.unit)} … {reading(lead.ci_high, lead.unit)}"
-        others = [f"{r.statistic} {reading(r.value, r.unit)}" for r in rows if r is not lead and r.value is not None]
+        interval = "" if lead.ci_low is None else f"{format_quantity(lead.ci_low, lead.unit)} … {format_quantity(lead.ci_high, lead.unit)}"
+        others = [f"{r.statistic} {format_quantity(r.value, r.unit)}" for r in rows if r is not lead and r.value is not None]
         beside = Text(" · ".join([*others, *filter(None, [lead.reason, lead.method])]), style="dim")
         statistic = "" if lead.statistic == "value" else lead.statistic
         name = phase if phase != last else ""
-        shown.add_row(name, metric, statistic, reading(lead.value, lead.unit), interval, f"{lead.n:,}", beside)
+        shown.add_row(name, metric, statistic, format_quantity(lead.value, lead.unit), interval, f"{lead.n:,}", beside)
         last = phase
     if measured:
         out.print(shown)
@@ -173,7 +250,7 @@ def _curves(curves: list[Curve]) -> Table:
     for curve in curves:
         values = {point.at: point.value for point in curve.points}
         statistic = "" if curve.statistic == "value" else curve.statistic
-        shown.add_row(curve.phase, curve.metric, statistic, *(reading(values.get(at), curve.unit) for at in places))
+        shown.add_row(curve.phase, curve.metric, statistic, *(format_quantity(values.get(at), curve.unit) for at in places))
     return shown
 
 

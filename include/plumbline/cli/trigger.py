@@ -9,16 +9,16 @@ from urllib.parse import quote
 
 import typer
 
-from plumbline.cli.campaign import declarations
-from plumbline.cli.opening import open_archive
-from plumbline.cli.output import FAILED, Json, emit, fail, out, table
+from plumbline.cli.campaign import load_declarations
+from plumbline.cli.output import FAILED, Json, emit, fail, open_archive, out, table
+from plumbline.embedded.client import AirflowError
 from plumbline.launch.plan import PlanError
-from plumbline.orchestration.airflow_client import AirflowError
-from plumbline.orchestration.asked import Asked, Placement, campaign_of
+from plumbline.workflows.plan import Placement, RunParameters, on_demand_campaign_id
 
 if TYPE_CHECKING:
-    from plumbline.orchestration.triggering import Start, Started
-    from plumbline.prices.budget import Balance, Use
+    from plumbline.analysis.cost.budget import Balance, BudgetUse
+    from plumbline.embedded.client import StartedRun
+    from plumbline.workflows.plan import PlannedRun
 
 
 def trigger(
@@ -34,11 +34,14 @@ def trigger(
     as_json: Json = False,
 ) -> None:
     """Start benchmarks of these providers, as one campaign, in the Airflow that runs here or on the team's server; waits for none."""
-    from plumbline.orchestration import reaching, triggering
+    from plumbline.embedded import client
+    from plumbline.embedded.client import start_runs as start_all
+    from plumbline.workflows.budget import apply_budgets
+    from plumbline.workflows.plan import RunsNotStarted, plan_runs
 
-    declared = declarations()
-    asked = Asked(
-        campaign_id=campaign or campaign_of(datetime.now(timezone.utc)),
+    declared = load_declarations()
+    asked = RunParameters(
+        campaign_id=campaign or on_demand_campaign_id(datetime.now(timezone.utc)),
         reason=reason,
         workloads=tuple(workload) if workload else None,
         kinds=tuple(kind) if kind else None,
@@ -46,17 +49,17 @@ def trigger(
         placement=placement,
     )
     try:
-        wanted = triggering.starts(declared, asked, provider)
+        wanted = plan_runs(declared, asked, provider)
         with open_archive() as archive:
-            wanted = triggering.within_budgets(archive, declared, asked, wanted)
-        client = reaching.client()
-    except (PlanError, triggering.NotStarted, AirflowError) as error:
+            wanted = apply_budgets(archive, declared, asked, wanted)
+        airflow = client.connect()
+    except (PlanError, RunsNotStarted, AirflowError) as error:
         fail(f"{error}\nnothing was started")
-    address = reaching.address()
-    with client:
+    address = client.airflow_address()
+    with airflow:
         try:
-            started = triggering.trigger(client, wanted)
-        except triggering.NotStarted as error:
+            started = start_all(airflow, wanted)
+        except RunsNotStarted as error:
             fail(f"{error}\nnothing was started")
         except AirflowError as error:
             fail(str(error), FAILED)
@@ -68,9 +71,9 @@ def budget(
     provider: Annotated[list[str] | None, typer.Argument(help="all that declare a budget if none is named")] = None, as_json: Json = False
 ) -> None:
     """What was used of the providers' budgets this month, and what is left."""
-    from plumbline.reports.spending import balance, monthly_use
+    from plumbline.workflows.budget import budget_balance, monthly_use
 
-    declared, now = declarations(), datetime.now(timezone.utc)
+    declared, now = load_declarations(), datetime.now(timezone.utc)
     for name in provider or ():
         if name not in declared.providers:
             fail(f'no provider is called "{name}"; declared: {", ".join(sorted(declared.providers))}')
@@ -78,11 +81,11 @@ def budget(
             fail(f"{name} declares no budget; `budget: {{usd_per_month: 5000}}` in its declaration sets one")
     limited = [p for name, p in sorted(declared.providers.items()) if p.budget is not None and (not provider or name in provider)]
     with open_archive() as archive:
-        found = [(balance(archive, p, now), monthly_use(archive, declared, p, now)) for p in limited]
+        found = [(budget_balance(archive, p, now), monthly_use(archive, declared, p, now)) for p in limited]
     emit(as_json, [_figures(*one) for one in found], lambda: _show_balances(found))
 
 
-def _row(one: Started, address: str) -> dict[str, object]:
+def _row(one: StartedRun, address: str) -> dict[str, object]:
     start = one.start
     return {
         "provider": start.provider,
@@ -97,11 +100,11 @@ def _row(one: Started, address: str) -> dict[str, object]:
     }
 
 
-def _url(one: Started, address: str) -> str:
+def _url(one: StartedRun, address: str) -> str:
     return f"{address}/dags/{one.start.dag_id}/runs/{quote(one.run_id, safe='')}"
 
 
-def _show(asked: Asked, started: list[Started], address: str) -> None:
+def _show(asked: RunParameters, started: list[StartedRun], address: str) -> None:
     out.print(f"campaign {asked.campaign_id}: {asked.reason}", highlight=False, markup=False, soft_wrap=True)
     for one in started:
         start = one.start
@@ -112,16 +115,16 @@ def _show(asked: Asked, started: list[Started], address: str) -> None:
     out.print(f"then: `plumbline scorecard {asked.campaign_id}`, `plumbline findings`", highlight=False, soft_wrap=True)
 
 
-def _trials(start: Start) -> str:
+def _trials(start: PlannedRun) -> str:
     gone = f"; {start.left_out} more are left out: the budget does not carry them" if start.left_out else ""
     return f"{start.trials} trial{'s' if start.trials != 1 else ''}{gone}"
 
 
-def _waits(one: Started) -> str:
+def _waits(one: StartedRun) -> str:
     return f"; begins when run {one.waits_for} has ended" if one.waits_for else ""
 
 
-def _figures(balance: Balance, rerun: Use) -> dict[str, object]:
+def _figures(balance: Balance, rerun: BudgetUse) -> dict[str, object]:
     return {
         "provider": balance.provider,
         "month": balance.month,
@@ -137,7 +140,7 @@ def _figures(balance: Balance, rerun: Use) -> dict[str, object]:
     }
 
 
-def _show_balances(found: list[tuple[Balance, Use]]) -> None:
+def _show_balances(found: list[tuple[Balance, BudgetUse]]) -> None:
     if not found:
         out.print("no provider declares a budget; `budget: {usd_per_month: 5000}` in a declaration sets one", highlight=False)
         return

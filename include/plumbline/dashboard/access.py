@@ -14,20 +14,20 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.params import Depends as Dependency
 
 from plumbline.archive import Archive, FindingView
-from plumbline.archive.paging import Slice
+from plumbline.archive.pages import Slice
 from plumbline.archive.records import FindingKind, FindingState, PriceView
 from plumbline.declarations import Declarations
-from plumbline.drift.winner import WINNER
+from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 
-REFUSED = "contract prices, invoices and costs are for those who may see money: docs/team-server.md (Users and roles)"
+COSTS_REFUSED = "contract prices, invoices and costs are for those who may see money: docs/team-server.md (Users and roles)"
 
 
-def everyone() -> bool:
+def allow_everyone() -> bool:
     """For an app that one person serves to themself."""
     return True
 
 
-def noted(may_see_money: Callable[..., bool]) -> Dependency:
+def note_cost_access(may_see_money: Callable[..., bool]) -> Dependency:
     """Ask once a request whether its user may see money; `money` has the answer."""
 
     def note(request: Request, allowed: bool = Depends(may_see_money)) -> None:
@@ -37,48 +37,48 @@ def noted(may_see_money: Callable[..., bool]) -> Dependency:
     return dependency
 
 
-def money(request: Request) -> bool:
+def can_see_costs(request: Request) -> bool:
     """Whether the user of this request may see money; no, where nothing asked."""
     return bool(getattr(request.state, "money", False))
 
 
-def required(request: Request) -> None:
+def require_cost_access(request: Request) -> None:
     """A route's dependency: 403 for those who may not see money."""
-    if not money(request):
-        raise HTTPException(403, REFUSED)
+    if not can_see_costs(request):
+        raise HTTPException(403, COSTS_REFUSED)
 
 
-def without_money(declared: Declarations) -> Declarations:
+def without_costs(declared: Declarations) -> Declarations:
     """The declarations without what providers charge, billed, or may cost."""
     hidden: dict[str, Any] = {"prices": (), "price_sources": (), "rates": (), "overhead": (), "invoices": (), "budget": None}
     providers = {name: provider.model_copy(update=hidden) for name, provider in declared.providers.items()}
     return dataclasses.replace(declared, providers=providers)
 
 
-class ArchiveWithoutMoney(Archive):
+class ArchiveWithoutCosts(Archive):
     """An archive that has no prices, and no findings of prices or of first choices that a price may have changed."""
 
     def prices(self, provider: Any = None) -> list[PriceView]:
         return []
 
     def findings(self, state: FindingState | None = None, campaign_id: str | None = None, latest: int | None = None) -> list[FindingView]:
-        return _open(super().findings(state, campaign_id, latest))
+        return _without_cost_findings(super().findings(state, campaign_id, latest))
 
     def finding(self, finding_id: str) -> FindingView:
-        if found := _open([super().finding(finding_id)]):
+        if found := _without_cost_findings([super().finding(finding_id)]):
             return found[0]
         raise LookupError(f'finding "{finding_id}" is about money')
 
     def findings_of(self, provider: str, kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:
-        return _open(super().findings_of(provider, kind, unsettled))
+        return _without_cost_findings(super().findings_of(provider, kind, unsettled))
 
     def findings_page(self, *args: Any, **named: Any) -> Slice[FindingView]:
         found = super().findings_page(*args, **named)
-        return dataclasses.replace(found, rows=tuple(_open(found.rows)))
+        return dataclasses.replace(found, rows=tuple(_without_cost_findings(found.rows)))
 
     def findings_shown_by(self, campaign_id: str, limit: int) -> tuple[FindingView, ...]:
-        return tuple(_open(super().findings_shown_by(campaign_id, limit)))
+        return tuple(_without_cost_findings(super().findings_shown_by(campaign_id, limit)))
 
 
-def _open(findings: Iterable[FindingView]) -> list[FindingView]:
-    return [f for f in findings if f.kind != "price" and not str(f.detail.get("subject", "")).startswith(WINNER)]
+def _without_cost_findings(findings: Iterable[FindingView]) -> list[FindingView]:
+    return [f for f in findings if f.kind != "price" and not str(f.detail.get("subject", "")).startswith(DECISION_CHANGE_PREFIX)]

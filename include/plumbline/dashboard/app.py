@@ -1,4 +1,4 @@
-"""The app itself: routes, and nothing that knows of Airflow. Whoever mounts it says by `dependencies` who may see it."""
+"""The FastAPI app: routes, error pages and security headers. Knows nothing of Airflow; the caller's `dependencies` decide who has access."""
 
 from __future__ import annotations
 
@@ -11,33 +11,22 @@ from fastapi.exception_handlers import http_exception_handler
 from fastapi.params import Depends
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DataError, OperationalError, ProgrammingError
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plumbline.archive import SchemaMismatch
 from plumbline.dashboard import access
-from plumbline.dashboard.choices import Choices
-from plumbline.dashboard.declared import Declared
-from plumbline.dashboard.headers import Headers
-from plumbline.dashboard.page import is_api, make_pages
-from plumbline.dashboard.reading import NoArchive, Reader
-from plumbline.dashboard.routes import (
-    api,
-    api_decisions,
-    api_page,
-    budgets,
-    campaigns,
-    decisions,
-    findings,
-    overview,
-    prices,
-    providers,
-    static,
-    trials,
-    workloads,
-    written,
-)
-from plumbline.declarations import DeclarationError, places
-from plumbline.results import BadResult
+from plumbline.dashboard import assets as static_files
+from plumbline.dashboard.api import decisions as decision_api
+from plumbline.dashboard.api import description as api_docs
+from plumbline.dashboard.api import records as record_api
+from plumbline.dashboard.pages import budgets, campaigns, decisions, findings, overview, prices, providers, trials, workloads
+from plumbline.dashboard.pages import reports as report_pages
+from plumbline.dashboard.rendering import is_api, make_renderer
+from plumbline.dashboard.sources import ArchiveReader, DecisionCache, DeclarationsReader, NoArchive
+from plumbline.declarations import DeclarationError, installation_paths
+from plumbline.results import InvalidResult
 
 
 def create_app(
@@ -45,7 +34,7 @@ def create_app(
     *,
     archive_url: str | None = None,
     reports: Path | None = None,
-    may_see_money: Callable[..., bool] = access.everyone,
+    may_see_money: Callable[..., bool] = access.allow_everyone,
 ) -> FastAPI:
     """The dashboard over one archive and one folder of reports (default: the installation's). `may_see_money`: a dependency of FastAPI's.
 
@@ -53,14 +42,18 @@ def create_app(
     which FastAPI would serve to anybody.
     """
     app = FastAPI(
-        title="Plumbline", dependencies=[*dependencies, access.noted(may_see_money)], openapi_url=None, docs_url=None, redoc_url=None
+        title="Plumbline",
+        dependencies=[*dependencies, access.note_cost_access(may_see_money)],
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
     )
-    app.add_middleware(Headers)
-    reader = Reader(archive_url or places().archive_url)
-    folder = reports or places().reports
-    pages = make_pages()
-    declared = Declared()
-    choices = Choices()
+    app.add_middleware(DefaultHeaders)
+    reader = ArchiveReader(archive_url or installation_paths().archive_url)
+    folder = reports or installation_paths().reports
+    pages = make_renderer()
+    declared = DeclarationsReader()
+    choices = DecisionCache()
 
     def said(request: Request, title: str, text: str, status: int) -> Response:
         # A page may say "nothing yet" as an answer; a program must not take it for one.
@@ -93,7 +86,7 @@ def create_app(
     def _undeclared(request: Request, error: Exception) -> Response:
         return said(request, "The declarations cannot be read", str(error), 500)
 
-    @app.exception_handler(BadResult)
+    @app.exception_handler(InvalidResult)
     def _damaged(request: Request, error: Exception) -> Response:
         return said(request, "A result cannot be read", f"{error}. `plumbline archive verify` lists every one that is damaged.", 500)
 
@@ -106,7 +99,7 @@ def create_app(
         return await http_exception_handler(request, error)
 
     # Reports and their tables hold costs throughout; the pages of what was measured are shown without.
-    money = [depends(access.required)]
+    money = [depends(access.require_cost_access)]
     app.include_router(overview.router(pages, reader, declared, folder))
     app.include_router(providers.router(pages, reader, declared))
     app.include_router(workloads.router(pages, reader, declared))
@@ -116,9 +109,41 @@ def create_app(
     app.include_router(findings.router(pages, reader, declared))
     app.include_router(prices.router(pages, reader, declared), dependencies=money)
     app.include_router(budgets.router(pages, reader, declared), dependencies=money)
-    app.include_router(api.router(reader))
-    app.include_router(api_decisions.router(pages, reader, declared, choices), dependencies=money)
-    app.include_router(api_page.router(pages))
-    app.include_router(written.router(folder), dependencies=money)
-    app.include_router(static.router(pages.assets))
+    app.include_router(record_api.router(reader))
+    app.include_router(decision_api.router(pages, reader, declared, choices), dependencies=money)
+    app.include_router(api_docs.router(pages))
+    app.include_router(report_pages.router(folder), dependencies=money)
+    app.include_router(static_files.router(pages.assets))
     return app
+
+
+# Headers that every answer of a route carries, a refusal or an error that it tells too: what is private is kept by nobody, and is what it says
+# it is. Only the bare words of a 500, when the app itself is at fault, go without.
+
+
+DEFAULT_HEADERS = {
+    # Without it a browser may keep a report, and a proxy a "not found", for as long as they guess.
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    # Slack and publishers of results need not know which page somebody came from.
+    "Referrer-Policy": "same-origin",
+}
+"""A route that sets one of these itself keeps its own."""
+
+
+class DefaultHeaders:
+    """ASGI middleware that adds `DEFAULTS` to each answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in DEFAULT_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)

@@ -1,4 +1,4 @@
-"""The files that pages load: style sheets and scripts of this package, the report's style sheet, and Plotly as it is installed."""
+"""Style sheets and scripts of the pages, with Plotly as it is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
-from fastapi import Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 
 PLOTLY = "plotly.min.js"
@@ -37,7 +37,7 @@ class Assets:
     def __init__(self) -> None:
         own = files("plumbline.dashboard") / "static"
         self._paths = {item.name: Path(str(item)) for item in own.iterdir() if Path(item.name).suffix in _TYPES}
-        self._paths["report.css"] = Path(str(files("plumbline.reports") / "templates" / "report.css"))
+        self._paths["report.css"] = Path(str(files("plumbline.presentation.html") / "templates" / "report.css"))
         self._paths[PLOTLY] = _plotly()
 
     def versioned(self, name: str) -> str:
@@ -76,3 +76,17 @@ def _plotly() -> Path:
     if spec is None or spec.origin is None:
         raise LookupError("the package plotly is not installed; the pages serve its script from there")
     return Path(spec.origin).parent / "package_data" / PLOTLY
+
+
+def router(assets: Assets) -> APIRouter:
+    """`/static/{name}`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/static/{name}")
+    def show_asset(request: Request, name: str, v: str | None = None) -> Response:
+        try:
+            return assets.response(request, name, v)
+        except LookupError as error:
+            raise HTTPException(404, str(error)) from error
+
+    return routes

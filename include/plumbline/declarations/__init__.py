@@ -1,27 +1,22 @@
-"""What people declare: providers, workloads, teams, thresholds; and what is asked of the harness, a trial.
-
-The ground floor: it imports nothing of ours.
-"""
+"""What people declare: YAML files to frozen models; and what the harness is asked to run, a trial."""
 
 from plumbline.declarations.alerts import Alerts, QuietHours, Route
-from plumbline.declarations.budget import Budget
-from plumbline.declarations.contract import Contract
-from plumbline.declarations.criteria import Criterion
-from plumbline.declarations.inference import InferenceWorkload
-from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, LocalLauncher
-from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load, load_upkeep, misfit
-from plumbline.declarations.metrics import METRICS, Metric, metric
-from plumbline.declarations.places import Places, places
-from plumbline.declarations.provider import Price, Provider
-from plumbline.declarations.simulation import SimulatedLauncher
-from plumbline.declarations.team import Preference, Team, with_weights
+from plumbline.declarations.compatibility import incompatibility
+from plumbline.declarations.installation import InstallationPaths, installation_paths
+from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load, load_upkeep
+from plumbline.declarations.providers import Budget, Price, Provider
+from plumbline.declarations.providers.launchers import EndpointLauncher, KubernetesLauncher, LocalLauncher
+from plumbline.declarations.providers.rates import Contract
+from plumbline.declarations.providers.simulation import SimulatedLauncher
+from plumbline.declarations.teams import Preference, Team, with_weights
 from plumbline.declarations.thresholds import DriftRules, Thresholds, ValidityLimits
-from plumbline.declarations.training import TrainingWorkload
-from plumbline.declarations.trial import HARNESS_PROTOCOL, Origin, Trial, canonical, criteria_hash, digest, series_key, spec_hash, trial_id
+from plumbline.declarations.trials import HARNESS_PROTOCOL, Origin, Trial, canonical, criteria_hash, digest, series_key, spec_hash, trial_id
+from plumbline.declarations.workloads import Criterion
+from plumbline.declarations.workloads.inference import InferenceWorkload
+from plumbline.declarations.workloads.training import TrainingWorkload
 
 __all__ = [
     "HARNESS_PROTOCOL",
-    "METRICS",
     "Alerts",
     "AnyWorkload",
     "Budget",
@@ -32,11 +27,10 @@ __all__ = [
     "DriftRules",
     "EndpointLauncher",
     "InferenceWorkload",
+    "InstallationPaths",
     "KubernetesLauncher",
     "LocalLauncher",
-    "Metric",
     "Origin",
-    "Places",
     "Preference",
     "Price",
     "Problem",
@@ -53,11 +47,10 @@ __all__ = [
     "criteria_hash",
     "digest",
     "enabled_providers",
+    "incompatibility",
+    "installation_paths",
     "load",
     "load_upkeep",
-    "metric",
-    "misfit",
-    "places",
     "series_key",
     "spec_hash",
     "trial_id",

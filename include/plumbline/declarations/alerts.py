@@ -1,4 +1,4 @@
-"""`include/config/alerts.yaml`: who is told of which finding, when, and what a month of a provider is worth."""
+"""`alerts.yaml`: routing of findings, quiet hours, and the monthly volume that prices a finding."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.purchases import Purchase
-from plumbline.declarations.units import Duration
-from plumbline.declarations.workload import Slot
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.workloads import Slot
+from plumbline.metrics.units import Duration
 
 Pattern = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9*?-]{1,63}$"), Field(description="a name; * stands for any characters, ? for one")
 ]
-Channel = Annotated[
+SlackChannel = Annotated[
     str, StringConstraints(pattern=r"^[CG][A-Z0-9]{6,}$"), Field(description="a channel's id such as C0123456789, not its name")
 ]
-Owner = Annotated[str, StringConstraints(pattern=r"^[UWS][A-Z0-9]{6,}$")]
-Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-_DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+SlackOwner = Annotated[str, StringConstraints(pattern=r"^[UWS][A-Z0-9]{6,}$")]
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class QuietHours(Declared):
@@ -33,7 +33,7 @@ class QuietHours(Declared):
     start: Slot = Field(description='a time of day there, such as "20:00"')
     end: Slot = Field(description='a time of day there, such as "07:00"; of the next day if it is earlier than start')
     timezone: str = Field(description="a name of the IANA time zone database such as Europe/Berlin")
-    days: tuple[Day, ...] = Field((), description="days that are quiet altogether, such as [sat, sun]")
+    days: tuple[Weekday, ...] = Field((), description="days that are quiet altogether, such as [sat, sun]")
 
     @field_validator("timezone")
     @classmethod
@@ -48,7 +48,7 @@ class QuietHours(Declared):
     def _some_time_left(self) -> QuietHours:
         if self.start == self.end:
             raise ValueError(f'end is {self.end}, as start; expected another time of day such as "07:00"')
-        if len(set(self.days)) == len(_DAYS):
+        if len(set(self.days)) == len(_WEEKDAYS):
             raise ValueError("days names the whole week: nothing would ever be told; expected at most six days")
         return self
 
@@ -58,7 +58,7 @@ class QuietHours(Declared):
         start, end = time.fromisoformat(self.start), time.fromisoformat(self.end)
         clock = there.time().replace(tzinfo=None)
         by_night = start <= clock < end if start < end else clock >= start or clock < end
-        return by_night or _DAYS[there.weekday()] in self.days
+        return by_night or _WEEKDAYS[there.weekday()] in self.days
 
 
 class Condition(Declared):
@@ -89,8 +89,10 @@ class Route(Declared):
     """One rule: the first one whose condition holds says where a finding goes."""
 
     when: Condition | None = Field(None, description="every finding if left out")
-    channels: tuple[Channel, ...] = Field((), max_length=8, description="the connection's own channel if left out")
-    owner: Owner | None = Field(None, description="who is mentioned: the id of a person (U0123456789) or of a user group (S0123456789)")
+    channels: tuple[SlackChannel, ...] = Field((), max_length=8, description="the connection's own channel if left out")
+    owner: SlackOwner | None = Field(
+        None, description="who is mentioned: the id of a person (U0123456789) or of a user group (S0123456789)"
+    )
     quiet_hours: QuietHours | None = None
 
     @model_validator(mode="after")
@@ -102,7 +104,7 @@ class Route(Declared):
         return self
 
 
-class Volume(Declared):
+class RentedVolume(Declared):
     """How much of a provider is rented a month: what a finding costs is told by it."""
 
     provider: Pattern
@@ -126,7 +128,7 @@ class Alerts(Declared):
         60 * 86400.0, description="how long after it was resolved a finding that comes back goes on in its old thread"
     )
     routes: tuple[Route, ...] = Field((), max_length=100)
-    volumes: tuple[Volume, ...] = Field((), max_length=500)
+    volumes: tuple[RentedVolume, ...] = Field((), max_length=500)
 
     @model_validator(mode="after")
     def _each_rule_is_reached(self) -> Alerts:
@@ -142,7 +144,7 @@ class Alerts(Declared):
                 raise ValueError(f"volumes[{i}] names {what} a second time; expected one entry of it")
         return self
 
-    def unmatched(self, providers: Collection[str], workloads: Collection[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    def unknown_names(self, providers: Collection[str], workloads: Collection[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Names and patterns that nothing declared fits, each as the field's path and a sentence: what they were meant for would go elsewhere.
 
         A volume's pattern may fit nothing: a finding that lacks its volume says so itself.

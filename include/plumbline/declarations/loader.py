@@ -1,9 +1,10 @@
-"""From a folder of YAML files to checked declarations, or to a list of problems that a person can mend."""
+"""Read a folder of YAML files into checked declarations, or report every problem with its file and line."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -13,27 +14,21 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from plumbline.declarations.alerts import Alerts
-from plumbline.declarations.contract import Contract
-from plumbline.declarations.defaults import Defaults
-from plumbline.declarations.defaults import fill_in as fill_in_defaults
+from plumbline.declarations.compatibility import incompatibility, reason_to_skip
 from plumbline.declarations.economics import Economics
-from plumbline.declarations.inference import InferenceWorkload
-from plumbline.declarations.launchers import EndpointLauncher, KubernetesLauncher, Launcher
-from plumbline.declarations.models import Encoder
-from plumbline.declarations.places import REPOSITORY, places
-from plumbline.declarations.price_sources import ContractSource
-from plumbline.declarations.provider import Provider
+from plumbline.declarations.installation import REPOSITORY, Upkeep, installation_paths
+from plumbline.declarations.providers import ContractSource, Provider
+from plumbline.declarations.providers.launchers import KubernetesLauncher, LauncherDefaults
+from plumbline.declarations.providers.launchers import apply_defaults as fill_in_defaults
+from plumbline.declarations.providers.rates import Contract
 from plumbline.declarations.references import References
-from plumbline.declarations.shapes import at, expected, pointed
-from plumbline.declarations.simulation import SimulatedLauncher
-from plumbline.declarations.storage import shortage
-from plumbline.declarations.team import Preference, Team
+from plumbline.declarations.teams import Preference, Team
 from plumbline.declarations.thresholds import Thresholds
-from plumbline.declarations.traces import fill_in
-from plumbline.declarations.training import TrainingWorkload
-from plumbline.declarations.upkeep import Upkeep
-from plumbline.declarations.workload import Workload
-from plumbline.declarations.yaml_positions import Path_, Unreadable, dotted, read
+from plumbline.declarations.workloads import Workload
+from plumbline.declarations.workloads.inference import InferenceWorkload
+from plumbline.declarations.workloads.traces import load_trace_rows
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml
 
 AnyWorkload = TrainingWorkload | InferenceWorkload
 Model = TypeVar("Model", bound=BaseModel)
@@ -91,7 +86,9 @@ class Declarations:
 
     def workloads_for(self, provider: Provider, kind: str | None = None) -> tuple[AnyWorkload, ...]:
         """Workloads that the provider can and may run, in the order of their names."""
-        return tuple(w for _, w in sorted(self.workloads.items()) if (kind is None or w.kind == kind) and misfit(w, provider) is None)
+        return tuple(
+            w for _, w in sorted(self.workloads.items()) if (kind is None or w.kind == kind) and incompatibility(w, provider) is None
+        )
 
     def monthly_workloads(self, provider: Provider, kind: str | None = None) -> tuple[AnyWorkload, ...]:
         """What the provider's monthly rerun measures, in the order of their names: what it names itself, else all that is not on demand only."""
@@ -105,107 +102,9 @@ class Declarations:
             return ()
         found = []
         for _, workload in sorted(self.workloads.items()):
-            if workload.on_demand_only or _unsuited(workload, provider) is not None:
-                continue
-            why = _without_engine(workload, provider)
-            if why is None and _undeclared(workload, provider) is None:
-                why = _short_of_scratch(workload, provider)
-            if why is not None:
+            if not workload.on_demand_only and (why := reason_to_skip(workload, provider)) is not None:
                 found.append((workload, why))
         return tuple(found)
-
-
-def misfit(workload: AnyWorkload, provider: Provider) -> str | None:
-    """Why the provider cannot or may not run the workload; None if it can."""
-    return (
-        _unsuited(workload, provider)
-        or _without_engine(workload, provider)
-        or _undeclared(workload, provider)
-        or _short_of_scratch(workload, provider)
-    )
-
-
-def _unsuited(workload: AnyWorkload, provider: Provider) -> str | None:
-    """Why the workload is not meant for such a provider."""
-    if workload.providers is not None and provider.name not in workload.providers:
-        return f"its declaration allows only {', '.join(sorted(workload.providers))}"
-    needs, has = workload.needs, provider.accelerator
-    wanted = ("nvidia", "amd") if needs.accelerator == "gpu" else (needs.accelerator,)
-    if has.kind not in wanted or needs.count > has.count:
-        return f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
-    if needs.whole_node and needs.count != has.count:
-        return f"it takes whole nodes of {needs.count} {needs.accelerator}, the provider has {has.count}"
-    if isinstance(workload, InferenceWorkload) and (idle := workload.unfilled_by(has.count)) is not None:
-        return idle
-    launcher = provider.launcher
-    if isinstance(launcher, SimulatedLauncher):
-        # Any server and any placement of the client can be made up; a gang cannot be larger than the provider.
-        return f"it needs {workload.nodes} nodes, the provider has {launcher.nodes}" if workload.nodes > launcher.nodes else None
-    if isinstance(workload, InferenceWorkload):
-        wrong = _client_and_server(workload, launcher)
-        if wrong is not None:
-            return wrong
-    elif isinstance(launcher, EndpointLauncher):
-        return f"it is {workload.kind}, and an endpoint only answers inference requests"
-    if isinstance(launcher, KubernetesLauncher):
-        return None
-    if isinstance(workload, TrainingWorkload) and workload.pod_deletions:
-        return f"its fault pod_delete needs the kubernetes launcher, and launcher.kind is {launcher.kind}; rank_kill or group_kill fits"
-    nodes = workload.nodes
-    return f"it needs {nodes} nodes, which a {launcher.kind} provider does not have" if nodes > 1 else None
-
-
-def _without_engine(workload: AnyWorkload, provider: Provider) -> str | None:
-    """NVIDIA publishes Triton's GPU backends for CUDA; its Python backend computes with whatever PyTorch the image has."""
-    if not isinstance(workload, InferenceWorkload) or provider.accelerator.kind != "amd" or provider.simulated:
-        return None
-    backend = workload.server.backend
-    if backend in ("python", "external"):
-        return None
-    return (
-        f"its server.backend {backend} runs in NVIDIA's images of Triton, which compute with CUDA and not with ROCm; backend: python fits"
-    )
-
-
-def _undeclared(workload: AnyWorkload, provider: Provider) -> str | None:
-    """What the workload needs of a cluster and its declaration leaves out."""
-    launcher = provider.launcher
-    if not isinstance(launcher, KubernetesLauncher):
-        return None
-    if launcher.image_for(workload.kind) is None:
-        return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
-    if isinstance(workload, TrainingWorkload) and workload.pod_deletions and launcher.volume_claim is None:
-        return (
-            "its fault pod_delete needs checkpoints that outlive the pod, and the provider declares no volume (launcher.volume_claim); "
-            "expected the name of a PersistentVolumeClaim in its namespace"
-        )
-    return None
-
-
-def _short_of_scratch(workload: AnyWorkload, provider: Provider) -> str | None:
-    launcher = provider.launcher
-    return shortage(workload, launcher.resources.ephemeral_storage) if isinstance(launcher, KubernetesLauncher) else None
-
-
-def _client_and_server(workload: InferenceWorkload, launcher: Launcher) -> str | None:
-    """Whether the provider has the workload's server, and its client where the workload says."""
-    backend, placement = workload.server.backend, workload.server.client_placement
-    if not isinstance(launcher, EndpointLauncher):
-        if backend == "external":
-            return f"its server exists already (server.backend: external), and a {launcher.kind} provider starts one; an endpoint fits"
-        if placement != "same_node":
-            return f"its client is on {placement.replace('_', ' ')} than the server, and a {launcher.kind} provider runs both on one; same_node fits"
-        return None
-    if backend != "external":
-        return f"its server.backend {backend} is started for each trial, and an endpoint has a server already; backend: external fits"
-    if launcher.near != (placement == "same_node"):
-        where = "the client's own machine" if launcher.near else "another machine"
-        return f"its client_placement is {placement}, and {launcher.url} is on {where}"
-    if launcher.protocol == "openai_chat" and not workload.requests.text:
-        return "it sends token ids, and openai_chat takes text only; requests: {text: true} fits"
-    if launcher.protocol.startswith("openai") and isinstance(workload.model, Encoder):
-        return f"its model is an encoder, and {launcher.protocol} is driven for completions only; kserve_http or kserve_grpc fits"
-    return None
 
 
 def load(config: Path | None = None) -> Declarations:
@@ -213,15 +112,15 @@ def load(config: Path | None = None) -> Declarations:
 
     Raises DeclarationError with all problems of all files.
     """
-    root = config or places().config
+    root = config or installation_paths().config
     problems: list[Problem] = []
     found: dict[str, dict[str, Any]] = {"providers": {}, "workloads": {}, "teams": {}, "contracts": {}}
-    origin: dict[tuple[str, str], tuple[Path, dict[Path_, int]]] = {}
+    origin: dict[tuple[str, str], tuple[Path, dict[FieldPath, int]]] = {}
     if not root.is_dir():
         raise DeclarationError(
-            [Problem(shown(root), 1, "", "is not a folder; expected providers/, workloads/, teams/ and thresholds.yaml in it")]
+            [Problem(display_path(root), 1, "", "is not a folder; expected providers/, workloads/, teams/ and thresholds.yaml in it")]
         )
-    defaults, wrong = _alone(root / "defaults.yaml", Defaults)
+    defaults, wrong = _optional_file(root / "defaults.yaml", LauncherDefaults)
     broken = bool(wrong)
     problems += wrong
     from_defaults: dict[str, tuple[str, ...]] = {}
@@ -229,7 +128,7 @@ def load(config: Path | None = None) -> Declarations:
         group = folder.split("/")[0]
         for path in sorted((root / folder).glob("*.y*ml")):
             added: list[str] = []
-            declared, lines, wrong = _one(path, model, root / "traces", defaults, added)
+            declared, lines, wrong = _read_file(path, model, root / "traces", defaults, added)
             # What a broken file of defaults would have given is missing everywhere; its own problem says so once.
             problems += [problem for problem in wrong if not (broken and problem.field == "launcher.images")]
             if declared is None:
@@ -237,38 +136,43 @@ def load(config: Path | None = None) -> Declarations:
             name = str(declared.name)  # type: ignore[attr-defined]
             if (group, name) in origin:
                 first, first_lines = origin[group, name]
-                where = f"{shown(first)}:{first_lines.get(('name',), 1)}"
+                where = f"{display_path(first)}:{first_lines.get(('name',), 1)}"
                 problems.append(
                     Problem(
-                        shown(path), lines.get(("name",), 1), "name", f'"{name}" is already declared in {where}; expected a name of its own'
+                        display_path(path),
+                        lines.get(("name",), 1),
+                        "name",
+                        f'"{name}" is already declared in {where}; expected a name of its own',
                     )
                 )
                 continue
             if path.stem != name:
                 problems.append(
-                    Problem(shown(path), lines.get(("name",), 1), "name", f'"{name}" differs from the file name; expected "{path.stem}"')
+                    Problem(
+                        display_path(path), lines.get(("name",), 1), "name", f'"{name}" differs from the file name; expected "{path.stem}"'
+                    )
                 )
             origin[group, name] = (path, lines)
             found[group][name] = declared
             if added:
                 from_defaults[name] = tuple(added)
-    thresholds, _, wrong = _one(root / "thresholds.yaml", Thresholds, root / "traces")
+    thresholds, _, wrong = _read_file(root / "thresholds.yaml", Thresholds, root / "traces")
     problems += wrong
     unread = {(folder.split("/")[0], path.stem) for folder, _ in _FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
-    problems += _dangling(found, origin, unread)
+    problems += _unknown_references(found, origin, unread)
     unread_names = {name for group, name in unread if group in ("providers", "workloads")}
-    alerts, wrong = _naming(root / "alerts.yaml", Alerts, found, unread_names)
+    alerts, wrong = _referring_file(root / "alerts.yaml", Alerts, found, unread_names)
     problems += wrong
-    economics, wrong = _naming(root / "economics.yaml", Economics, found, unread_names)
+    economics, wrong = _referring_file(root / "economics.yaml", Economics, found, unread_names)
     problems += wrong
-    upkeep, wrong = _alone(root / "upkeep.yaml", Upkeep)
+    upkeep, wrong = _optional_file(root / "upkeep.yaml", Upkeep)
     problems += wrong
-    references, wrong = _alone(root / "references.yaml", References)
+    references, wrong = _optional_file(root / "references.yaml", References)
     problems += wrong
     if problems or thresholds is None:
         raise DeclarationError(problems)
     if config is None:
-        found["providers"] |= _generated(places().generated_providers, found)
+        found["providers"] |= _generated_providers(installation_paths().generated_providers, found)
     return Declarations(
         found["providers"],
         found["workloads"],
@@ -283,7 +187,7 @@ def load(config: Path | None = None) -> Declarations:
     )
 
 
-def _generated(folder: Path, found: dict[str, dict[str, Any]]) -> dict[str, Provider]:
+def _generated_providers(folder: Path, found: dict[str, dict[str, Any]]) -> dict[str, Provider]:
     """The providers that the installation declared itself, unless they are declared or name workloads that other declarations had.
     DeclarationError for a file that somebody broke."""
     fitting = {}
@@ -296,34 +200,38 @@ def _generated(folder: Path, found: dict[str, dict[str, Any]]) -> dict[str, Prov
 
 def load_upkeep() -> Upkeep:
     """The installation's `upkeep.yaml` alone, so that an error in another declaration keeps no result from being collected."""
-    upkeep, problems = _alone(places().config / "upkeep.yaml", Upkeep)
+    upkeep, problems = _optional_file(installation_paths().config / "upkeep.yaml", Upkeep)
     if problems:
         raise DeclarationError(problems)
     return upkeep
 
 
-def _alone(path: Path, model: type[Model]) -> tuple[Model, list[Problem]]:
+def _optional_file(path: Path, model: type[Model]) -> tuple[Model, list[Problem]]:
     """A file that may be left out and names nothing that other files declare."""
     if not path.exists():
         return model(), []
-    declared, _, wrong = _one(path, model, path.parent / "traces")
+    declared, _, wrong = _read_file(path, model, path.parent / "traces")
     return declared if declared is not None else model(), wrong
 
 
-def _naming(path: Path, model: type[Naming], found: dict[str, dict[str, Any]], unread: set[str]) -> tuple[Naming, list[Problem]]:
+def _referring_file(path: Path, model: type[Naming], found: dict[str, dict[str, Any]], unread: set[str]) -> tuple[Naming, list[Problem]]:
     """A file that may be left out and that names providers and workloads, with what it names in vain."""
     if not path.exists():
         return model(), []
-    declared, lines, wrong = _one(path, model, path.parent / "traces")
+    declared, lines, wrong = _read_file(path, model, path.parent / "traces")
     if declared is None:
         return model(), wrong
     names = ({*found["providers"], *unread}, {*found["workloads"], *unread})
-    return declared, [Problem(shown(path), lines.get(field, 1), dotted(field), said) for field, said in declared.unmatched(*names)]
+    return declared, [
+        Problem(display_path(path), lines.get(field, 1), format_path(field), said) for field, said in declared.unknown_names(*names)
+    ]
 
 
 def load_file(path: Path, model: type[Model]) -> Model:
     """One file that a person names, as `model`. DeclarationError with all its problems."""
-    declared, _, problems = _one(path, model, path.parent) if path.is_file() else (None, {}, [Problem(str(path), 1, "", "is not a file")])
+    declared, _, problems = (
+        _read_file(path, model, path.parent) if path.is_file() else (None, {}, [Problem(str(path), 1, "", "is not a file")])
+    )
     if declared is None:
         raise DeclarationError(problems)
     return declared
@@ -334,7 +242,7 @@ def enabled_providers() -> tuple[Provider, ...]:
     return load().enabled_providers()
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """A path as a person would type it: relative to the repository or the working folder where it lies below one of them."""
     for base in (Path.cwd(), REPOSITORY):
         if path.is_relative_to(base):
@@ -342,16 +250,16 @@ def shown(path: Path) -> str:
     return str(path)
 
 
-def _one(
-    path: Path, model: type[Model], traces: Path, defaults: Defaults | None = None, added: list[str] | None = None
-) -> tuple[Model | None, dict[Path_, int], list[Problem]]:
+def _read_file(
+    path: Path, model: type[Model], traces: Path, defaults: LauncherDefaults | None = None, added: list[str] | None = None
+) -> tuple[Model | None, dict[FieldPath, int], list[Problem]]:
     """The file's declaration, the lines of its fields and what is wrong; fields of a provider that `defaults` gave go into `added`."""
     try:
-        data, lines = read(path)
-    except Unreadable as error:
-        return None, {}, [Problem(shown(path), error.line, error.field, str(error))]
-    if model is InferenceWorkload and (unread := fill_in(data, traces)):
-        return None, lines, [Problem(shown(path), lines[field], dotted(field), message) for field, message in unread]
+        data, lines = read_yaml(path)
+    except UnreadableYaml as error:
+        return None, {}, [Problem(display_path(path), error.line, error.field, str(error))]
+    if model is InferenceWorkload and (unread := load_trace_rows(data, traces)):
+        return None, lines, [Problem(display_path(path), lines[field], format_path(field), message) for field, message in unread]
     if model is Provider and defaults is not None and added is not None:
         added += fill_in_defaults(data, defaults)
     try:
@@ -361,14 +269,14 @@ def _one(
         return None, lines, list(_problems(path, model, data, lines, error))
 
 
-def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[Path_, int], error: ValidationError) -> Iterator[Problem]:
+def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[FieldPath, int], error: ValidationError) -> Iterator[Problem]:
     schema = model.model_json_schema(mode="validation")
     items = error.errors(include_url=False)
     misspelt = {
         (item["loc"][:-1], near)
         for item in items
         if item["type"] == "extra_forbidden"
-        for near in get_close_matches(str(item["loc"][-1]), expected(schema, item["loc"][:-1]).removeprefix("keys ").split(", "), n=1)
+        for near in get_close_matches(str(item["loc"][-1]), expected_shape(schema, item["loc"][:-1]).removeprefix("keys ").split(", "), n=1)
     }
     for item in items:
         loc = item["loc"]
@@ -376,43 +284,43 @@ def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[Path_, 
             continue  # the unknown key beside it says so already
         if item["type"] == "too_short" and any(other["loc"][: len(loc)] == loc and other is not item for other in items):
             continue  # the list is only short of the entries that are wrong themselves
-        field = at(data, loc)
+        field = locate(data, loc)
         if item["type"] == "value_error":
-            field, sentence = pointed(item["msg"].removeprefix("Value error, "), field, data)
+            field, sentence = locate_in_message(item["msg"].removeprefix("Value error, "), field, data)
         elif item["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            kinds = str(item["ctx"].get("expected_tags", "")).replace("'", "") or expected(schema, loc).rpartition("one of ")[2]
+            kinds = str(item["ctx"].get("expected_tags", "")).replace("'", "") or expected_shape(schema, loc).rpartition("one of ")[2]
             found = f'"{item["ctx"]["tag"]}" is not known' if "tag" in item["ctx"] else "is missing"
             field, sentence = (*field, str(item["ctx"]["discriminator"]).strip("'")), f"{found}; expected one of {kinds}"
         else:
             sentence = _sentence(item["type"], item["msg"], item.get("input"), field, schema, loc)
         line = next(lines[field[:n]] for n in range(len(field), -1, -1) if field[:n] in lines)
-        yield Problem(shown(path), line, dotted(field), sentence)
+        yield Problem(display_path(path), line, format_path(field), sentence)
 
 
-def _sentence(kind: str, message: str, value: object, field: Path_, schema: dict[str, Any], loc: tuple[int | str, ...]) -> str:
+def _sentence(kind: str, message: str, value: object, field: FieldPath, schema: dict[str, Any], loc: tuple[int | str, ...]) -> str:
     if kind == "missing":
-        return f"is missing; expected {expected(schema, loc)}"
+        return f"is missing; expected {expected_shape(schema, loc)}"
     if kind == "extra_forbidden":
-        known = expected(schema, loc[:-1])
+        known = expected_shape(schema, loc[:-1])
         near = get_close_matches(str(field[-1]), known.removeprefix("keys ").split(", "), n=1)
         return f"unknown key; {f'did you mean {near[0]}? ' if near else ''}expected {known}"
     written = json.dumps(value) if not isinstance(value, (dict, list)) else f"a {'mapping' if isinstance(value, dict) else 'list'}"
     why = f" ({message[0].lower()}{message[1:]})" if kind != "string_pattern_mismatch" else ""  # a pattern says less than the shape
-    return f"{written} is not valid{why}; expected {expected(schema, loc)}"
+    return f"{written} is not valid{why}; expected {expected_shape(schema, loc)}"
 
 
-def _dangling(
-    found: dict[str, dict[str, Any]], origin: dict[tuple[str, str], tuple[Path, dict[Path_, int]]], unread: set[tuple[str, str]]
+def _unknown_references(
+    found: dict[str, dict[str, Any]], origin: dict[tuple[str, str], tuple[Path, dict[FieldPath, int]]], unread: set[tuple[str, str]]
 ) -> Iterator[Problem]:
     """References to what nobody declares; a name whose file could not be read is that file's problem alone."""
 
-    def missing(group: str, owner: str, field: Path_, wanted: str, kind: str, known: dict[str, Any]) -> Problem:
+    def missing(group: str, owner: str, field: FieldPath, wanted: str, kind: str, known: dict[str, Any]) -> Problem:
         path, lines = origin[group, owner]
         near = get_close_matches(wanted, known, n=3) or sorted(known)
         return Problem(
-            shown(path),
+            display_path(path),
             lines.get(field, 1),
-            dotted(field),
+            format_path(field),
             f'no {kind} is called "{wanted}"; expected one of {", ".join(near) or "(none declared)"}',
         )
 
@@ -422,16 +330,19 @@ def _dangling(
             if provider not in found["providers"] and ("providers", provider) not in unread:
                 yield missing("workloads", name, ("providers", i), provider, "provider", found["providers"])
     for name, place in found["providers"].items():
-        named: list[tuple[Path_, str]] = [(("workloads", i), each) for i, each in enumerate(place.workloads or ())]
+        named: list[tuple[FieldPath, str]] = [(("workloads", i), each) for i, each in enumerate(place.workloads or ())]
         named += [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]
         for field, workload_name in named:
             workload = found["workloads"].get(workload_name)
             if workload is None and ("workloads", workload_name) not in unread:
                 yield missing("providers", name, field, workload_name, "workload", found["workloads"])
-            elif workload is not None and (why := misfit(workload, place)) is not None:
+            elif workload is not None and (why := incompatibility(workload, place)) is not None:
                 path, lines = origin["providers", name]
                 yield Problem(
-                    shown(path), lines.get(field, 1), dotted(field), f'"{workload_name}" does not run there: {why}; expected one that does'
+                    display_path(path),
+                    lines.get(field, 1),
+                    format_path(field),
+                    f'"{workload_name}" does not run there: {why}; expected one that does',
                 )
     for name, place in found["providers"].items():
         for i, source in enumerate(place.price_sources):
@@ -445,9 +356,53 @@ def _dangling(
         for kind in ("training", "inference"):
             known = {n: w for n, w in found["workloads"].items() if w.kind == kind}
             main = getattr(team, kind)
-            choices: list[tuple[Path_, Preference]] = [((kind,), main)] if main else []
+            choices: list[tuple[FieldPath, Preference]] = [((kind,), main)] if main else []
             choices += [(("also", kind, i), further) for i, further in enumerate(getattr(team.also, kind))]
             for where, preference in choices:
                 for i, workload_name in enumerate(preference.workloads):
                     if workload_name not in known and ("workloads", workload_name) not in unread:
                         yield missing("teams", name, (*where, "workloads", i), workload_name, f"{kind} workload", known)
+
+
+_ZERO_DIGEST = re.compile(r"@sha256:0{64}$")
+_EXAMPLE_SOURCE = re.compile(r"\bto be replaced\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """`field` of the provider's declaration, such as `prices[0].source`; `expected`: what belongs there."""
+
+    provider: str
+    enabled: bool
+    field: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}: {self.field} is an example's; expected {self.expected}"
+
+
+def find_placeholders(declared: Declarations) -> tuple[Placeholder, ...]:
+    """Of every provider, by its name; also what it takes from the defaults."""
+    return tuple(
+        Placeholder(provider.name, provider.enabled, field, expected)
+        for provider in sorted(declared.providers.values(), key=lambda each: each.name)
+        for field, expected in (*_placeholder_images(provider), *_placeholder_sources(provider.model_dump(mode="json")))
+    )
+
+
+def _placeholder_images(provider: Provider) -> Iterator[tuple[str, str]]:
+    if isinstance(provider.launcher, KubernetesLauncher):
+        for kind in ("training", "inference"):
+            if _ZERO_DIGEST.search(provider.launcher.image_for(kind) or ""):
+                yield f"launcher.images.{kind}", "the digest of an image that you built (k8s/images/README.md)"
+
+
+def _placeholder_sources(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _placeholder_sources(inner, f"{field}.{key}" if field else key)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _placeholder_sources(inner, f"{field}[{number}]")
+    elif isinstance(value, str) and field.rpartition(".")[2] == "source" and _EXAMPLE_SOURCE.search(value):
+        yield field, "the figure that you pay, and its source"

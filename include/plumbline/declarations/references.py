@@ -1,4 +1,4 @@
-"""The reference book: what others publish of an accelerator, in numbers that a scorecard's own are held against. `config/references.yaml`."""
+"""`references.yaml`: data sheets of accelerators and published figures that scorecards compare with."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.criteria import value_in
-from plumbline.declarations.metrics import Metric, metric
-from plumbline.declarations.training import TrainingPrecision
+from plumbline.declarations.workloads import parse_metric_value
+from plumbline.declarations.workloads.training import TrainingPrecision
+from plumbline.metrics import Metric, metric
 
-Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "int4"]
+ReferencePrecision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "int4"]
 Source = Annotated[str, Field(min_length=8, description="who says so and where: a publication, a round, a data sheet")]
 
 ATTENTION_METRICS = ("model_flops", "model_flops_utilization", "model_flops_utilization_of_published_peak")
@@ -28,13 +28,13 @@ class Peak(Declared):
 
     @model_validator(mode="after")
     def _readable(self) -> Peak:
-        _amount("rate", self.rate, metric("matmul_tflops"))
+        _check_amount("rate", self.rate, metric("matmul_tflops"))
         return self
 
     @property
     def flops(self) -> float:
         """FLOP/s."""
-        return value_in("FLOP/s", self.rate)
+        return parse_metric_value("FLOP/s", self.rate)
 
 
 class AcceleratorSheet(Declared):
@@ -50,7 +50,7 @@ class AcceleratorSheet(Declared):
 
     @model_validator(mode="after")
     def _readable(self) -> AcceleratorSheet:
-        _amount("memory_bandwidth", self.memory_bandwidth, metric("memory_bandwidth"))
+        _check_amount("memory_bandwidth", self.memory_bandwidth, metric("memory_bandwidth"))
         if len({p.precision for p in self.peaks}) != len(self.peaks):
             raise ValueError("peaks names a precision twice; expected one rate each")
         return self
@@ -58,36 +58,36 @@ class AcceleratorSheet(Declared):
     @property
     def bytes_per_second(self) -> float:
         """Memory bandwidth in bytes/s."""
-        return value_in("bytes/s", self.memory_bandwidth)
+        return parse_metric_value("bytes/s", self.memory_bandwidth)
 
     def flops(self, precision: str) -> float | None:
         """The published rate at a precision, in FLOP/s; None if the sheet gives none."""
         return next((p.flops for p in self.peaks if p.precision == precision), None)
 
-    def is_of(self, product: str | None) -> bool:
+    def matches_product(self, product: str | None) -> bool:
         """Whether a device that reports itself under this name is of this kind."""
-        return product is not None and _plain(product) in map(_plain, self.products)
+        return product is not None and _normalized_product(product) in map(_normalized_product, self.products)
 
 
-class Shape(Declared):
+class WorkloadShape(Declared):
     """What was run. `sequence`: tokens of a trained sequence; `batch`: samples of one step. `load`: how requests came, in the publisher's words."""
 
     model: str = Field(min_length=2)
     parameters: int = Field(ge=1_000, description="weights, embeddings and head included")
-    precision: Precision
+    precision: ReferencePrecision
     sequence: int | None = Field(None, ge=1)
     batch: int | None = Field(None, ge=1)
     load: str | None = None
 
 
-class Published(Declared):
+class PublishedFigure(Declared):
     """One published figure. Without a `shape` it is of the hardware alone."""
 
     name: Name
     accelerator: str = Field(description="the name of one of accelerators")
     count: int = Field(1, ge=1, description="accelerators that worked together")
     kind: Literal["training", "inference", "hardware"]
-    shape: Shape | None = None
+    shape: WorkloadShape | None = None
     metric: str
     value: str = Field(description="with its unit, such as 10682 tokens/s")
     attention: Literal["causal", "full"] | None = Field(
@@ -99,12 +99,12 @@ class Published(Declared):
     note: str = ""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Published:
+    def _consistent(self) -> PublishedFigure:
         try:
             known = metric(self.metric)
         except KeyError as error:
             raise ValueError(f"metric {error.args[0]}") from None
-        _amount("value", self.value, known)
+        _check_amount("value", self.value, known)
         if known.direction == "informative":
             raise ValueError(f"metric {known.name} has no better side; expected one of which more or less is better")
         if (self.attention is not None) != (self.metric in ATTENTION_METRICS):
@@ -127,21 +127,21 @@ class Published(Declared):
     @property
     def amount(self) -> float:
         """The figure in the metric's unit."""
-        return value_in(metric(self.metric).unit, self.value)
+        return parse_metric_value(metric(self.metric).unit, self.value)
 
 
 class References(Declared):
     """The file `config/references.yaml`."""
 
     accelerators: tuple[AcceleratorSheet, ...] = ()
-    published: tuple[Published, ...] = ()
+    published: tuple[PublishedFigure, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> References:
         for field, names in (
             ("accelerators", [a.name for a in self.accelerators]),
             ("published", [p.name for p in self.published]),
-            ("accelerators.products", [_plain(product) for a in self.accelerators for product in a.products]),
+            ("accelerators.products", [_normalized_product(product) for a in self.accelerators for product in a.products]),
         ):
             if twice := [name for name, times in Counter(names).items() if times > 1]:
                 raise ValueError(f'"{twice[0]}" stands in {field} twice; expected a name of its own')
@@ -155,18 +155,18 @@ class References(Declared):
 
     def sheet_of(self, product: str | None) -> AcceleratorSheet | None:
         """The data sheet of the device that reports itself under this name; None of one that is not in the book."""
-        return next((a for a in self.accelerators if a.is_of(product)), None)
+        return next((a for a in self.accelerators if a.matches_product(product)), None)
 
 
-def _amount(field: str, text: str, known: Metric) -> None:
+def _check_amount(field: str, text: str, known: Metric) -> None:
     try:
-        amount = value_in(known.unit, text)
+        amount = parse_metric_value(known.unit, text)
     except ValueError as error:
         raise ValueError(f"{field} {error}") from None
     if amount <= 0:
         raise ValueError(f'{field} "{text}" is not above 0; expected what {known.name} was, in {known.unit}')
 
 
-def _plain(product: str) -> str:
+def _normalized_product(product: str) -> str:
     """Node labels write dashes where drivers write spaces."""
     return " ".join(product.replace("-", " ").replace("_", " ").lower().split())

@@ -1,4 +1,4 @@
-"""`include/config/thresholds.yaml`: when a trial is believed and when a difference matters."""
+"""`thresholds.yaml`: limits of validity, and from which difference on drift matters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import Field, field_validator, model_validator
 
 from plumbline.declarations.base import Declared
-from plumbline.declarations.metrics import METRICS
-from plumbline.declarations.units import Duration, Percent, Share
-from plumbline.declarations.workload import DriftLimits, LimitsByMetric, Workload
+from plumbline.declarations.workloads import DriftLimits, LimitsByMetric, Workload
+from plumbline.metrics import METRICS
+from plumbline.metrics.units import Duration, Percent, Share
 
 
 class ValidityLimits(Declared):

@@ -21,17 +21,16 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from plumbline.declarations import Trial
-from plumbline.declarations.shapes import at, expected
-from plumbline.declarations.yaml_positions import dotted
-from plumbline.harness import environment, glance, probes
+from plumbline.declarations.yaml_source import expected_shape, format_path, locate
+from plumbline.harness import environment, probes, quick_probe
 from plumbline.harness.environment import software
-from plumbline.harness.environment.cpu import usable
+from plumbline.harness.environment.cpu import usable_cores
+from plumbline.harness.image_requirements import unsupported_torch
 from plumbline.harness.measurement import TrialFailed
-from plumbline.harness.run import StoreAway, UnusableStore, opened, run
-from plumbline.harness.torch_range import unsupported
-from plumbline.harness.training.place import BadPlace, Place, place_of
-from plumbline.results import Environment, ResultStore, Scalar, signing, store_check
-from plumbline.results.probe import LIMIT_S
+from plumbline.harness.run import StoreUnreachable, UnusableStore, open_store, run
+from plumbline.harness.training.plan import InvalidTopology, Topology, topology_of
+from plumbline.results import Environment, ResultStore, Scalar, signing, store
+from plumbline.results.document import PROBE_LIMIT_S
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
 _CHECK_PATIENCE_S = 5.0
@@ -53,17 +52,17 @@ def read_trial(source: str) -> Trial:
     try:
         return Trial.model_validate_json(text)
     except ValidationError as error:
-        raise UnusableTrial(f"{source}: {_sentence(text, error)}") from error
+        raise UnusableTrial(f"{source}: {_format_validation_error(text, error)}") from error
 
 
 def _read(source: str) -> bytes:
     if "://" not in source:
         return Path(source).read_bytes()
     folder, _, name = source.rpartition("/")
-    return opened(folder).get(name)
+    return open_store(folder).get(name)
 
 
-def _sentence(text: str, error: ValidationError) -> str:
+def _format_validation_error(text: str, error: ValidationError) -> str:
     items = error.errors(include_url=False)
     first = items[0]
     more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
@@ -72,8 +71,8 @@ def _sentence(text: str, error: ValidationError) -> str:
     loc = first["loc"]
     message = first["msg"].removeprefix("Value error, ")
     # A rule that the model states itself says what it expects; for the others the schema knows.
-    shape = "" if first["type"] == "value_error" else f"; expected {expected(Trial.model_json_schema(), loc)}"
-    field = dotted(at(json.loads(text), loc))
+    shape = "" if first["type"] == "value_error" else f"; expected {expected_shape(Trial.model_json_schema(), loc)}"
+    field = format_path(locate(json.loads(text), loc))
     return f"{field + ': ' if field else ''}{message}{shape}{more}"
 
 
@@ -88,42 +87,42 @@ def main(arguments: list[str] | None = None) -> int:
     probing.add_argument(
         "--out", help="store the environment, matmul and memory alone, as this file or object, such as s3://bucket/probe.json"
     )
-    probing.add_argument("--limit", type=float, default=LIMIT_S, help="of --out: seconds after which a probe is left out")
+    probing.add_argument("--limit", type=float, default=PROBE_LIMIT_S, help="of --out: seconds after which a probe is left out")
     checks = commands.add_parser("check", help="say as one line of JSON whether the result store can be used from here")
     checks.add_argument("--out", required=True, help="the result store")
     options = parser.parse_args(arguments)
     if options.command == "probe" and options.out is not None:
-        return _glance(options.out, options.limit)
+        return _quick_probe(options.out, options.limit)
     if options.command == "probe":
         sys.stdout.write(json.dumps(_probe(), indent=1) + "\n")
         return MEASURED
     if options.command == "check":
-        found = _check(options.out)
+        found = _check_store(options.out)
         sys.stdout.write(json.dumps(found) + "\n")
         return STORE_FAILED if found["fault"] else MEASURED
     try:
-        key = signing.take(os.environ)  # before anything is started that would inherit it
+        key = signing.take_key(os.environ)  # before anything is started that would inherit it
         trial = read_trial(options.trial)
-    except (UnusableTrial, UnusableStore, signing.BadKey) as error:
+    except (UnusableTrial, UnusableStore, signing.InvalidKey) as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
     except OSError as error:
         sys.stderr.write(f"{options.trial}: the specification could not be read: {type(error).__name__}: {error}\n")
         return STORE_FAILED
     try:
-        place = place_of(trial, os.environ)
-    except BadPlace as error:
+        place = topology_of(trial, os.environ)
+    except InvalidTopology as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
     if place.node > 0:
-        return _follow(trial, place)
+        return _run_node_agent(trial, place)
     try:
         document = run(trial, options.out, key=key)
     except UnusableStore as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
     except OSError as error:
-        what = "nothing was measured" if isinstance(error, StoreAway) else "the result document could not be stored"
+        what = "nothing was measured" if isinstance(error, StoreUnreachable) else "the result document could not be stored"
         sys.stderr.write(f"{options.out}: {what}: {type(error).__name__}: {error}\n")
         return STORE_FAILED
     for reason in document.validity.reasons:
@@ -131,22 +130,22 @@ def main(arguments: list[str] | None = None) -> int:
     return FAILED if document.validity.status == "failed" else MEASURED
 
 
-def _follow(trial: Trial, place: Place) -> int:
-    from plumbline.harness.training.follower import follow  # only nodes of a training job need it
+def _run_node_agent(trial: Trial, place: Topology) -> int:
+    from plumbline.harness.training.job.node_agent import run_node_agent  # only nodes of a training job need it
 
-    because = follow(trial, place)
+    because = run_node_agent(trial, place)
     if because is not None:
         sys.stderr.write(f"failed: {because}\n")
     return MEASURED if because is None else FAILED
 
 
-def _check(out: str) -> dict[str, object]:
+def _check_store(out: str) -> dict[str, object]:
     """`fault` is None if the store works; `time` is this machine's clock, for whoever compares it with theirs. `torch`: the version that
     would compute, None without one; `torch_fault`: why the harness does not run on it, None if it does. `accelerators`: facts of the devices."""
     seconds, fault = None, None
     try:
-        seconds = store_check.check(ResultStore(out, patience_s=_CHECK_PATIENCE_S))
-    except (store_check.StoreFault, ValueError, ImportError) as error:
+        seconds = store.check_access(ResultStore(out, patience_s=_CHECK_PATIENCE_S))
+    except (store.StoreFault, ValueError, ImportError) as error:
         fault = str(error)
     return {
         "store": out,
@@ -162,7 +161,7 @@ def _check(out: str) -> dict[str, object]:
 def _accelerators() -> dict[str, Scalar] | None:
     """The facts about accelerators, their drivers and what PyTorch is built for; None if the image's engine Python does not run."""
     try:
-        facts = environment.probe()
+        facts = environment.collect_facts()
     except TrialFailed:
         return None
     return {name: value for name, value in facts.items() if name.startswith(("gpu.", "driver.", "torch."))}
@@ -170,18 +169,18 @@ def _accelerators() -> dict[str, Scalar] | None:
 
 def _torch() -> dict[str, object]:
     try:
-        found = software.facts()["torch.version"]
+        found = software.software_facts()["torch.version"]
     except TrialFailed as failure:  # the image's engine Python does not run
         return {"torch": None, "torch_fault": failure.detail}
     installed = None if found is None else str(found)
-    return {"torch": installed, "torch_fault": unsupported(installed)}
+    return {"torch": installed, "torch_fault": unsupported_torch(installed)}
 
 
-def _glance(out: str, limit_s: float) -> int:
+def _quick_probe(out: str, limit_s: float) -> int:
     with tempfile.TemporaryDirectory(prefix="plumbline-probe-") as folder:
-        seen = glance.glance(Path(folder), limit_s)
+        seen = quick_probe.quick_probe(Path(folder), limit_s)
     try:
-        glance.written(seen, out)
+        quick_probe.store_probe(seen, out)
     except (OSError, UnusableStore) as error:
         sys.stderr.write(f"{out}: the probe could not be stored: {error}\n")
         return STORE_FAILED
@@ -191,9 +190,9 @@ def _glance(out: str, limit_s: float) -> int:
 
 
 def _probe() -> dict[str, object]:
-    seen = Environment.of(environment.probe())
+    seen = Environment.of(environment.collect_facts())
     with tempfile.TemporaryDirectory(prefix="plumbline-probe-") as folder:
-        rows = probes.run(usable(), Path(folder), "cuda" if seen.facts.get("gpu.count") else "cpu")
+        rows = probes.run(usable_cores(), Path(folder), "cuda" if seen.facts.get("gpu.count") else "cpu")
     return {**seen.model_dump(mode="json"), "probes": [row.model_dump(mode="json") for row in rows]}
 
 

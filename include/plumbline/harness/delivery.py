@@ -10,30 +10,31 @@ from pathlib import Path
 from plumbline.declarations import Trial
 from plumbline.harness.interruption import Interrupted, Interruption
 from plumbline.harness.measurement import EvidenceFile
-from plumbline.results import Evidence, Reason, ResultDocument, ResultStore, log_block, reading, store_errors
+from plumbline.results import Evidence, Reason, ResultDocument, ResultStore, bounded_json, log_transport
+from plumbline.results.store import permanent_error
 
 Seal = Callable[[Sequence[Evidence], Sequence[Reason]], ResultDocument]
 """The document with this evidence, and with further reasons behind its own."""
 _PAUSE_S = 5.0
-_OWN_S = 60.0
+_RESERVED_S = 60.0
 """Kept of the trial's time for what is left to do when the store stays away."""
 
 
-class NotDelivered(OSError):
+class DeliveryFailed(OSError):
     """The result store took no document. The message says where the document went instead."""
 
 
-def entries(files: Sequence[EvidenceFile]) -> list[tuple[Evidence, Path]]:
+def evidence_entries(files: Sequence[EvidenceFile]) -> list[tuple[Evidence, Path]]:
     """The document's entry of each file. ValueError if two files have one name."""
     names = [item.path.name for item in files]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"two evidence files are called {', '.join(twice)}; the second would replace the first")
-    return [(_entry(item), item.path) for item in files]
+    return [(_evidence_entry(item), item.path) for item in files]
 
 
-def _entry(item: EvidenceFile) -> Evidence:
-    sha256 = reading.sha256_of(item.path)
+def _evidence_entry(item: EvidenceFile) -> Evidence:
+    sha256 = bounded_json.sha256_file(item.path)
     return Evidence(kind=item.kind, uri=f"evidence/{item.path.name}", sha256=sha256, bytes=item.path.stat().st_size, rows=item.rows)
 
 
@@ -47,24 +48,24 @@ def deliver(
     patience counts: a disk that fails does not come back.
     """
     waits = not store.url.startswith("file:")
-    until = time.monotonic() + max(left_s - _OWN_S, 0.0)
+    until = time.monotonic() + max(left_s - _RESERVED_S, 0.0)
     try:
-        with interruption.limited(max(left_s - _OWN_S, 60.0)):
+        with interruption.time_limit(max(left_s - _RESERVED_S, 60.0)):
             while True:
                 try:
-                    return _stored(store, trial, files, seal)
+                    return _store(store, trial, files, seal)
                 except OSError as error:
-                    if not waits or store_errors.lasting(error, store.url) is not None or time.monotonic() + _PAUSE_S > until:
+                    if not waits or permanent_error(error, store.url) is not None or time.monotonic() + _PAUSE_S > until:
                         raise
                     sys.stderr.write(f"{store.url} is away, trying again for {until - time.monotonic():.0f} s: {error}\n")
                 time.sleep(_PAUSE_S)
     except (Exception, Interrupted) as error:
-        where = _printed(files, seal)
+        where = _print_to_log(files, seal)
         why = "the trial's time was over while it was tried" if isinstance(error, Interrupted) else f"{type(error).__name__}: {error}"
-        raise NotDelivered(f"the verdict is known and {store.url} did not take the document ({why}); {where}") from error
+        raise DeliveryFailed(f"the verdict is known and {store.url} did not take the document ({why}); {where}") from error
 
 
-def _stored(store: ResultStore, trial: Trial, files: Sequence[tuple[Evidence, Path]], seal: Seal) -> ResultDocument:
+def _store(store: ResultStore, trial: Trial, files: Sequence[tuple[Evidence, Path]], seal: Seal) -> ResultDocument:
     for item, path in files:
         store.put(f"{store.folder(trial)}/{item.uri}", path.read_bytes())
     document = seal([item for item, _ in files], ())
@@ -72,14 +73,14 @@ def _stored(store: ResultStore, trial: Trial, files: Sequence[tuple[Evidence, Pa
     return document
 
 
-def _printed(files: Sequence[tuple[Evidence, Path]], seal: Seal) -> str:
+def _print_to_log(files: Sequence[tuple[Evidence, Path]], seal: Seal) -> str:
     """Print the document with the evidence that fits; says so, or why not."""
     try:
-        fits = log_block.carried(files)
+        fits = log_transport.select_evidence(files)
         missing = [item.uri for item, _ in files if item not in [each for each, _ in fits]]
         lost = f"did not fit into the log, the document's way home: {', '.join(missing)}"
         document = seal([item for item, _ in fits], (Reason(code="evidence_left_out", detail=lost),) if missing else ())
-        for line in log_block.lines(document.model_dump_json(indent=1).encode(), fits):
+        for line in log_transport.encode_lines(document.model_dump_json(indent=1).encode(), fits):
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     except (OSError, ValueError) as error:

@@ -19,8 +19,8 @@ from plumbline.harness.measurement import TrialFailed
 
 VARIABLE = "PLUMBLINE_ENGINE_PYTHON"
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-_ANSWERS_WITHIN_S = 60.0
-_QUESTION = "import json, sys, sysconfig; print(json.dumps([sys.executable, sysconfig.get_config_var('LIBDIR'), sys.path]))"
+_QUERY_TIMEOUT_S = 60.0
+_QUERY = "import json, sys, sysconfig; print(json.dumps([sys.executable, sysconfig.get_config_var('LIBDIR'), sys.path]))"
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([_PACKAGE_ROOT, *filter(None, [inherited])])}
 
 
-def about() -> EnginePython:
+def describe() -> EnginePython:
     """The engine Python as it describes itself; TrialFailed("image_error") if it does not run."""
     program = os.environ.get(VARIABLE)
     if not program:
         return EnginePython(sys.executable, str(sysconfig.get_config_var("LIBDIR")), tuple(sys.path), apart=False)
-    return _asked(program)
+    return _query(program)
 
 
 @lru_cache(maxsize=4)
-def _asked(program: str) -> EnginePython:
+def _query(program: str) -> EnginePython:
     expected = f"{VARIABLE} is {program}; expected a Python with torch and the engines of this image"
     try:
-        done = subprocess.run([program, "-c", _QUESTION], capture_output=True, text=True, timeout=_ANSWERS_WITHIN_S, check=False)
+        done = subprocess.run([program, "-c", _QUERY], capture_output=True, text=True, timeout=_QUERY_TIMEOUT_S, check=False)
         base, libraries, path = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise TrialFailed("image_error", f"{expected}: {type(error).__name__}: {error}") from error

@@ -1,12 +1,12 @@
-"""Whether GPUs made errors during a trial: their counters before and after it, and what new errors say against the measurement."""
+"""GPU error counters before and after a trial, and the judgements that new errors lead to."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
 
+from plumbline.harness.gpu_errors import APPLICATION_XIDS
 from plumbline.harness.gpu_meters import Meters
-from plumbline.harness.gpu_xid import OF_APPLICATIONS
 from plumbline.harness.measurement import Judgement
 from plumbline.results import GpuCounter, Reason
 
@@ -58,10 +58,10 @@ class GpuHealth:
 
     def judgements(self) -> list[Judgement]:
         """What the latest reading says against the trial; see `judged`."""
-        return judged(self.counters(), self._read_s - self._began_s)
+        return judge_gpu_errors(self.counters(), self._read_s - self._began_s)
 
 
-def judged(counters: Iterable[GpuCounter], seconds: float) -> list[Judgement]:
+def judge_gpu_errors(counters: Iterable[GpuCounter], seconds: float) -> list[Judgement]:
     """`degraded` for each kind of error that is new, over `seconds` of a trial. Errors from before it do not count, however many.
 
     gpu_lost: a GPU answered before and not after. PCIe replays count above the rate that NVIDIA's own health check allows; XIDs that programs
@@ -70,33 +70,33 @@ def judged(counters: Iterable[GpuCounter], seconds: float) -> list[Judgement]:
     rows = tuple(counters)
     found = []
     for code, prefixes in _CODES:
-        new = [row for row in rows if row.new and row.counter.startswith(prefixes) and _counts(row, seconds)]
+        new = [row for row in rows if row.new and row.counter.startswith(prefixes) and _is_relevant(row, seconds)]
         if new:
-            shown = ", ".join(f"{_place(row)} {row.counter} +{row.new}" for row in new)
+            shown = ", ".join(f"{_gpu_name(row)} {row.counter} +{row.new}" for row in new)
             found.append(Judgement("degraded", Reason(code=code, detail=f"new errors during the trial: {shown}")))
-    lost = _lost(rows)
+    lost = _lost_gpus(rows)
     if lost:
         detail = f"{', '.join(lost)} answered before the trial and not after it"
         found.append(Judgement("degraded", Reason(code="gpu_lost", detail=detail)))
     return found
 
 
-def _counts(row: GpuCounter, seconds: float) -> bool:
+def _is_relevant(row: GpuCounter, seconds: float) -> bool:
     if row.counter == "pcie_replays":
         return row.new > _PCIE_REPLAYS_A_MINUTE * max(seconds / 60, 1.0)
     if row.counter.startswith("xid_"):
-        return int(row.counter.removeprefix("xid_")) not in OF_APPLICATIONS
+        return int(row.counter.removeprefix("xid_")) not in APPLICATION_XIDS
     return True
 
 
-def _lost(rows: Sequence[GpuCounter]) -> list[str]:
+def _lost_gpus(rows: Sequence[GpuCounter]) -> list[str]:
     """GPUs that reported their errors before and report none now. What the driver reports of them, such as XID 79, may still come."""
     own = [row for row in rows if not row.counter.startswith("xid")]
-    places = dict.fromkeys(_place(row) for row in own if row.before is not None)
-    return [place for place in places if all(row.after is None for row in own if _place(row) == place)]
+    places = dict.fromkeys(_gpu_name(row) for row in own if row.before is not None)
+    return [place for place in places if all(row.after is None for row in own if _gpu_name(row) == place)]
 
 
-def _place(row: GpuCounter) -> str:
+def _gpu_name(row: GpuCounter) -> str:
     return f"GPU {row.gpu}" + (f" of node {row.node}" if row.node else "")
 
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from plumbline.harness import gpu_errors
-from plumbline.harness.environment.accelerator import handles
-from plumbline.harness.environment.amd import handles as amd_handles
-from plumbline.harness.environment.amd import number
+from plumbline.harness.environment.amd import first_number
+from plumbline.harness.environment.amd import visible_handles as amd_handles
 from plumbline.harness.environment.cpu import ROOT
-from plumbline.harness.gpu_xid import XidListener
+from plumbline.harness.environment.nvidia import visible_handles
+from plumbline.harness.gpu_errors import XidListener
 
-UNITS = {
+SIGNAL_UNITS = {
     "power": "W",
     "sm_clock": "MHz",
     "memory_clock": "MHz",
@@ -35,16 +35,16 @@ UNITS = {
 }
 """Of the signals above; of a reason it is `ratio`."""
 
-REASONS = {
+THROTTLE_REASONS = {
     "throttle_power_limit": "its power limit",
     "throttle_hardware": "the hardware's own slowdown",
     "throttle_driver_temperature": "the driver's temperature limit",
     "throttle_hardware_temperature": "the hardware's temperature limit",
     "throttle_power_brake": "the server's power brake",
 }
-_BITS = dict(zip(REASONS, (0x04, 0x08, 0x20, 0x40, 0x80), strict=True))
+_BITS = dict(zip(THROTTLE_REASONS, (0x04, 0x08, 0x20, 0x40, 0x80), strict=True))
 """NVML's clocks event reasons. Left out: idle, clocks that somebody set (a fact of the environment), sync boost, displays."""
-HARMFUL = tuple(name for name in REASONS if name != "throttle_power_limit")
+HARMFUL_THROTTLING = tuple(name for name in THROTTLE_REASONS if name != "throttle_power_limit")
 
 
 class Meters(Protocol):
@@ -72,10 +72,10 @@ def open_meters(nvml: Any = None, amdsmi: Any = None, root: Path = ROOT) -> Mete
 
     `nvml`, `amdsmi`: modules with pynvml's and amdsmi's functions; the installed ones if left out.
     """
-    return _nvidia(nvml, root) or _amd(amdsmi, root)
+    return _open_nvidia(nvml, root) or _open_amd(amdsmi, root)
 
 
-def _nvidia(nvml: Any, root: Path) -> _Nvidia | None:
+def _open_nvidia(nvml: Any, root: Path) -> _NvidiaMeters | None:
     try:
         library = nvml or importlib.import_module("pynvml")
     except ImportError:
@@ -85,16 +85,16 @@ def _nvidia(nvml: Any, root: Path) -> _Nvidia | None:
     except library.NVMLError:
         return None
     try:
-        found = handles(library)
+        found = visible_handles(library)
     except library.NVMLError:
         found = []
     if not found:
         library.nvmlShutdown()
         return None
-    return _Nvidia(library, found, root)
+    return _NvidiaMeters(library, found, root)
 
 
-class _Nvidia:
+class _NvidiaMeters:
     def __init__(self, nvml: Any, found: list[Any], root: Path) -> None:
         self._nvml, self._handles = nvml, found
         self.count = len(found)
@@ -126,7 +126,7 @@ class _Nvidia:
         if bits is None:
             return {}
         active = {name: float(bool(bits & bit)) for name, bit in _BITS.items()}
-        return {**active, "throttled": max(active[name] for name in HARMFUL)}
+        return {**active, "throttled": max(active[name] for name in HARMFUL_THROTTLING)}
 
     def joules(self, gpu: int) -> float | None:
         told = self._asked(self._nvml.nvmlDeviceGetTotalEnergyConsumption, self._handles[gpu])
@@ -135,7 +135,7 @@ class _Nvidia:
     def errors(self, gpu: int) -> dict[str, int]:
         if self._xids is None:
             self._xids = XidListener(self._nvml, self._handles, self._root)
-        found, xids = gpu_errors.of_nvidia(self._nvml, self._handles[gpu]), self._xids.counts(gpu)
+        found, xids = gpu_errors.nvidia_error_counters(self._nvml, self._handles[gpu]), self._xids.counts(gpu)
         if xids is None:
             return found
         return {**found, "xid": sum(xids.values()), **{f"xid_{code}": count for code, count in sorted(xids.items())}}
@@ -147,7 +147,7 @@ class _Nvidia:
             return None  # not every device and driver answers everything
 
 
-def _amd(amdsmi: Any, root: Path) -> _Amd | None:
+def _open_amd(amdsmi: Any, root: Path) -> _AmdMeters | None:
     if amdsmi is None and not (root / "dev/kfd").exists():
         return None
     try:
@@ -165,10 +165,10 @@ def _amd(amdsmi: Any, root: Path) -> _Amd | None:
     if not found:
         library.amdsmi_shut_down()
         return None
-    return _Amd(library, found)
+    return _AmdMeters(library, found)
 
 
-class _Amd:
+class _AmdMeters:
     def __init__(self, amdsmi: Any, found: list[Any]) -> None:
         self._amdsmi, self._handles = amdsmi, found
         self.count = len(found)
@@ -177,15 +177,15 @@ class _Amd:
     def read(self, gpu: int) -> dict[str, float]:
         smi, handle = self._amdsmi, self._handles[gpu]
         power = self._asked(smi.amdsmi_get_power_info, handle)
-        used = number(self._asked(smi.amdsmi_get_gpu_vram_usage, handle), "vram_used")
-        busy = number(self._asked(smi.amdsmi_get_gpu_activity, handle), "gfx_activity")
+        used = first_number(self._asked(smi.amdsmi_get_gpu_vram_usage, handle), "vram_used")
+        busy = first_number(self._asked(smi.amdsmi_get_gpu_activity, handle), "gfx_activity")
         # The name of a field changed with ROCm's releases; data-centre cards have no edge sensor.
         heat = (smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT)
         found = {
-            "power": number(power, "socket_power", "current_socket_power", "average_socket_power"),
-            "sm_clock": number(self._asked(smi.amdsmi_get_clock_info, handle, smi.AmdSmiClkType.GFX), "clk", "cur_clk"),
-            "memory_clock": number(self._asked(smi.amdsmi_get_clock_info, handle, smi.AmdSmiClkType.MEM), "clk", "cur_clk"),
-            "temperature": number({"celsius": self._asked(smi.amdsmi_get_temp_metric, handle, *heat)}, "celsius"),
+            "power": first_number(power, "socket_power", "current_socket_power", "average_socket_power"),
+            "sm_clock": first_number(self._asked(smi.amdsmi_get_clock_info, handle, smi.AmdSmiClkType.GFX), "clk", "cur_clk"),
+            "memory_clock": first_number(self._asked(smi.amdsmi_get_clock_info, handle, smi.AmdSmiClkType.MEM), "clk", "cur_clk"),
+            "temperature": first_number({"celsius": self._asked(smi.amdsmi_get_temp_metric, handle, *heat)}, "celsius"),
             "memory_used": None if used is None else used * 2**20,
             "utilization": None if busy is None else busy / 100,
         }
@@ -193,11 +193,11 @@ class _Amd:
 
     def joules(self, gpu: int) -> float | None:
         told = self._asked(self._amdsmi.amdsmi_get_energy_count, self._handles[gpu])
-        ticks, microjoules = number(told, "energy_accumulator", "power"), number(told, "counter_resolution")
+        ticks, microjoules = first_number(told, "energy_accumulator", "power"), first_number(told, "counter_resolution")
         return None if ticks is None or microjoules is None else ticks * microjoules / 1e6
 
     def errors(self, gpu: int) -> dict[str, int]:
-        return gpu_errors.of_amd(self._amdsmi, self._handles[gpu])
+        return gpu_errors.amd_error_counters(self._amdsmi, self._handles[gpu])
 
     def _asked(self, question: Callable[..., Any], *arguments: Any) -> Any:
         try:

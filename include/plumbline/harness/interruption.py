@@ -12,7 +12,7 @@ from types import FrameType
 import psutil
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-LAST_S = 7.0
+STOP_BUDGET_S = 7.0
 """After a request to stop, what `limited` goes on with has this long: a kubelet follows with SIGKILL after 30 s, the local launcher after 10 s."""
 
 
@@ -31,12 +31,12 @@ class Interruption:
         self._armed, self._limited = True, False
         self._asked_at: float | None = None
 
-    def hold_off(self) -> None:
+    def disarm(self) -> None:
         """From here on nothing is interrupted: a finished measurement must not become an interrupted one while it is stored."""
         self._armed = False
 
     @contextmanager
-    def limited(self, seconds: float) -> Iterator[None]:
+    def time_limit(self, seconds: float) -> Iterator[None]:
         """Raise Interrupted in the block after `seconds`; a request to stop, before it or during it, leaves LAST_S seconds.
 
         Outside of the main thread there are no timers, and the block ends by itself.
@@ -45,7 +45,7 @@ class Interruption:
             yield
             return
         if self._asked_at is not None:
-            seconds = min(seconds, self._asked_at + LAST_S - time.monotonic())
+            seconds = min(seconds, self._asked_at + STOP_BUDGET_S - time.monotonic())
         before = signal.signal(signal.SIGALRM, self._over)
         self._limited = True
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
@@ -66,7 +66,7 @@ class Interruption:
             self._asked_at = time.monotonic()
             if self._limited:
                 left = signal.getitimer(signal.ITIMER_REAL)[0]
-                signal.setitimer(signal.ITIMER_REAL, min(left, LAST_S) or LAST_S)
+                signal.setitimer(signal.ITIMER_REAL, min(left, STOP_BUDGET_S) or STOP_BUDGET_S)
         if self._armed:
             self._armed = False
             raise Interrupted(number)
@@ -90,7 +90,7 @@ def interruptible() -> Iterator[Interruption]:
 def end_descendants(grace_s: float = 3.0) -> list[str]:
     """End whatever this process started and did not end itself: SIGTERM, the grace time, SIGKILL. Returns their names."""
     left = psutil.Process().children(recursive=True)
-    names = [_name(process) for process in left]
+    names = [_process_name(process) for process in left]
     for process in left:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
@@ -102,7 +102,7 @@ def end_descendants(grace_s: float = 3.0) -> list[str]:
     return names
 
 
-def _name(process: psutil.Process) -> str:
+def _process_name(process: psutil.Process) -> str:
     try:
         return f"{process.name()} ({process.pid})"
     except psutil.Error:

@@ -1,12 +1,13 @@
-"""What one kind of measurement hands to the harness, which turns it into the result document."""
+"""What one kind of measurement returns, and the validity verdict over its judgements."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from plumbline.results import Curve, Event, FailureClass, MetricRow, Reason, Scalar, Stage, Telemetry
+from plumbline.results import Curve, Event, FailureClass, MetricRow, Reason, Scalar, Stage, Telemetry, Validity
 
 
 @dataclass(frozen=True)
@@ -51,3 +52,18 @@ class TrialFailed(Exception):
         self.failure_class: FailureClass = failure_class
         self.detail = detail
         self.partial = partial or Measurement()
+
+
+def verdict(judgements: Iterable[Judgement]) -> Validity:
+    """Invalid if anything says so, else degraded if anything says so, else valid. The gravest reasons come first."""
+    distinct = list(dict.fromkeys(judgements))
+    ordered = [item for level in ("invalid", "degraded") for item in distinct if item.level == level]
+    if not ordered:
+        return Validity(status="valid")
+    return Validity(status=ordered[0].level, reasons=tuple(item.reason for item in ordered))
+
+
+def failed_validity(failure_class: FailureClass, detail: str, judgements: Iterable[Judgement] = ()) -> Validity:
+    """A trial that could not be measured. What else was wrong with it may be the cause, so it is kept behind the failure."""
+    others = verdict(judgements).reasons
+    return Validity(status="failed", reasons=(Reason(code=failure_class, detail=detail), *others), failure_class=failure_class)

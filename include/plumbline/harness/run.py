@@ -13,20 +13,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations import EndpointLauncher, SimulatedLauncher, Trial, places
-from plumbline.harness import environment, hardware, probes, selfcheck, validity
-from plumbline.harness.continued import Begun, changed
-from plumbline.harness.delivery import deliver, entries
-from plumbline.harness.environment.cpu import promised, usable
-from plumbline.harness.gpu_phases import GpuPhases
+from plumbline.declarations import EndpointLauncher, SimulatedLauncher, Trial, installation, installation_paths
+from plumbline.harness import environment, measurement, probes, selfcheck
+from plumbline.harness.contention_monitor import ContentionMonitor, ResumedContentionMonitor
+from plumbline.harness.delivery import deliver, evidence_entries
+from plumbline.harness.environment.cpu import allotted_cores, usable_cores
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor
+from plumbline.harness.image_requirements import unsupported_torch
 from plumbline.harness.interruption import Interrupted, Interruption, end_descendants, interruptible
-from plumbline.harness.kept import Kept, kept_of
+from plumbline.harness.launcher_protocol import Progress, progress_printer
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
-from plumbline.harness.observed import ContinuedWatch
-from plumbline.harness.progress import Progress, printer
+from plumbline.harness.persistent_state import PersistentState, StartState, environment_changes, persistent_state_of
 from plumbline.harness.selfcheck import clocks
-from plumbline.harness.torch_range import unsupported
-from plumbline.harness.watch import Watch
 from plumbline.results import (
     CheckLine,
     Environment,
@@ -42,18 +40,17 @@ from plumbline.results import (
     Scalar,
     Telemetry,
     Validity,
-    full_disk,
     signing,
 )
 from plumbline.results.signing import KeyPair
 
-Measure = Callable[[Trial, Path, Progress, Watch, Sequence[MetricRow]], Measurement]
+Measure = Callable[[Trial, Path, Progress, ContentionMonitor, Sequence[MetricRow]], Measurement]
 """The last argument: what the hardware probes found."""
 Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"], int, float], list[MetricRow]]
 """The last two arguments: how many ranks of a job run on this node, and how many seconds their all-reduce may take."""
 
 _LOCAL_PATIENCE_S, _REMOTE_PATIENCE_S = 15.0, 300.0
-_BEFORE, _AFTER = 0.04, 0.98
+_PROGRESS_BEFORE, _PROGRESS_AFTER = 0.04, 0.98
 """The parts of the progress bar before and after the measurement itself."""
 
 
@@ -61,13 +58,13 @@ class UnusableStore(ValueError):
     """The result store cannot be written to; nothing was."""
 
 
-def _training(trial: Trial, workdir: Path, progress: Progress, watch: Watch, _probed: Sequence[MetricRow]) -> Measurement:
-    from plumbline.harness import training
+def _training(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor, _probed: Sequence[MetricRow]) -> Measurement:
+    from plumbline.harness.training.job.trial import measure
 
-    return training.measure(trial, workdir, progress, watch)
+    return measure(trial, workdir, progress, watch)
 
 
-def _inference(trial: Trial, workdir: Path, progress: Progress, watch: Watch, probed: Sequence[MetricRow]) -> Measurement:
+def _inference(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor, probed: Sequence[MetricRow]) -> Measurement:
     from plumbline.harness import inference
 
     return inference.measure(trial, workdir, progress, watch, probed)
@@ -91,10 +88,10 @@ def run(
     if it does not answer then, and NotDelivered if it stays away at the end: the document is in the log then. No child process and no working folder is left behind.
     """
     with interruptible() as interruption:
-        return _Run(trial, interruption, measures, probe, key).to_the_end(opened(out_url))
+        return _Run(trial, interruption, measures, probe, key).execute(open_store(out_url))
 
 
-def opened(url: str) -> ResultStore:
+def open_store(url: str) -> ResultStore:
     """The store behind an fsspec URL; UnusableStore if the URL is none."""
     # A store that is away for some minutes must not cost a measurement of hours; a disk that fails does not come back.
     patience_s = _LOCAL_PATIENCE_S if url.startswith("file:") else _REMOTE_PATIENCE_S
@@ -106,7 +103,7 @@ def opened(url: str) -> ResultStore:
         ) from error
 
 
-class StoreAway(OSError):
+class StoreUnreachable(OSError):
     """The result store did not answer for minutes, before anything was measured; nothing was stored."""
 
 
@@ -117,7 +114,7 @@ class _Run:
         self, trial: Trial, interruption: Interruption, measures: Mapping[str, Measure], probe: Probe, key: KeyPair | None
     ) -> None:
         self._trial, self._interruption, self._measures, self._probe, self._key = trial, interruption, measures, probe, key
-        self._progress = printer(trial.trial_id)
+        self._progress = progress_printer(trial.trial_id)
         self._events: list[Event] = []
         self._facts: dict[str, Scalar] = {}
         self._probed: list[MetricRow] = []
@@ -127,13 +124,13 @@ class _Run:
         self._gpu_errors: list[Judgement] = []
         self._selfcheck: list[CheckLine] = []
         self._measurement = Measurement()
-        self._kept: Kept | None = None
+        self._kept: PersistentState | None = None
         self._began = time.monotonic()
         self._happened("harness_started")
 
-    def to_the_end(self, store: ResultStore) -> ResultDocument:
+    def execute(self, store: ResultStore) -> ResultDocument:
         """Measure and store."""
-        with tempfile.TemporaryDirectory(prefix="trial-", dir=_scratch(), ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(prefix="trial-", dir=_scratch_folder(), ignore_cleanup_errors=True) as folder:
             workdir = Path(folder)
             try:
                 verdict = self._verdict(store, workdir)
@@ -147,14 +144,14 @@ class _Run:
         """Measure; whether the trial may be believed, or how it failed. What is known of it then can be sealed."""
         try:
             self._announce(store)
-            self._kept = kept_of(self._trial, os.environ)
+            self._kept = persistent_state_of(self._trial, os.environ)
             self._measure(workdir)
-            self._interruption.hold_off()
+            self._interruption.disarm()
             found = [*self._measurement.judgements, *self._contention, *self._gpu_errors, *selfcheck.judgements(self._selfcheck)]
-            verdict = validity.verdict(found)
-            self._sealed(verdict, [item for item, _ in entries(self._measurement.evidence)])
+            verdict = measurement.verdict(found)
+            self._sealed(verdict, [item for item, _ in evidence_entries(self._measurement.evidence)])
             return verdict
-        except (UnusableStore, StoreAway):
+        except (UnusableStore, StoreUnreachable):
             raise
         except TrialFailed as failure:
             self._measurement = failure.partial
@@ -162,15 +159,15 @@ class _Run:
         except Interrupted as stop:
             return self._failed(workdir, stop, "interrupted", f"the harness was asked to stop by {stop.signal}")
         except Exception as error:  # noqa: BLE001 - whatever it is, the trial is recorded
-            kind: FailureClass = "out_of_memory" if _out_of_memory(error) else "harness_error"
-            return self._failed(workdir, error, kind, full_disk.full(error) or f"{type(error).__name__}: {error}")
+            kind: FailureClass = "out_of_memory" if _is_out_of_memory(error) else "harness_error"
+            return self._failed(workdir, error, kind, installation.full_disk_message(error) or f"{type(error).__name__}: {error}")
 
     def _announce(self, store: ResultStore) -> None:
         trial = self._trial
         try:
             if trial.selfcheck and not store.url.startswith("file:"):
                 specification = f"{store.folder(trial)}/trial.json"
-                self._selfcheck = [clocks.of_store(lambda: store.put_trial(trial), lambda: store.modified(specification))]
+                self._selfcheck = [clocks.store_clock_offset(lambda: store.put_trial(trial), lambda: store.modified(specification))]
             else:  # a folder of this machine has this machine's clock
                 store.put_trial(trial)
         except Exception as error:
@@ -178,11 +175,11 @@ class _Run:
             # A disk that fails does not come back, and who is refused stays so; a store elsewhere does.
             lasting = store.url.startswith("file:") or isinstance(error, PermissionError | FileNotFoundError)
             if isinstance(error, OSError) and not lasting:
-                raise StoreAway(what) from error
+                raise StoreUnreachable(what) from error
             raise UnusableStore(what) from error
 
     def _measure(self, workdir: Path) -> None:
-        trial, cpus = self._trial, usable()
+        trial, cpus = self._trial, usable_cores()
         # What can be seen here is not what a hosted model runs on.
         hosted = isinstance(trial.provider.launcher, EndpointLauncher)
         if self._kept is not None:
@@ -190,31 +187,35 @@ class _Run:
             workdir = self._kept.folder
         earlier = None
         if self._kept is not None and self._kept.deletions:
-            begun, earlier = Begun.before(self._kept)
+            begun, earlier = StartState.before(self._kept)
             self._facts, self._probed, self._events = begun.facts, begun.probed, [*begun.events, *self._events]
         else:
             self._progress("environment", 0.0, "looking around")
-            self._facts = {f"{'client.' if hosted else ''}{name}": value for name, value in environment.probe().items()}
+            self._facts = {f"{'client.' if hosted else ''}{name}": value for name, value in environment.collect_facts().items()}
             self._happened("environment_probed")
             if not hosted:
                 self._check_torch(self._facts)
             self._check_hardware(self._facts)
             if trial.selfcheck:
                 self._progress("environment", 0.005, "checking the instrument")
-                self._selfcheck = [*selfcheck.of_trial(trial), *self._selfcheck]
+                self._selfcheck = [*selfcheck.run_for_trial(trial), *self._selfcheck]
                 self._happened("instrument_checked")
-        gpus = None if hosted else GpuPhases()
-        with Watch(cpus, promised(), gpus=gpus) if earlier is None else ContinuedWatch(cpus, promised(), gpus, earlier) as watch:
+        gpus = None if hosted else GpuPhaseMonitor()
+        with (
+            ContentionMonitor(cpus, allotted_cores(), gpus=gpus)
+            if earlier is None
+            else ResumedContentionMonitor(cpus, allotted_cores(), gpus, earlier) as watch
+        ):
             try:
                 if not hosted and earlier is None:
                     self._progress("environment", 0.01, "probing the hardware")
                     device: Literal["cpu", "cuda"] = "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda"
-                    ranks = _ranks_here(trial)
+                    ranks = _local_ranks(trial)
                     with watch.phase("environment"):
-                        self._probed = self._probe(cpus[: promised()], workdir, device, ranks, trial.provider.collective_s)
+                        self._probed = self._probe(cpus[: allotted_cores()], workdir, device, ranks, trial.provider.collective_s)
                 self._happened("measurement_started" if earlier is None else "measurement_continued")
                 if self._kept is not None:
-                    Begun(self._facts, self._probed, self._events).keep(self._kept)
+                    StartState(self._facts, self._probed, self._events).keep(self._kept)
                 self._measurement = self._measures[trial.workload.kind](trial, workdir, self._part, watch, self._probed)
                 self._happened("measurement_finished")
             finally:
@@ -224,12 +225,12 @@ class _Run:
                 self._gpu_errors, self._gpu_health = watch.gpu_errors(), watch.gpu_health()
             self._contention = watch.judgements(trial.validity)
         if earlier is not None:  # not before: looking around would count as the time that the recovery takes
-            facts = environment.probe()
+            facts = environment.collect_facts()
             self._check_hardware(facts)
-            self._contention += changed(self._facts, facts)
+            self._contention += environment_changes(self._facts, facts)
 
     def _check_hardware(self, facts: Mapping[str, Scalar]) -> None:
-        wrong = hardware.mismatch(self._trial.provider, self._trial.workload.gpus, facts)
+        wrong = environment.accelerator_mismatch(self._trial.provider, self._trial.workload.gpus, facts)
         if wrong is not None:
             raise TrialFailed("wrong_hardware", wrong)
 
@@ -237,15 +238,15 @@ class _Run:
         installed = facts.get("torch.version")
         if installed is None and self._trial.workload.kind == "inference":
             return  # an engine of its own may compute without it; only probes need it, and each says so
-        wrong = unsupported(None if installed is None else str(installed))
+        wrong = unsupported_torch(None if installed is None else str(installed))
         if wrong is not None:
             raise TrialFailed("image_error", wrong)
 
     def _part(self, phase: str, fraction: float, note: str = "") -> None:
-        self._progress(phase, _BEFORE + (_AFTER - _BEFORE) * min(max(fraction, 0.0), 1.0), note)
+        self._progress(phase, _PROGRESS_BEFORE + (_PROGRESS_AFTER - _PROGRESS_BEFORE) * min(max(fraction, 0.0), 1.0), note)
 
     def _failed(self, workdir: Path, error: BaseException, kind: FailureClass, detail: str) -> Validity:
-        self._interruption.hold_off()
+        self._interruption.disarm()
         self._happened("trial_failed")
         measured = self._measurement
         # The failure may have come before a file was written, or be about these very files.
@@ -258,11 +259,11 @@ class _Run:
             except OSError as unwritten:  # on a full disk the class and its sentence are what there is
                 sys.stderr.write(f"the traceback could not be written: {unwritten}\n")
         measured.evidence = list(named.values())
-        return validity.failed(kind, detail, [*measured.judgements, *self._gpu_errors])
+        return measurement.failed_validity(kind, detail, [*measured.judgements, *self._gpu_errors])
 
     def _deliver(self, store: ResultStore, verdict: Validity) -> ResultDocument:
         trial = self._trial
-        self._progress("cooldown", _AFTER, "storing the evidence")
+        self._progress("cooldown", _PROGRESS_AFTER, "storing the evidence")
 
         def seal(evidence: Sequence[Evidence], reasons: Sequence[Reason]) -> ResultDocument:
             stored = Event(name="evidence_stored", utc=datetime.now(timezone.utc), monotonic_s=time.monotonic())
@@ -271,7 +272,7 @@ class _Run:
         launcher = trial.provider.launcher
         limit_s = 0.0 if isinstance(launcher, SimulatedLauncher) else launcher.timeout
         left_s = limit_s - (time.monotonic() - self._began)
-        document = deliver(store, trial, entries(self._measurement.evidence), seal, self._interruption, left_s)
+        document = deliver(store, trial, evidence_entries(self._measurement.evidence), seal, self._interruption, left_s)
         self._progress("cooldown", 1.0, verdict.status)
         return document
 
@@ -299,7 +300,7 @@ class _Run:
             selfcheck=tuple(self._selfcheck),
             evidence=tuple(evidence),
         )
-        return document if self._key is None else signing.signed(document, self._key)
+        return document if self._key is None else signing.sign(document, self._key)
 
     def _end_leftovers(self) -> None:
         names = end_descendants()
@@ -310,7 +311,7 @@ class _Run:
         self._events.append(Event(name=name, utc=datetime.now(timezone.utc), monotonic_s=time.monotonic()))
 
 
-def _ranks_here(trial: Trial) -> int:
+def _local_ranks(trial: Trial) -> int:
     """How many ranks the all-reduce within this node's CPU takes: the job's, and of a job of several nodes two at least, so that the figure
     between the nodes has one to be compared with."""
     if trial.workload.kind != "training":
@@ -319,14 +320,14 @@ def _ranks_here(trial: Trial) -> int:
     return job.processes if job.nodes == 1 else max(job.processes, 2)
 
 
-def _scratch() -> Path:
+def _scratch_folder() -> Path:
     """Where the working folder goes: into the launcher's own folder if it started us in one, since it clears that even after SIGKILL."""
-    work = places().work
+    work = installation_paths().work
     work.mkdir(parents=True, exist_ok=True)
     here = Path.cwd()
     return here if here.is_relative_to(work) else work
 
 
-def _out_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: Exception) -> bool:
     # PyTorch raises a class of its own for GPUs and a bare RuntimeError for main memory; it is not imported to find out.
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

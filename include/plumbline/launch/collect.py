@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from plumbline.declarations import KubernetesLauncher, Trial
-from plumbline.launch import evidence_limits, signing_keys, stores
-from plumbline.launch.cluster import store_access
-from plumbline.launch.cluster.attempt import UNFINISHED
+from plumbline.launch import stores
+from plumbline.launch.cluster import store_credentials
+from plumbline.launch.cluster.operate.attempts import UNFINISHED
 from plumbline.results import (
-    BadResult,
     FailureClass,
+    InvalidResult,
     LaunchRecord,
     Reason,
     ResultDocument,
     ResultStore,
     Validity,
-    log_block,
+    log_transport,
     quarantine,
     signing,
 )
 
 Keys = Callable[[str, str], Mapping[int, str]]
 """Public keys that the launcher issued for a trial (campaign id, trial id), by attempt."""
-_NOTHING_BETTER = (None, "interrupted", "unreachable")
+_UNINFORMATIVE = (None, "interrupted", "unreachable")
 """What a launcher says that knows no more than a harness that was stopped: an outage of the API hides what happened, but not that it ran."""
 
 
-def collect(store: ResultStore, campaign_id: str, trial_id: str, keys: Keys = signing_keys.issued) -> list[ResultDocument]:
+def collect(store: ResultStore, campaign_id: str, trial_id: str, keys: Keys = stores.issued_signing_keys) -> list[ResultDocument]:
     """The documents of a trial's attempts, oldest first, each with what the launcher saw, each stored as collected.json.
 
     A document counts only if its size, its schema, its checksum, its evidence and its trial hold; else, or if there is none, the attempt becomes
@@ -40,78 +40,80 @@ def collect(store: ResultStore, campaign_id: str, trial_id: str, keys: Keys = si
     """
     folders = store.announced(campaign_id, trial_id)
     if not folders:
-        raise BadResult(f"{store.uri(f'{campaign_id}/{trial_id}')}: no attempt of this trial; expected attempt-1/trial.json at least")
+        raise InvalidResult(f"{store.uri(f'{campaign_id}/{trial_id}')}: no attempt of this trial; expected attempt-1/trial.json at least")
     documents = []
     for folder in folders:
-        document = _attempt(store, folder, keys)
+        document = _collect_attempt(store, folder, keys)
         store.put_collected(document)
         documents.append(document)
     return documents
 
 
-def _attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocument:
+def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocument:
     try:
         asked = store.trial(folder)
-    except (FileNotFoundError, BadResult) as error:
-        return _unspecified(store, folder, error)
-    record, unread = _launch(store, folder)
+    except (FileNotFoundError, InvalidResult) as error:
+        return _missing_specification(store, folder, error)
+    record, unread = _read_launch(store, folder)
     if isinstance(asked.provider.launcher, KubernetesLauncher) and _may_have_written(record):
         try:
-            left_away = stores.bring_home(asked, stores.of(asked.provider), store)
+            left_away = stores.fetch_attempt(asked, stores.store_of(asked.provider), store)
         except PermissionError as error:
-            raise PermissionError(store_access.explained(str(error), asked.provider, here=True)) from error
+            raise PermissionError(store_credentials.explain_refusal(str(error), asked.provider, here=True)) from error
         unread = left_away if left_away is not None else unread
     if not store.exists(f"{folder}/result.json"):
-        _from_log(store, folder, asked)
+        _take_result_from_log(store, folder, asked)
     try:
         document = store.document(folder)
     except FileNotFoundError:
-        document = _failed(asked, *(_why(record) if unread is None else ("harness_error", unread)))
-    except BadResult as error:
+        document = _failed_document(asked, *(_missing_document_reason(record) if unread is None else ("harness_error", unread)))
+    except InvalidResult as error:
         quarantine.put(store, folder, "result.json", str(error))
-        document = _failed(asked, "harness_error", str(error))
+        document = _failed_document(asked, "harness_error", str(error))
     else:
-        wrong = evidence_limits.exceeded(document) or store.damaged_evidence(document)
-        wrong += _of_another(asked, document)
+        wrong = stores.evidence_violations(document) or store.damaged_evidence(document)
+        wrong += _wrong_trial(asked, document)
         if isinstance(asked.provider.launcher, KubernetesLauncher):
             try:
-                document = signing.collected(document, keys(asked.campaign_id, asked.trial_id))
+                document = signing.verify_collected(document, keys(asked.campaign_id, asked.trial_id))
             except ValueError as error:
                 wrong.append(str(error))
         if wrong:
             quarantine.put(store, folder, "result.json", "; ".join(wrong))
-            document = _failed(asked, "harness_error", "; ".join(wrong))
+            document = _failed_document(asked, "harness_error", "; ".join(wrong))
     if record is None:
         return document
     # Asked to stop, a harness does not know why: that its memory, its time or its disk was over, or that its gang found no room.
-    if record.failure_class not in _NOTHING_BETTER and document.validity.failure_class == "interrupted":
+    if record.failure_class not in _UNINFORMATIVE and document.validity.failure_class == "interrupted":
         document = _reclassified(document, record.failure_class, record.failure_detail or record.failure_class)
     return document.with_launch(record)
 
 
-def _from_log(store: ResultStore, folder: str, asked: Trial) -> None:
+def _take_result_from_log(store: ResultStore, folder: str, asked: Trial) -> None:
     """Take the result that the harness printed because its store was away, from the log that the launcher stored."""
     try:
-        stores.from_log(asked, store.get(f"{folder}/launch.log", log_block.MOST_LOG_BYTES), store)
-    except (FileNotFoundError, BadResult):  # there is no log, or one that is too large to be a pod's
+        stores.store_from_log(asked, store.get(f"{folder}/launch.log", log_transport.MAX_LOG_BYTES), store)
+    except (FileNotFoundError, InvalidResult):  # there is no log, or one that is too large to be a pod's
         return
-    except log_block.BadBlock as error:
+    except log_transport.InvalidBlock as error:
         quarantine.put(store, folder, "launch.log", str(error))
 
 
-def _unspecified(store: ResultStore, folder: str, error: Exception) -> ResultDocument:
+def _missing_specification(store: ResultStore, folder: str, error: Exception) -> ResultDocument:
     """The document of an attempt whose specification is lost. A result beside it cannot be checked against what was asked, so none counts."""
     campaign_id, trial_id, attempt = folder.split("/")
     try:
-        planned = stores.planned(store, {"campaign_id": campaign_id, "trial_id": trial_id})
+        planned = stores.planned_trial(store, {"campaign_id": campaign_id, "trial_id": trial_id})
     except FileNotFoundError:
-        raise BadResult(f"{store.uri(folder)}/trial.json is missing or unusable, and so is the trial's {stores.PLANNED}") from error
+        raise InvalidResult(
+            f"{store.uri(folder)}/trial.json is missing or unusable, and so is the trial's {stores.PLANNED_FILE}"
+        ) from error
     missing = isinstance(error, FileNotFoundError)
     detail = f"{store.uri(folder)}/trial.json is missing; expected the attempt's specification" if missing else str(error)
     for file in ("trial.json", "result.json"):
         if store.exists(f"{folder}/{file}"):
             quarantine.put(store, folder, file, detail)
-    return _failed(planned.model_copy(update={"attempt": int(attempt.rpartition("-")[2])}), "harness_error", detail)
+    return _failed_document(planned.model_copy(update={"attempt": int(attempt.rpartition("-")[2])}), "harness_error", detail)
 
 
 def _may_have_written(record: LaunchRecord | None) -> bool:
@@ -136,15 +138,15 @@ def _reclassified(document: ResultDocument, failure_class: FailureClass, detail:
     return ResultDocument.sealed(**kept, validity=Validity(status="failed", reasons=reasons, failure_class=failure_class))
 
 
-def _launch(store: ResultStore, folder: str) -> tuple[LaunchRecord | None, str | None]:
+def _read_launch(store: ResultStore, folder: str) -> tuple[LaunchRecord | None, str | None]:
     """What the launcher saw, or why that cannot be read."""
     try:
         return store.launch(folder), None
-    except BadResult as error:
+    except InvalidResult as error:
         return None, str(error)
 
 
-def _why(record: LaunchRecord | None) -> tuple[FailureClass, str]:
+def _missing_document_reason(record: LaunchRecord | None) -> tuple[FailureClass, str]:
     """Why there is no document."""
     if record is None:
         return "interrupted", "neither a result nor a launch record: the launcher itself was ended while the trial ran"
@@ -153,13 +155,13 @@ def _why(record: LaunchRecord | None) -> tuple[FailureClass, str]:
     return record.failure_class, record.failure_detail or "the launcher gave no detail"
 
 
-def _of_another(asked: Trial, document: ResultDocument) -> list[str]:
+def _wrong_trial(asked: Trial, document: ResultDocument) -> list[str]:
     if document.trial == asked:
         return []
     return [f"the document is of trial {document.trial.trial_id}, attempt {document.trial.attempt}, not of what trial.json asks for"]
 
 
-def _failed(trial: Trial, failure_class: FailureClass, detail: str) -> ResultDocument:
+def _failed_document(trial: Trial, failure_class: FailureClass, detail: str) -> ResultDocument:
     reason = Reason(code=failure_class, detail=detail)
     return ResultDocument.sealed(
         trial=trial,

@@ -1,4 +1,4 @@
-"""The endpoint launcher: the model runs elsewhere, its client as a process on this machine."""
+"""Launcher for hosted models: only the client runs, as a process on this machine."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from collections.abc import Sequence
 
 from plumbline.declarations import EndpointLauncher as Declared
 from plumbline.declarations import Trial
-from plumbline.harness import endpoint_key
-from plumbline.launch.base import OnProgress
-from plumbline.launch.this_machine import GRACE_S, HARNESS, PATIENCE_S, Place, Refused, ThisMachine
+from plumbline.harness import launcher_protocol
+from plumbline.launch import OnProgress
+from plumbline.launch.local.process_launcher import GRACE_S, HARNESS, PATIENCE_S, Allocation, ProcessRunner, StartRefused
 from plumbline.results import LaunchRecord, ResultStore
 
 _CLIENT_MEMORY = 4 * 2.0**30
 
 
-class EndpointLauncher:
+class EndpointClientLauncher:
     """Runs the client of a hosted model; see ThisMachine for the arguments.
 
     The key goes from the Airflow connection into the environment of the client's process: no argument, file or record ever holds it.
     """
 
     def __init__(self, command: Sequence[str] = HARNESS, *, grace_s: float = GRACE_S, patience_s: float = PATIENCE_S) -> None:
-        self._machine = ThisMachine(command, grace_s, patience_s)
+        self._machine = ProcessRunner(command, grace_s, patience_s)
 
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
         """See Launcher.launch. OSError if the store cannot be written; a trial that was running is ended all the same."""
         declared = trial.provider.launcher
         assert isinstance(declared, Declared)
-        return self._machine.launch(trial, store, _place(declared), on_progress)
+        return self._machine.launch(trial, store, _allocation(declared), on_progress)
 
 
-def _place(declared: Declared) -> Place | Refused:
+def _allocation(declared: Declared) -> Allocation | StartRefused:
     secrets = {}
     if declared.connection is not None:
         try:
-            secrets[endpoint_key.VARIABLE] = _key(declared.connection)
+            secrets[launcher_protocol.ENDPOINT_KEY_VARIABLE] = _api_key(declared.connection)
         except ValueError as error:
-            return Refused("endpoint", "bad_declaration", f"launcher.connection: {error}")
+            return StartRefused("endpoint", "bad_declaration", f"launcher.connection: {error}")
     # Nothing else is measured on this machine meanwhile, so the client may have all of it.
-    return Place("endpoint", declared.machine, None, _CLIENT_MEMORY, declared.timeout, secrets)
+    return Allocation("endpoint", declared.machine, None, _CLIENT_MEMORY, declared.timeout, secrets)
 
 
-def _key(connection_id: str) -> str:
+def _api_key(connection_id: str) -> str:
     """The connection's password; ValueError if there is none that fits into a header."""
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException

@@ -1,4 +1,4 @@
-"""Plan a campaign: declarations × what was asked for → a flat list of trials, every hash fixed before anything runs."""
+"""Plan a campaign: declarations and a run request become a flat list of trials, every hash fixed before anything runs."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from plumbline.declarations import (
     AnyWorkload,
     Declarations,
     InferenceWorkload,
+    KubernetesLauncher,
     Origin,
     Provider,
     Trial,
     criteria_hash,
-    misfit,
+    incompatibility,
     series_key,
     spec_hash,
     trial_id,
 )
-from plumbline.launch.base import PlanError
+from plumbline.launch import PlanError
 
-__all__ = ["PlanError", "Request", "declared_slots", "plan"]
+__all__ = ["PlanError", "RunRequest", "declared_slots", "plan"]
 
 _T = TypeVar("_T")
 KINDS = ("training", "inference")
-MOST_REPEATS = 50
+MAX_REPEATS = 50
 _CAMPAIGN = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _SLOT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """What is asked for; None means "all that the declarations say".
 
     `slots` and `repeats` replace the declared ones. Without `workloads` each provider runs its monthly ones.
@@ -49,7 +50,7 @@ class Request:
     origin: Origin | None = None
 
 
-def plan(declarations: Declarations, request: Request, planned_at: datetime) -> list[Trial]:
+def plan(declarations: Declarations, request: RunRequest, planned_at: datetime) -> list[Trial]:
     """The trials that answer the request, ordered by slot, then repeat, then provider and workload.
 
     Repeats are interleaved over providers, so that a slow hour hits all of them alike. Pure: the same arguments give the same trials.
@@ -95,7 +96,7 @@ def declared_slots(provider: Provider, workload: AnyWorkload) -> tuple[str, ...]
     return provider.slots or workload.repeats.slots
 
 
-def _check(request: Request, planned_at: datetime) -> None:
+def _check(request: RunRequest, planned_at: datetime) -> None:
     if not _CAMPAIGN.fullmatch(request.campaign_id):
         raise PlanError(
             f'"{request.campaign_id}" is no campaign id; expected lower-case letters, digits, dots and dashes, such as 2026-11 (at most 63)'
@@ -110,14 +111,14 @@ def _check(request: Request, planned_at: datetime) -> None:
     for slot in request.slots or ():
         if not _SLOT.fullmatch(slot):
             raise PlanError(f'"{slot}" is no slot; expected a time of day in UTC such as 02:00')
-    if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
-        raise PlanError(f"{request.repeats} repeats were asked for; expected 1 to {MOST_REPEATS}")
+    if request.repeats is not None and not 1 <= request.repeats <= MAX_REPEATS:
+        raise PlanError(f"{request.repeats} repeats were asked for; expected 1 to {MAX_REPEATS}")
     for field in ("providers", "workloads", "kinds", "slots"):
         if getattr(request, field) is not None and not getattr(request, field):
             raise PlanError(f"an empty list of {field} was asked for, which would run nothing; leave it out for all of them")
 
 
-def _pairs(declarations: Declarations, request: Request) -> list[tuple[Provider, AnyWorkload]]:
+def _pairs(declarations: Declarations, request: RunRequest) -> list[tuple[Provider, AnyWorkload]]:
     """Which workload runs on which provider."""
     providers = _providers(declarations, request)
     named = _workloads(declarations, request)
@@ -140,19 +141,19 @@ def _pairs(declarations: Declarations, request: Request) -> list[tuple[Provider,
                 )
     if not pairs:
         raise PlanError(
-            f"nothing to run: {_counted('provider', providers)} and {_counted('workload', named) if named else 'every declared workload'} "
+            f"nothing to run: {_count_words('provider', providers)} and {_count_words('workload', named) if named else 'every declared workload'} "
             f"give no {' or '.join(kinds)} trial; declared workloads: {_list(_described(w) for w in declarations.workloads.values())}"
         )
     return pairs
 
 
-def _providers(declarations: Declarations, request: Request) -> list[Provider]:
+def _providers(declarations: Declarations, request: RunRequest) -> list[Provider]:
     if request.providers is None:
         providers = list(declarations.enabled_providers())
         if not providers:
             raise PlanError(f"no provider is enabled; declared: {_list(declarations.providers)}")
     else:
-        providers = [_named(declarations.providers, name, "provider") for name in sorted(set(request.providers))]
+        providers = [_lookup(declarations.providers, name, "provider") for name in sorted(set(request.providers))]
     for provider in providers:
         if not provider.enabled:
             raise PlanError(
@@ -162,22 +163,22 @@ def _providers(declarations: Declarations, request: Request) -> list[Provider]:
     return providers
 
 
-def _workloads(declarations: Declarations, request: Request) -> list[AnyWorkload]:
+def _workloads(declarations: Declarations, request: RunRequest) -> list[AnyWorkload]:
     """The workloads that were named; none if the request leaves the choice to the declarations."""
-    return [_named(declarations.workloads, name, "workload") for name in sorted(set(request.workloads or ()))]
+    return [_lookup(declarations.workloads, name, "workload") for name in sorted(set(request.workloads or ()))]
 
 
-def _named(known: dict[str, _T], name: str, what: str) -> _T:
+def _lookup(known: dict[str, _T], name: str, what: str) -> _T:
     if name not in known:
         raise PlanError(f'no {what} is called "{name}"; declared: {_list(known)}')
     return known[name]
 
 
 def _misfit(provider: Provider, workload: AnyWorkload) -> str:
-    return f'workload "{workload.name}" does not fit provider "{provider.name}": {misfit(workload, provider)}'
+    return f'workload "{workload.name}" does not fit provider "{provider.name}": {incompatibility(workload, provider)}'
 
 
-def _repeats(request: Request, workload: AnyWorkload) -> int:
+def _repeats(request: RunRequest, workload: AnyWorkload) -> int:
     return request.repeats or workload.repeats.per_slot
 
 
@@ -185,7 +186,7 @@ def _schedule_hash(workload: AnyWorkload) -> str | None:
     if not isinstance(workload, InferenceWorkload):
         return None
     # NumPy stays out of the parse of DAG files, which import this module.
-    from plumbline.harness.inference.arrivals import schedule_of
+    from plumbline.harness.inference.load.schedule import schedule_of
 
     try:
         return schedule_of(workload).sha256
@@ -193,7 +194,7 @@ def _schedule_hash(workload: AnyWorkload) -> str | None:
         raise PlanError(f'workload "{workload.name}" has no arrival schedule: {error}') from error
 
 
-def _counted(what: str, items: Collection[Provider | AnyWorkload]) -> str:
+def _count_words(what: str, items: Collection[Provider | AnyWorkload]) -> str:
     return f"{what}{'s' if len(items) != 1 else ''} {_list(item.name for item in items)}"
 
 
@@ -203,3 +204,36 @@ def _described(workload: AnyWorkload) -> str:
 
 def _list(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "(none)"
+
+
+_TYPICAL_CAMPAIGN = "doctor"
+
+
+def typical_trials(declared: Declarations, provider: Provider, launcher: KubernetesLauncher, now: datetime) -> list[Trial]:
+    """One trial for each kind that the provider has an image for: its largest workload.
+
+    Where none fits yet (a new provider), any workload of the kind stands in and uses all accelerators of one node.
+    """
+    found = []
+    for kind in KINDS:
+        if launcher.image_for(kind) is None:
+            continue
+        candidates = declared.workloads_for(provider, kind) or [
+            other
+            for w in declared.workloads.values()
+            if w.kind == kind and incompatibility(other := _whole_node_variant(w, provider), provider) is None
+        ]
+        if not candidates:
+            continue
+        workload = max(candidates, key=lambda w: (w.nodes, w.gpus or provider.accelerator.count))
+        here = provider.model_copy(update={"enabled": True})
+        world = Declarations({here.name: here}, {workload.name: workload}, {}, declared.thresholds)
+        asked = RunRequest(_TYPICAL_CAMPAIGN, "what a trial needs of the cluster", workloads=[workload.name], repeats=1)
+        found.append(plan(world, asked, now)[0])
+    return found
+
+
+def _whole_node_variant(workload: AnyWorkload, provider: Provider) -> AnyWorkload:
+    has = provider.accelerator
+    needs = workload.needs.model_copy(update={"accelerator": has.kind, "count": has.count})
+    return workload.model_copy(update={"needs": needs, "providers": None})

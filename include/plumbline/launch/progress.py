@@ -1,4 +1,4 @@
-"""The newest progress of each running trial, in a small file: for whoever watches on the machine where it is launched from."""
+"""Newest progress of each running trial, one small file each on the machine that launched it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 import os
 from pathlib import Path
 
-from plumbline.declarations import places
-from plumbline.harness.progress import ProgressLine
+from plumbline.declarations import installation_paths
+from plumbline.harness.launcher_protocol import ProgressLine
 
 
 def progress_file(trial_id: str) -> Path:
     """Where a running trial's newest progress stands."""
-    return places().work / f"{trial_id}.progress"
+    return installation_paths().work / f"{trial_id}.progress"
 
 
-def tell(line: ProgressLine) -> None:
+def write_progress(line: ProgressLine) -> None:
     """Keep the line as its trial's newest. A reader sees the old line or the new one, never half of one."""
     file = progress_file(line.trial_id)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -24,7 +24,7 @@ def tell(line: ProgressLine) -> None:
     draft.replace(file)
 
 
-def read(trial_id: str) -> ProgressLine | None:
+def read_progress(trial_id: str) -> ProgressLine | None:
     """The newest progress of a running trial; None if it does not run here."""
     try:
         return ProgressLine(**json.loads(progress_file(trial_id).read_text()))
@@ -32,6 +32,6 @@ def read(trial_id: str) -> ProgressLine | None:
         return None
 
 
-def forget(trial_id: str) -> None:
+def remove_progress(trial_id: str) -> None:
     """The trial does not run any more."""
     progress_file(trial_id).unlink(missing_ok=True)

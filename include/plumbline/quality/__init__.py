@@ -1,4 +1,4 @@
-"""Quality: whether a campaign's results are well-formed, plausible and complete, judged as a table by Great Expectations."""
+"""Data quality of a campaign's results, checked as tables by Great Expectations."""
 
 from plumbline.quality.check import check
 from plumbline.quality.report import FailedExpectation, QualityReport, Verdict

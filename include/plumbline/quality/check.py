@@ -1,4 +1,4 @@
-"""Check a campaign's results as a table: well-formed, plausible, complete."""
+"""Checks a campaign's results as tables: well-formed, plausible, complete."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def check(documents: Sequence[ResultDocument], planned: Sequence[Trial], docs: P
     its pages. ValueError for a name that is no folder name.
     """
     # These take seconds to import; whoever only reads a report goes without them.
-    from plumbline.quality import table
-    from plumbline.quality.pages import write_site
-    from plumbline.quality.suites import attempts_suite, measured_suite
-    from plumbline.quality.validate import validate
+    from plumbline.quality import tables
+    from plumbline.quality.data_docs import write_site
+    from plumbline.quality.suites import attempts_suite, metrics_suite
+    from plumbline.quality.validation import validate
 
-    outcomes = [validate(attempts_suite(planned), table.attempts(documents, planned, datetime.now(timezone.utc)))]
+    outcomes = [validate(attempts_suite(planned), tables.attempts_table(documents, planned, datetime.now(timezone.utc)))]
     for kind in KINDS:
-        numbers = table.measured(documents, kind)
+        numbers = tables.metrics_table(documents, kind)
         if len(numbers):
-            outcomes.append(validate(measured_suite(kind, numbers), numbers))
-    keys = [table.key_of(document) for document in documents]
+            outcomes.append(validate(metrics_suite(kind, numbers), numbers))
+    keys = [tables.attempt_key(document) for document in documents]
     verdicts = {key: Verdict() for key in keys}
     failed: list[FailedExpectation] = []
     problems: list[Reason] = []

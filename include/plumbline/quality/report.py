@@ -1,4 +1,4 @@
-"""What the checks say: a verdict on each attempt, problems of the whole table, and where the pages are."""
+"""Verdicts of a quality check: one for each attempt, problems of the whole table, and the path of the Data Docs."""
 
 from __future__ import annotations
 

@@ -14,9 +14,8 @@ import pandas as pd
 
 from plumbline.declarations import Trial
 from plumbline.quality.gx import Expectation, ExpectationSuite, expect
-from plumbline.quality.ranges import range_of
 from plumbline.quality.report import Severity
-from plumbline.quality.table import ENVIRONMENT_FACTS, NATURAL_KEY, Kind, is_metric
+from plumbline.quality.tables import ENVIRONMENT_FACTS, NATURAL_KEY, Kind, is_metric, range_of
 from plumbline.results import SCHEMA_VERSION
 
 CLOCK_TOLERANCE_S = 300.0
@@ -26,7 +25,7 @@ CLOCK_TOLERANCE_S = 300.0
 _ORDERED = ("min", "p50", "median", "p90", "p95", "p99", "max")
 
 
-def _about(code: str, severity: Severity, says: str, **more: Any) -> dict[str, Any]:
+def _expectation(code: str, severity: Severity, says: str, **more: Any) -> dict[str, Any]:
     return {"severity": severity, "meta": {"code": code, "says": says, **more}}
 
 
@@ -40,58 +39,58 @@ def attempts_suite(planned: Sequence[Trial]) -> ExpectationSuite:
             expect.ExpectColumnDistinctValuesToContainSet(
                 column="trial_id",
                 value_set=ids,
-                **_about("trial_missing", "critical", "expected a document for every planned trial", scope="table"),
+                **_expectation("trial_missing", "critical", "expected a document for every planned trial", scope="table"),
             ),
             expect.ExpectColumnValuesToBeInSet(
-                column="trial_id", value_set=ids, **_about("not_planned", "critical", "expected a trial of this campaign's plan")
+                column="trial_id", value_set=ids, **_expectation("not_planned", "critical", "expected a trial of this campaign's plan")
             ),
             expect.ExpectCompoundColumnsToBeUnique(
                 column_list=list(NATURAL_KEY),
-                **_about("duplicate", "critical", "expected one document for each series, campaign, slot, repeat and attempt"),
+                **_expectation("duplicate", "critical", "expected one document for each series, campaign, slot, repeat and attempt"),
             ),
             expect.ExpectColumnValuesToBeInSet(
                 column="schema_version",
                 value_set=[SCHEMA_VERSION],
-                **_about("schema_version", "critical", f"expected schema_version {SCHEMA_VERSION}"),
+                **_expectation("schema_version", "critical", f"expected schema_version {SCHEMA_VERSION}"),
             ),
             expect.ExpectColumnValuesToBeInSet(
                 column="checksum_holds",
                 value_set=[True],
-                **_about("checksum", "critical", "expected a checksum that matches the document's content"),
+                **_expectation("checksum", "critical", "expected a checksum that matches the document's content"),
             ),
             expect.ExpectColumnValuesToBeInSet(
                 column="status",
                 value_set=["valid", "degraded", "invalid", "failed", "missing"],
-                **_about("status", "critical", "expected valid, degraded, invalid, failed or missing"),
+                **_expectation("status", "critical", "expected valid, degraded, invalid, failed or missing"),
             ),
             *(
                 expect.ExpectColumnPairValuesToBeEqual(
                     column_A=f"{name}_hash",
                     column_B=f"planned_{name}_hash",
                     **same,
-                    **_about(f"{name}_changed", "critical", f"expected the {name}_hash that was fixed before the trial ran"),
+                    **_expectation(f"{name}_changed", "critical", f"expected the {name}_hash that was fixed before the trial ran"),
                 )
                 for name in ("spec", "criteria")
             ),
             expect.ExpectColumnValuesToBeNull(
                 column="repeated_metrics",
-                **_about("repeated_metric", "critical", "expected one row for each phase, metric and statistic"),
+                **_expectation("repeated_metric", "critical", "expected one row for each phase, metric and statistic"),
             ),
             expect.ExpectColumnValuesToBeBetween(
                 column="seconds_ahead_of_clock",
                 max_value=CLOCK_TOLERANCE_S,
-                **_about("from_the_future", "critical", f"expected a trial that ended in the past (clocks may differ by {CLOCK_TOLERANCE_S:g} s)"),
+                **_expectation("from_the_future", "critical", f"expected a trial that ended in the past (clocks may differ by {CLOCK_TOLERANCE_S:g} s)"),
             ),
             expect.ExpectColumnValuesToBeBetween(
                 column="seconds_before_plan",
                 max_value=CLOCK_TOLERANCE_S,
-                **_about("before_its_plan", "warning", f"expected a trial that began after it was planned (clocks may differ by {CLOCK_TOLERANCE_S:g} s)"),
+                **_expectation("before_its_plan", "warning", f"expected a trial that began after it was planned (clocks may differ by {CLOCK_TOLERANCE_S:g} s)"),
             ),
         ],
     )  # fmt: skip
 
 
-def measured_suite(kind: Kind, table: pd.DataFrame) -> ExpectationSuite:
+def metrics_suite(kind: Kind, table: pd.DataFrame) -> ExpectationSuite:
     """What holds for every attempt of one kind that may be believed. The table says which numbers there are to check."""
     metrics = sorted(name for name in table.columns if is_metric(name))
     own = _training() if kind == "training" else _inference(metrics)
@@ -100,31 +99,33 @@ def measured_suite(kind: Kind, table: pd.DataFrame) -> ExpectationSuite:
 
 def _common() -> Iterator[Expectation]:
     yield expect.ExpectColumnValuesToNotBeNull(
-        column="environment_hash", **_about("no_environment", "critical", "expected the facts of the environment that was measured")
+        column="environment_hash", **_expectation("no_environment", "critical", "expected the facts of the environment that was measured")
     )
     for name in ENVIRONMENT_FACTS:
         yield expect.ExpectColumnValuesToNotBeNull(
-            column=f"fact {name}", **_about("environment_incomplete", "warning", f"expected the environment to know {name}")
+            column=f"fact {name}", **_expectation("environment_incomplete", "warning", f"expected the environment to know {name}")
         )
     yield expect.ExpectColumnValuesToBeBetween(
-        column="evidence_files", min_value=1, **_about("no_evidence", "warning", "expected at least one raw file behind the numbers")
+        column="evidence_files", min_value=1, **_expectation("no_evidence", "warning", "expected at least one raw file behind the numbers")
     )
     yield expect.ExpectColumnValuesToBeBetween(
-        column="smallest_n", min_value=1, **_about("no_observations", "critical", "expected at least one observation behind every value")
+        column="smallest_n",
+        min_value=1,
+        **_expectation("no_observations", "critical", "expected at least one observation behind every value"),
     )
     yield expect.ExpectColumnValuesToBeNull(
-        column="missing_numbers", **_about("metric_missing", "critical", "expected the numbers that this kind of trial is run for")
+        column="missing_numbers", **_expectation("metric_missing", "critical", "expected the numbers that this kind of trial is run for")
     )
     yield expect.ExpectColumnValuesToBeNull(
         column="broken_intervals",
-        **_about("broken_interval", "warning", "expected every confidence interval to have two ends, in order, around its value"),
+        **_expectation("broken_interval", "warning", "expected every confidence interval to have two ends, in order, around its value"),
     )
     yield expect.ExpectColumnValuesToBeNull(
-        column="impossible_points", **_about("impossible_point", "critical", "expected every point of a curve to be a possible value")
+        column="impossible_points", **_expectation("impossible_point", "critical", "expected every point of a curve to be a possible value")
     )
     yield expect.ExpectColumnValuesToBeNull(
         column="unmeasured_criteria",
-        **_about("criterion_unmeasured", "warning", "expected a number for every acceptance criterion of the workload"),
+        **_expectation("criterion_unmeasured", "warning", "expected a number for every acceptance criterion of the workload"),
     )
 
 
@@ -133,7 +134,7 @@ def _training() -> Iterator[Expectation]:
         column_A="steps_done",
         column_B="steps_declared",
         ignore_row_if="either_value_is_missing",  # no rate at all is another expectation's
-        **_about("steps_missing", "critical", "expected as many steps as the workload declares, warm-up included"),
+        **_expectation("steps_missing", "critical", "expected as many steps as the workload declares, warm-up included"),
     )
 
 
@@ -155,7 +156,7 @@ def _in_range(columns: Sequence[str]) -> Iterator[Expectation]:
             min_value=possible.low,
             max_value=possible.high,
             strict_min=possible.above,
-            **_about("out_of_range", "critical", f"expected {possible}"),
+            **_expectation("out_of_range", "critical", f"expected {possible}"),
         )
 
 
@@ -164,15 +165,15 @@ def _in_order(columns: Sequence[str]) -> Iterator[Expectation]:
     for phase, metric in names:
         chain = [f"{phase}.{metric}.{s}" for s in _ORDERED if f"{phase}.{metric}.{s}" in columns]
         for lower, higher in pairwise(chain):
-            yield _not_below(higher, lower, "percentile_order", f"expected {_words(higher)} to be at least {_words(lower)}")
+            yield _not_below(higher, lower, "percentile_order", f"expected {_format_column(higher)} to be at least {_format_column(lower)}")
 
 
 def _not_below(higher: str, lower: str, code: str, says: str) -> Expectation:
     return expect.ExpectColumnPairValuesAToBeGreaterThanB(
-        column_A=higher, column_B=lower, or_equal=True, ignore_row_if="either_value_is_missing", **_about(code, "critical", says)
+        column_A=higher, column_B=lower, or_equal=True, ignore_row_if="either_value_is_missing", **_expectation(code, "critical", says)
     )
 
 
-def _words(column: str) -> str:
+def _format_column(column: str) -> str:
     phase, metric, statistic = column.split(".")
     return f"{statistic} {metric} in {phase}"

@@ -1,5 +1,6 @@
 """What a trial hands back: the versioned result document, its JSON Schema, and the store it travels through."""
 
+from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.document import (
     FAILED_AS_DECLARED,
     SCHEMA_VERSION,
@@ -25,15 +26,13 @@ from plumbline.results.document import (
     Status,
     Telemetry,
     Validity,
-    row,
+    metric_row,
 )
-from plumbline.results.reading import BadResult
 from plumbline.results.store import ResultStore
 
 __all__ = [
     "FAILED_AS_DECLARED",
     "SCHEMA_VERSION",
-    "BadResult",
     "CheckLine",
     "CheckName",
     "Curve",
@@ -42,6 +41,7 @@ __all__ = [
     "Evidence",
     "FailureClass",
     "GpuCounter",
+    "InvalidResult",
     "LaunchRecord",
     "MetricRow",
     "Notice",
@@ -57,5 +57,5 @@ __all__ = [
     "Status",
     "Telemetry",
     "Validity",
-    "row",
+    "metric_row",
 ]

@@ -1,17 +1,19 @@
-"""The result document: everything one attempt of one trial says about itself. Its JSON Schema lies beside this file."""
+"""The result document of one attempt of a trial, and the document of a hardware probe. The JSON Schema is in this folder."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
+from datetime import datetime
 from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
 
-from plumbline.declarations import METRICS, Trial, canonical, digest
-from plumbline.declarations.metrics import STATISTICS, Direction, Unit
-from plumbline.declarations.phases import Phase
+from plumbline.declarations import Trial, canonical, digest
+from plumbline.metrics import METRICS, STATISTICS, Direction, Phase, Unit
+from plumbline.results import bounded_json
 
 SCHEMA_VERSION = 1
 
@@ -89,7 +91,7 @@ class Event(Part):
     clock: Literal["harness", "launcher", "cluster"] = "harness"
 
 
-REASON_LENGTH = 300
+MAX_REASON_LENGTH = 300
 
 
 class MetricRow(Part):
@@ -104,16 +106,18 @@ class MetricRow(Part):
     direction: Direction
     ci_low: float | None = None
     ci_high: float | None = None
-    reason: str | None = Field(None, max_length=REASON_LENGTH, description="why the value is absent; only where it is")
+    reason: str | None = Field(None, max_length=MAX_REASON_LENGTH, description="why the value is absent; only where it is")
     method: str | None = Field(
-        None, max_length=REASON_LENGTH, description="how it was measured, where that differs between places: streams, direct I/O, transport"
+        None,
+        max_length=MAX_REASON_LENGTH,
+        description="how it was measured, where that differs between places: streams, direct I/O, transport",
     )
 
     @model_validator(mode="after")
     def _in_catalogue(self) -> MetricRow:
         known = METRICS.get(self.metric)
         if known is None:
-            raise ValueError(f'unknown metric "{self.metric}"; expected one of the catalogue in plumbline.declarations.metrics')
+            raise ValueError(f'unknown metric "{self.metric}"; expected one of the catalogue in plumbline.metrics')
         if self.statistic not in STATISTICS:
             raise ValueError(f'unknown statistic "{self.statistic}"; expected one of {", ".join(STATISTICS)}')
         if self.statistic != "cv" and (self.unit, self.direction) != (known.unit, known.direction):
@@ -397,7 +401,7 @@ class ResultDocument(_Content):
         return next((r.value for r in self.metrics if (r.metric, r.statistic, r.phase) == (metric, wanted, phase)), None)
 
 
-def row(
+def metric_row(
     metric: str,
     value: float | None,
     n: int,
@@ -425,10 +429,45 @@ def row(
         direction="informative" if chosen == "cv" else known.direction,
         ci_low=ci[0] if ci and not absent else None,
         ci_high=ci[1] if ci and not absent else None,
-        reason=_cut(reason) if absent else None,
-        method=_cut(method),
+        reason=_truncate(reason) if absent else None,
+        method=_truncate(method),
     )
 
 
-def _cut(text: str | None) -> str | None:
-    return text if text is None or len(text) <= REASON_LENGTH else f"{text[: REASON_LENGTH - 1]}…"
+def _truncate(text: str | None) -> str | None:
+    return text if text is None or len(text) <= MAX_REASON_LENGTH else f"{text[: MAX_REASON_LENGTH - 1]}…"
+
+
+PROBE_LIMIT_S = 120.0
+"""For how long is measured at most: two minutes of one GPU."""
+
+
+class InvalidProbe(ValueError):
+    """What should be a probe's document is none; the message names the field."""
+
+
+class ProbeDocument(Part):
+    """`metrics` are rows of the phase `environment`; `left_out` says of each probe that gave none why. `seconds`: how long it took.
+    `foreign_cpu`: the share of the cores that others used meanwhile, where these are what was measured and it could be seen."""
+
+    schema_version: Literal["probe-1"] = "probe-1"
+    harness_version: str
+    taken_at: datetime
+    seconds: float = Field(ge=0)
+    environment: Environment
+    metrics: tuple[MetricRow, ...]
+    foreign_cpu: float | None = None
+    left_out: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """Metric → value, of those that could be measured."""
+        return {row.metric: row.value for row in self.metrics if row.value is not None}
+
+    @classmethod
+    def read(cls, text: bytes, where: str) -> ProbeDocument:
+        """The document in a JSON text; BadProbe, naming `where` it stood, if it is none."""
+        try:
+            return bounded_json.parse_model(cls, text, where)
+        except bounded_json.InvalidResult as error:
+            raise InvalidProbe(f"{error}; expected what `python -m plumbline.harness probe --out` writes") from error

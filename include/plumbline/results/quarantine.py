@@ -1,9 +1,4 @@
-"""Documents that cannot be believed, as the store keeps them: a copy of the bytes, and why, out of the way of the attempt's folder.
-
-<url>/quarantine/<campaign>/<trial id>/attempt-<n>/<file>               the bytes as they were found; of a file that is too large to read,
-                                                                        the first HEAD_BYTES
-                                                   <file>.reason.json   why they are not believed
-"""
+"""Quarantine in the result store: a copy of a document that cannot be trusted, and the reason."""
 
 from __future__ import annotations
 
@@ -11,14 +6,14 @@ import hashlib
 
 from pydantic import BaseModel, ConfigDict
 
-from plumbline.results.reading import BadResult
+from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.store import ResultStore
 
-FOLDER = "quarantine"
+QUARANTINE_FOLDER = "quarantine"
 HEAD_BYTES = 2**16
 
 
-class Note(BaseModel):
+class QuarantineNote(BaseModel):
     """Why the object at `path` (relative to the store) is not believed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -28,7 +23,7 @@ class Note(BaseModel):
     reason: str
 
 
-def put(store: ResultStore, folder: str, file: str, reason: str, away: ResultStore | None = None) -> Note:
+def put(store: ResultStore, folder: str, file: str, reason: str, away: ResultStore | None = None) -> QuarantineNote:
     """Copy a file of an attempt's folder into quarantine. The same bytes again keep the first reason; other bytes get a name of their own.
 
     `away`: the store that the attempt's folder lies in, if it is another one.
@@ -36,25 +31,25 @@ def put(store: ResultStore, folder: str, file: str, reason: str, away: ResultSto
     held = away or store
     try:
         data = held.get(f"{folder}/{file}")
-    except BadResult:
+    except InvalidResult:
         data = held.head(f"{folder}/{file}", HEAD_BYTES)
     sha256 = hashlib.sha256(data).hexdigest()
-    known = note(store, folder, file)
+    known = read_note(store, folder, file)
     if known is not None and known.sha256 != sha256:
         file = f"{sha256[:12]}-{file}"
-        known = note(store, folder, file)
+        known = read_note(store, folder, file)
     if known is not None:
         return known
-    path = f"{FOLDER}/{folder}/{file}"
+    path = f"{QUARANTINE_FOLDER}/{folder}/{file}"
     store.put(path, data)
-    made = Note(path=path, sha256=sha256, reason=reason)
+    made = QuarantineNote(path=path, sha256=sha256, reason=reason)
     store.put(f"{path}.reason.json", made.model_dump_json(indent=1).encode())  # last: a note without its bytes would be a dead end
     return made
 
 
-def note(store: ResultStore, folder: str, file: str) -> Note | None:
+def read_note(store: ResultStore, folder: str, file: str) -> QuarantineNote | None:
     """Why a file of an attempt's folder is in quarantine; None if it is not."""
     try:
-        return Note.model_validate_json(store.get(f"{FOLDER}/{folder}/{file}.reason.json"))
+        return QuarantineNote.model_validate_json(store.get(f"{QUARANTINE_FOLDER}/{folder}/{file}.reason.json"))
     except FileNotFoundError:
         return None

@@ -1,8 +1,4 @@
-"""Signed results: the one-time key of an attempt, the signature of its document, and whether that holds.
-
-The launcher makes a key pair for each attempt, hands the private half to the attempt's pods and keeps the public half in the archive. Who
-can write to the result store can change every byte of a document and compute its checksum again, but cannot sign it.
-"""
+"""Signed results: an attempt's one-time key, the document's signature, and its verification."""
 
 from __future__ import annotations
 
@@ -15,13 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from plumbline.results.document import ResultDocument, Signature
 
-VARIABLE = "PLUMBLINE_SIGNING_KEY"
+KEY_VARIABLE = "PLUMBLINE_SIGNING_KEY"
 """Environment variable that hands the private half, 64 hexadecimal digits, to a trial's pod."""
 UNKNOWN_HARNESS = "unknown"
 """`harness_version` of a document that no harness wrote."""
 
 
-class BadKey(ValueError):
+class InvalidKey(ValueError):
     """A process was handed something that is no signing key. The message does not quote it."""
 
 
@@ -50,26 +46,26 @@ class KeyPair:
         return f"KeyPair({self.public_hex})"
 
 
-def take(environment: MutableMapping[str, str]) -> KeyPair | None:
+def take_key(environment: MutableMapping[str, str]) -> KeyPair | None:
     """The key that the launcher handed to this process, removed from `environment` so that no child process inherits it.
 
     None if there is none; BadKey if it is no key.
     """
-    text = environment.pop(VARIABLE, None)
+    text = environment.pop(KEY_VARIABLE, None)
     if text is None:
         return None
     try:
         return KeyPair(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text)))
     except ValueError:
-        raise BadKey(f"{VARIABLE} is no key; expected the 64 hexadecimal digits of an Ed25519 private key") from None
+        raise InvalidKey(f"{KEY_VARIABLE} is no key; expected the 64 hexadecimal digits of an Ed25519 private key") from None
 
 
-def signed(document: ResultDocument, key: KeyPair) -> ResultDocument:
+def sign(document: ResultDocument, key: KeyPair) -> ResultDocument:
     """The document with its signature."""
     return document.model_copy(update={"signature": Signature(value=key.private.sign(document.content()).hex())})
 
 
-Standing = Literal["verified", "verified_as_exported", "not_signed", "broken"]
+SignatureStatus = Literal["verified", "verified_as_exported", "not_signed", "broken"]
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ class Verification:
     archive, which is trusted as far as that archive is. not_signed: the attempt was given no key. broken: it does not hold.
     """
 
-    status: Standing
+    status: SignatureStatus
     detail: str
     key: str | None = None
 
@@ -89,9 +85,9 @@ def verify(document: ResultDocument, keys: Mapping[int, str]) -> Verification:
     """Check a document's signature. `keys`: the public halves that the launcher issued for the trial, by attempt; empty if it issued none."""
     signature, attempt = document.signature, document.trial.attempt
     if signature is None:
-        if keys and not _made_at_home(document):
+        if keys and not _written_by_collect(document):
             return Verification("broken", "the document is not signed, but the launcher issued a signing key for its trial")
-        return Verification("not_signed", _unsigned(document))
+        return Verification("not_signed", _unsigned_reason(document))
     if signature.validity is not None and document.validity.status != "failed":
         return Verification("broken", f"the document is {document.validity.status}, but another validity was signed")
     if attempt in keys and signature.attempt not in (None, attempt):
@@ -113,7 +109,7 @@ def verify(document: ResultDocument, keys: Mapping[int, str]) -> Verification:
     return Verification("verified", f"signed by its pod; verified with the public key {used[:16]}… that the launcher issued", used)
 
 
-def collected(document: ResultDocument, keys: Mapping[int, str]) -> ResultDocument:
+def verify_collected(document: ResultDocument, keys: Mapping[int, str]) -> ResultDocument:
     """A document that arrived at home, with the public key that verified it. ValueError with a sentence if it must not be believed."""
     found = verify(document, keys)
     if found.status in ("broken", "verified_as_exported"):  # a key that comes along with a result proves nothing here
@@ -125,15 +121,15 @@ def collected(document: ResultDocument, keys: Mapping[int, str]) -> ResultDocume
     return document.model_copy(update={"signature": document.signature.model_copy(update={"public_key": found.key})})
 
 
-def _made_at_home(document: ResultDocument) -> bool:
+def _written_by_collect(document: ResultDocument) -> bool:
     """Whether collect wrote it for an attempt without a usable document: it holds nothing that was measured."""
     measured = (document.environment, document.metrics, document.curves, document.stages, document.telemetry, document.evidence)
     return document.harness_version == UNKNOWN_HARNESS and document.validity.status in ("failed", "missing") and not any(measured)
 
 
-def _unsigned(document: ResultDocument) -> str:
+def _unsigned_reason(document: ResultDocument) -> str:
     launcher = document.trial.provider.launcher.kind
-    if _made_at_home(document):
+    if _written_by_collect(document):
         return (
             "not signed: its pod left no usable document" if launcher == "kubernetes" else "not signed: the trial left no usable document"
         )

@@ -4,12 +4,12 @@
                                         evidence/…      raw files, written first
                                         result.json     the document, written last
                                         launch.json     what the launcher saw, also when there is no document
-                                        expired.json    which evidence is kept no longer (plumbline.results.expired)
-<url>/quarantine/…                                      documents that cannot be believed (plumbline.results.quarantine)
-"""
+                                        expired.json    which evidence is kept no longer (plumbline.results.evidence_files)
+<url>/quarantine/…                                      documents that cannot be believed (plumbline.results.quarantine)"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -26,17 +26,17 @@ from typing import IO, Any, TypeVar
 import fsspec
 
 from plumbline.declarations import Trial
-from plumbline.declarations.trial import brief as shortened
-from plumbline.results import expired, reading, store_errors
+from plumbline.declarations.trials import without_defaults as shortened
+from plumbline.results import bounded_json, evidence_files
+from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.document import SCHEMA_VERSION, Evidence, LaunchRecord, ResultDocument
-from plumbline.results.reading import BadResult
 
 T = TypeVar("T")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
 _ATTEMPT = re.compile(r"attempt-(\d+)$")
-_MODIFIED = ("LastModified", "last_modified", "updated", "mtime")
+_MODIFIED_KEYS = ("LastModified", "last_modified", "updated", "mtime")
 """How S3, Azure, Google and file systems call it."""
-PATIENCE_S = 15.0
+RETRY_LIMIT_S = 15.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
 # gcsfs' default class asks before each operation, by gRPC, what kind of bucket it has, and where nobody answers that (a proxy, a firewall, a
 # store that speaks HTTP only) it waits a minute each time. Whole objects need no such knowledge.
@@ -47,7 +47,7 @@ for _scheme in ("gs", "gcs"):
 class ResultStore:
     """One store. Every write is atomic: a reader sees the whole object or none."""
 
-    def __init__(self, url: str, options: Mapping[str, Any] | None = None, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None, *, patience_s: float = RETRY_LIMIT_S) -> None:
         """`options`: fsspec's storage options, such as credentials; the environment's if left out.
 
         `patience_s`: for about how long a store that fails is tried again.
@@ -108,7 +108,7 @@ class ResultStore:
         finally:
             draft.unlink(missing_ok=True)
 
-    def get(self, path: str, most: int = reading.MOST_BYTES) -> bytes:
+    def get(self, path: str, most: int = bounded_json.MAX_BYTES) -> bytes:
         """The bytes of one object; FileNotFoundError if there is none, BadResult if it has more than `most` bytes.
 
         Its size is looked at before it is read, and no more than `most` bytes are read whatever its size was.
@@ -119,14 +119,14 @@ class ResultStore:
         target = f"{self._root}/{path}"
         if self._local:
             with self._fs.open(target, "rb") as file:
-                reading.check_size(os.fstat(file.fileno()).st_size, self.uri(path), most)
+                bounded_json.check_size(os.fstat(file.fileno()).st_size, self.uri(path), most)
                 data = bytes(file.read(most + 1))
         else:
             found = int(self._seen_now().info(target)["size"])
-            reading.check_size(found, self.uri(path), most)
+            bounded_json.check_size(found, self.uri(path), most)
             # Stores refuse a range of an empty object.
             data = bytes(self._fs.cat_file(target, start=0, end=most + 1)) if found else b""
-        reading.check_size(len(data), self.uri(path), most)
+        bounded_json.check_size(len(data), self.uri(path), most)
         return data
 
     def head(self, path: str, count: int) -> bytes:
@@ -165,7 +165,7 @@ class ResultStore:
                 while piece := file.read(size):
                     yield bytes(piece)
         except Exception as error:  # each client has its own exceptions for a lost connection
-            raise (store_errors.lasting(error, self.url) or store_errors.as_os_error(error)) from error
+            raise (permanent_error(error, self.url) or as_os_error(error)) from error
 
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
@@ -183,7 +183,7 @@ class ResultStore:
     def modified(self, path: str) -> datetime | None:
         """When one object was written, by the store's own clock; None where the store does not say. FileNotFoundError if there is none."""
         info = self._retried(lambda: self._seen_now().info(f"{self._root}/{path}"))
-        found = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
+        found = next((info[name] for name in _MODIFIED_KEYS if info.get(name) is not None), None)
         if isinstance(found, str):
             found = datetime.fromisoformat(found)
         elif isinstance(found, int | float):
@@ -241,7 +241,7 @@ class ResultStore:
     def trial(self, folder: str) -> Trial:
         """The specification of one attempt; BadResult if it does not hold."""
         path = f"{folder}/trial.json"
-        return reading.model(Trial, self.get(path), self.uri(path))
+        return bounded_json.parse_model(Trial, self.get(path), self.uri(path))
 
     def document(self, folder: str) -> ResultDocument:
         """The document of one attempt, its schema and checksum verified.
@@ -253,16 +253,16 @@ class ResultStore:
     def document_at(self, path: str) -> ResultDocument:
         """The document that an object holds; raises like `document`."""
         raw = self.get(path)
-        version = reading.json_object(raw, self.uri(path)).get("schema_version")
+        version = bounded_json.parse_object(raw, self.uri(path)).get("schema_version")
         if isinstance(version, int) and version > SCHEMA_VERSION:
-            raise BadResult(f"{self.uri(path)}: schema_version {version} is newer than {SCHEMA_VERSION}; upgrade plumbline to read it")
-        return reading.validated(ResultDocument, raw, self.uri(path))
+            raise InvalidResult(f"{self.uri(path)}: schema_version {version} is newer than {SCHEMA_VERSION}; upgrade plumbline to read it")
+        return bounded_json.validate_model(ResultDocument, raw, self.uri(path))
 
     def launch(self, folder: str) -> LaunchRecord | None:
         """What the launcher saw, if it wrote it; BadResult if it does not hold."""
         path = f"{folder}/launch.json"
         try:
-            return reading.model(LaunchRecord, self.get(path), self.uri(path))
+            return bounded_json.parse_model(LaunchRecord, self.get(path), self.uri(path))
         except FileNotFoundError:
             return None
 
@@ -274,7 +274,7 @@ class ResultStore:
             try:
                 found, count = self.digest(path, item.bytes)
             except FileNotFoundError:
-                gone = expired.note(self, self.folder(document.trial))
+                gone = evidence_files.read_expired(self, self.folder(document.trial))
                 if gone is None or item.uri not in gone.files:
                     broken.append(f"{self.uri(path)} is missing")
                 continue
@@ -294,7 +294,7 @@ class ResultStore:
                 return action()
             except Exception as error:  # each client has its own exceptions for a lost connection, most of them no OSError
                 left = deadline - time.monotonic()
-                final = store_errors.lasting(error, self.url) or (store_errors.as_os_error(error) if left <= 0 else None)
+                final = permanent_error(error, self.url) or (as_os_error(error) if left <= 0 else None)
                 if final is error:
                     raise
                 if final is not None:
@@ -328,3 +328,86 @@ class ResultStore:
         """
         files = ("trial.json", "launch.json", "result.json")
         return [folder for folder in self.attempts(campaign_id, trial_id) if any(self.exists(f"{folder}/{name}") for name in files)]
+
+
+# Errors of the stores' clients: which of them waiting cannot cure, and what they say in one line.
+#
+# Each client has exceptions of its own. They are known by name and status here, so that no client is imported that a store does not need.
+
+
+_PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError, AttributeError, ImportError)
+# Of botocore, google-auth and azure-core: credentials do not appear by waiting, and a pod that waits costs money.
+_CREDENTIAL_ERRORS = frozenset({"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ClientAuthenticationError"})
+
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def permanent_error(error: Exception, url: str) -> Exception | None:
+    """The error to raise if waiting does not help, None if it may.
+
+    What says so already is raised as it is. Of the store at `url`, a refusal becomes PermissionError and a missing bucket
+    FileNotFoundError, as s3fs has it.
+    """
+    if isinstance(error, _PERMANENT) or (isinstance(error, OSError) and error.errno in _DISK_FULL):
+        return error
+    status = _http_status(error)
+    if type(error).__name__ in _CREDENTIAL_ERRORS or status in ("401", "403"):
+        return PermissionError(f"{url} refuses access: {one_line(error)}; look at the store's credentials and at what they may do there")
+    return FileNotFoundError(f"{url}: {one_line(error)}") if status == "404" else None
+
+
+def as_os_error(error: Exception) -> OSError:
+    """The error itself if it is an OSError, else one with its type and words."""
+    return error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {one_line(error)}")
+
+
+def one_line(error: BaseException) -> str:
+    """The error's words in one line, with its cause's: Azure writes a page with the answer's XML, Google hides why a login failed."""
+    words, cause = _message(error), error.__cause__
+    return words if cause is None or _message(cause) in words else f"{words} ({type(cause).__name__}: {_message(cause)})"
+
+
+def _message(error: BaseException) -> str:
+    return " ".join(str(error).partition("\nContent:")[0].split()) or "no reason given"
+
+
+def _http_status(error: Exception) -> str:
+    """The HTTP status: azure-core's `status_code`, gcsfs' `code`, 403 where gcsfs says it in words only; else nothing of use."""
+    if isinstance(error, OSError) and str(error).startswith("Forbidden"):
+        return "403"
+    return str(getattr(error, "status_code", None) or getattr(error, "code", None))
+
+
+CHECK_PREFIX = ".plumbline-check-"
+"""What the objects' names begin with for the moment that they live; no campaign can have such a name."""
+_T = TypeVar("_T")
+
+
+class StoreFault(OSError):
+    """The store cannot be used; the message says which step failed, on which object, and how."""
+
+
+def check_access(store: ResultStore) -> float:
+    """Write, read back and delete one object of a new name; returns the seconds it took. Raises StoreFault."""
+    path, content = f"{CHECK_PREFIX}{uuid.uuid4().hex}", uuid.uuid4().bytes
+    uri = store.uri(path)
+    began = time.monotonic()
+    _attempt_step(uri, "written", lambda: store.put(path, content))
+    try:
+        found = _attempt_step(uri, "read back", lambda: store.get(path))
+    finally:
+        _attempt_step(uri, "deleted", lambda: store.remove(path))
+    if found != content:
+        raise StoreFault(f"{uri} was read back with other bytes than were written")
+    if _attempt_step(uri, "looked for", lambda: store.exists(path)):
+        raise StoreFault(f"{uri} is still there after it was deleted; is the bucket locked against deletion?")
+    return time.monotonic() - began
+
+
+def _attempt_step(uri: str, step: str, action: Callable[[], _T]) -> _T:
+    try:
+        return action()
+    except Exception as error:  # each store's client has its own exceptions, and all of them mean that it cannot be used
+        words = one_line(error)
+        told = words if isinstance(error, (FileNotFoundError, PermissionError)) else f"{type(error).__name__}: {words}"
+        raise StoreFault(f"{uri} could not be {step}: {told}") from error

@@ -17,7 +17,7 @@ from typing import Any
 from tests.fakes.trials import a_trial
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.harness.inference import repositories
+from plumbline.harness.inference.server import backends
 from plumbline.harness.measurement import TrialFailed
 
 FOLDER = Path(__file__).parent
@@ -101,7 +101,7 @@ def written(case: str, folder: Path) -> dict[str, str]:
     # The packages that write ONNX are the image's; the configuration is written before they are missed.
     may_miss = suppress(TrialFailed) if case == "onnxruntime" else nullcontext()
     with builder_on_path(folder / "bin"), may_miss:
-        repositories.write(workload(**CASES[case]), folder / "models", threads=2)
+        backends.write(workload(**CASES[case]), folder / "models", threads=2)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix not in _MADE and path.parent.name != "bin")
     return {
         str(path.relative_to(folder)): path.read_text().replace(str(folder), "FOLDER") for path in files if path.name != "tokenizer.json"

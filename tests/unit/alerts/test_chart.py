@@ -9,14 +9,14 @@ import pytest
 from PIL import Image
 
 from plumbline.alerts.chart import ALT_LIMIT, HIGH_PX, WIDE_PX, alt_text, draw, picture
-from plumbline.drift.history import History, Point
+from plumbline.presentation.metric_history import History, HistoryPoint
 
 CHANGE, BASELINE = (196, 72, 14), (0, 121, 92)
 SLOWER = History(
     title="local-2core · gpt · step time",
     unit="ms",
     points=tuple(
-        Point(f"2026-{m:02d}", tuple(v + 0.1 * m for v in (v - 1, v, v + 1)), m in (8, 9))
+        HistoryPoint(f"2026-{m:02d}", tuple(v + 0.1 * m for v in (v - 1, v, v + 1)), m in (8, 9))
         for m, v in enumerate([105.0] * 9 + [113.0] * 2, 1)
     ),
     since=9,
@@ -58,7 +58,7 @@ def test_a_price_is_a_step_line_with_its_change_alone_marked() -> None:
         steps=True,
         level=None,
         band=None,
-        points=tuple(Point(f"2026-03-{d:02d}", (12.29 if d < 20 else 6.88,)) for d in range(1, 31)),
+        points=tuple(HistoryPoint(f"2026-03-{d:02d}", (12.29 if d < 20 else 6.88,)) for d in range(1, 31)),
         since=19,
     )
     marked, unmarked = pixels(price)[CHANGE], pixels(replace(price, steps=False))[CHANGE]
@@ -67,7 +67,7 @@ def test_a_price_is_a_step_line_with_its_change_alone_marked() -> None:
 
 @pytest.mark.parametrize(("count", "value"), [(2, 0.0), (3, 1e-6), (6, -5.0), (30, 3e9), (400, 1.0)])
 def test_any_length_and_size_is_drawn(count: int, value: float) -> None:
-    points = tuple(Point(f"{i}", (value,)) for i in range(count))
+    points = tuple(HistoryPoint(f"{i}", (value,)) for i in range(count))
     assert draw(replace(SLOWER, points=points, since=count - 1, level=value, band=None)).startswith(b"\x89PNG")
 
 

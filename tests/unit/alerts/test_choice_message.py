@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 
-from tests.unit.drift.test_winner import CHEAPER, COREWEAVE, NEBIUS, opened
+from tests.unit.findings.test_decision_change import CHEAPER, COREWEAVE, NEBIUS, opened
 
-from plumbline.alerts import Context, render
+from plumbline.alerts import AlertContext, render
 from plumbline.alerts.digest import Digest, Entry, render_digest
-from plumbline.alerts.links import links
-from plumbline.alerts.message import next_steps
-from plumbline.alerts.money import MonthlyCost, monthly_cost
+from plumbline.alerts.message import finding_links, next_steps
+from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.declarations import Alerts
-from plumbline.drift.winner import winner_course
+from plumbline.findings.decision_change import reconcile_decision
 
 FINDING = opened()
 
@@ -26,14 +25,14 @@ def test_what_to_do_is_to_look_at_the_decision_and_to_go_along_or_to_stay() -> N
         f"plumbline findings resolve {FINDING.finding_id} --why …": "the team stays where it is",
     }
     assert list(dict(next_steps(FINDING.with_state("accepted")))) == list(steps)[:1]
-    text = render(FINDING, None, Context()).text
+    text = render(FINDING, None, AlertContext()).text
     assert "can be chosen, best first: 1. nebius-eu-h100 (P = 0.91); 2. coreweave-us-h100 (P = 0.09)" in text
-    title = render(FINDING.with_state("accepted"), None, Context()).blocks[0]["text"]["text"]
+    title = render(FINDING.with_state("accepted"), None, AlertContext()).blocks[0]["text"]["text"]
     assert title.startswith(f"ACCEPTED AS FIRST CHOICE: {NEBIUS} training")
 
 
 def test_it_leads_to_the_decision_and_asks_nobody_about_a_baseline() -> None:
-    found = {words: address for address, words in links(FINDING, "https://airflow.example.com/")}
+    found = {words: address for address, words in finding_links(FINDING, "https://airflow.example.com/")}
     assert found["the decision"] == "https://airflow.example.com/plumbline/decisions/platform/training?workload=gpt-1b"
     assert "decide in Airflow" not in found
 
@@ -47,8 +46,8 @@ def test_it_costs_nothing_by_itself_and_the_digest_does_not_call_that_unknown() 
 
 
 def test_a_finding_that_went_on_has_the_same_text_again() -> None:
-    (went_on,) = winner_course(CHEAPER, replace(CHEAPER, trials="t2"), [FINDING], date(2026, 12, 2), "d3").continued
+    (went_on,) = reconcile_decision(CHEAPER, replace(CHEAPER, trials="t2"), [FINDING], date(2026, 12, 2), "d3").continued
     assert render(went_on).digest == render(FINDING).digest
     less_sure = replace(CHEAPER, trials="t2", eligible=((NEBIUS, 0.7), (COREWEAVE, 0.3)))
-    (changed,) = winner_course(CHEAPER, less_sure, [FINDING], date(2026, 12, 2), "d3").continued
+    (changed,) = reconcile_decision(CHEAPER, less_sure, [FINDING], date(2026, 12, 2), "d3").continued
     assert render(changed).digest != render(FINDING).digest

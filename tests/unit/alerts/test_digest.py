@@ -9,9 +9,9 @@ from typing import Any
 from tests.fakes.slack_blocks import checked
 
 from plumbline.alerts.digest import Digest, Entry, render_digest
-from plumbline.alerts.money import MonthlyCost
-from plumbline.alerts.mrkdwn import CUT
-from plumbline.drift import Finding
+from plumbline.alerts.monthly_cost import MonthlyCost
+from plumbline.alerts.slack.mrkdwn import TRUNCATION_MARK
+from plumbline.results.finding import Finding
 
 TODAY = date(2026, 12, 2)
 
@@ -119,6 +119,6 @@ def test_a_bad_month_is_still_taken_by_slack() -> None:
         for i in range(60)
     ]
     over = [entry(f"s{i}", settled=date(2026, 11, 9), state="resolved", title="y" * 999) for i in range(60)]
-    assert said(*many, *over).endswith(CUT)
+    assert said(*many, *over).endswith(TRUNCATION_MARK)
     blocks = render_digest(Digest("2026-11", TODAY, (*many, *over))).blocks
     assert any("… and 50 more: `plumbline findings`" in str(block) for block in blocks)

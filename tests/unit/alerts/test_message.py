@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 import pytest
 from tests.fakes.slack_blocks import checked
 
-from plumbline.alerts import Context, render
+from plumbline.alerts import AlertContext, render
 from plumbline.alerts.message import FIELD_LIMIT, HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT
-from plumbline.drift import Finding, Member
+from plumbline.results.finding import Finding, Member
 
 FINDING = Finding(
     finding_id="a1b2c3d4e5f6",
@@ -109,7 +109,7 @@ def test_a_price_is_accepted_as_what_it_is() -> None:
 
 
 def test_beside_the_finding_stand_owner_money_where_to_look_and_what_became_of_it_before() -> None:
-    context = Context(
+    context = AlertContext(
         owner="S0123456789",
         cost="costs 146 USD a month at the declared volume",
         links=(("https://airflow/plumbline/findings", "the findings' page"), ("https://airflow/required_actions", "decide in Airflow")),
@@ -124,7 +124,9 @@ def test_beside_the_finding_stand_owner_money_where_to_look_and_what_became_of_i
     assert "open, snoozed until 2026-12-01 09:00 UTC" in shown and "*Came back*\\nresolved on 2026-11-02" in shown
     for line in ("came back: resolved on 2026-11-02", "costs 146 USD", "decide in Airflow: https://airflow/required_actions"):
         assert f"\n      {line}" in message.text
-    assert "S0123456789" not in message.text and Context(owner="U0123456789").mention == "<@U0123456789>" and Context().mention == ""
+    assert (
+        "S0123456789" not in message.text and AlertContext(owner="U0123456789").mention == "<@U0123456789>" and AlertContext().mention == ""
+    )
     assert message.digest != render(FINDING).digest
 
 

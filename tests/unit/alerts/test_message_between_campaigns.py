@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.drift.test_finding import NOTICED
+from tests.unit.results.test_finding import NOTICED
 
 from plumbline.alerts import render
 

@@ -10,7 +10,7 @@ import pytest
 from plumbline.alerts.chart import Picture
 from plumbline.alerts.message import Message
 from plumbline.alerts.preview import lines, page
-from plumbline.alerts.spans import Span, spans
+from plumbline.alerts.slack.mrkdwn import Span, parse_spans
 
 MESSAGE = Message(
     "WARN: first line\nsecond",
@@ -44,7 +44,7 @@ MESSAGE = Message(
     ],
 )
 def test_markup_is_taken_apart(mrkdwn: str, parts: list[Span]) -> None:
-    assert spans(mrkdwn) == parts
+    assert parse_spans(mrkdwn) == parts
 
 
 def test_lines_for_a_terminal() -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from tests.fakes.slack_blocks import checked
 from tests.unit.alerts.test_message import FINDING
 
-from plumbline.alerts import Context
-from plumbline.alerts.replies import ESCALATED, REOPENED, reply
+from plumbline.alerts import AlertContext
+from plumbline.alerts.message import ESCALATED, REOPENED, reply
 
-CONTEXT = Context(owner="U0123456789", cost="costs 146 USD a month", came_back="resolved on 2026-11-02, was finding b")
+CONTEXT = AlertContext(owner="U0123456789", cost="costs 146 USD a month", came_back="resolved on 2026-11-02, was finding b")
 
 
 def test_each_says_why_it_speaks_whom_it_is_for_and_what_it_is_about() -> None:
@@ -26,9 +26,9 @@ def test_each_says_why_it_speaks_whom_it_is_for_and_what_it_is_about() -> None:
 
 
 def test_a_reminder_says_how_to_end_it() -> None:
-    said = reply("reminder 1", FINDING, Context()).text
+    said = reply("reminder 1", FINDING, AlertContext()).text
     assert "plumbline findings acknowledge a1b2c3d4e5f6" in said and "plumbline findings snooze a1b2c3d4e5f6 --until 14d" in said
-    assert "findings snooze" not in reply(ESCALATED, FINDING, Context()).text
+    assert "findings snooze" not in reply(ESCALATED, FINDING, AlertContext()).text
 
 
 def test_simulated_says_so_and_long_parts_are_cut() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.alerts.test_message import FINDING
 
-from plumbline.alerts.returning import is_return
-from plumbline.drift import Member
+from plumbline.alerts.thread import is_recurrence
+from plumbline.results.finding import Member
 
 KEY = FINDING.series_key
 OLD = replace(FINDING, finding_id="old", series=(KEY,), members=(Member("step_time", "", 0.9, verdict="regressed", series_key=KEY),))
@@ -34,8 +34,8 @@ DAY = replace(FACT, campaign_id=None, since="2026-11-20", series_key="", series=
     ],
 )
 def test_the_same_drift_of_the_same_provider_is_a_return(old: Any, changes: dict[str, Any], back: bool) -> None:
-    assert is_return(replace(old, finding_id="new", **changes), old) is back
+    assert is_recurrence(replace(old, finding_id="new", **changes), old) is back
 
 
 def test_no_finding_is_its_own_return() -> None:
-    assert not is_return(OLD, OLD)
+    assert not is_recurrence(OLD, OLD)

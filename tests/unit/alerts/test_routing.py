@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 from tests.unit.alerts.test_message import FINDING
 
-from plumbline.alerts.routing import Target, target_of
+from plumbline.alerts.delivery import Target, route
 from plumbline.declarations import Alerts, QuietHours, Route
 from plumbline.declarations.alerts import Condition
 
@@ -23,18 +23,18 @@ RULES = Alerts(
 
 
 def test_the_first_rule_that_fits() -> None:
-    page = target_of(FINDING, RULES, HOME)
+    page = route(FINDING, RULES, HOME)
     assert (page.channels, page.owner, page.rule) == (("C1111111111", "C2222222222"), "U0123456789", "routes[0]")
-    assert target_of(replace(FINDING, severity="warn"), RULES, HOME) == Target((HOME,), None, NIGHT, "routes[2]")
+    assert route(replace(FINDING, severity="warn"), RULES, HOME) == Target((HOME,), None, NIGHT, "routes[2]")
 
 
 def test_a_rule_for_a_workload_holds_if_any_series_of_the_finding_is_of_it() -> None:
     both = replace(FINDING, severity="warn", series=(FINDING.series_key, "inference/chat@1/h2/triton/local-2core/here/host-2core"))
-    assert target_of(both, RULES, HOME).channels == ("C3333333333",)
+    assert route(both, RULES, HOME).channels == ("C3333333333",)
 
 
 def test_without_rules_it_is_the_connections_channel() -> None:
-    assert target_of(FINDING, Alerts(), HOME) == Target((HOME,))
+    assert route(FINDING, Alerts(), HOME) == Target((HOME,))
 
 
 def test_at_night_a_warning_waits_and_a_page_does_not() -> None:

@@ -26,10 +26,10 @@ from plumbline.archive import (
     open_archive,
 )
 from plumbline.archive.bundle import BadBundle
-from plumbline.archive.bundle.conclusions import FOREIGN
+from plumbline.archive.bundle.importer import IMPORTED_SUFFIX
 from plumbline.declarations import DriftRules
 from plumbline.results import Event, LaunchRecord, Reason
-from plumbline.results.launch_metrics import outside_metrics
+from plumbline.results.launch_record import launch_metrics
 
 SERIES = trial().series_key
 RULES = DriftRules.model_validate_json('{"confidence": "95%", "false_discovery_rate": "5%", "bootstrap_trials": 2}')
@@ -48,7 +48,7 @@ LAUNCH = LaunchRecord(
 def filled(archive: Archive) -> Archive:
     for repeat in (1, 2):
         ready = document(trial(repeat=repeat)).with_launch(LAUNCH)
-        archive.record(ready, uri="file:///store/a", extra_metrics=outside_metrics(LAUNCH))
+        archive.record(ready, uri="file:///store/a", extra_metrics=launch_metrics(LAUNCH))
     archive.record(failed(trial(repeat=3)), uri="file:///store/b")
     archive.record(
         document(trial("inference")), uri="file:///store/c", action="annotate", quality_reasons=[Reason(code="late", detail="ü")]
@@ -108,7 +108,7 @@ QUESTIONS: tuple[Callable[[Archive], Any], ...] = (
     lambda a: a.snapshots("lab-2core"),
     lambda a: a.decisions(),
     lambda a: sorted(
-        (e.at, e.who.removesuffix(FOREIGN), e.what, e.subject, e.why, json.dumps(e.detail, sort_keys=True))
+        (e.at, e.who.removesuffix(IMPORTED_SUFFIX), e.what, e.subject, e.why, json.dumps(e.detail, sort_keys=True))
         for e in a.audit()
         if e.what != "bundle_imported"
     ),

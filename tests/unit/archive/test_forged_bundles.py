@@ -19,11 +19,10 @@ from tests.data.result_documents import PLANNED, document, trial
 
 from plumbline.archive import Archive, FindingRecord, QuarantineRecord, open_archive
 from plumbline.archive.bundle import BadBundle
-from plumbline.archive.bundle.conclusions import FOREIGN
-from plumbline.archive.bundle.rows import content_hash
-from plumbline.archive.bundle.tables import read, write
-from plumbline.archive.models import Base
-from plumbline.results import BadResult, Evidence, Reason
+from plumbline.archive.bundle.importer import IMPORTED_SUFFIX
+from plumbline.archive.bundle.tables import content_hash, read_table, write_table
+from plumbline.archive.schema import Base
+from plumbline.results import Evidence, InvalidResult, Reason
 
 CAMPAIGN = "2025-11"
 STORE = "file:///store"
@@ -58,17 +57,17 @@ def put(bundle: Path, name: str, data: bytes | None) -> None:
 def forge(bundle: Path, table: str, change: Callable[[list[dict[str, Any]]], Any]) -> None:
     """Change rows of a table, and every hash that covers them."""
     model = Base.metadata.tables[table]
-    rows = read(bundle / BELOW / f"{table}.parquet", model)
+    rows = read_table(bundle / BELOW / f"{table}.parquet", model)
     change(rows)
-    write(bundle / BELOW / f"{table}.parquet", model, rows)
+    write_table(bundle / BELOW / f"{table}.parquet", model, rows)
     put(bundle, f"{BELOW}/{table}.parquet", None)
-    with suppress(BadResult):  # what cannot be read has no hash
+    with suppress(InvalidResult):  # what cannot be read has no hash
         _hash(bundle)
 
 
 def _hash(bundle: Path) -> None:
     measured = ("campaigns", "series", "series_campaigns", "environments", "trials", "metrics", "stages", "telemetry", "evidence")
-    found = {name: read(bundle / BELOW / f"{name}.parquet", Base.metadata.tables[name]) for name in measured}
+    found = {name: read_table(bundle / BELOW / f"{name}.parquet", Base.metadata.tables[name]) for name in measured}
     manifest = json.loads((bundle / "manifest.json").read_text())
     manifest["campaigns"][CAMPAIGN]["content_hash"] = content_hash(
         {name: rows for name, rows in found.items() if rows}, {1: (bundle / DOCUMENT).read_text()}
@@ -135,8 +134,8 @@ def test_a_verdict_is_a_claim(archive: Archive, bundle: Path) -> None:
 
 
 def test_numbers_of_the_bundle_are_not_read(archive: Archive, bundle: Path) -> None:
-    forged = read(bundle / BELOW / "metrics.parquet", Base.metadata.tables["metrics"])
-    write(bundle / BELOW / "metrics.parquet", Base.metadata.tables["metrics"], [{**row, "value": 1e9} for row in forged])
+    forged = read_table(bundle / BELOW / "metrics.parquet", Base.metadata.tables["metrics"])
+    write_table(bundle / BELOW / "metrics.parquet", Base.metadata.tables["metrics"], [{**row, "value": 1e9} for row in forged])
     put(bundle, f"{BELOW}/metrics.parquet", None)
     assert [one.refused for one in archive.import_(bundle)] == [None]
     assert archive.verify() == []
@@ -147,7 +146,7 @@ def test_an_import_deletes_nothing(archive: Archive, bundle: Path) -> None:
     steps = (Evidence(kind="steps", uri="evidence/steps.parquet", sha256="a" * 64, bytes=100),)
     archive.record(document(trial(campaign="ours"), simulated=True, evidence=steps), uri=f"{STORE}/ours/x/attempt-1")
     expired = [{"trial_pk": 1, "position": 0, "expired_at": PLANNED, "rule": "forged", "removed_at": None}]
-    write(bundle / BELOW / "expired_evidence.parquet", Base.metadata.tables["expired_evidence"], expired)
+    write_table(bundle / BELOW / "expired_evidence.parquet", Base.metadata.tables["expired_evidence"], expired)
     put(bundle, f"{BELOW}/expired_evidence.parquet", None)
     forge(bundle, "trials", each(uri=f"{STORE}/ours/x/attempt-1"))
     assert [one.refused for one in archive.import_(bundle)] == [None]
@@ -157,7 +156,7 @@ def test_an_import_deletes_nothing(archive: Archive, bundle: Path) -> None:
 def test_what_another_archive_says_of_our_own_store_hides_nothing(archive: Archive, bundle: Path) -> None:
     archive.import_(bundle)
     expired = [{"trial_pk": 1, "position": 0, "expired_at": PLANNED, "rule": "forged", "removed_at": None}]
-    write(bundle / BELOW / "expired_evidence.parquet", Base.metadata.tables["expired_evidence"], expired)
+    write_table(bundle / BELOW / "expired_evidence.parquet", Base.metadata.tables["expired_evidence"], expired)
     put(bundle, f"{BELOW}/expired_evidence.parquet", None)
     assert [(one.known, one.refused) for one in archive.import_(bundle)] == [(1, None)]
     assert archive.expired_files(NAME, 1) == {}
@@ -209,11 +208,11 @@ def test_names_are_of_a_pattern(archive: Archive, bundle: Path, name: str) -> No
 def test_entries_of_another_log_are_marked(archive: Archive, bundle: Path, tmp_path: Path) -> None:
     archive.import_(bundle)
     theirs = [e for e in archive.audit() if e.what != "bundle_imported"]
-    assert theirs and all(e.who.endswith(FOREIGN) for e in theirs)
+    assert theirs and all(e.who.endswith(IMPORTED_SUFFIX) for e in theirs)
     archive.export(tmp_path / "again")
     with open_archive(f"sqlite:///{tmp_path / 'third.db'}") as third:
         third.import_(tmp_path / "again")
-        assert not [e for e in third.audit() if e.who.endswith(FOREIGN * 2)]
+        assert not [e for e in third.audit() if e.who.endswith(IMPORTED_SUFFIX * 2)]
     with open_archive(f"sqlite:///{tmp_path / 'source.db'}") as source:
         before = source.audit("f1")
         source.import_(tmp_path / "again")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event
-from tests.data.result_documents import PLANNED, document, failed, provider, row, trial
+from tests.data.result_documents import PLANNED, document, failed, metric_row, provider, trial
 from tests.unit.results.test_outside import result
 
 from plumbline.archive import Archive, open_archive
@@ -24,7 +24,7 @@ def fill(archive: Archive, names: list[str], months: int = 2) -> None:
     for month in range(months):
         for name in names:
             asked = trial(campaign=f"2025-{month + 10}", where=provider(name), planned_at=PLANNED + timedelta(days=30 * month))
-            archive.record(document(asked, metrics=[row("step_time", 0.1 + month, 9)]), uri="file:///store")
+            archive.record(document(asked, metrics=[metric_row("step_time", 0.1 + month, 9)]), uri="file:///store")
 
 
 def statements(archive: Archive, ask: object) -> int:
@@ -107,6 +107,6 @@ def test_launches_count_a_corrected_attempt_once(archive: Archive) -> None:
     (before, now) = archive.launches("a", 5)
     assert (before.campaign_id, dict(before.ended)) == ("2025-10", {None: 1})
     assert dict(now.ended) == {None: 1, "launch_timeout": 1}
-    again = document(asked.model_copy(update={"attempt": 2}), metrics=[row("step_time", 0.1, 9)])
+    again = document(asked.model_copy(update={"attempt": 2}), metrics=[metric_row("step_time", 0.1, 9)])
     archive.correct(again, 1, by="ada", why="the log was misread", uri="file:///store")
     assert dict(archive.launches("a", 1)[0].ended) == {None: 2}

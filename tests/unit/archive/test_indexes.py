@@ -11,7 +11,7 @@ from sqlalchemy import event, text
 from tests.data.result_documents import document, trial
 
 from plumbline.archive import Archive, open_archive
-from plumbline.archive.models import Base
+from plumbline.archive.schema import Base
 from plumbline.declarations import DriftRules
 
 SERIES, NAME = trial().series_key, trial().trial_id

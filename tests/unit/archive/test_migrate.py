@@ -22,16 +22,16 @@ from plumbline.archive import (
     QuarantineRecord,
     SnapshotRecord,
     UnknownSchema,
-    judgements,
     open_archive,
+    schema,
 )
 from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import downgrade, head, known_revisions, move, revision_of, upgrade
-from plumbline.archive.models import Base
+from plumbline.archive.schema import Base
 from plumbline.declarations import DriftRules
 from plumbline.results import Evidence
 
-assert judgements.Baseline.metadata is Base.metadata
+assert schema.Baseline.metadata is Base.metadata
 STORED = Path(__file__).parents[2] / "data" / "archives"
 """Archives as earlier versions wrote them, as SQL text; each has a correction, a finding and a document in quarantine."""
 

@@ -12,8 +12,8 @@ from tests.unit.archive.test_verify import damage
 from tests.unit.results.test_outside import result
 
 from plumbline.archive import Archive, Refused, open_archive
-from plumbline.archive.columns import CompressedText
-from plumbline.results import BadResult, Reason, Validity, row
+from plumbline.archive.schema import CompressedText
+from plumbline.results import InvalidResult, Reason, Validity, metric_row
 
 
 def test_a_result_becomes_a_trial_of_an_imported_series(archive: Archive) -> None:
@@ -35,7 +35,7 @@ def test_a_result_becomes_a_trial_of_an_imported_series(archive: Archive) -> Non
 
 def test_importing_again_changes_nothing_and_other_values_stay_out(archive: Archive) -> None:
     archive.import_outside([result()])
-    other = result(metrics=(row("time_to_train", 1.0, 1),))
+    other = result(metrics=(metric_row("time_to_train", 1.0, 1),))
     again = archive.import_outside([result(), result(repeat=2)])
     assert (again.inserted, again.unchanged, again.kept_out) == (1, 1, ())
     assert archive.import_outside([other]).kept_out == (other.trial_id,)
@@ -45,7 +45,7 @@ def test_importing_again_changes_nothing_and_other_values_stay_out(archive: Arch
 
 def test_an_invalid_run_is_there_and_counts_for_nothing(archive: Archive) -> None:
     stopped = Validity(status="invalid", reasons=(Reason(code="target_not_reached", detail="stopped"),))
-    archive.import_outside([result(), result(repeat=2, validity=stopped, metrics=(row("time_to_train", None, 0),))])
+    archive.import_outside([result(), result(repeat=2, validity=stopped, metrics=(metric_row("time_to_train", None, 0),))])
     (campaign,) = archive.campaigns()
     assert (campaign.outcomes.planned, campaign.outcomes.usable, campaign.outcomes.invalid) == (2, 1, 1)
 
@@ -98,5 +98,5 @@ def test_a_document_that_no_longer_holds_is_said(archive: Archive) -> None:
     with archive.engine.connect() as connection:
         connection.execute(text("UPDATE documents SET content = :packed"), {"packed": packed})
         connection.commit()
-        with pytest.raises(BadResult, match="does not hold"):
+        with pytest.raises(InvalidResult, match="does not hold"):
             archive.imported(result().trial_id)

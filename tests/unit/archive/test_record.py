@@ -9,7 +9,7 @@ from tests.data.result_documents import PLANNED, document, failed, inference_met
 
 from plumbline.archive import Archive, Refused
 from plumbline.archive.engine import reading, writing
-from plumbline.results import Reason, row
+from plumbline.results import Reason, metric_row
 
 URI = "file:///store/2025-11/x/attempt-1"
 
@@ -36,7 +36,7 @@ def test_a_document_comes_back_whole(archive: Archive) -> None:
 @pytest.mark.fault("record runs twice", ends="unchanged", keeps="one row an attempt")
 def test_a_retry_changes_nothing(archive: Archive) -> None:
     measured = document()
-    archive.record(measured, uri=URI, extra_metrics=[row("provisioning_lead_time", 1.5, 1, phase="cold_start")])
+    archive.record(measured, uri=URI, extra_metrics=[metric_row("provisioning_lead_time", 1.5, 1, phase="cold_start")])
     before = rows(archive)
     assert archive.record(measured, uri=URI) == "unchanged"
     assert rows(archive) == before
@@ -89,7 +89,7 @@ def test_a_second_verdict_on_the_same_document_is_logged_and_does_not_stand(arch
 
 
 def test_a_repeated_metric_is_refused_unless_the_document_was_rejected(archive: Archive) -> None:
-    twice = document(metrics=[*training_metrics(), row("step_time", 0.5, 20)])
+    twice = document(metrics=[*training_metrics(), metric_row("step_time", 0.5, 20)])
     with pytest.raises(Refused, match="steady step_time median stands 2 times; expected one row"):
         archive.record(twice, uri=URI)
     assert rows(archive)["campaigns"] == 0, "nothing of a refused document may stay"
@@ -100,7 +100,7 @@ def test_a_repeated_metric_is_refused_unless_the_document_was_rejected(archive: 
 
 def test_an_outside_metric_that_the_harness_measured_too_is_refused(archive: Archive) -> None:
     with pytest.raises(Refused, match="steady step_time median"):
-        archive.record(document(), uri=URI, extra_metrics=[row("step_time", 1.0, 1)])
+        archive.record(document(), uri=URI, extra_metrics=[metric_row("step_time", 1.0, 1)])
 
 
 def test_simulated_and_measured_never_share_a_series(archive: Archive) -> None:
@@ -119,7 +119,7 @@ def test_environments_are_stored_once(archive: Archive) -> None:
 
 def test_both_kinds_and_absent_values(archive: Archive) -> None:
     asked = trial("inference")
-    archive.record(document(asked, metrics=[*inference_metrics(), row("queue_time", None, 0)]), uri=URI)
+    archive.record(document(asked, metrics=[*inference_metrics(), metric_row("queue_time", None, 0)]), uri=URI)
     assert archive.metric_history(asked.series_key, "queue_time", "mean") == []
     (point,) = archive.metric_history(asked.series_key, "goodput", "value")
     assert (point.value, point.n, point.planned_at) == (5.8, 60, PLANNED)

@@ -6,8 +6,8 @@ import pytest
 from tests.data.result_documents import FACTS, document, failed, training_metrics, trial
 
 from plumbline.archive import Archive
-from plumbline.drift.sample import CampaignSample
-from plumbline.results import Reason, Validity, row
+from plumbline.results import Reason, Validity, metric_row
+from plumbline.results.sample import CampaignSample
 
 URI = "file:///store"
 
@@ -47,7 +47,7 @@ def test_drift_knows_why_an_attempt_was_degraded(archive: Archive) -> None:
 
 
 def test_drift_can_be_given_a_sample(archive: Archive) -> None:
-    archive.record(document(metrics=[*training_metrics(), row("queue_time", None, 0)]), uri=URI)
+    archive.record(document(metrics=[*training_metrics(), metric_row("queue_time", None, 0)]), uri=URI)
     given = CampaignSample.of(archive.sample(trial().series_key, "2025-11").plain())
     assert given.planned == 1
     assert len(given.observations) == len(training_metrics()), "an absent value is left out"

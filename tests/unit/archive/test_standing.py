@@ -11,7 +11,7 @@ from tests.unit.archive.test_indexes import explained
 from tests.unit.results.test_outside import result
 
 from plumbline.archive import Archive, open_archive
-from plumbline.archive.models import Base
+from plumbline.archive.schema import Base
 from plumbline.results import Reason
 
 SERIES = trial().series_key

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from plumbline.archive import Archive, QuarantineRecord, SnapshotRecord, thinning
+from plumbline.archive import Archive, QuarantineRecord, SnapshotRecord, retention
 
 DAY = timedelta(days=1)
 NOW = datetime.now(timezone.utc)
@@ -22,7 +22,7 @@ def snapshots(archive: Archive, drivers: str, kind: str = "cluster") -> None:
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thinning, "_NEWEST", 2)
+    monkeypatch.setattr(retention, "_NEWEST_KEPT", 2)
 
 
 def test_repeats_go_and_both_sides_of_a_change_stay(archive: Archive) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 from tests.data.result_documents import PLANNED, document, failed, trial
 
 from plumbline.archive import Archive, SnapshotRecord
-from plumbline.results import BadResult
+from plumbline.results import InvalidResult
 
 NAME = trial().trial_id
 
@@ -74,12 +74,12 @@ def test_a_changed_document_is_named_and_does_not_end_the_check(filled: Archive)
     forged = honest.model_dump_json().replace('"value":0.1,', '"value":0.01,', 1)
     with filled.engine.connect() as connection:
         _unprotect(connection)
-        from plumbline.archive.models import Document
+        from plumbline.archive.schema import Document
 
         connection.execute(Document.__table__.update().where(Document.trial_pk == 1).values(content=forged))
         connection.execute(text("UPDATE documents SET content = :junk WHERE trial_pk = 2"), {"junk": b"junk"})
         connection.commit()
-    with pytest.raises(BadResult, match=f"archived document of {NAME}#1 does not hold: checksum is"):
+    with pytest.raises(InvalidResult, match=f"archived document of {NAME}#1 does not hold: checksum is"):
         filled.document(NAME)
     problems = filled.verify()
     assert len(problems) == 2

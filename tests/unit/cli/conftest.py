@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from plumbline.archive import open_archive
 from plumbline.cli.app import app
-from plumbline.declarations import places
+from plumbline.declarations import installation_paths
 from plumbline.results import ResultStore
 
 
@@ -53,7 +53,8 @@ def campaigns(home: Path) -> Callable[..., None]:
                 for repeat, time in enumerate(times, 1):
                     asked = trial(campaign=name, repeat=repeat)
                     archive.record(
-                        document(asked, metrics=training_metrics(step_time=time)), uri=f"{places().results_url}/{ResultStore.folder(asked)}"
+                        document(asked, metrics=training_metrics(step_time=time)),
+                        uri=f"{installation_paths().results_url}/{ResultStore.folder(asked)}",
                     )
 
     return record

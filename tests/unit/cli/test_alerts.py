@@ -15,11 +15,11 @@ SLOWER = [t * 1.5 for t in SAME]
 @pytest.fixture
 def drifted(campaigns):
     """An archive with one open finding."""
-    from plumbline.orchestration.review import review
+    from plumbline.workflows.review import review_campaign
 
     for campaign, steps in (("2026-01", SAME), ("2026-02", SLOWER)):
         campaigns(**{campaign: steps})
-        review(campaign)
+        review_campaign(campaign)
 
 
 def test_the_example_says_everything_and_needs_nothing(plumbline, home):

@@ -62,11 +62,11 @@ def test_another_file_is_said_to_be_none(tmp_path, plumbline):
 def test_an_imported_campaign_is_never_reviewed_scored_or_replayed(plumbline):
     import pytest
 
-    from plumbline.orchestration.review import review
+    from plumbline.workflows.review import review_campaign
 
     plumbline("archive", "import-mlperf", str(EXCERPT))
     with pytest.raises(LookupError, match="holds imported results only, which are never reviewed"):
-        review("mlperf-training-v4.1")
+        review_campaign("mlperf-training-v4.1")
     result = plumbline("scorecard", "mlperf-training-v4.1")
     assert result.exit_code == 2 and "imported results only" in result.stderr
     result = plumbline("scorecard")

@@ -6,7 +6,7 @@ import pytest
 from tests.data.result_documents import document, failed, inference_workload, provider, trial
 
 from plumbline.archive import open_archive
-from plumbline.launch.simulated import simulate
+from plumbline.launch.simulated.launcher import simulate
 from plumbline.results import Reason
 
 PRICE = {"purchase": "on_demand", "price": "3.60 USD/h", "since": "2025-01-01", "source": "price page of January"}

@@ -7,7 +7,7 @@ import json
 from typer.testing import CliRunner
 
 from plumbline.cli.cost import cost
-from plumbline.declarations.places import REPOSITORY
+from plumbline.declarations.installation import REPOSITORY
 
 EXAMPLES = REPOSITORY / "include" / "config" / "plans"
 

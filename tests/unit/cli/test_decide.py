@@ -8,7 +8,7 @@ import pytest
 from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world, write
 
 from plumbline.archive import open_archive
-from plumbline.orchestration import ranking
+from plumbline.workflows import decide
 
 COST_GATE = "cost_per_1m_trained_tokens <= 0.10USD in steady"
 
@@ -122,9 +122,9 @@ def test_a_price_that_is_accepted_re_ranks_all_decisions_at_once(plumbline, said
 
 @pytest.mark.usefixtures("labs")
 def test_while_somebody_else_ranks_no_price_is_accepted_and_it_says_so(plumbline, monkeypatch):
-    monkeypatch.setattr(ranking, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(decide, "PATIENCE_S", 0.1)
     with open_archive() as archive:
-        with archive.alone(ranking.LOCK, 1) as had:
+        with archive.alone(decide.LOCK, 1) as had:
             assert had
             result = plumbline("prices", "accept", FAST, "--price", "0.5", "--why", "a new contract")
         assert result.exit_code == 2 and "another process has been ranking" in result.stderr and "Traceback" not in result.stderr

@@ -4,7 +4,7 @@ import sys
 
 from typer.testing import CliRunner
 
-from plumbline.cli.drift_detect import drift
+from plumbline.cli.compare import drift
 
 STEP = [100, 100, 101, 99, 100, 100, 110, 110, 111, 109, 110, 110, 110]
 
@@ -45,7 +45,7 @@ def test_without_stdin_it_says_what_it_expects() -> None:
 
 
 def test_it_answers_while_its_input_stays_open() -> None:
-    command = [sys.executable, "-c", "from plumbline.cli.drift_detect import drift; drift()", "detect", "--stdin"]
+    command = [sys.executable, "-c", "from plumbline.cli.compare import drift; drift()", "detect", "--stdin"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -8,19 +8,19 @@ from datetime import datetime, timezone
 import pytest
 
 from plumbline.archive import FindingRecord, open_archive
-from plumbline.drift import Finding
+from plumbline.results.finding import Finding
 
 SAME = [0.100, 0.101, 0.099, 0.1005, 0.0995]
 SLOWER = [t * 1.5 for t in SAME]
 
 
 def test_a_finding_is_listed_shown_and_decided(campaigns, plumbline, said):
-    from plumbline.orchestration.review import review
+    from plumbline.workflows.review import review_campaign
 
     campaigns(before=SAME)
-    review("before")
+    review_campaign("before")
     campaigns(after=SLOWER)
-    review("after")
+    review_campaign("after")
     found, _ = said("findings")
     assert [f["kind"] for f in found] == ["performance"]
     name = found[0]["finding_id"]
@@ -42,12 +42,12 @@ def test_an_unknown_finding_is_said(plumbline):
 
 
 def test_a_resolved_finding_leaves_the_baseline_where_it_was(campaigns, plumbline, said):
-    from plumbline.orchestration.review import review
+    from plumbline.workflows.review import review_campaign
 
     campaigns(before=SAME)
-    review("before")
+    review_campaign("before")
     campaigns(after=SLOWER)
-    review("after")
+    review_campaign("after")
     (found,) = said("findings")[0]
     assert plumbline("findings", "resolve", found["finding_id"], "--why", "cable").exit_code == 0
     assert said("findings")[0] == []
@@ -56,12 +56,12 @@ def test_a_resolved_finding_leaves_the_baseline_where_it_was(campaigns, plumblin
 
 
 def test_a_rejected_change_keeps_the_baseline_and_says_who_and_why(campaigns, plumbline, said):
-    from plumbline.orchestration.review import review
+    from plumbline.workflows.review import review_campaign
 
     campaigns(before=SAME)
-    review("before")
+    review_campaign("before")
     campaigns(after=SLOWER)
-    review("after")
+    review_campaign("after")
     (found,) = said("findings", "list")[0]
     done, code = said("findings", "reject", found["finding_id"], "--why", "the provider mends it")
     assert (done["answer"], done["baselines"], code) == ("keep", {}, 0)
@@ -75,12 +75,12 @@ def test_a_rejected_change_keeps_the_baseline_and_says_who_and_why(campaigns, pl
 
 
 def test_what_is_settled_cannot_be_decided_again_and_a_reason_is_asked_for(campaigns, plumbline, said):
-    from plumbline.orchestration.review import review
+    from plumbline.workflows.review import review_campaign
 
     campaigns(before=SAME)
-    review("before")
+    review_campaign("before")
     campaigns(after=SLOWER)
-    review("after")
+    review_campaign("after")
     name = said("findings")[0][0]["finding_id"]
     assert plumbline("findings", "accept", name).exit_code == 2
     assert "why is empty" in plumbline("findings", "accept", name, "--why", " ").stderr
@@ -90,12 +90,12 @@ def test_what_is_settled_cannot_be_decided_again_and_a_reason_is_asked_for(campa
 
 
 def test_what_no_campaign_showed_is_listed_with_its_day_and_accepted_as_it_is(home, plumbline):
-    from tests.unit.drift.test_finding import NOTICED
+    from tests.unit.results.test_finding import NOTICED
 
-    from plumbline.orchestration.stored import record_of
+    from plumbline.workflows.findings import finding_record
 
     with open_archive() as archive:
-        archive.save_findings([record_of(NOTICED)])
+        archive.save_findings([finding_record(NOTICED)])
     assert f"{NOTICED.finding_id} open · 2026-11-21" in plumbline("findings").stdout
     assert "no campaign had measured it yet" in plumbline("findings", "accept", NOTICED.finding_id, "--why", "announced").stdout
 

@@ -83,11 +83,14 @@ def test_a_suspicion_is_counted_as_a_lack_of_data():
 
 def test_a_criterion_that_cannot_be_judged_says_why():
     from plumbline.cli.scorecard import _outcome
-    from plumbline.reports.criteria import Verdict
+    from plumbline.presentation.scorecard_rows import CriterionCell
 
-    assert _outcome(Verdict("insufficient", "–", "", "p99 needs at least 100 requests")).plain.endswith("p99 needs at least 100 requests")
+    assert _outcome(CriterionCell("insufficient", "–", "", "p99 needs at least 100 requests")).plain.endswith(
+        "p99 needs at least 100 requests"
+    )
     assert (
-        _outcome(Verdict("pass", "0.4 s", "50 % to spare", "all 3 repeats meet it")).markup == "[green]pass[/green] 0.4 s (50 % to spare)"
+        _outcome(CriterionCell("pass", "0.4 s", "50 % to spare", "all 3 repeats meet it")).markup
+        == "[green]pass[/green] 0.4 s (50 % to spare)"
     )
 
 

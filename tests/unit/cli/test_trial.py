@@ -12,7 +12,7 @@ from tests.fakes.trials import CONFIG
 from plumbline.archive import open_archive
 from plumbline.cli import trial
 from plumbline.declarations import load
-from plumbline.results import Curve, Point, Reason, Validity, row
+from plumbline.results import Curve, Point, Reason, Validity, metric_row
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_curves_are_shown_by_their_places():
 def test_a_trial_s_own_criteria_are_judged_and_its_warm_up_is_not_shown():
     criteria = ["error_rate <= 1% in steady", "request_throughput >= 50/s in steady", "goodput >= 1/s in steady"]
     asked = result_documents.trial(workload=result_documents.inference_workload(acceptance=criteria))
-    steady = [row("error_rate", 0.0, 400, ci=(0.0, 0.0095)), row("request_throughput", 5.0, 400)]
-    told = shown(result_documents.document(asked, metrics=[row("error_rate", 0.25, 80, phase="warmup"), *steady]))
+    steady = [metric_row("error_rate", 0.0, 400, ci=(0.0, 0.0095)), metric_row("request_throughput", 5.0, 400)]
+    told = shown(result_documents.document(asked, metrics=[metric_row("error_rate", 0.25, 80, phase="warmup"), *steady]))
     found = [line.split() for line in told if " in steady" in line]
     assert [line[: 6 + (line[5] != "insufficient")] for line in found] == [
         ["error_rate", "<=", "1%", "in", "steady", "pass", "0"],
@@ -116,7 +116,9 @@ def test_an_unusable_trial_s_criteria_are_not_judged():
 
 
 def test_a_trial_that_got_no_further_than_its_warm_up_shows_it():
-    told = shown(result_documents.document(result_documents.trial("inference"), metrics=[row("error_rate", 1.0, 80, phase="warmup")]))
+    told = shown(
+        result_documents.document(result_documents.trial("inference"), metrics=[metric_row("error_rate", 1.0, 80, phase="warmup")])
+    )
     assert any(line.split()[:3] == ["warmup", "error_rate", "100"] for line in told)
     assert not any("not shown" in line for line in told)
 

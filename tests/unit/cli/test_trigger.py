@@ -14,7 +14,7 @@ from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
 from tests.fakes.trials import CONFIG
 from typer.testing import Result
 
-from plumbline.orchestration import reaching
+from plumbline.embedded import client
 
 Plumbline = Callable[..., Result]
 DAG = "benchmark_local_1core"
@@ -31,7 +31,7 @@ def config(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def airflow(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAirflow]:
     with fake_airflow() as fake:
         fake.dags = [{"dag_id": DAG, "is_paused": False, "is_stale": False, "last_parsed_time": "2026-11-21T10:00:00Z"}]
-        for name, value in ((reaching.ADDRESS, fake.address), (reaching.USER, "me"), (reaching.PASSWORD, "right")):
+        for name, value in ((client.ADDRESS, fake.address), (client.USER, "me"), (client.PASSWORD, "right")):
             monkeypatch.setenv(name, value)
         yield fake
 
@@ -102,7 +102,7 @@ def test_a_paused_dag_starts_nothing(airflow: FakeAirflow, plumbline: Plumbline)
 
 
 def test_no_airflow_says_how_to_start_one(home: Path, plumbline: Plumbline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(reaching.ADDRESS, raising=False)
+    monkeypatch.delenv(client.ADDRESS, raising=False)
     done = plumbline(*ASK, "--reason", "why")
     assert done.exit_code == 2
     assert "start one with `plumbline up`" in done.stderr

@@ -13,7 +13,7 @@ from tests.fakes.trials import CONFIG
 from typer.testing import CliRunner
 
 from plumbline.archive import open_archive
-from plumbline.archive.observations import SnapshotRecord
+from plumbline.archive.records import SnapshotRecord
 from plumbline.cli.app import app
 from plumbline.cli.output import DRIFTED, FAILED, OK
 

@@ -15,12 +15,12 @@ from tests.data.page_addresses import address_of, routes_of
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.archive.records import PriceRecord
-from plumbline.dashboard.access import everyone
+from plumbline.dashboard.access import allow_everyone
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import Declarations, load
-from plumbline.declarations.provider import Price
-from plumbline.drift.winner import WINNER
-from plumbline.reports import write
+from plumbline.declarations.providers import Price
+from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
+from plumbline.presentation.html.report import write_report
 
 ACCEPTED, DECLARED = "77.7713", "66.6617"
 OF_MONEY = {"/prices", "/prices/{provider}", "/budgets", "/decisions", "/decisions/{team}/{kind}", "/reports/{campaign_id}"} | {
@@ -51,12 +51,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     finding_id="f-first",
                     kind="performance",
                     headline=f"WARN  first at {ACCEPTED}",
-                    detail={"subject": f"{WINNER}t"},
+                    detail={"subject": f"{DECISION_CHANGE_PREFIX}t"},
                     **made,
                 ),
             ]
         )
-    write(data, folder / "reports", ("csv",))
+    write_report(data, folder / "reports", ("csv",))
     return folder
 
 
@@ -70,7 +70,7 @@ def priced(monkeypatch: pytest.MonkeyPatch) -> None:
         changed = {"prices": (price,)}
         return dataclasses.replace(whole, providers={name: p.model_copy(update=changed) for name, p in whole.providers.items()})
 
-    monkeypatch.setattr("plumbline.dashboard.declared.load", with_prices)
+    monkeypatch.setattr("plumbline.dashboard.sources.load", with_prices)
 
 
 @pytest.fixture(params=[True, False], ids=["may see money", "may not"])
@@ -123,7 +123,7 @@ def test_findings_of_prices_and_of_first_choices_are_for_those_who_may(asked: tu
 
 
 def test_one_person_alone_sees_everything() -> None:
-    assert everyone()
+    assert allow_everyone()
 
 
 @pytest.mark.fault("a served report runs a script", ends="in an origin of its own", keeps="Airflow's login")

@@ -19,11 +19,11 @@ from tests.data.result_documents import document, trial
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.archive.migrate import downgrade, upgrade
 from plumbline.dashboard.app import create_app
-from plumbline.dashboard.cells import age
-from plumbline.dashboard.reading import NoArchive, Reader
+from plumbline.dashboard.sources import ArchiveReader, NoArchive
 from plumbline.declarations import load
-from plumbline.reports import write
-from plumbline.results import Curve, Event, Evidence, LaunchRecord, Notice, PodRecord, Point, ResultStore, Telemetry, row
+from plumbline.presentation.html.report import write_report
+from plumbline.presentation.series_summary import format_age
+from plumbline.results import Curve, Event, Evidence, LaunchRecord, Notice, PodRecord, Point, ResultStore, Telemetry, metric_row
 
 HOSTILE = '<script>alert("x")</script>'
 
@@ -52,7 +52,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 )
             ]
         )
-    write(data, folder / "reports")
+    write_report(data, folder / "reports")
     return folder
 
 
@@ -115,7 +115,11 @@ def test_a_trial_says_what_became_of_its_own_criteria(client: TestClient) -> Non
 
 def test_a_model_that_answers_at_once_leads_with_its_latency_and_rate(tmp_path: Path) -> None:
     asked = trial("inference")
-    rows = [row("request_scheduled_latency", 0.0065, 442), row("request_throughput", 31.6, 442), row("output_token_throughput", 31.6, 442)]
+    rows = [
+        metric_row("request_scheduled_latency", 0.0065, 442),
+        metric_row("request_throughput", 31.6, 442),
+        metric_row("output_token_throughput", 31.6, 442),
+    ]
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         archive.record(document(asked, metrics=rows), uri="s3://x")
     with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
@@ -349,7 +353,7 @@ def test_looking_cannot_write(home: Path, client: TestClient) -> None:
     before = hashlib.sha256((home / "archive.db").read_bytes()).hexdigest()
     for path in ("/", "/findings", "/campaigns/2026-11"):
         assert client.get(path).status_code == 200
-    reader = Reader(f"sqlite:///{home / 'archive.db'}")
+    reader = ArchiveReader(f"sqlite:///{home / 'archive.db'}")
     with pytest.raises(OperationalError, match="readonly"):
         reader.archive().set_finding_state("7a11c2d94e0b", "resolved", "someone", "by way of a page")
     assert hashlib.sha256((home / "archive.db").read_bytes()).hexdigest() == before
@@ -360,7 +364,7 @@ def test_either_database_refuses_what_a_page_would_write(archive_url: str) -> No
     finding = FindingRecord("f1", "", None, "lab-2core", "price", "warn", "WARN  a test")
     with open_archive(archive_url) as archive:
         archive.save_findings([finding])
-    shown = Reader(archive_url).archive()
+    shown = ArchiveReader(archive_url).archive()
     with pytest.raises(DBAPIError, match=r"(?i)read.?only"):
         shown.set_finding_state("f1", "resolved", "someone", "by way of a page")
     assert shown.finding("f1").state == "open"
@@ -383,7 +387,7 @@ def test_a_page_waits_for_a_migration(archive_url: str, tmp_path: Path) -> None:
 
 def test_a_replaced_archive_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "archive.db"
-    reader = Reader(f"sqlite:///{file}")
+    reader = ArchiveReader(f"sqlite:///{file}")
     with pytest.raises(NoArchive):
         reader.archive()
     open_archive(reader.url).close()
@@ -398,13 +402,13 @@ def test_a_replaced_archive_is_noticed(tmp_path: Path) -> None:
 def test_ages_are_read_at_a_glance() -> None:
     now = datetime(2026, 11, 20, tzinfo=timezone.utc)
     deltas = (timedelta(seconds=5), timedelta(minutes=1), timedelta(hours=5), timedelta(days=41))
-    assert [age(now - d, now) for d in deltas] == ["just now", "1 minute ago", "5 hours ago", "41 days ago"]
+    assert [format_age(now - d, now) for d in deltas] == ["just now", "1 minute ago", "5 hours ago", "41 days ago"]
 
 
 def test_imported_results_are_marked_have_a_page_and_no_place_among_our_providers(tmp_path: Path) -> None:
     from tests.unit.results.test_outside import result
 
-    one = result(metrics=(row("time_to_train", 630.0, 1),), original={"note": HOSTILE})
+    one = result(metrics=(metric_row("time_to_train", 630.0, 1),), original={"note": HOSTILE})
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         archive.import_outside([one])
         archive.record(document(trial(campaign="ours")), uri="file:///store")

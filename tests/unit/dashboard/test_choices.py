@@ -12,9 +12,9 @@ import pytest
 from tests.data.result_documents import document, provider, training_metrics, training_workload, trial
 
 from plumbline.archive import Archive, open_archive
-from plumbline.dashboard.choices import MOST, Choices
-from plumbline.dashboard.decision import SHOWN, answer, ask
-from plumbline.dashboard.decision_page import decision_page
+from plumbline.dashboard.api.decisions import PROVIDERS_SHOWN, compute_decision, decision_answer
+from plumbline.dashboard.pages.decisions import decision_page
+from plumbline.dashboard.sources import CACHED_DECISIONS, DecisionCache
 from plumbline.declarations import Declarations, Preference, Team, load
 
 DAY = date(2025, 11, 2)
@@ -43,7 +43,7 @@ class Counted:
 
 
 def test_an_answer_is_worked_out_once_until_something_changes(archive: Archive, declared: Declarations) -> None:
-    choices, made = Choices(), Counted()
+    choices, made = DecisionCache(), Counted()
 
     def asked(on: date = DAY, known: Declarations = declared, what: Any = "a") -> int:
         return choices.kept(archive, known, on, what, made)
@@ -59,15 +59,15 @@ def test_an_answer_is_worked_out_once_until_something_changes(archive: Archive, 
 
 
 def test_only_so_many_answers_are_kept(archive: Archive, declared: Declarations) -> None:
-    choices, made = Choices(), Counted()
-    for n in range(MOST + 1):
+    choices, made = DecisionCache(), Counted()
+    for n in range(CACHED_DECISIONS + 1):
         choices.kept(archive, declared, DAY, n, made)
-    assert choices.kept(archive, declared, DAY, MOST, made) == MOST + 1, "the newest is there"
-    assert choices.kept(archive, declared, DAY, 0, made) == MOST + 2, "the oldest is not"
+    assert choices.kept(archive, declared, DAY, CACHED_DECISIONS, made) == CACHED_DECISIONS + 1, "the newest is there"
+    assert choices.kept(archive, declared, DAY, 0, made) == CACHED_DECISIONS + 2, "the oldest is not"
 
 
 def test_of_many_candidates_the_first_are_shown_and_the_others_counted(archive: Archive, declared: Declarations) -> None:
-    places = [provider(f"lab-{n:02d}") for n in range(SHOWN + 3)]
+    places = [provider(f"lab-{n:02d}") for n in range(PROVIDERS_SHOWN + 3)]
     workload = training_workload()
     for n, place in enumerate(places):
         for repeat in (1, 2):
@@ -82,9 +82,9 @@ def test_of_many_candidates_the_first_are_shown_and_the_others_counted(archive: 
         workloads={workload.name: workload},
         teams={"lab": Team(name="lab", training=weighs)},
     )
-    asked = ask(archive, known, DAY, "lab", "training")
-    page, found = decision_page(asked), answer(asked)
-    assert (asked.more, found.candidates, len(found.ranking), len(page.rows)) == (3, SHOWN + 3, SHOWN, SHOWN)
-    assert [r.provider for r in found.ranking] == [f"lab-{n:02d}" for n in range(SHOWN)]
+    asked = compute_decision(archive, known, DAY, "lab", "training")
+    page, found = decision_page(asked), decision_answer(asked)
+    assert (asked.more, found.candidates, len(found.ranking), len(page.rows)) == (3, PROVIDERS_SHOWN + 3, PROVIDERS_SHOWN, PROVIDERS_SHOWN)
+    assert [r.provider for r in found.ranking] == [f"lab-{n:02d}" for n in range(PROVIDERS_SHOWN)]
     assert {s.provider for s in found.price_swings} == {r.provider for r in found.ranking}
-    assert set(found.campaigns) == {r.provider for r in found.ranking} and len(page.trials) == SHOWN
+    assert set(found.campaigns) == {r.provider for r in found.ranking} and len(page.trials) == PROVIDERS_SHOWN

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.fakes.trials import CONFIG
 
-from plumbline.dashboard.declared import Declared
+from plumbline.dashboard.sources import DeclarationsReader
 from plumbline.declarations import DeclarationError
 
 
@@ -19,7 +19,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_change_is_seen_and_nothing_else_is_read_again(config: Path) -> None:
-    declared = Declared(fresh_s=0)
+    declared = DeclarationsReader(fresh_s=0)
     before = declared.now()
     assert declared.now() is before
     file = config / "providers" / "local-1core.yaml"
@@ -29,7 +29,7 @@ def test_a_change_is_seen_and_nothing_else_is_read_again(config: Path) -> None:
 
 
 def test_a_file_that_does_not_hold_is_said_each_time_until_it_does(config: Path) -> None:
-    declared = Declared(fresh_s=0)
+    declared = DeclarationsReader(fresh_s=0)
     before = declared.now()
     file = config / "providers" / "broken.yaml"
     file.write_text("name: 7\n")
@@ -41,7 +41,7 @@ def test_a_file_that_does_not_hold_is_said_each_time_until_it_does(config: Path)
 
 
 def test_for_a_moment_nobody_looks_again(config: Path) -> None:
-    declared = Declared(fresh_s=3600)
+    declared = DeclarationsReader(fresh_s=3600)
     before = declared.now()
     (config / "providers" / "local-1core.yaml").unlink()
-    assert declared.now() is before and Declared().now() != before
+    assert declared.now() is before and DeclarationsReader().now() != before

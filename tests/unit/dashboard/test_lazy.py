@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from plumbline.dashboard.lazy import Lazily
+from plumbline.dashboard import LazyApp
 
 
 def test_it_is_built_once_by_the_first_request() -> None:
@@ -21,7 +21,7 @@ def test_it_is_built_once_by_the_first_request() -> None:
         return app
 
     outer = FastAPI()
-    outer.mount("/x", Lazily(build))
+    outer.mount("/x", LazyApp(build))
     assert built == []
     client = TestClient(outer)
     with ThreadPoolExecutor(4) as pool:

@@ -12,8 +12,8 @@ import yaml
 from tests.unit.declarations.test_broken import only_problem
 
 from plumbline.declarations import Alerts, QuietHours, Route, load
-from plumbline.declarations.alerts import Condition, Volume
-from plumbline.declarations.places import REPOSITORY
+from plumbline.declarations.alerts import Condition, RentedVolume
+from plumbline.declarations.installation import REPOSITORY
 
 WHOLE = """\
 airflow_url: https://airflow.example.com
@@ -50,7 +50,7 @@ def test_the_page_shows_a_file_that_is_right_and_every_key() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     shown = Alerts.model_validate_json(json.dumps(yaml.safe_load(example)))
     assert len(shown.routes) == 3 and len(shown.volumes) == 2
-    for model in (Alerts, Route, Condition, QuietHours, Volume):
+    for model in (Alerts, Route, Condition, QuietHours, RentedVolume):
         assert [name for name in model.model_fields if name not in page] == []
 
 

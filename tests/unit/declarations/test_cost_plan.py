@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from plumbline.declarations import DeclarationError
-from plumbline.declarations.cost_plan import CostPlan, PlanLine
+from plumbline.declarations.economics import CostPlan, PlanLine
 from plumbline.declarations.loader import load_file
 
 LINE = {"item": "gpu", "quantity": "500 instance-hours", "price": "98.32 USD/instance-hour", "source": "list price"}

@@ -7,8 +7,8 @@ import re
 
 import yaml
 
-from plumbline.declarations.economics import Assumption, Economics, Hosted, SpotRate
-from plumbline.declarations.places import REPOSITORY
+from plumbline.declarations.economics import Assumption, Economics, HostedModel, SpotRate
+from plumbline.declarations.installation import REPOSITORY
 
 
 def test_the_page_shows_a_file_that_is_right_and_every_key() -> None:
@@ -16,5 +16,5 @@ def test_the_page_shows_a_file_that_is_right_and_every_key() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     shown = Economics.model_validate_json(json.dumps(yaml.safe_load(example), default=str))
     assert len(shown.assumptions) == 2 and shown.spot and len(shown.hosted) == 2
-    for model in (Economics, Assumption, SpotRate, Hosted):
+    for model in (Economics, Assumption, SpotRate, HostedModel):
         assert [name for name in model.model_fields if name not in page] == []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.declarations import DeclarationError, Declarations, EndpointLauncher, load, misfit
-from plumbline.orchestration.defaults import launch_settings
+from plumbline.airflow.defaults import launch_settings
+from plumbline.declarations import DeclarationError, Declarations, EndpointLauncher, incompatibility, load
 
 HERE = "providers/here.yaml"
 LOCAL = "{kind: local, cpus: [0], memory: 4GiB, timeout: 10min}"
@@ -28,8 +28,8 @@ def test_an_endpoint_answers_inference_and_is_never_asked_to_train(broken: Break
     declared = external(broken)
     provider = declared.providers["here"]
     assert isinstance(provider.launcher, EndpointLauncher)
-    assert misfit(declared.workloads["chat"], provider) is None
-    assert misfit(declared.workloads["gpt"], provider) == "it is training, and an endpoint only answers inference requests"
+    assert incompatibility(declared.workloads["chat"], provider) is None
+    assert incompatibility(declared.workloads["gpt"], provider) == "it is training, and an endpoint only answers inference requests"
 
 
 def test_its_client_shares_the_machine_with_local_trials(broken: Break) -> None:
@@ -40,19 +40,19 @@ def test_its_client_shares_the_machine_with_local_trials(broken: Break) -> None:
 
 def test_a_workload_has_a_server_of_its_own_or_an_endpoint_has(broken: Break) -> None:
     hosted = load(broken(HERE, LOCAL, HOSTED % "https://api.example.com/v1"))
-    assert misfit(hosted.workloads["chat"], hosted.providers["here"]) == (
+    assert incompatibility(hosted.workloads["chat"], hosted.providers["here"]) == (
         "its server.backend python is started for each trial, and an endpoint has a server already; backend: external fits"
     )
 
 
 def test_a_local_provider_has_no_server_that_exists_already(broken: Break) -> None:
     declared = load(broken("workloads/inference/chat.yaml", "{backend: python}", "{backend: external}"))
-    assert "a local provider starts one; an endpoint fits" in str(misfit(declared.workloads["chat"], declared.providers["here"]))
+    assert "a local provider starts one; an endpoint fits" in str(incompatibility(declared.workloads["chat"], declared.providers["here"]))
 
 
 def test_a_client_elsewhere_needs_an_endpoint(broken: Break) -> None:
     declared = load(broken("workloads/inference/chat.yaml", "{backend: python}", "{backend: python, client_placement: other_node}"))
-    assert "a local provider runs both on one" in str(misfit(declared.workloads["chat"], declared.providers["here"]))
+    assert "a local provider runs both on one" in str(incompatibility(declared.workloads["chat"], declared.providers["here"]))
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,15 @@ def test_a_client_elsewhere_needs_an_endpoint(broken: Break) -> None:
 )
 def test_where_the_client_is_said_to_be_is_held_against_the_url(broken: Break, url: str, placement: str, said: str | None) -> None:
     declared = external(broken, url, placement)
-    found = misfit(declared.workloads["chat"], declared.providers["here"])
+    found = incompatibility(declared.workloads["chat"], declared.providers["here"])
     assert found is None if said is None else said in str(found)
 
 
 def test_chat_takes_text_only(broken: Break) -> None:
     declared = external(broken, launcher=HOSTED.replace("openai,", "openai_chat,"))
-    assert "it sends token ids, and openai_chat takes text only" in str(misfit(declared.workloads["chat"], declared.providers["here"]))
+    assert "it sends token ids, and openai_chat takes text only" in str(
+        incompatibility(declared.workloads["chat"], declared.providers["here"])
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from datetime import datetime, timezone
 import pytest
 
 from plumbline.declarations import EndpointLauncher, KubernetesLauncher, Provider, load
-from plumbline.declarations.launchers import PodResources
-from plumbline.declarations.places import REPOSITORY
-from plumbline.launch.cluster import manifest
-from plumbline.launch.cluster.doctor.room import requested
-from plumbline.launch.cluster.doctor.typical import typical
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.declarations.providers.launchers import PodResources
+from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster.observe.node_inventory import requested_resources
+from plumbline.launch.plan import typical_trials
 
 CONFIG = REPOSITORY / "include" / "config"
 DECLARED = load(CONFIG)
@@ -34,11 +34,11 @@ def test_an_example_is_disabled_and_names_its_page(provider: Provider) -> None:
 @pytest.mark.parametrize("provider", [p for p in EXAMPLES if isinstance(p.launcher, KubernetesLauncher)], ids=lambda p: p.name)
 def test_an_example_becomes_a_pod(provider: Provider) -> None:
     assert isinstance(provider.launcher, KubernetesLauncher)
-    trials = typical(DECLARED, provider, provider.launcher, NOW)
+    trials = typical_trials(DECLARED, provider, provider.launcher, NOW)
     assert [t.workload.kind for t in trials] == ["training", "inference"]
     assert trials[0].workload.needs.count == provider.accelerator.count, "nothing declared fits: a stand-in takes the whole node"
     for trial in trials:
-        asked = requested(manifest.pod(trial, requested_at=NOW))
+        asked = requested_resources(manifests.pod_manifest(trial, requested_at=NOW))
         assert asked["nvidia.com/gpu"] == (trial.workload.gpus or provider.accelerator.count)
         assert all(asked[name] == count for name, count in provider.launcher.resources.extended.items())
     assert provider.prices and all(len(price.source) > 20 for price in provider.prices)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.declarations import DeclarationError, Declarations, load
-from plumbline.declarations.yaml_positions import dotted, read
+from plumbline.declarations.yaml_source import format_path, read_yaml
 
 SHIPPED = Path(__file__).resolve().parents[3] / "include" / "config"
 
@@ -24,7 +24,7 @@ def test_scalars_are_those_of_yaml_1_2(tmp_path: Path) -> None:
     file.write_text(
         "off: off\nyes: yes\nslot: 02:00\ndate: 2026-01-01\noctal: 010\nnumber: 10\nreal: 1.0e-3\nbig: 1e3\nnothing: ~\nempty:\ntrue: true\n"
     )
-    data, lines = read(file)
+    data, lines = read_yaml(file)
     assert data == {
         "off": "off",
         "yes": "yes",
@@ -44,12 +44,12 @@ def test_scalars_are_those_of_yaml_1_2(tmp_path: Path) -> None:
 def test_an_alias_that_is_finite_is_used(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("a: &one {n: 1}\nb: *one\nc: [*one, *one]\n")
-    assert read(file)[0] == {"a": {"n": 1}, "b": {"n": 1}, "c": [{"n": 1}, {"n": 1}]}
+    assert read_yaml(file)[0] == {"a": {"n": 1}, "b": {"n": 1}, "c": [{"n": 1}, {"n": 1}]}
 
 
 def test_paths_as_people_read_them() -> None:
-    assert dotted(("phases", 1, "arrivals", "rate")) == "phases[1].arrivals.rate"
-    assert dotted(()) == ""
+    assert format_path(("phases", 1, "arrivals", "rate")) == "phases[1].arrivals.rate"
+    assert format_path(()) == ""
 
 
 def names(declared: Declarations, kind: str | None = None) -> list[str]:

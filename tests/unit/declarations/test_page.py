@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from plumbline.declarations import load
-from plumbline.declarations.load import Arrivals, FaultPhaseSpec, PhaseSpec, Requests, Search
-from plumbline.declarations.places import REPOSITORY
-from plumbline.declarations.yaml_positions import read
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.declarations.workloads.load import Arrivals, FaultPhaseSpec, PhaseSpec, Requests, Search
+from plumbline.declarations.yaml_source import read_yaml
 
 PAGE = (REPOSITORY / "docs" / "declare-a-workload.md").read_text(encoding="utf-8")
 CHAT = "workloads/inference/chat.yaml"
@@ -21,14 +21,14 @@ ARRIVALS = [line.removeprefix("arrivals: ") for block in BLOCKS for line in bloc
 
 
 def declare(config: Path, **changes: Any) -> None:
-    data, _ = read(config / CHAT)
+    data, _ = read_yaml(config / CHAT)
     (config / CHAT).write_text(json.dumps(data | changes))
     assert load(config).workloads["chat"]
 
 
 def parsed(config: Path, text: str) -> Any:
     (config / "shown.yaml").write_text(text)
-    return read(config / "shown.yaml")[0]
+    return read_yaml(config / "shown.yaml")[0]
 
 
 @pytest.mark.parametrize("arrivals", ARRIVALS)
@@ -45,7 +45,7 @@ def test_the_phases_as_shown(config: Path) -> None:
 
 def test_the_requests_as_shown(config: Path) -> None:
     (shown,) = (block for block in BLOCKS if block.startswith("requests:"))
-    data, _ = read(config / CHAT)
+    data, _ = read_yaml(config / CHAT)
     declare(config, **parsed(config, shown), model=data["model"] | {"context": 512})
 
 

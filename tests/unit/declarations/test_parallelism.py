@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from plumbline.declarations.training import Parallelism, TrainingWorkload
+from plumbline.declarations.workloads.training import Parallelism, TrainingWorkload
 
 
 def job(**told: Any) -> Parallelism:

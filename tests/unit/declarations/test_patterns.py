@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from plumbline.declarations import InferenceWorkload, load
-from plumbline.declarations.confidence import too_few
-from plumbline.declarations.load import longest
-from plumbline.harness.inference.arrivals import schedule_of
-from plumbline.launch.plan import Request, plan
+from plumbline.declarations.workloads import insufficient_observations
+from plumbline.declarations.workloads.load import max_phase_seconds
+from plumbline.harness.inference.load.schedule import schedule_of
+from plumbline.launch.plan import RunRequest, plan
 
 SHIPPED = load(Path(__file__).resolve().parents[3] / "include" / "config")
 PATTERNS = ("api-cpu", "batch-cpu", "chat-cpu", "embedding-cpu", "rag-cpu", "tool-cpu")
@@ -29,24 +29,24 @@ def declared(name: str) -> InferenceWorkload:
 @pytest.mark.parametrize("name", [*PATTERNS, "chat-limits-cpu", "long-context-cpu", "vision-cpu"])
 @pytest.mark.parametrize("provider", ["local-1core", "local-2core"])
 def test_a_pattern_is_planned_when_it_is_named(name: str, provider: str) -> None:
-    trials = plan(SHIPPED, Request("patterns", "a test", providers=(provider,), workloads=(name,), repeats=1), NOW)
+    trials = plan(SHIPPED, RunRequest("patterns", "a test", providers=(provider,), workloads=(name,), repeats=1), NOW)
     assert [t.workload.name for t in trials] == [name]
 
 
 def test_the_monthly_rerun_stays_as_short_as_it_was() -> None:
-    planned = plan(SHIPPED, Request("monthly", "a test"), NOW)
+    planned = plan(SHIPPED, RunRequest("monthly", "a test"), NOW)
     assert {t.workload.name for t in planned if t.workload.kind == "inference"} == {"chat-tiny-cpu"}
 
 
 def test_the_patterns_load_the_server_for_less_than_three_minutes_in_all() -> None:
-    assert sum(longest(phase) for name in PATTERNS for phase in declared(name).phases) <= 180
+    assert sum(max_phase_seconds(phase) for name in PATTERNS for phase in declared(name).phases) <= 180
 
 
 @pytest.mark.parametrize("workload", INFERENCE, ids=lambda w: w.name)
 def test_what_is_promised_can_be_judged_on_what_is_measured(workload: InferenceWorkload) -> None:
     requests = {phase.name: phase.n for phase in schedule_of(workload).phases}
     judged = [c for c in workload.acceptance if c.phase in requests]
-    assert judged and not [reason for c in judged if (reason := too_few(c, requests[c.phase]))]
+    assert judged and not [reason for c in judged if (reason := insufficient_observations(c, requests[c.phase]))]
 
 
 @pytest.mark.parametrize("workload", [w for w in INFERENCE if w.needs.accelerator == "nvidia"], ids=lambda w: w.name)

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from tests.fakes.trials import cluster_provider, declared, local_provider
 
-from plumbline.declarations import Provider, TrainingWorkload, misfit
+from plumbline.declarations import Provider, TrainingWorkload, incompatibility
 
 
 def workload(**changed: Any) -> TrainingWorkload:
@@ -37,6 +37,6 @@ def test_several_nodes_are_refused() -> None:
     ],
 )
 def test_it_fits_a_cluster_with_a_volume_only(provider: Provider, why: str | None) -> None:
-    said = misfit(workload(), provider)
+    said = incompatibility(workload(), provider)
     assert said is None if why is None else why in str(said)
-    assert misfit(workload(fault={"inject": "rank_kill", "at_step": 50}), provider) is None
+    assert incompatibility(workload(fault={"inject": "rank_kill", "at_step": 50}), provider) is None

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.declarations import METRICS, DeclarationError, load
-from plumbline.declarations.criteria import value_in
-from plumbline.declarations.places import REPOSITORY
-from plumbline.harness.training.peaks import published_peak
+from plumbline.declarations import DeclarationError, load
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.declarations.workloads import parse_metric_value
+from plumbline.harness.training.flops import published_peak
+from plumbline.metrics import METRICS
 
 BOOK = load(REPOSITORY / "include" / "config").references
 
@@ -40,7 +41,7 @@ def test_every_entry_names_its_source_its_day_and_a_metric_in_its_unit() -> None
     assert len(BOOK.published) > 24 and len(BOOK.accelerators) > 8
     for entry in BOOK.published:
         known = METRICS[entry.metric]
-        assert value_in(known.unit, entry.value) == entry.amount > 0, entry.name
+        assert parse_metric_value(known.unit, entry.value) == entry.amount > 0, entry.name
         assert len(entry.source) >= 8 and entry.by and entry.on.year >= 2020, entry.name
     for sheet in BOOK.accelerators:
         assert sheet.bytes_per_second > 1e11 and sheet.source and sheet.on.year >= 2020, sheet.name

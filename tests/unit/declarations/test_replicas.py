@@ -10,8 +10,8 @@ from tests.data.result_documents import inference_workload, provider, training_w
 from tests.fakes.trials import a_trial
 
 from plumbline.declarations import InferenceWorkload, spec_hash
-from plumbline.declarations.loader import misfit
-from plumbline.declarations.trial import brief
+from plumbline.declarations.compatibility import incompatibility
+from plumbline.declarations.trials import without_defaults
 
 STEADY: dict[str, Any] = {"name": "steady", "arrivals": {"poisson": {"rate": "6/s"}}, "duration": "10s"}
 NODE: dict[str, Any] = {"accelerator": {"kind": "nvidia", "count": 8}, "launcher": {"kind": "simulated", "seed": 1}}
@@ -38,7 +38,9 @@ def test_a_trial_that_fills_its_node_holds_all_accelerators() -> None:
 def test_it_is_part_of_what_is_measured_and_its_absence_of_nothing() -> None:
     plain = inference_workload(needs={"accelerator": "nvidia"})
     assert spec_hash(filling()) != spec_hash(plain)
-    assert "replicas" not in brief(a_trial("inference"))["workload"], "a harness that does not know the field is not asked for it"
+    assert "replicas" not in without_defaults(a_trial("inference"))["workload"], (
+        "a harness that does not know the field is not asked for it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,5 +70,5 @@ def test_fewer_users_than_servers_do_not_fit() -> None:
         return filling(phases=[{**STEADY, "arrivals": {"closed": {"users": users, "requests": 100}}}])
 
     eight = provider(**NODE)
-    assert misfit(of(8), eight) is None
-    assert (why := misfit(of(7), eight)) is not None and "7 users of phase steady" in why and "expected 8 or more" in why
+    assert incompatibility(of(8), eight) is None
+    assert (why := incompatibility(of(7), eight)) is not None and "7 users of phase steady" in why and "expected 8 or more" in why

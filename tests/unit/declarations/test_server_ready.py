@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from tests.fakes.trials import CONFIG
 
 from plumbline.declarations import InferenceWorkload, load, spec_hash
-from plumbline.declarations.trial import specification
+from plumbline.declarations.trials import specification
 
 DECLARED = load(CONFIG).workloads
 

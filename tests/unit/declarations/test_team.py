@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from plumbline.declarations import DeclarationError, Preference, Team, load, with_weights
-from plumbline.declarations.value_functions import Linear
+from plumbline.declarations.teams import LinearValue
 
 
 def made(**given: object) -> Preference:
@@ -76,7 +76,7 @@ def test_value_functions_that_do_not_fit(metric: str, function: object, said: st
     ],
 )
 def test_value_functions_that_fit(metric: str, function: object, ends: tuple[float, float]) -> None:
-    from plumbline.declarations import METRICS
+    from plumbline.metrics import METRICS
 
     assert made(weights={metric: 1.0}, values={metric: function}).values[metric].ends(METRICS[metric]) == pytest.approx(ends)
     assert made(weights={metric: 1.0}, values={metric: "ratio"}).values == {}
@@ -99,7 +99,7 @@ def test_weights_moved_by_hand_leave_the_others_in_proportion() -> None:
     gone = with_weights(before, {"error_rate": 0.0})
     assert (gone.weights, gone.values) == ({"time_to_first_token": 0.5, "inter_token_latency": 0.5}, {})
     assert with_weights(before, {"error_rate": 1.0}).weights == {"error_rate": 1.0}
-    assert with_weights(before, {"error_rate": 0.4}).values == {"error_rate": Linear(worst="5%", best="0%")}
+    assert with_weights(before, {"error_rate": 0.4}).values == {"error_rate": LinearValue(worst="5%", best="0%")}
     assert Preference.model_validate_json(gone.model_dump_json()) == gone
     for wrong, said in (
         ({"queue_time": 0.5}, '"queue_time" is not weighed here'),

@@ -10,21 +10,22 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from plumbline.declarations import METRICS, load
-from plumbline.declarations.faults import Fault
-from plumbline.declarations.places import REPOSITORY
-from plumbline.declarations.tasks import Task
-from plumbline.declarations.training import (
+from plumbline.declarations import load
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.declarations.workloads.training import (
     Batch,
     Checkpoint,
+    Fault,
     LossCheck,
     Optimizer,
     Parallelism,
     Steps,
+    Task,
     TrainedModel,
     TrainingData,
     TrainingWorkload,
 )
+from plumbline.metrics import METRICS
 
 WHOLE = (REPOSITORY / "docs" / "declare-a-workload.md").read_text(encoding="utf-8")
 PAGE = WHOLE[WHOLE.index("## Training\n") : WHOLE.index("## Inference\n")]

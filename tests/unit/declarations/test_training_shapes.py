@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from plumbline.declarations import load
-from plumbline.declarations.architectures import LlamaShape
-from plumbline.declarations.places import REPOSITORY
-from plumbline.declarations.training import TrainingWorkload
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.declarations.workloads.models import LlamaShape
+from plumbline.declarations.workloads.training import TrainingWorkload
 
 DECLARED = load(REPOSITORY / "include" / "config")
 SHAPES = {

@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.trials import CONFIG, a_trial, declared
 
 from plumbline.declarations import Trial, criteria_hash, digest, load, series_key, spec_hash
-from plumbline.declarations.trial import brief
+from plumbline.declarations.trials import without_defaults
 
 TRIAL = a_trial()
 SHIPPED = load(CONFIG)
@@ -25,7 +25,7 @@ def test_every_shipped_workload_reads_back_from_its_brief_form(workload: str) ->
     asked = SHIPPED.workloads[workload].of_trial()
     hashes = {"spec_hash": spec_hash(asked), "criteria_hash": criteria_hash(asked, TRIAL.validity)}
     trial = TRIAL.model_copy(update={"workload": asked, "provider": SHIPPED.providers["example-eks-p5"].of_trial(), **hashes})
-    short = brief(trial)
+    short = without_defaults(trial)
     assert Trial.model_validate_json(json.dumps(short)) == trial
     # What a harness from before these fields would refuse as unknown.
     assert not {"rates", "overhead", "invoices", "manual_steps", "price_sources"} & set(short["provider"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.declarations import DeclarationError, load
-from plumbline.declarations.upkeep import Upkeep
+from plumbline.declarations.installation import Upkeep
 
 
 def test_what_is_shipped_keeps_half_a_year_and_exports_nothing() -> None:

@@ -14,10 +14,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.fakes.trials import a_trial
 
 from plumbline.harness import delivery
-from plumbline.harness.delivery import NotDelivered, deliver, entries
+from plumbline.harness.delivery import DeliveryFailed, deliver, evidence_entries
 from plumbline.harness.interruption import Interruption, interruptible
 from plumbline.harness.measurement import EvidenceFile
-from plumbline.results import Environment, Evidence, Reason, ResultDocument, ResultStore, Validity, log_block
+from plumbline.results import Environment, Evidence, Reason, ResultDocument, ResultStore, Validity, log_transport
 
 TRIAL = a_trial()
 
@@ -71,14 +71,14 @@ def files(tmp_path: Path) -> list[EvidenceFile]:
 @pytest.mark.fault("the store is away for two hours when a trial ends", ends="valid", keeps="the document, as it was measured")
 def test_a_store_that_comes_back_within_the_trials_time_gets_the_document(bucket: Bucket, files: list[EvidenceFile]) -> None:
     bucket.back_at = 7200.0
-    document = deliver(bucket.store, TRIAL, entries(files), seal, Interruption(), left_s=14400.0)
+    document = deliver(bucket.store, TRIAL, evidence_entries(files), seal, Interruption(), left_s=14400.0)
     assert bucket.store.document(bucket.store.folder(TRIAL)) == document
     assert document.validity.status == "valid" and bucket.store.damaged_evidence(document) == []
     assert 7200.0 <= bucket.now < 7300.0
 
 
 def from_log(text: str) -> ResultDocument:
-    read = log_block.read(text.encode())
+    read = log_transport.decode(text.encode())
     assert read is not None
     return ResultDocument.model_validate_json(read["result.json"])
 
@@ -89,8 +89,8 @@ def test_a_store_that_stays_away_leaves_the_document_in_the_log(
     bucket: Bucket, files: list[EvidenceFile], capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     bucket.error = error
-    with pytest.raises(NotDelivered, match="in this log"):
-        deliver(bucket.store, TRIAL, entries(files), seal, Interruption(), left_s=14400.0)
+    with pytest.raises(DeliveryFailed, match="in this log"):
+        deliver(bucket.store, TRIAL, evidence_entries(files), seal, Interruption(), left_s=14400.0)
     document = from_log(capsys.readouterr().out)
     assert (document.validity.status, [item.uri for item in document.evidence]) == ("valid", ["evidence/steps.parquet"])
     refused = isinstance(error, PermissionError)
@@ -100,9 +100,11 @@ def test_a_store_that_stays_away_leaves_the_document_in_the_log(
 def test_evidence_that_the_log_does_not_carry_is_named(
     bucket: Bucket, tmp_path: Path, files: list[EvidenceFile], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "trace.bin").write_bytes(os.urandom(log_block.MOST_BYTES))
-    with pytest.raises(NotDelivered):
-        deliver(bucket.store, TRIAL, entries([*files, EvidenceFile("trace", tmp_path / "trace.bin")]), seal, Interruption(), left_s=0.0)
+    (tmp_path / "trace.bin").write_bytes(os.urandom(log_transport.MAX_ARCHIVE_BYTES))
+    with pytest.raises(DeliveryFailed):
+        deliver(
+            bucket.store, TRIAL, evidence_entries([*files, EvidenceFile("trace", tmp_path / "trace.bin")]), seal, Interruption(), left_s=0.0
+        )
     document = from_log(capsys.readouterr().out)
     assert [item.uri for item in document.evidence] == ["evidence/steps.parquet"]
     assert [reason.code for reason in document.validity.reasons] == ["evidence_left_out"]
@@ -118,8 +120,8 @@ def test_a_request_to_stop_ends_the_waiting(
             time.sleep(0.1)
 
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", away)
-    monkeypatch.setattr("plumbline.harness.interruption.LAST_S", 0.2)
-    with interruptible() as interruption, pytest.raises(NotDelivered, match="time was over"):
-        interruption.hold_off()
-        deliver(ResultStore("memory://hangs"), TRIAL, entries(files), seal, interruption, left_s=3600.0)
+    monkeypatch.setattr("plumbline.harness.interruption.STOP_BUDGET_S", 0.2)
+    with interruptible() as interruption, pytest.raises(DeliveryFailed, match="time was over"):
+        interruption.disarm()
+        deliver(ResultStore("memory://hangs"), TRIAL, evidence_entries(files), seal, interruption, left_s=3600.0)
     assert from_log(capsys.readouterr().out).validity.status == "valid"

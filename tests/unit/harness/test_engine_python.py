@@ -11,7 +11,7 @@ import pytest
 
 from plumbline.harness import engine_python
 from plumbline.harness.environment import software
-from plumbline.harness.inference.installation import Installation
+from plumbline.harness.inference.server.tritonserver import Installation
 from plumbline.harness.measurement import TrialFailed
 
 OURS = str(Path(engine_python.__file__).resolve().parents[2])
@@ -44,7 +44,7 @@ def test_without_a_base_this_interpreter_computes(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PYTHONPATH", "/inherited")
     assert engine_python.executable() == sys.executable
     assert engine_python.environment()["PYTHONPATH"].split(os.pathsep) == [OURS, "/inherited"]
-    assert (engine_python.about().search_path, engine_python.about().apart) == (tuple(sys.path), False)
+    assert (engine_python.describe().search_path, engine_python.describe().apart) == (tuple(sys.path), False)
 
 
 def test_a_package_of_the_base_wins_and_ours_fills_in(base: Path) -> None:
@@ -57,12 +57,12 @@ def test_an_engine_sees_none_of_our_packages(base: Path) -> None:
     server = Installation(base / "bin/tritonserver", base, None)
     engine, model = (server.environment(backend)["PYTHONPATH"].split(os.pathsep) for backend in ("vllm", "python"))
     assert OURS not in engine and OURS in model[model.index(str(base)) :]
-    assert str(base) in engine and engine_python.about().executable == sys.executable
+    assert str(base) in engine and engine_python.describe().executable == sys.executable
     assert server.environment("vllm")["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
 
 
 def test_facts_are_those_of_what_computes(base: Path) -> None:
-    found = software.facts()
+    found = software.software_facts()
     names = ("torch.version", "transformers.version", "vllm.version", "torch.cuda", "torch.rocm")
     assert [found[name] for name in names] == ["2.9.1", "4.57.3", "0.11.0", "12.8", None]
     assert found["harness.version"] and found["pyarrow.version"]
@@ -76,5 +76,5 @@ def test_an_engine_python_that_does_not_run_is_the_images_fault(tmp_path: Path, 
         program.chmod(0o755)
     monkeypatch.setenv(engine_python.VARIABLE, str(program))
     with pytest.raises(TrialFailed, match=f"{engine_python.VARIABLE} is {program}; expected") as caught:
-        engine_python.about()
+        engine_python.describe()
     assert caught.value.failure_class == "image_error"

@@ -7,10 +7,10 @@ from tests.fakes.amd_smi import AmdSmi
 from tests.fakes.amd_smi import Card as AmdCard
 from tests.fakes.nvml import Card, Nvml
 
-from plumbline.harness.gpu_health import judged
+from plumbline.harness.gpu_errors import XidListener
+from plumbline.harness.gpu_health import judge_gpu_errors
 from plumbline.harness.gpu_meters import open_meters
-from plumbline.harness.gpu_phases import GpuPhases
-from plumbline.harness.gpu_xid import XidListener
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.results import GpuCounter
 
 SBE, DBE, VOLATILE, AGGREGATE = 0, 1, 0, 1
@@ -35,11 +35,11 @@ def h100() -> Card:
     )
 
 
-def counters(phases: GpuPhases) -> dict[str, tuple[int | None, int | None]]:
+def counters(phases: GpuPhaseMonitor) -> dict[str, tuple[int | None, int | None]]:
     return {row.counter: (row.before, row.after) for row in phases.health() if row.gpu == 0}
 
 
-def codes(phases: GpuPhases) -> list[str]:
+def codes(phases: GpuPhaseMonitor) -> list[str]:
     found = phases.new_errors()
     assert {item.level for item in found} <= {"degraded"}
     return [item.reason.code for item in found]
@@ -47,7 +47,7 @@ def codes(phases: GpuPhases) -> list[str]:
 
 def test_old_errors_that_do_not_grow_are_told_and_degrade_nothing() -> None:
     nvml = Nvml(h100(), h100())
-    with GpuPhases(60.0, nvml) as phases:
+    with GpuPhaseMonitor(60.0, nvml) as phases:
         pass
     assert codes(phases) == []
     assert counters(phases) == {
@@ -75,7 +75,7 @@ def test_old_errors_that_do_not_grow_are_told_and_degrade_nothing() -> None:
 
 
 def test_what_a_card_does_not_count_is_absent_and_never_zero() -> None:
-    with GpuPhases(60.0, Nvml(Card(replays=4))) as phases:
+    with GpuPhaseMonitor(60.0, Nvml(Card(replays=4))) as phases:
         pass
     # XIDs are reported where this machine's own kernel log can be read.
     assert {name: ends for name, ends in counters(phases).items() if name != "xid"} == {"pcie_replays": (4, 4)}
@@ -84,7 +84,7 @@ def test_what_a_card_does_not_count_is_absent_and_never_zero() -> None:
 
 def test_older_cards_tell_retired_pages() -> None:
     card = Card(retired={0: 2, 1: 0})
-    with GpuPhases(60.0, Nvml(card)) as phases:
+    with GpuPhaseMonitor(60.0, Nvml(card)) as phases:
         card.retired = {0: 2, 1: 1}
     found = counters(phases)
     assert (found["pages_retired_corrected"], found["pages_retired_uncorrected"]) == ((2, 2), (0, 1))
@@ -107,7 +107,7 @@ def test_older_cards_tell_retired_pages() -> None:
 def test_a_new_error_degrades_with_its_code(changed: dict[str, object], code: str) -> None:
     card = h100()
     card.links = card.links[:1]
-    with GpuPhases(60.0, Nvml(Card(), card)) as phases:
+    with GpuPhaseMonitor(60.0, Nvml(Card(), card)) as phases:
         for name, value in changed.items():
             setattr(card, name, value)
     assert codes(phases) == [code]
@@ -115,7 +115,7 @@ def test_a_new_error_degrades_with_its_code(changed: dict[str, object], code: st
 
 def test_an_error_is_known_before_the_block_ends() -> None:
     card = h100()
-    with GpuPhases(60.0, Nvml(card)) as phases:
+    with GpuPhaseMonitor(60.0, Nvml(card)) as phases:
         assert codes(phases) == []
         card.replays = 500
         assert codes(phases) == ["gpu_pcie_replays"]
@@ -123,7 +123,7 @@ def test_an_error_is_known_before_the_block_ends() -> None:
 
 def test_xids_that_programs_cause_are_told_and_not_held_against_the_gpu() -> None:
     card = h100()
-    with GpuPhases(60.0, Nvml(card)) as phases:
+    with GpuPhaseMonitor(60.0, Nvml(card)) as phases:
         card.events = [45, 13, 45]
     found = counters(phases)
     assert (found["xid"], found["xid_13"], found["xid_45"]) == ((0, 3), (0, 1), (0, 2))
@@ -133,7 +133,7 @@ def test_xids_that_programs_cause_are_told_and_not_held_against_the_gpu() -> Non
 @pytest.mark.fault("a GPU falls off the bus during a trial", ends="degraded (gpu_lost)", keeps="the result and the counters before")
 def test_a_gpu_that_fell_off_the_bus_is_lost() -> None:
     card = h100()
-    with GpuPhases(60.0, Nvml(card)) as phases:
+    with GpuPhaseMonitor(60.0, Nvml(card)) as phases:
         card.tells, card.rows, card.events = False, None, [79]
     assert codes(phases) == ["gpu_xid", "gpu_lost"]
 
@@ -142,8 +142,8 @@ def test_few_pcie_replays_are_a_links_daily_life() -> None:
     def replays(new: int) -> GpuCounter:
         return GpuCounter(gpu=0, counter="pcie_replays", before=100, after=100 + new)
 
-    assert judged([replays(80)], 600.0) == []
-    assert [item.reason.code for item in judged([replays(81)], 600.0)] == ["gpu_pcie_replays"]
+    assert judge_gpu_errors([replays(80)], 600.0) == []
+    assert [item.reason.code for item in judge_gpu_errors([replays(81)], 600.0)] == ["gpu_pcie_replays"]
 
 
 def test_a_counter_that_restarted_counts_from_zero() -> None:
@@ -153,7 +153,7 @@ def test_a_counter_that_restarted_counts_from_zero() -> None:
 
 def test_amds_counters_are_told_as_far_as_the_driver_has_them() -> None:
     card = AmdCard(ecc={"correctable_count": 1, "uncorrectable_count": 0, "deferred_count": 0}, replays=3, bad_pages=0)
-    with GpuPhases(60.0, Nvml(refuses="Driver Not Loaded"), AmdSmi(card)) as phases:
+    with GpuPhaseMonitor(60.0, Nvml(refuses="Driver Not Loaded"), AmdSmi(card)) as phases:
         card.ecc = {"correctable_count": 1, "uncorrectable_count": 0, "deferred_count": 2}
         card.bad_pages = 1
     assert counters(phases) == {

@@ -7,8 +7,8 @@ import pytest
 from tests.data.result_documents import VALIDITY
 from tests.fakes.nvml import Card, Nvml
 
-from plumbline.harness.gpu_phases import GpuPhases
-from plumbline.harness.watch import Watch
+from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 
 CORES = sorted(os.sched_getaffinity(0))
 POWER_LIMIT, HARDWARE_HEAT, BRAKE = 0x04, 0x40, 0x80
@@ -21,7 +21,7 @@ def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_phase_has_its_own_samples_and_its_own_energy() -> None:
     nvml = Nvml(card := Card(watts=100.0))
-    with Watch(CORES, interval_s=0.02, gpus=GpuPhases(0.02, nvml)) as watch:
+    with ContentionMonitor(CORES, interval_s=0.02, gpus=GpuPhaseMonitor(0.02, nvml)) as watch:
         with watch.phase("warmup"):
             time.sleep(0.1)
         card.watts = 600.0
@@ -37,7 +37,7 @@ def test_each_phase_has_its_own_samples_and_its_own_energy() -> None:
 
 def test_a_phase_within_another_takes_its_samples_and_one_that_comes_again_goes_on() -> None:
     card = Card(watts=100.0, counts=False)
-    with Watch(CORES, interval_s=0.02, gpus=GpuPhases(60.0, Nvml(card))) as watch:
+    with ContentionMonitor(CORES, interval_s=0.02, gpus=GpuPhaseMonitor(60.0, Nvml(card))) as watch:
         with watch.phase("steady"):
             card.watts = 600.0
             with watch.phase("fault"):
@@ -52,7 +52,10 @@ def test_a_phase_within_another_takes_its_samples_and_one_that_comes_again_goes_
 
 
 def test_heat_and_a_power_brake_are_told_with_their_names() -> None:
-    with Watch(CORES, gpus=GpuPhases(0.02, Nvml(Card(), Card(reasons=HARDWARE_HEAT | BRAKE)))) as watch, watch.phase("steady"):
+    with (
+        ContentionMonitor(CORES, gpus=GpuPhaseMonitor(0.02, Nvml(Card(), Card(reasons=HARDWARE_HEAT | BRAKE)))) as watch,
+        watch.phase("steady"),
+    ):
         time.sleep(0.05)
     (told,) = [item for item in watch.judgements(VALIDITY) if item.reason.code == "throttled"]
     assert told.level == "degraded"
@@ -65,7 +68,7 @@ def test_heat_and_a_power_brake_are_told_with_their_names() -> None:
 
 
 def test_a_gpu_at_its_power_limit_is_working_as_it_should() -> None:
-    with Watch(CORES, gpus=GpuPhases(0.02, Nvml(Card(reasons=POWER_LIMIT)))) as watch, watch.phase("steady"):
+    with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(0.02, Nvml(Card(reasons=POWER_LIMIT)))) as watch, watch.phase("steady"):
         time.sleep(0.05)
     assert "throttled" not in [item.reason.code for item in watch.judgements(VALIDITY)]
     assert {row.signal: row.mean for row in watch.telemetry()}["gpu0_throttle_power_limit"] == 1.0
@@ -73,7 +76,7 @@ def test_a_gpu_at_its_power_limit_is_working_as_it_should() -> None:
 
 def test_throttling_outside_of_the_steady_phase_is_no_verdict() -> None:
     card = Card(reasons=HARDWARE_HEAT)
-    with Watch(CORES, gpus=GpuPhases(60.0, Nvml(card))) as watch:
+    with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(card))) as watch:
         with watch.phase("warmup"):
             pass
         card.reasons = 0
@@ -83,7 +86,7 @@ def test_throttling_outside_of_the_steady_phase_is_no_verdict() -> None:
 
 
 def test_without_a_gpu_nothing_is_claimed() -> None:
-    with Watch(CORES, gpus=GpuPhases(0.02, Nvml(refuses="Driver Not Loaded"))) as watch, watch.phase("steady"):
+    with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(0.02, Nvml(refuses="Driver Not Loaded"))) as watch, watch.phase("steady"):
         pass
     assert watch.gpu_rows() == []
     assert not [row for row in watch.telemetry() if row.signal.startswith("gpu")]

@@ -5,8 +5,8 @@ import time
 import pytest
 from tests.fakes.nvml import Card, Nvml
 
-from plumbline.harness.gpu_meters import UNITS
-from plumbline.harness.gpu_watch import GpuWatch
+from plumbline.harness.gpu_meters import SIGNAL_UNITS
+from plumbline.harness.gpu_monitor import GpuMonitor
 
 
 @pytest.fixture(autouse=True)
@@ -14,10 +14,10 @@ def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def watched(nvml: Nvml, every_s: float = 60.0) -> tuple[GpuWatch, float]:
+def watched(nvml: Nvml, every_s: float = 60.0) -> tuple[GpuMonitor, float]:
     """What was seen in at least 0.1 s, and how many seconds it were at most."""
     began = time.monotonic()
-    with GpuWatch(nvml, every_s) as seen:
+    with GpuMonitor(nvml, every_s) as seen:
         time.sleep(0.1)
     return seen, time.monotonic() - began
 
@@ -38,11 +38,11 @@ def test_without_a_counter_the_samples_stand_in() -> None:
 def test_signals_of_each_gpu() -> None:
     seen, _ = watched(Nvml(Card(watts=300.0), Card(watts=100.0)), every_s=0.01)
     rows = {row.signal: row for row in seen.telemetry("steady")}
-    assert set(rows) == {f"gpu{i}_{signal}" for i in (0, 1) for signal in UNITS} | {"gpu_watch_overhead"}
+    assert set(rows) == {f"gpu{i}_{signal}" for i in (0, 1) for signal in SIGNAL_UNITS} | {"gpu_watch_overhead"}
     power = rows["gpu1_power"]
     assert (power.phase, power.unit, power.mean, power.min, power.p95, power.max) == ("steady", "W", 100.0, 100.0, 100.0, 100.0)
     assert power.n == seen.samples >= 2
-    told = {signal: (rows[f"gpu0_{signal}"].mean, rows[f"gpu0_{signal}"].unit) for signal in UNITS}
+    told = {signal: (rows[f"gpu0_{signal}"].mean, rows[f"gpu0_{signal}"].unit) for signal in SIGNAL_UNITS}
     assert told == {
         "power": (300.0, "W"),
         "sm_clock": (1980, "MHz"),
@@ -71,4 +71,4 @@ def test_where_there_is_none_nothing_is_claimed(nvml: Nvml) -> None:
 def test_one_that_tells_nothing_leaves_the_sum_unknown() -> None:
     seen, _ = watched(Nvml(Card(), Card(tells=False)))
     assert seen.energy_j is None and seen.power_w is None
-    assert {row.signal for row in seen.telemetry("steady")} == {f"gpu0_{signal}" for signal in UNITS}
+    assert {row.signal for row in seen.telemetry("steady")} == {f"gpu0_{signal}" for signal in SIGNAL_UNITS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.harness.image_faults import sign
+from plumbline.harness.image_requirements import find_image_fault
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,9 @@ from plumbline.harness.image_faults import sign
     ],
 )
 def test_what_is_missing_is_named_by_its_own_line(line: str) -> None:
-    assert sign(f"Traceback (most recent call last):\n  {line}\nnote: see the manual\n") == line
+    assert find_image_fault(f"Traceback (most recent call last):\n  {line}\nnote: see the manual\n") == line
 
 
 @pytest.mark.parametrize("said", ["", "CUDA error: out of memory", "RuntimeError: NCCL error: unhandled system error", "no such file"])
 def test_other_failures_are_not_the_images(said: str) -> None:
-    assert sign(said) is None
+    assert find_image_fault(said) is None

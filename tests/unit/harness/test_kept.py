@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 from tests.fakes.trials import a_trial, cluster_provider, local_provider
 
-from plumbline.harness.continued import Begun, changed
-from plumbline.harness.kept import DELETIONS, VOLUME, Deletion, Kept, kept_of, told
+from plumbline.harness.contention_monitor import SNAPSHOT_KEY, MonitorSnapshot, ResumedContentionMonitor
 from plumbline.harness.measurement import Judgement, TrialFailed
-from plumbline.harness.observed import OBSERVED, ContinuedWatch, Observed
-from plumbline.results import Event, Reason, Telemetry, row
+from plumbline.harness.persistent_state import (
+    DELETIONS_VARIABLE,
+    VOLUME_VARIABLE,
+    Deletion,
+    PersistentState,
+    StartState,
+    environment_changes,
+    format_deletions,
+    persistent_state_of,
+)
+from plumbline.results import Event, Reason, Telemetry, metric_row
 
 FAULT = {"fault": {"inject": "pod_delete", "at_step": 50}}
 BEFORE = Deletion(10.0, 11.5, late=True)
@@ -20,24 +28,27 @@ BEFORE = Deletion(10.0, 11.5, late=True)
 
 def test_only_a_trial_whose_pod_is_deleted_keeps_anything(tmp_path: Path) -> None:
     provider = cluster_provider(volume_claim="checkpoints")
-    assert kept_of(a_trial(provider=provider), {VOLUME: str(tmp_path)}) is None
+    assert persistent_state_of(a_trial(provider=provider), {VOLUME_VARIABLE: str(tmp_path)}) is None
     trial = a_trial(provider=provider, declare=FAULT)
-    kept = kept_of(trial, {VOLUME: str(tmp_path), DELETIONS: told((BEFORE,))})
+    kept = persistent_state_of(trial, {VOLUME_VARIABLE: str(tmp_path), DELETIONS_VARIABLE: format_deletions((BEFORE,))})
     assert kept is not None and kept.folder.parent == tmp_path and kept.deletions == (BEFORE,)
-    again, other = kept_of(trial, {VOLUME: str(tmp_path)}), kept_of(trial.model_copy(update={"attempt": 2}), {VOLUME: str(tmp_path)})
+    again, other = (
+        persistent_state_of(trial, {VOLUME_VARIABLE: str(tmp_path)}),
+        persistent_state_of(trial.model_copy(update={"attempt": 2}), {VOLUME_VARIABLE: str(tmp_path)}),
+    )
     assert again is not None and other is not None and again.folder == kept.folder != other.folder
 
 
 def test_without_a_volume_the_trial_fails_and_says_what_is_missing() -> None:
     trial = a_trial(provider=cluster_provider(volume_claim="checkpoints"), declare=FAULT)
-    for where, variables in ((trial, {}), (trial.model_copy(update={"provider": local_provider()}), {VOLUME: "/kept"})):
+    for where, variables in ((trial, {}), (trial.model_copy(update={"provider": local_provider()}), {VOLUME_VARIABLE: "/kept"})):
         with pytest.raises(TrialFailed, match="volume_claim") as caught:
-            kept_of(where, variables)
+            persistent_state_of(where, variables)
         assert caught.value.failure_class == "bad_declaration"
 
 
 def test_the_first_pod_begins_with_an_empty_folder_and_the_next_needs_one(tmp_path: Path) -> None:
-    first, second = Kept(tmp_path / "trial-a", (), 60.0), Kept(tmp_path / "trial-a", (BEFORE,), 60.0)
+    first, second = PersistentState(tmp_path / "trial-a", (), 60.0), PersistentState(tmp_path / "trial-a", (BEFORE,), 60.0)
     with pytest.raises(TrialFailed, match=r"holds nothing of them.*launcher\.volume_claim"):
         second.open()
     first.open()
@@ -54,7 +65,7 @@ def test_the_first_pod_begins_with_an_empty_folder_and_the_next_needs_one(tmp_pa
 def test_a_volume_that_cannot_be_written_to_is_a_declaration_to_mend(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrialFailed, match="cannot be written to") as caught:
-        Kept(tmp_path / "file" / "trial-a", (), 60.0).open()
+        PersistentState(tmp_path / "file" / "trial-a", (), 60.0).open()
     assert caught.value.failure_class == "bad_declaration"
 
 
@@ -63,26 +74,28 @@ def seen(phase: str, n: int, mean: float) -> Telemetry:
 
 
 def test_what_the_first_pod_found_is_found_again(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "trial-a", (), 60.0)
+    kept = PersistentState(tmp_path / "trial-a", (), 60.0)
     kept.open()
     reason = Reason(code="contended_cpu", detail="others used 20 % of core 0 in steady")
-    observed = Observed((seen("steady", 4, 0.5),), (row("gpu_power", 300.0, 4, phase="steady"),), (Judgement("degraded", reason),))
+    observed = MonitorSnapshot(
+        (seen("steady", 4, 0.5),), (metric_row("gpu_power", 300.0, 4, phase="steady"),), (Judgement("degraded", reason),)
+    )
     probed, event = (
-        row("matmul_tflops", 1.5, 3, phase="environment"),
+        metric_row("matmul_tflops", 1.5, 3, phase="environment"),
         Event.model_validate({"name": "environment_probed", "utc": "2026-11-21T03:00:00Z", "monotonic_s": 4000.0}),
     )
-    Begun({"cpu.model": "one", "gpu.count": 0}, [probed], [event]).keep(kept)
-    kept.put(OBSERVED, observed.row())
-    begun, again = Begun.before(kept)
+    StartState({"cpu.model": "one", "gpu.count": 0}, [probed], [event]).keep(kept)
+    kept.put(SNAPSHOT_KEY, observed.row())
+    begun, again = StartState.before(kept)
     assert again == observed and (begun.facts, begun.probed) == ({"cpu.model": "one", "gpu.count": 0}, [probed])
     assert begun.events == [event.model_copy(update={"monotonic_s": None})], "the next machine has another clock"
 
 
 def test_the_watch_of_the_last_pod_answers_for_all() -> None:
     judged = Judgement("degraded", Reason(code="contended_cpu", detail="in the first pod"))
-    earlier = Observed((seen("steady", 4, 0.5), seen("recovery", 1_000_000, 0.25)), (), (judged,))
+    earlier = MonitorSnapshot((seen("steady", 4, 0.5), seen("recovery", 1_000_000, 0.25)), (), (judged,))
     limits = a_trial().validity
-    with ContinuedWatch((0,), None, None, earlier) as watch:
+    with ResumedContentionMonitor((0,), None, None, earlier) as watch:
         with watch.phase("recovery"):
             time.sleep(0.2)
         with watch.phase("environment"):
@@ -98,7 +111,7 @@ def test_the_watch_of_the_last_pod_answers_for_all() -> None:
 
 def test_another_environment_is_told_with_what_changed() -> None:
     facts = {"cpu.model": "one", "gpu.count": 0}
-    assert list(changed(facts, dict(facts))) == []
-    (found,) = changed(facts, {"cpu.model": "two", "kernel": "6.1"})
+    assert list(environment_changes(facts, dict(facts))) == []
+    (found,) = environment_changes(facts, {"cpu.model": "two", "kernel": "6.1"})
     assert (found.level, found.reason.code) == ("degraded", "environment_changed")
     assert "cpu.model: one → two; gpu.count: 0 → None; kernel: None → 6.1" in found.reason.detail

@@ -9,9 +9,8 @@ import pytest
 from tests.data.result_documents import VALIDITY
 from tests.fakes.nvml import Card, Nvml
 
-from plumbline.harness.gpu_phases import GpuPhases
-from plumbline.harness.node_gpus import NodeGpus, Window, power_of_all
-from plumbline.harness.watch import Watch
+from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor, GpuWindow, NodeGpus, total_power
 
 CORES = sorted(os.sched_getaffinity(0))
 DBE, VOLATILE, BRAKE = 1, 0, 0x80
@@ -24,7 +23,7 @@ def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reading(*cards: Card, node: int = 1, new_errors: int = 0) -> NodeGpus:
     """As a node hands it over: its GPUs through one steady phase, as JSON and back."""
-    with GpuPhases(60.0, Nvml(*cards), node=node) as phases:
+    with GpuPhaseMonitor(60.0, Nvml(*cards), node=node) as phases:
         phases.change(None, "steady")
         for card in cards:
             if card.ecc is not None:
@@ -34,14 +33,14 @@ def reading(*cards: Card, node: int = 1, new_errors: int = 0) -> NodeGpus:
 
 
 def steady(watts: float | None, seconds: float = 10.0) -> NodeGpus:
-    return NodeGpus(8, {"steady": Window(None if watts is None else watts * seconds, seconds, 100)}, (), ())
+    return NodeGpus(8, {"steady": GpuWindow(None if watts is None else watts * seconds, seconds, 100)}, (), ())
 
 
-OWN = Window(50_000.0, 10.0, 100)
+OWN = GpuWindow(50_000.0, 10.0, 100)
 
 
 def test_the_power_of_all_nodes_is_summed_each_over_its_own_window() -> None:
-    assert power_of_all("steady", OWN, {1: steady(4000.0, 10.2), 2: steady(4500.0)}) == (pytest.approx(13_500.0), "")
+    assert total_power("steady", OWN, {1: steady(4000.0, 10.2), 2: steady(4500.0)}) == (pytest.approx(13_500.0), "")
 
 
 @pytest.mark.fault("one node of a gang reports no energy", ends="the job's energy is absent, with the node", keeps="all other metrics")
@@ -50,23 +49,23 @@ def test_the_power_of_all_nodes_is_summed_each_over_its_own_window() -> None:
     [
         (None, "node 2 sent no reading"),
         (NodeGpus(0, {}, (), ()), "node 2 reads no GPUs"),
-        (NodeGpus(8, {"warmup": Window(1.0, 1.0, 1)}, (), ()), "node 2 has no reading of steady"),
+        (NodeGpus(8, {"warmup": GpuWindow(1.0, 1.0, 1)}, (), ()), "node 2 has no reading of steady"),
         (steady(None), "node 2: one of its GPUs"),
         (steady(4000.0, 10.6), "node 2 measured 10.60 s of steady, node 0 10.00 s"),
     ],
 )
 def test_power_that_one_node_lacks_is_missing_and_never_zero(other: NodeGpus | None, names: str) -> None:
-    watts, why = power_of_all("steady", OWN, {1: steady(4000.0), 2: other})
+    watts, why = total_power("steady", OWN, {1: steady(4000.0), 2: other})
     assert watts is None and why.startswith(names)
 
 
 def test_a_node_0_without_a_reading_is_missing_too() -> None:
-    assert power_of_all("steady", None, {1: steady(4000.0)})[0] is None
-    assert power_of_all("steady", Window(None, 10.0, 0), {1: steady(4000.0)})[0] is None
+    assert total_power("steady", None, {1: steady(4000.0)})[0] is None
+    assert total_power("steady", GpuWindow(None, 10.0, 0), {1: steady(4000.0)})[0] is None
 
 
 def test_the_row_of_a_gang_is_the_sum_or_absent_with_its_reason() -> None:
-    with Watch(CORES, gpus=GpuPhases(60.0, Nvml(Card(watts=500.0, counts=False)))) as watch, watch.phase("steady"):
+    with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(Card(watts=500.0, counts=False)))) as watch, watch.phase("steady"):
         other = reading(Card(watts=200.0, counts=False), Card(watts=100.0, counts=False))
     watch.add_nodes({1: other})
     (row,) = watch.gpu_rows()
@@ -77,9 +76,9 @@ def test_the_row_of_a_gang_is_the_sum_or_absent_with_its_reason() -> None:
 
 
 def test_a_gang_of_cpus_claims_nothing() -> None:
-    with GpuPhases(60.0, Nvml(refuses="Driver Not Loaded"), node=1) as phases:
+    with GpuPhaseMonitor(60.0, Nvml(refuses="Driver Not Loaded"), node=1) as phases:
         nothing = phases.reading()
-    with Watch(CORES, gpus=GpuPhases(60.0, Nvml(refuses="Driver Not Loaded"))) as watch, watch.phase("steady"):
+    with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(refuses="Driver Not Loaded"))) as watch, watch.phase("steady"):
         pass
     watch.add_nodes({1: nothing, 2: None})
     assert (watch.gpu_rows(), watch.gpu_health(), watch.gpu_errors()) == ([], (), [])
@@ -90,7 +89,7 @@ def test_a_gang_of_cpus_claims_nothing() -> None:
 )
 def test_new_errors_of_another_node_degrade_and_name_it() -> None:
     card = Card(ecc={(kind, since): 0 for kind in (0, 1) for since in (0, 1)})
-    with Watch(CORES, gpus=GpuPhases(60.0, Nvml(Card(replays=1)))) as watch, watch.phase("steady"):
+    with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(Card(replays=1)))) as watch, watch.phase("steady"):
         pass
     watch.add_nodes({1: reading(card, new_errors=2)})
     (judgement,) = watch.gpu_errors()
@@ -101,14 +100,14 @@ def test_new_errors_of_another_node_degrade_and_name_it() -> None:
 
 
 def test_old_errors_of_another_node_degrade_nothing() -> None:
-    with Watch(CORES, gpus=GpuPhases(60.0, Nvml(Card()))) as watch, watch.phase("steady"):
+    with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(Card()))) as watch, watch.phase("steady"):
         pass
     watch.add_nodes({1: reading(Card(ecc={(kind, since): 7 for kind in (0, 1) for since in (0, 1)}))})
     assert watch.gpu_errors() == []
 
 
 def test_throttling_of_another_node_is_told_with_its_number() -> None:
-    with Watch(CORES, gpus=GpuPhases(60.0, Nvml(Card()))) as watch, watch.phase("steady"):
+    with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(Card()))) as watch, watch.phase("steady"):
         pass
     watch.add_nodes({3: reading(Card(reasons=BRAKE), node=3)})
     (judgement,) = watch.gpu_errors()
@@ -120,7 +119,7 @@ def test_throttling_of_another_node_is_told_with_its_number() -> None:
     "a node of a gang sends no reading of its GPUs", ends="degraded: node_gpus_unobserved", keeps="the other nodes' counters"
 )
 def test_a_node_with_gpus_that_sent_nothing_was_not_observed() -> None:
-    with Watch(CORES, gpus=GpuPhases(60.0, Nvml(Card()))) as watch, watch.phase("steady"):
+    with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(Card()))) as watch, watch.phase("steady"):
         pass
     watch.add_nodes({1: None})
     assert [each.reason.code for each in watch.gpu_errors()] == ["node_gpus_unobserved"]

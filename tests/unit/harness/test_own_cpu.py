@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from plumbline.harness.own_cpu import OwnTree
+from plumbline.harness.cpu_usage import ProcessTreeCpu
 
 pytestmark = pytest.mark.integration  # real processes and the real clock
 
@@ -26,14 +26,14 @@ def psutil_seconds(process: psutil.Process) -> float:
 
 
 def test_a_child_that_lived_and_died_between_two_looks_is_counted():
-    tree = OwnTree()
+    tree = ProcessTreeCpu()
     before = tree.seconds()
     subprocess.run(burn(0.4), check=True)
     assert tree.seconds() - before >= 0.38
 
 
 def test_a_living_child_is_counted_and_its_end_is_no_step():
-    tree = OwnTree()
+    tree = ProcessTreeCpu()
     before = tree.seconds()
     child = subprocess.Popen(burn(0.4))
     seen = [tree.seconds()]
@@ -53,7 +53,7 @@ def test_an_orphan_stays_in_the_tree():
     assert parent.stdout is not None
     orphan = psutil.Process(int(parent.stdout.readline()))
     try:
-        tree = OwnTree()
+        tree = ProcessTreeCpu()
         tree.seconds()  # sees both while they are related
         parent.kill()
         parent.wait()
@@ -79,7 +79,7 @@ def test_a_strangers_time_is_not_counted():
     try:
         assert quiet.stdout is not None
         quiet.stdout.readline()
-        tree = OwnTree(quiet.pid)
+        tree = ProcessTreeCpu(quiet.pid)
         before = tree.seconds()
         subprocess.run(burn(0.3), check=True)
         assert tree.seconds() - before < 0.1
@@ -91,4 +91,4 @@ def test_a_process_that_is_not_there_is_an_error():
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     with pytest.raises(ProcessLookupError, match=str(gone.pid)):
-        OwnTree(gone.pid)
+        ProcessTreeCpu(gone.pid)

@@ -19,19 +19,19 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.fakes.nvml import Card, Nvml
 from tests.fakes.trials import a_trial, declared
 
-from plumbline.declarations import Trial, criteria_hash, places
+from plumbline.declarations import Trial, criteria_hash, installation_paths
 from plumbline.harness import probes
-from plumbline.harness.delivery import NotDelivered
-from plumbline.harness.gpu_phases import GpuPhases
+from plumbline.harness.delivery import DeliveryFailed
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.probes import disk, runner
-from plumbline.harness.run import StoreAway, UnusableStore, run
-from plumbline.harness.selfcheck.lines import compared
-from plumbline.results import Event, Reason, ResultDocument, ResultStore, Telemetry, log_block, row
+from plumbline.harness.run import StoreUnreachable, UnusableStore, run
+from plumbline.harness.selfcheck.comparison import compare
+from plumbline.results import Event, Reason, ResultDocument, ResultStore, Telemetry, log_transport, metric_row
 
 
 def disk_alone(cpus, workdir, device, ranks, collective_s):
-    return disk.rows(workdir)
+    return disk.disk_rows(workdir)
 
 
 def products(trial, workdir, progress, watch, probed):
@@ -47,7 +47,7 @@ def products(trial, workdir, progress, watch, probed):
             progress("steady", (i + 1) / 20, f"{i + 1} of 20 products")
     pq.write_table(pa.table({"seconds": times}), workdir / "products.parquet")
     return Measurement(
-        metrics=[row("step_time", float(np.median(times)), len(times))],
+        metrics=[metric_row("step_time", float(np.median(times)), len(times))],
         evidence=[EvidenceFile("steps", workdir / "products.parquet", len(times))],
         facts={"blas.name": "numpy's"},
         seeds={"model": 7},
@@ -76,7 +76,7 @@ def ran(home, measure, trial=None, probe=disk_alone):
     store = ResultStore((home / "results").as_uri())
     assert store.document(store.folder(trial)) == document
     assert store.damaged_evidence(document) == []
-    assert list(places().work.iterdir()) == []
+    assert list(installation_paths().work.iterdir()) == []
     return document
 
 
@@ -143,8 +143,8 @@ def test_a_measurements_own_telemetry_is_kept_beside_the_watchs(home):
 
 @pytest.mark.parametrize(("measured", "degraded"), [(1.0, False), (2.0, True)])
 def test_the_first_trial_of_a_plan_carries_the_selfcheck(home, monkeypatch, measured, degraded):
-    lines = [compared("event_timer", measured, 1.0, 0.1, "s", "a spin")]
-    monkeypatch.setattr("plumbline.harness.selfcheck.of_trial", lambda trial: lines)
+    lines = [compare("event_timer", measured, 1.0, 0.1, "s", "a spin")]
+    monkeypatch.setattr("plumbline.harness.selfcheck.run_for_trial", lambda trial: lines)
     document = ran(home, products, tolerant().model_copy(update={"selfcheck": True}))
     assert document.selfcheck == tuple(lines)
     assert ("selfcheck_failed" in [reason.code for reason in document.validity.reasons]) == degraded
@@ -153,14 +153,14 @@ def test_the_first_trial_of_a_plan_carries_the_selfcheck(home, monkeypatch, meas
 
 
 def test_the_other_trials_do_not_pay_for_it(home, monkeypatch):
-    monkeypatch.setattr("plumbline.harness.selfcheck.of_trial", lambda trial: pytest.fail("it was run"))
+    monkeypatch.setattr("plumbline.harness.selfcheck.run_for_trial", lambda trial: pytest.fail("it was run"))
     assert ran(home, products).selfcheck == ()
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_new_errors_of_a_gpu_are_in_the_document_also_of_a_trial_that_fails(home, monkeypatch, fails):
     card = Card(replays=3, events=[])
-    monkeypatch.setattr("plumbline.harness.run.GpuPhases", lambda: GpuPhases(nvml=Nvml(card)))
+    monkeypatch.setattr("plumbline.harness.run.GpuPhaseMonitor", lambda: GpuPhaseMonitor(nvml=Nvml(card)))
 
     def falling_off_the_bus(*arguments):
         card.events = [79]
@@ -305,9 +305,9 @@ def test_a_store_that_is_away_at_the_end_changes_no_verdict_and_holds_no_acceler
             raise PermissionError("the token expired")
 
     fsspec.register_implementation("away", Away, clobber=True)
-    with pytest.raises(NotDelivered):
+    with pytest.raises(DeliveryFailed):
         run(tolerant(), "away://results", {"training": forgetful}, disk_alone)
-    files = log_block.read(capsys.readouterr().out.encode())
+    files = log_transport.decode(capsys.readouterr().out.encode())
     document = ResultDocument.model_validate_json(files["result.json"])
     assert (document.validity.status, [item.uri for item in document.evidence]) == ("valid", ["evidence/products.parquet"])
     assert set(files) == {"result.json", "evidence/products.parquet"}
@@ -318,10 +318,10 @@ def test_a_store_that_is_away_at_the_end_changes_no_verdict_and_holds_no_acceler
 def test_a_store_that_cannot_be_written_is_found_at_once(home, url):
     with pytest.raises(UnusableStore, match=url):
         run(tolerant(), url, {"training": products}, disk_alone)
-    assert not places().work.exists() or list(places().work.iterdir()) == []
+    assert not installation_paths().work.exists() or list(installation_paths().work.iterdir()) == []
 
 
-@pytest.mark.parametrize(("error", "expected"), [(OSError("no route"), StoreAway), (PermissionError("no"), UnusableStore)])
+@pytest.mark.parametrize(("error", "expected"), [(OSError("no route"), StoreUnreachable), (PermissionError("no"), UnusableStore)])
 @pytest.mark.fault("the store is away when a trial starts", ends="unreachable", keeps="nothing is measured in vain")
 def test_a_store_that_is_away_at_the_start_is_no_wrong_declaration(home, monkeypatch, error, expected):
     class Away(MemoryFileSystem):
@@ -352,7 +352,7 @@ def stuck(trial, workdir, progress, watch, probed):
         while True:
             time.sleep(60)
 
-document = run(read_trial(sys.argv[1]), sys.argv[2], {"training": stuck}, lambda cpus, workdir, *_: disk.rows(workdir))
+document = run(read_trial(sys.argv[1]), sys.argv[2], {"training": stuck}, lambda cpus, workdir, *_: disk.disk_rows(workdir))
 sys.exit(3 if document.validity.failure_class == "interrupted" else 1)
 """
 
@@ -380,4 +380,4 @@ def test_a_request_to_stop_becomes_an_interrupted_document(home, number):
     assert (document.validity.status, document.validity.failure_class) == ("failed", "interrupted")
     assert document.validity.reasons[0].detail == f"the harness was asked to stop by {number.name}"
     assert document.environment is not None
-    assert list(places().work.iterdir()) == []
+    assert list(installation_paths().work.iterdir()) == []

@@ -1,5 +1,4 @@
-from plumbline.harness.measurement import Judgement
-from plumbline.harness.validity import failed, verdict
+from plumbline.harness.measurement import Judgement, failed_validity, verdict
 from plumbline.results import Reason
 
 
@@ -27,6 +26,6 @@ def test_the_same_judgement_from_two_sides_counts_once():
 
 
 def test_a_failure_keeps_what_else_was_wrong():
-    found = failed("server_error", "the server died", [judgement("invalid", "contended_cpu")])
+    found = failed_validity("server_error", "the server died", [judgement("invalid", "contended_cpu")])
     assert (found.status, found.failure_class) == ("failed", "server_error")
     assert [r.code for r in found.reasons] == ["server_error", "contended_cpu"]

@@ -16,7 +16,7 @@ import pytest
 from tests.data.result_documents import VALIDITY
 
 from plumbline.declarations import ValidityLimits
-from plumbline.harness.watch import Watch
+from plumbline.harness.contention_monitor import ContentionMonitor
 
 pytestmark = pytest.mark.integration  # real processes and the real clock
 
@@ -30,9 +30,9 @@ from dataclasses import asdict
 core, children, limits = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 os.sched_setaffinity(0, {core})
 from plumbline.declarations import ValidityLimits
-from plumbline.harness.watch import Watch
+from plumbline.harness.contention_monitor import ContentionMonitor
 limits = ValidityLimits.model_validate_json(limits)
-with Watch([core]) as watch:
+with ContentionMonitor([core]) as watch:
     own = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(children)]
     time.sleep(0.3)
     with watch.phase("steady"):
@@ -119,7 +119,7 @@ def limits(**changed: str) -> ValidityLimits:
 def test_limits_decide():
     """Whatever was seen here: a limit above it keeps quiet, one below it does not."""
     cpus = sorted(os.sched_getaffinity(0))
-    with Watch(cpus) as watch:
+    with ContentionMonitor(cpus) as watch:
         neighbour = subprocess.Popen([sys.executable, "-c", "import os\nif os.fork():\n  os._exit(0)\nfor _ in range(10**7): pass"])
         neighbour.wait()
         with watch.phase("steady"):
@@ -136,7 +136,7 @@ def test_limits_decide():
 
 
 def test_samples_belong_to_the_innermost_phase():
-    with Watch([CORE]) as watch, watch.phase("fault"):
+    with ContentionMonitor([CORE]) as watch, watch.phase("fault"):
         sum(range(1_000_000))
         with watch.phase("recovery"):
             sum(range(1_000_000))
@@ -146,14 +146,14 @@ def test_samples_belong_to_the_innermost_phase():
 
 
 def test_a_phase_that_nobody_watched_is_not_undisturbed():
-    with Watch([CORE]) as watch, watch.phase("warmup"):
+    with ContentionMonitor([CORE]) as watch, watch.phase("warmup"):
         pass
     (found,) = watch.judgements(VALIDITY, "steady")
     assert (found.level, found.reason.code) == ("degraded", "contention_unobserved")
 
 
 def test_a_core_that_does_not_exist_makes_the_watch_blind_not_wrong():
-    with Watch([4095]) as watch, watch.phase("steady"):
+    with ContentionMonitor([4095]) as watch, watch.phase("steady"):
         pass
     (found,) = watch.judgements(VALIDITY)
     assert found.reason.code == "contention_unobserved"
@@ -162,7 +162,7 @@ def test_a_core_that_does_not_exist_makes_the_watch_blind_not_wrong():
 
 def test_no_cores_are_an_error():
     with pytest.raises(ValueError, match="cpus is empty"):
-        Watch([])
+        ContentionMonitor([])
 
 
 def test_others_on_a_shared_node_take_nothing_until_they_use_more_than_the_rest():
@@ -176,7 +176,12 @@ def test_others_on_a_shared_node_take_nothing_until_they_use_more_than_the_rest(
     with ExitStack() as stack:
         stack.callback(os.kill, pid, signal.SIGKILL)
         time.sleep(0.3)
-        with Watch(CORES[:2]) as alone, Watch(CORES[:2], promised=1) as shared, alone.phase("steady"), shared.phase("steady"):
+        with (
+            ContentionMonitor(CORES[:2]) as alone,
+            ContentionMonitor(CORES[:2], promised=1) as shared,
+            alone.phase("steady"),
+            shared.phase("steady"),
+        ):
             time.sleep(1.2)
     whole = next(row.mean for row in alone.telemetry() if row.signal == "foreign_cpu")
     part = next(row.mean for row in shared.telemetry() if row.signal == "foreign_cpu")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.data.manifests.rewrite import CASES
 
-from plumbline.launch.cluster.templates import template
+from plumbline.launch.cluster.manifests import load_template
 
 ROOT = Path(__file__).resolve().parents[3]
 USER = 10001
@@ -35,7 +35,7 @@ def environments(row: Any) -> list[dict[str, str]]:
 RENDERED: dict[str, Callable[[], Any]] = {
     **{name: rows for name, rows in CASES.items() if name != "trainjob"},
     # A TrainJob's pods take their variables from here.
-    "training-runtime": lambda: template("training-runtime/training-runtime"),
+    "training-runtime": lambda: load_template("training-runtime/training-runtime"),
 }
 
 

@@ -11,22 +11,22 @@ from tests.fakes.trials import PLANNED_AT, a_trial, cluster_provider
 
 from plumbline.declarations import Trial
 from plumbline.launch import stores
-from plumbline.launch.cluster.attempt import UNFINISHED
+from plumbline.launch.cluster.operate.attempts import UNFINISHED
 from plumbline.launch.collect import collect
 from plumbline.results import (
-    BadResult,
     Environment,
     Event,
     FailureClass,
+    InvalidResult,
     LaunchRecord,
     PodRecord,
     Reason,
     ResultDocument,
     ResultStore,
     Validity,
-    log_block,
+    log_transport,
+    metric_row,
     quarantine,
-    row,
     signing,
 )
 
@@ -46,7 +46,7 @@ def document(trial: Trial = TRIAL, **more: object) -> ResultDocument:
         "harness_version": "0.1.0",
         "environment": Environment.of({"cpu.model": "x"}),
         "validity": Validity(status="valid"),
-        "metrics": (row("step_time", 0.1, 5),),
+        "metrics": (metric_row("step_time", 0.1, 5),),
         **more,
     }
     return ResultDocument.sealed(**fields)
@@ -92,14 +92,14 @@ def test_an_attempt_without_a_usable_specification_is_a_failure(store: ResultSto
     store.put_document(document())
     found = one(store)
     assert (found.validity.failure_class, found.metrics) == ("harness_error", ())
-    assert quarantine.note(store, store.folder(TRIAL), "result.json") is not None
+    assert quarantine.read_note(store, store.folder(TRIAL), "result.json") is not None
 
 
 def test_a_folder_that_was_never_announced_is_no_attempt(store: ResultStore, tmp_path: Path) -> None:
     empty = tmp_path / "results" / store.folder(TRIAL)
     empty.mkdir(parents=True)
     (empty / "trial.json.0.part").write_bytes(b"{")  # the disk was full
-    with pytest.raises(BadResult):
+    with pytest.raises(InvalidResult):
         collect(store, TRIAL.campaign_id, TRIAL.trial_id)
     second = stores.next_attempt(TRIAL, store)
     store.put_trial(second)
@@ -238,10 +238,10 @@ def test_what_a_clusters_pod_wrote_counts_only_with_its_signature(store: ResultS
     store.put_trial(trial)
     written = document(trial)
     if signed_by is not None:
-        written = signing.signed(written, key if signed_by == "the pod" else signing.KeyPair.generate())
+        written = signing.sign(written, key if signed_by == "the pod" else signing.KeyPair.generate())
     away.put_document(written)
     (found,) = collect(store, trial.campaign_id, trial.trial_id, lambda *_: {1: key.public_hex})
-    held = quarantine.note(store, store.folder(trial), "result.json")
+    held = quarantine.read_note(store, store.folder(trial), "result.json")
     if signed_by == "the pod":
         assert found.signature is not None and found.signature.public_key == key.public_hex and held is None
         assert found.metrics == written.metrics
@@ -256,7 +256,7 @@ def test_a_better_class_from_the_launcher_leaves_the_signature_verifiable(store:
     stopped = Validity(status="failed", reasons=(Reason(code="interrupted", detail="x"),), failure_class="interrupted")
     store.put_trial(trial)
     store.put_launch(trial, LaunchRecord(launcher="kubernetes", events=(), failure_class="timeout", failure_detail="late", pods=(RAN,)))
-    away.put_document(signing.signed(document(trial, validity=stopped), key))
+    away.put_document(signing.sign(document(trial, validity=stopped), key))
     (found,) = collect(store, trial.campaign_id, trial.trial_id, lambda *_: {1: key.public_hex})
     assert found.validity.failure_class == "timeout"
     assert signing.verify(found, {1: key.public_hex}).status == "verified"
@@ -265,7 +265,7 @@ def test_a_better_class_from_the_launcher_leaves_the_signature_verifiable(store:
 @pytest.mark.fault("a local trial's store is away at the end", ends="valid", keeps="the document, brought home by the log")
 def test_a_result_in_the_stored_log_counts(store: ResultStore) -> None:
     store.put_trial(TRIAL)
-    lines = log_block.lines(document().model_dump_json().encode(), ())
+    lines = log_transport.encode_lines(document().model_dump_json().encode(), ())
     store.put(f"{store.folder(TRIAL)}/launch.log", "\n".join(lines).encode())
     assert one(store).validity.status == "valid"
 
@@ -275,7 +275,7 @@ def test_a_damaged_result_in_the_stored_log_goes_to_quarantine(store: ResultStor
     store.put_launch(TRIAL, RECORD.model_copy(update={"failure_class": "unreachable", "failure_detail": "away"}))
     store.put(f"{store.folder(TRIAL)}/launch.log", b"plumbline-result 1/2 UEsDBA==")
     assert one(store).validity.failure_class == "unreachable"
-    assert quarantine.note(store, store.folder(TRIAL), "launch.log") is not None
+    assert quarantine.read_note(store, store.folder(TRIAL), "launch.log") is not None
 
 
 def test_every_attempt_oldest_first(store: ResultStore) -> None:
@@ -298,8 +298,8 @@ def test_a_launch_record_that_cannot_be_read(store: ResultStore) -> None:
 
 
 def test_nothing_at_all_is_an_error_not_an_empty_list(store: ResultStore) -> None:
-    with pytest.raises(BadResult, match="no attempt of this trial"):
+    with pytest.raises(InvalidResult, match="no attempt of this trial"):
         collect(store, TRIAL.campaign_id, TRIAL.trial_id)
     store.put_document(document())
-    with pytest.raises(BadResult, match=r"trial\.json is missing"):
+    with pytest.raises(InvalidResult, match=r"trial\.json is missing"):
         collect(store, TRIAL.campaign_id, TRIAL.trial_id)

@@ -8,16 +8,16 @@ import pytest
 from airflow.sdk import RetryAction
 from tests.fakes.trials import local_provider
 
+from plumbline.airflow.defaults import launch_settings
 from plumbline.launch import failures
-from plumbline.orchestration.defaults import launch_settings
 from plumbline.results import FAILED_AS_DECLARED, FailureClass, LaunchRecord, Reason, Validity
 
 
 def test_each_class_has_one_exception_and_one_decision() -> None:
     classes = set(get_args(FailureClass))
-    assert set(failures.EXCEPTIONS) == set(failures._AGAIN) == classes
+    assert set(failures.EXCEPTIONS) == set(failures._RETRY_REASONS) == classes
     assert len(set(failures.EXCEPTIONS.values())) == len(classes)
-    assert all(why for _, why in failures._AGAIN.values())
+    assert all(why for _, why in failures._RETRY_REASONS.values())
 
 
 def test_only_what_time_can_mend_is_retried() -> None:
@@ -28,12 +28,12 @@ def test_only_what_time_can_mend_is_retried() -> None:
 def test_raise_for_a_failure(failure_class: FailureClass) -> None:
     record = LaunchRecord(launcher="local", events=(), failure_class=failure_class, failure_detail="what happened")
     with pytest.raises(failures.EXCEPTIONS[failure_class], match="what happened") as raised:
-        failures.raise_for(record, None)
+        failures.raise_failure(record, None)
     assert raised.value.failure_class == failure_class
 
 
 def test_raise_for_a_success() -> None:
-    failures.raise_for(LaunchRecord(launcher="local", events=(), exit_code=0), None)
+    failures.raise_failure(LaunchRecord(launcher="local", events=(), exit_code=0), None)
 
 
 def interrupted(*codes: str) -> Validity:
@@ -47,9 +47,9 @@ def interrupted(*codes: str) -> Validity:
 )
 def test_an_interruption_that_the_workload_declares_is_not_tried_again(validity: Validity | None, again: bool) -> None:
     record = LaunchRecord(launcher="kubernetes", events=(), failure_class="interrupted", failure_detail="what happened")
-    assert failures.worth_another(record, validity) is again
+    assert failures.is_retryable(record, validity) is again
     with pytest.raises(failures.Interrupted) as raised:
-        failures.raise_for(record, validity)
+        failures.raise_failure(record, validity)
     settings = launch_settings(local_provider())
     action = settings["retry_policy"].evaluate(raised.value, try_number=1, max_tries=2).action
     assert action == (RetryAction.RETRY if again else RetryAction.FAIL)
@@ -57,4 +57,4 @@ def test_an_interruption_that_the_workload_declares_is_not_tried_again(validity:
 
 def test_a_declared_fault_explains_no_other_failure() -> None:
     record = LaunchRecord(launcher="kubernetes", events=(), failure_class="unreachable", failure_detail="what happened")
-    assert failures.worth_another(record, interrupted(FAILED_AS_DECLARED))
+    assert failures.is_retryable(record, interrupted(FAILED_AS_DECLARED))

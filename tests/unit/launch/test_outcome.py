@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.fakes.trials import a_trial
 
-from plumbline.launch.outcome import last_lines, outcome
-from plumbline.launch.process import Ended
+from plumbline.launch.failures import last_lines, trial_outcome
+from plumbline.launch.local.process import ProcessEnd
 from plumbline.results import Environment, ResultDocument, ResultStore, Validity
 
 
@@ -28,7 +28,7 @@ def test_last_lines_of_a_tail() -> None:
 )
 def test_exit_status_1_is_the_stores_only_where_the_harness_says_so(tmp_path: Path, said: str, expected: str) -> None:
     store = ResultStore(tmp_path.as_uri())
-    assert outcome(Ended(1, None, ""), store, "c/t/attempt-1", f"plumbline-result 1/1 UEs=\n{said}")[0] == expected
+    assert trial_outcome(ProcessEnd(1, None, ""), store, "c/t/attempt-1", f"plumbline-result 1/1 UEs=\n{said}")[0] == expected
 
 
 def test_a_result_that_was_brought_home_is_the_outcome(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_result_that_was_brought_home_is_the_outcome(tmp_path: Path) -> None:
             trial=trial, harness_version="1", environment=Environment.of({"cpu.model": "x"}), validity=Validity(status="valid")
         )
     )
-    assert outcome(Ended(1, None, ""), store, store.folder(trial), "the result document could not be stored") == (None, None)
+    assert trial_outcome(ProcessEnd(1, None, ""), store, store.folder(trial), "the result document could not be stored") == (None, None)
 
 
 def test_a_printed_result_is_not_among_the_last_lines() -> None:

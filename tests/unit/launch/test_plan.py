@@ -14,10 +14,10 @@ import pytest
 from tests.fakes.trials import PLANNED_AT, cluster_provider, declared
 
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, TrainingWorkload, criteria_hash, series_key, spec_hash
-from plumbline.declarations.primary import Primary
-from plumbline.harness.inference.arrivals import schedule_of
-from plumbline.launch import PlanError, Request, launcher_for, plan
-from plumbline.launch.plan import declared_slots
+from plumbline.declarations.workloads import Primary
+from plumbline.harness.inference.load.schedule import schedule_of
+from plumbline.launch import PlanError, launcher_for
+from plumbline.launch.plan import RunRequest, declared_slots, plan
 
 SHIPPED = declared()
 
@@ -36,8 +36,8 @@ def world(providers: list[Provider] | None = None, workloads: list[Any] | None =
     )
 
 
-def ask(**values: Any) -> Request:
-    return Request(**{"campaign_id": "2026-11", "reason": "monthly", **values})
+def ask(**values: Any) -> RunRequest:
+    return RunRequest(**{"campaign_id": "2026-11", "reason": "monthly", **values})
 
 
 def brief(declarations: Declarations, **values: Any) -> list[tuple[str, int, str, str]]:
@@ -156,7 +156,7 @@ def test_a_hosted_model_is_planned_for_workloads_whose_server_is_external() -> N
     planned = plan(world([hosted], [chat, outside]), ask(), PLANNED_AT)
     assert {t.workload.name for t in planned} == {"chat-outside"}
     assert "/external/" in planned[0].series_key
-    assert type(launcher_for(hosted)).__name__ == "EndpointLauncher"
+    assert type(launcher_for(hosted)).__name__ == "EndpointClientLauncher"
     with pytest.raises(PlanError, match=r"server\.backend python is started for each trial, and an endpoint has a server already"):
         plan(world([hosted], [chat]), ask(providers=["hosted"], workloads=["chat-tiny-cpu"]), PLANNED_AT)
 

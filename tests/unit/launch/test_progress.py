@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.harness.progress import ProgressLine
+from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress
 
 
 def test_progress_is_seen_while_a_trial_runs_and_not_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
-    assert progress.read("t") is None
+    assert progress.read_progress("t") is None
     line = ProgressLine("t", "steady", 0.5, "halfway")
-    progress.tell(line)
-    assert progress.read("t") == line
+    progress.write_progress(line)
+    assert progress.read_progress("t") == line
     assert [file.name for file in (tmp_path / "work").iterdir()] == ["t.progress"]
-    progress.forget("t")
-    assert progress.read("t") is None
-    progress.forget("t")
+    progress.remove_progress("t")
+    assert progress.read_progress("t") is None
+    progress.remove_progress("t")

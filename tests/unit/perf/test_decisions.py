@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "perf"))
 from decision_worlds import World, any_world, campaign, preference
 from decisions import Made, binned, decisions, markdown, missed, tables
 
-from plumbline.scorecards import decide
+from plumbline.analysis.decisions.decide import decide
 
 WORLD = World(providers=3, repeats=6, slots=3, slot_noise="moderate", noise=0.03, unequal=False, gate=False)
 

@@ -19,7 +19,7 @@ from training import BARE, HUGGING_FACE, OURS, Loop, checked, orders, quads, rat
 from training_report import Figures, Ratio, markdown, written  # noqa: E402
 
 from plumbline.declarations import load  # noqa: E402
-from plumbline.declarations.training import TrainingWorkload  # noqa: E402
+from plumbline.declarations.workloads.training import TrainingWorkload  # noqa: E402
 
 LATER = math.inf
 """When no measuring here is to end by the clock."""

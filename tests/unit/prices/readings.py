@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from plumbline.prices.reading import Reading
+from plumbline.results.price_reading import Reading
 
 FIRST = datetime(2026, 11, 1, 6, tzinfo=timezone.utc)
 ONE = Reading("coreweave-h100", "on_demand", None, "csv", "prices.csv", FIRST, 2.39, "USD", "gpu_hour", 8)

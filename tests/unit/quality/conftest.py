@@ -24,7 +24,7 @@ from tests.data.result_documents import (
 
 from plumbline.declarations import Trial
 from plumbline.quality import QualityReport, check
-from plumbline.results import Curve, Environment, Event, MetricRow, Point, ResultDocument, Validity, row
+from plumbline.results import Curve, Environment, Event, MetricRow, Point, ResultDocument, Validity, metric_row
 
 HOSTED = provider("hosted", launcher={"kind": "endpoint", "url": "http://127.0.0.1:8000", "protocol": "kserve_http", "model": "gpt"})
 
@@ -86,17 +86,18 @@ def must_not_fire(cases: Cases) -> None:
     good("inference", document(cases.asked("inference")))
     good("degraded", document(cases.asked(), status="degraded"))
     good("failed without any number", failed(cases.asked()))
-    good("invalid with impossible numbers", document(cases.asked(), status="invalid", metrics=[row("step_time", -1.0, 0)]))
+    good("invalid with impossible numbers", document(cases.asked(), status="invalid", metrics=[metric_row("step_time", -1.0, 0)]))
     asked = cases.asked()
     good("failed, then repeated", failed(asked), document(asked.model_copy(update={"attempt": 2})), planned=asked)
     good("simulated, so without evidence", document(cases.asked(), evidence=(), simulated=True))
     good("a curve with a length that nobody was answered at", document(cases.asked("inference"), curves=(curve(0.1, 0.2, None),)))
     steady = inference_metrics()
-    good("no request met the slo", document(cases.asked("inference"), metrics=replaced(steady, row("goodput", 0.0, 60))))
+    good("no request met the slo", document(cases.asked("inference"), metrics=replaced(steady, metric_row("goodput", 0.0, 60))))
     good(
         "too few requests for a p99",
         document(
-            cases.asked("inference"), metrics=[r if r.statistic != "p99" else row(r.metric, None, 60, statistic="p99") for r in steady]
+            cases.asked("inference"),
+            metrics=[r if r.statistic != "p99" else metric_row(r.metric, None, 60, statistic="p99") for r in steady],
         ),
     )
     good(
@@ -104,7 +105,8 @@ def must_not_fire(cases: Cases) -> None:
         document(
             cases.asked("inference"),
             metrics=[
-                row(r.metric, 0.1, r.n, statistic=r.statistic) if "latency" in r.metric and r.phase == "steady" else r for r in steady
+                metric_row(r.metric, 0.1, r.n, statistic=r.statistic) if "latency" in r.metric and r.phase == "steady" else r
+                for r in steady
             ],
         ),
     )
@@ -114,9 +116,9 @@ def must_not_fire(cases: Cases) -> None:
     with_fault = training_workload(fault={"inject": "rank_kill", "at_step": 15}, acceptance=["median step_time <= 1s in steady"])
     good("a fault and a criterion, both measured", document(cases.asked(workload=with_fault)))
     good("no fault, so no restart", document(cases.asked(), metrics=without(training_metrics(), "restart_penalty")))
-    absent = [row(f"matmul_tflops_{name}", None, 0, phase="environment", reason="no kernel image") for name in ("fp8", "bf16")]
+    absent = [metric_row(f"matmul_tflops_{name}", None, 0, phase="environment", reason="no kernel image") for name in ("fp8", "bf16")]
     good("probes that failed and say why", document(cases.asked(), metrics=[*training_metrics(), *absent]))
-    good("an absent number with no observations", document(cases.asked(), metrics=[*training_metrics(), row("queue_time", None, 0)]))
+    good("an absent number with no observations", document(cases.asked(), metrics=[*training_metrics(), metric_row("queue_time", None, 0)]))
 
     outside = cases.asked("inference", where=HOSTED, workload=inference_workload(server={"backend": "external"}))
     seen_from_here = {f"client.{name}": value for name, value in FACTS.items()}
@@ -157,7 +159,7 @@ def must_fire(cases: Cases) -> None:
     asked = cases.asked()
     younger = asked.model_copy(update={"criteria_hash": "11" * 32})
     bad("judged by other criteria", "reject", "criteria_changed", f"planned_criteria_hash is {'11' * 32}", document(asked), planned=younger)
-    twice = [*training_metrics(), row("data_wait_time", 0.5, 20)]
+    twice = [*training_metrics(), metric_row("data_wait_time", 0.5, 20)]
     bad(
         "a metric twice",
         "reject",
@@ -192,10 +194,13 @@ def must_fire(cases: Cases) -> None:
     )
     bad("no evidence", "annotate", "no_evidence", "evidence_files is 0", document(cases.asked(), evidence=()))
     rows = training_metrics()
-    metrics("a value from nothing", "no_observations", "smallest_n is 0", [*rows, row("queue_time", 0.1, 0)])
+    metrics("a value from nothing", "no_observations", "smallest_n is 0", [*rows, metric_row("queue_time", 0.1, 0)])
     metrics("no step time", "metric_missing", "missing_numbers is steady.step_time.median;", without(rows, "step_time"))
     metrics(
-        "an absent step time", "metric_missing", "missing_numbers is steady.step_time.median;", replaced(rows, row("step_time", None, 20))
+        "an absent step time",
+        "metric_missing",
+        "missing_numbers is steady.step_time.median;",
+        replaced(rows, metric_row("step_time", None, 20)),
     )
     metrics(
         "no goodput", "metric_missing", "missing_numbers is steady.goodput.value;", without(inference_metrics(), "goodput"), "inference"
@@ -203,7 +208,7 @@ def must_fire(cases: Cases) -> None:
     with_fault = training_workload(fault={"inject": "rank_kill", "at_step": 15})
     unrecovered = document(cases.asked(workload=with_fault), metrics=without(rows, "restart_penalty"))
     bad("a fault without a recovery", "reject", "metric_missing", "missing_numbers is recovery.restart_penalty.value", unrecovered)
-    upside_down = replaced(rows, row("step_time", 0.1, 20, ci=(0.2, 0.05)))
+    upside_down = replaced(rows, metric_row("step_time", 0.1, 20, ci=(0.2, 0.05)))
     bad(
         "an interval upside down",
         "annotate",
@@ -227,7 +232,9 @@ def must_fire(cases: Cases) -> None:
         document(cases.asked("inference", workload=ttft)),
     )
     metrics("steps missing", "steps_missing", "steps_done is 21, steps_declared is 22", training_metrics(steps=19))
-    slow_start = [row(r.metric, 0.08, r.n, statistic=r.statistic) if r.metric == "time_to_first_token" else r for r in inference_metrics()]
+    slow_start = [
+        metric_row(r.metric, 0.08, r.n, statistic=r.statistic) if r.metric == "time_to_first_token" else r for r in inference_metrics()
+    ]
     metrics(
         "a token after the last one",
         "latency_order",
@@ -239,7 +246,7 @@ def must_fire(cases: Cases) -> None:
         "falling percentiles",
         "percentile_order",
         "steady.step_time.p99 is 0.11, steady.step_time.p95 is 0.12;",
-        replaced(rows, row("step_time", 0.11, 20, statistic="p99")),
+        replaced(rows, metric_row("step_time", 0.11, 20, statistic="p99")),
     )
     for metric, value, statistic, kind in (
         ("step_time", -0.1, "median", "training"),
@@ -269,7 +276,7 @@ def must_fire(cases: Cases) -> None:
         metrics(
             f"{metric} {statistic} of {value}", "out_of_range", f"{metric}.{statistic} is {value:.6g}; expected", replaced(given, new), kind
         )
-    worst = document(cases.asked(), metrics=replaced(rows, row("step_time", -1.0, 20)), evidence=())
+    worst = document(cases.asked(), metrics=replaced(rows, metric_row("step_time", -1.0, 20)), evidence=())
     bad("a warning beside a critical one", "reject", "no_evidence out_of_range", "step_time.median is -1", worst)
 
 

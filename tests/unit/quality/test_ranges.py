@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.declarations import METRICS
-from plumbline.quality.ranges import interval_holds, range_of
-from plumbline.results import row
+from plumbline.metrics import METRICS
+from plumbline.quality.tables import interval_is_valid, range_of
+from plumbline.results import metric_row
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -46,12 +46,12 @@ def test_a_ratio_ends_at_one_but_a_cv_does_not() -> None:
     [((None, None), True), ((0.9, 1.1), True), ((1.0, 1.0), True), ((1.1, 0.9), False), ((1.05, 1.1), False), ((0.9, None), False)],
 )
 def test_an_interval_is_around_its_value(ends: tuple[float | None, float | None], holds: bool) -> None:
-    given = row("step_time", 1.0, 5).model_copy(update={"ci_low": ends[0], "ci_high": ends[1]})
-    assert interval_holds(given) is holds
+    given = metric_row("step_time", 1.0, 5).model_copy(update={"ci_low": ends[0], "ci_high": ends[1]})
+    assert interval_is_valid(given) is holds
 
 
 def test_an_interval_around_nothing_is_none() -> None:
-    assert not interval_holds(row("step_time", None, 0).model_copy(update={"ci_low": 0.1, "ci_high": 0.2}))
+    assert not interval_is_valid(metric_row("step_time", None, 0).model_copy(update={"ci_low": 0.1, "ci_high": 0.2}))
 
 
 def test_what_a_range_holds() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.fakes.trials import PLANNED_AT, a_trial
 
-from plumbline.declarations import METRICS
+from plumbline.metrics import METRICS
 from plumbline.results import (
     Environment,
     Event,
@@ -26,7 +26,7 @@ from plumbline.results import (
     Stage,
     Telemetry,
     Validity,
-    row,
+    metric_row,
 )
 
 GOLDEN = Path(__file__).resolve().parents[2] / "data" / "results" / "training.json"
@@ -40,7 +40,7 @@ def sealed(**fields: Any) -> ResultDocument:
 
 
 def test_a_sealed_document_verifies_itself() -> None:
-    document = sealed(metrics=[row("step_time", 0.1, 5)], timeline=[Event(name="start", utc=PLANNED_AT)])
+    document = sealed(metrics=[metric_row("step_time", 0.1, 5)], timeline=[Event(name="start", utc=PLANNED_AT)])
     assert ResultDocument.model_validate_json(document.model_dump_json()) == document
 
 
@@ -53,7 +53,7 @@ def test_a_sealed_document_verifies_itself() -> None:
     ),
 )
 def test_any_numbers_and_facts_survive_the_way_through_json(values: list[float], facts: dict[str, Any]) -> None:
-    document = sealed(metrics=[row("step_time", value, 1) for value in values], environment=Environment.of(facts))
+    document = sealed(metrics=[metric_row("step_time", value, 1) for value in values], environment=Environment.of(facts))
     again = ResultDocument.model_validate_json(document.model_dump_json())
     assert again == document
     assert again.environment is not None
@@ -100,11 +100,11 @@ def test_what_the_outside_saw_is_added_without_breaking_the_seal() -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_no_nan_and_no_infinity_anywhere(number: float) -> None:
-    assert row("step_time", number, 5, ci=(1.0, 2.0)) == row("step_time", None, 5)
+    assert metric_row("step_time", number, 5, ci=(1.0, 2.0)) == metric_row("step_time", None, 5)
     with pytest.raises(ValidationError):
         MetricRow(phase="steady", metric="step_time", statistic="median", value=number, unit="s", n=1, direction="lower_is_better")
     with pytest.raises(ValidationError):
-        row("step_time", 1.0, 5, ci=(number, 2.0))
+        metric_row("step_time", 1.0, 5, ci=(number, 2.0))
     with pytest.raises(ValueError, match=r"finite|JSON compliant"):
         Environment.of({"x": number})
     with pytest.raises(ValidationError):
@@ -126,13 +126,13 @@ def test_no_nan_and_no_infinity_anywhere(number: float) -> None:
 )
 def test_a_metric_is_one_of_the_catalogue(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
-        MetricRow.model_validate({**row("step_time", 0.1, 5).model_dump(), **change})
+        MetricRow.model_validate({**metric_row("step_time", 0.1, 5).model_dump(), **change})
 
 
 def test_each_metric_of_the_catalogue_can_be_a_row() -> None:
     for name in METRICS:
-        assert row(name, 1.0, 1).value == 1.0
-        assert row(name, 0.1, 5, statistic="cv").unit == "ratio"
+        assert metric_row(name, 1.0, 1).value == 1.0
+        assert metric_row(name, 0.1, 5, statistic="cv").unit == "ratio"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,9 @@ def test_a_moment_has_a_time_zone() -> None:
 
 
 def test_one_number_of_a_document() -> None:
-    document = sealed(metrics=(row("step_time", 0.1, 5), row("step_time", 0.2, 5, statistic="p95"), row("goodput", None, 0)))
+    document = sealed(
+        metrics=(metric_row("step_time", 0.1, 5), metric_row("step_time", 0.2, 5, statistic="p95"), metric_row("goodput", None, 0))
+    )
     assert document.value("step_time") == 0.1
     assert document.value("step_time", "p95") == 0.2
     assert document.value("step_time", phase="warmup") is None

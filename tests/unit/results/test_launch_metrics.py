@@ -7,7 +7,7 @@ from typing import Literal
 from tests.fakes.trials import PLANNED_AT
 
 from plumbline.results import Event, LaunchRecord
-from plumbline.results.launch_metrics import outside_metrics
+from plumbline.results.launch_record import launch_metrics
 
 
 def event(name: str, at: float | None, clock: Literal["harness", "launcher"] = "launcher") -> Event:
@@ -15,7 +15,7 @@ def event(name: str, at: float | None, clock: Literal["harness", "launcher"] = "
 
 
 def lead(*events: Event) -> tuple[float | None, int]:
-    (metric,) = outside_metrics(LaunchRecord(launcher="local", events=events))
+    (metric,) = launch_metrics(LaunchRecord(launcher="local", events=events))
     assert (metric.metric, metric.phase, metric.unit) == ("provisioning_lead_time", "cold_start", "s")
     return metric.value, metric.n
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.results.mlperf import COLUMNS, parse
+from plumbline.results.published import MLPERF_COLUMNS, parse_mlperf
 
 EXCERPT = Path(__file__).parents[2] / "data/mlperf/training_excerpt.csv"
 ROW = {
@@ -19,7 +19,7 @@ ROW = {
 }  # fmt: skip
 
 
-def file(*rows: dict[str, str], columns: tuple[str, ...] = COLUMNS) -> io.StringIO:
+def file(*rows: dict[str, str], columns: tuple[str, ...] = MLPERF_COLUMNS) -> io.StringIO:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, columns, extrasaction="ignore")
     writer.writeheader()
@@ -32,7 +32,7 @@ def test_every_row_of_a_published_file_is_accounted_for() -> None:
     with EXCERPT.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     with EXCERPT.open(newline="") as lines:
-        found = parse(lines)
+        found = parse_mlperf(lines)
     assert len(found.results) == len(rows) == 31 and found.rejected == ()
     assert [dict(r.original) for r in found.results] == rows, "the publisher's words are kept"
     assert {r.campaign_id for r in found.results} == {"mlperf-training-v4.1", "mlperf-training-v5.0"}
@@ -42,7 +42,7 @@ def test_every_row_of_a_published_file_is_accounted_for() -> None:
 
 
 def test_a_row_becomes_a_trial_with_the_harnesss_names_of_facts() -> None:
-    (found,) = parse(file(ROW)).results
+    (found,) = parse_mlperf(file(ROW)).results
     assert found.series_key == (
         "training/mlperf-llama2-70b-lora-batch-8@1/mlperf-training/as-submitted/example-systems/unstated/2x8-nvidia-h200-sxm5-141gb"
     )
@@ -57,18 +57,18 @@ def test_a_row_becomes_a_trial_with_the_harnesss_names_of_facts() -> None:
 
 
 def test_what_a_submitter_left_out_is_absent_and_not_empty() -> None:
-    (found,) = parse(file({**ROW, "driver": "", "cuda": "", "nccl": ""})).results
+    (found,) = parse_mlperf(file({**ROW, "driver": "", "cuda": "", "nccl": ""})).results
     assert not {"driver.version", "cuda.version", "nccl.version"} & found.environment.facts.keys()
 
 
 def test_a_run_that_did_not_reach_its_target_has_no_time() -> None:
-    (found,) = parse(file({**ROW, "status": "aborted"})).results
+    (found,) = parse_mlperf(file({**ROW, "status": "aborted"})).results
     assert found.validity.status == "invalid" and found.validity.reasons[0].code == "target_not_reached"
     assert found.metrics[0].value is None
 
 
 def test_another_batch_is_another_series_and_a_round_another_campaign() -> None:
-    one, other, later = parse(file(ROW, {**ROW, "global_batch": "16"}, {**ROW, "round": "v5.1"})).results
+    one, other, later = parse_mlperf(file(ROW, {**ROW, "global_batch": "16"}, {**ROW, "round": "v5.1"})).results
     assert one.series_key != other.series_key and one.spec_hash != other.spec_hash
     assert one.series_key == later.series_key and one.campaign_id != later.campaign_id
 
@@ -88,21 +88,21 @@ def test_another_batch_is_another_series_and_a_round_another_campaign() -> None:
     ],
 )
 def test_a_bad_row_is_rejected_with_its_line_and_takes_no_other_with_it(changed: dict[str, str], reason: str) -> None:
-    found = parse(file(ROW, {**ROW, "run": "1", **changed}, {**ROW, "run": "2"}))
+    found = parse_mlperf(file(ROW, {**ROW, "run": "1", **changed}, {**ROW, "run": "2"}))
     assert [r.repeat for r in found.results] == [0, 2]
     (bad,) = found.rejected
     assert bad.line == 3 and bad.reason.startswith(reason)
 
 
 def test_the_same_run_twice_is_said_with_both_lines() -> None:
-    found = parse(file(ROW, {**ROW, "minutes_to_train": "11"}))
+    found = parse_mlperf(file(ROW, {**ROW, "minutes_to_train": "11"}))
     assert len(found.results) == 1 and found.results[0].metrics[0].value == 630.0
     assert found.rejected[0].line == 3 and "the same run as line 2" in found.rejected[0].reason
 
 
 def test_rows_of_another_length_are_rejected() -> None:
     text = file(ROW).getvalue().splitlines()
-    found = parse([text[0], text[1] + ",more", ",".join(text[1].split(",")[:5])])
+    found = parse_mlperf([text[0], text[1] + ",more", ",".join(text[1].split(",")[:5])])
     assert [r.reason for r in found.rejected] == [
         "1 values more than there are columns; expected 17",
         "the row ends before nodes; expected 17 values",
@@ -111,15 +111,15 @@ def test_rows_of_another_length_are_rejected() -> None:
 
 def test_a_file_without_the_columns_is_no_such_file() -> None:
     with pytest.raises(ValueError, match="no column availability; expected a header with round, submitter"):
-        parse(file(ROW, columns=COLUMNS[:-1]))
+        parse_mlperf(file(ROW, columns=MLPERF_COLUMNS[:-1]))
 
 
 def test_a_round_that_is_dated_by_hand_is_taken() -> None:
-    (found,) = parse(file({**ROW, "round": "v6.0"}), {"v6.0": date(2026, 6, 3)}).results
+    (found,) = parse_mlperf(file({**ROW, "round": "v6.0"}), {"v6.0": date(2026, 6, 3)}).results
     assert found.campaign_id == "mlperf-training-v6.0"
 
 
 def test_a_file_that_cannot_be_split_into_rows_is_said() -> None:
     endless = io.StringIO(file(ROW).getvalue() + '"' + "x" * (csv.field_size_limit() + 1), newline="")
     with pytest.raises(ValueError, match="the file is not CSV"):
-        parse(endless)
+        parse_mlperf(endless)

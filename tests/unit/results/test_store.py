@@ -13,7 +13,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from tests.fakes.trials import a_trial, cluster_provider
 
-from plumbline.results import BadResult, Environment, LaunchRecord, ResultDocument, ResultStore, Validity, expired
+from plumbline.results import Environment, InvalidResult, LaunchRecord, ResultDocument, ResultStore, Validity, evidence_files
 
 TRIAL = a_trial()
 FOLDER = f"2026-11/{TRIAL.trial_id}/attempt-1"
@@ -106,12 +106,12 @@ def test_evidence_that_expired_is_not_missing(store: ResultStore, tmp_path: Path
         store.remove(f"{FOLDER}/evidence/{name}")
     assert len(store.damaged_evidence(whole)) == 3
     for name in names[:2]:
-        expired.put(store, FOLDER, [f"evidence/{name}"], datetime(2026, 11, 1, tzinfo=timezone.utc), "kept for 180 d")
+        evidence_files.record_expired(store, FOLDER, [f"evidence/{name}"], datetime(2026, 11, 1, tzinfo=timezone.utc), "kept for 180 d")
     (left,) = store.damaged_evidence(whole)
     assert left.endswith("run.log is missing")
-    found = expired.note(store, FOLDER)
+    found = evidence_files.read_expired(store, FOLDER)
     assert found is not None and (len(found.files), found.rule) == (2, "kept for 180 d")
-    store.put(f"{FOLDER}/{expired.FILE}", b"{}")
+    store.put(f"{FOLDER}/{evidence_files.EXPIRED_FILE}", b"{}")
     assert len(store.damaged_evidence(whole)) == 3, "what says nothing hides nothing"
 
 
@@ -129,7 +129,7 @@ def test_evidence_that_expired_is_not_missing(store: ResultStore, tmp_path: Path
 )
 def test_a_document_that_cannot_be_used(store: ResultStore, raw: bytes, said: str) -> None:
     store.put(f"{FOLDER}/result.json", raw)
-    with pytest.raises(BadResult, match=said) as raised:
+    with pytest.raises(InvalidResult, match=said) as raised:
         store.document(FOLDER)
     assert f"{FOLDER}/result.json" in str(raised.value)
 
@@ -138,16 +138,16 @@ def test_a_document_that_cannot_be_used(store: ResultStore, raw: bytes, said: st
 def test_a_document_that_was_changed(store: ResultStore) -> None:
     data = json.loads(document().model_dump_json())
     store.put(f"{FOLDER}/result.json", json.dumps({**data, "harness_version": "0.2.0"}).encode())
-    with pytest.raises(BadResult, match="changed or cut short"):
+    with pytest.raises(InvalidResult, match="changed or cut short"):
         store.document(FOLDER)
 
 
 def test_other_files_that_cannot_be_used(store: ResultStore) -> None:
     store.put(f"{FOLDER}/trial.json", TRIAL.model_dump_json().replace('"repeat":1', '"repeat":0').encode())
-    with pytest.raises(BadResult, match=r"trial\.json: repeat"):
+    with pytest.raises(InvalidResult, match=r"trial\.json: repeat"):
         store.trial(FOLDER)
     store.put(f"{FOLDER}/launch.json", b'{"launcher": "teleport", "events": []}')
-    with pytest.raises(BadResult, match=r"launch\.json: launcher"):
+    with pytest.raises(InvalidResult, match=r"launch\.json: launcher"):
         store.launch(FOLDER)
 
 

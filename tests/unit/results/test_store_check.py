@@ -9,19 +9,19 @@ import pytest
 
 from plumbline.harness.__main__ import main
 from plumbline.results import ResultStore
-from plumbline.results.store_check import StoreFault, check
+from plumbline.results.store import StoreFault, check_access
 
 
 def test_a_store_that_works_is_as_empty_as_before(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
-    assert check(ResultStore((tmp_path / "store").as_uri())) >= 0
+    assert check_access(ResultStore((tmp_path / "store").as_uri())) >= 0
     assert list((tmp_path / "store").iterdir()) == []
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file where the folder should be")
     with pytest.raises(StoreFault, match=r"store/.plumbline-check-\w+ could not be written: "):
-        check(ResultStore((tmp_path / "store").as_uri(), patience_s=0.1))
+        check_access(ResultStore((tmp_path / "store").as_uri(), patience_s=0.1))
 
 
 class _Forgets(ResultStore):
@@ -37,13 +37,13 @@ class _Keeps(ResultStore):
 
 def test_a_store_that_gives_back_something_else(tmp_path: Path) -> None:
     with pytest.raises(StoreFault, match="read back with other bytes"):
-        check(_Forgets(tmp_path.as_uri()))
+        check_access(_Forgets(tmp_path.as_uri()))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_that_keeps_what_was_deleted(tmp_path: Path) -> None:
     with pytest.raises(StoreFault, match="still there after it was deleted"):
-        check(_Keeps(tmp_path.as_uri()))
+        check_access(_Keeps(tmp_path.as_uri()))
 
 
 def test_the_harness_says_it_as_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

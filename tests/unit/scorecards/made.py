@@ -5,20 +5,20 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
-from plumbline.declarations import METRICS
-from plumbline.scorecards import Conditions, Number, TrialNumbers
+from plumbline.analysis.trial_sample import Conditions, MetricValue, TrialSample
+from plumbline.metrics import METRICS
 
 ASKED = (("precision", "bf16"), ("requests.output_tokens.constant", 256), ("server.client_placement", "same_node"))
 CONDITIONS = Conditions("measured", "h2", "torch", ASKED)
 
 
-def number(metric: str, value: float | None, phase: str = "steady", statistic: str | None = None, n: int = 120) -> Number:
+def number(metric: str, value: float | None, phase: str = "steady", statistic: str | None = None, n: int = 120) -> MetricValue:
     """One number in the catalogue's unit."""
     known = METRICS[metric]
-    return Number(phase, metric, statistic or known.statistic, value, known.unit, known.direction, n)
+    return MetricValue(phase, metric, statistic or known.statistic, value, known.unit, known.direction, n)
 
 
-def launched(repeat: int, lead_s: float | None = None, **changed: Any) -> TrialNumbers:
+def launched(repeat: int, lead_s: float | None = None, **changed: Any) -> TrialSample:
     """An attempt of provider a's training workload w, whose launch took `lead_s` (None: nobody saw it)."""
     seen = () if lead_s is None else (number("provisioning_lead_time", lead_s, "cold_start", n=1),)
     fields: dict[str, Any] = {
@@ -35,9 +35,9 @@ def launched(repeat: int, lead_s: float | None = None, **changed: Any) -> TrialN
         **changed,
     }
     fields["metrics"] = (*seen, *fields.get("metrics", ()))
-    return TrialNumbers(**fields)
+    return TrialSample(**fields)
 
 
-def refused(repeat: int, failure: str = "insufficient_capacity", **changed: Any) -> TrialNumbers:
+def refused(repeat: int, failure: str = "insufficient_capacity", **changed: Any) -> TrialSample:
     """An attempt that failed with that class before its harness could start."""
     return launched(repeat, status="failed", failure_class=failure, conditions=None, **changed)

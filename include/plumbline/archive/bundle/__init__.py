@@ -10,6 +10,6 @@ Rows name their trial by its place in trials.parquet, in the order of the natura
 archive. Raw evidence stays in the result store: its URIs and SHA-256s travel, and which of it is kept no longer.
 """
 
-from plumbline.archive.bundle.manifest import BadBundle, Exported, Imported
+from plumbline.archive.bundle.manifest import BadBundle, ExportedCampaign, ImportedCampaign
 
-__all__ = ["BadBundle", "Exported", "Imported"]
+__all__ = ["BadBundle", "ExportedCampaign", "ImportedCampaign"]

@@ -1,4 +1,4 @@
-"""What a bundle says about itself, and what exporting and importing answer."""
+"""The manifest of a bundle, and the results of an export and an import."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from plumbline.results import BadResult, reading
+from plumbline.results import InvalidResult, bounded_json
 from plumbline.results.document import Sha256
 
-FILE = "manifest.json"
+MANIFEST_FILE = "manifest.json"
 LEDGER = "ledger"
-_MOST_BYTES = 32 * 2**20
+_MAX_MANIFEST_BYTES = 32 * 2**20
 """Of a manifest: two hundred thousand files."""
 CampaignId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")]
 FileName = Annotated[str, Field(pattern=r"^(ledger|campaigns/[a-z0-9][a-z0-9.-]{0,62})/([a-z_]{1,40}\.parquet|documents/\d{6,9}\.json)$")]
 
 
-class BadBundle(BadResult):
+class BadBundle(InvalidResult):
     """A folder that cannot be exported to or imported from; the message names the file and why."""
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedCampaign:
     """One campaign in a bundle. `content_hash` covers what was measured, and is the same in every archive that holds it."""
 
     campaign_id: str
@@ -33,7 +33,7 @@ class Exported:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedCampaign:
     """One campaign that was to be taken in. `refused`: why nothing of it was; `notes`: what the archive kept as it had it."""
 
     campaign_id: str
@@ -65,29 +65,29 @@ class Manifest(_Part):
     ledger: dict[FileName, Sha256]
 
 
-def load(folder: Path) -> Manifest:
+def load_manifest(folder: Path) -> Manifest:
     """The manifest of a bundle; BadBundle if there is none or it does not hold."""
-    path = folder / FILE
+    path = folder / MANIFEST_FILE
     if not path.is_file():
         raise BadBundle(f"{path} is missing; expected a folder that `plumbline archive export` finished writing")
     try:
-        reading.check_size(path.stat().st_size, str(path), _MOST_BYTES)
+        bounded_json.check_size(path.stat().st_size, str(path), _MAX_MANIFEST_BYTES)
         raw = path.read_bytes()
-        reading.json_object(raw, str(path), _MOST_BYTES, reading.MOST_VALUES)
-        return reading.validated(Manifest, raw, str(path))
-    except BadResult as error:
+        bounded_json.parse_object(raw, str(path), _MAX_MANIFEST_BYTES, bounded_json.MAX_VALUES)
+        return bounded_json.validate_model(Manifest, raw, str(path))
+    except InvalidResult as error:
         raise BadBundle(f"{error}; was it written by a newer plumbline?") from error
 
 
-def check(folder: Path, files: dict[str, str]) -> None:
+def check_files(folder: Path, files: dict[str, str]) -> None:
     """BadBundle for the first file that is missing, leads out of the folder, or differs from its SHA-256."""
     root = folder.resolve()
     for name, sha256 in files.items():
         path = (folder / name).resolve()
         if not path.is_relative_to(root):
-            raise BadBundle(f"{folder / FILE} names {name}, which lies outside of the bundle")
+            raise BadBundle(f"{folder / MANIFEST_FILE} names {name}, which lies outside of the bundle")
         if not path.is_file():
             raise BadBundle(f"{path} is missing")
-        found = reading.sha256_of(path)
+        found = bounded_json.sha256_file(path)
         if found != sha256:
             raise BadBundle(f"{path} has SHA-256 {found}; the manifest says {sha256}")

@@ -1,11 +1,11 @@
-"""What Alembic executes for each command; the connection, its transaction and its lock come from plumbline.archive.migrate."""
+"""Alembic's entry point; plumbline.archive.migrate supplies the connection, its transaction and its lock."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from plumbline.archive import judgements, signing_keys  # noqa: F401 (their tables belong to the metadata)
-from plumbline.archive.models import Base
+from plumbline.archive import recording, schema  # noqa: F401 (their tables belong to the metadata)
+from plumbline.archive.schema import Base
 
 context.configure(
     connection=context.config.attributes["connection"],

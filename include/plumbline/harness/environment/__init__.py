@@ -1,30 +1,66 @@
 """Everything that could explain a change and is not the workload, as flat facts with dotted names.
 
 Facts are stable: probing the same machine twice gives the same hash. So nothing here tells of load, time, process ids,
-host names or free memory. None is a fact too: it was looked for and is not there.
-"""
+host names or free memory. None is a fact too: it was looked for and is not there."""
 
 from __future__ import annotations
 
-from plumbline.declarations import places
-from plumbline.harness.environment import accelerator, amd, container, cpu, disk, fabric, host, limits, network, software
+from collections.abc import Mapping
+
+from plumbline.declarations import EndpointLauncher, KubernetesLauncher, Provider, installation_paths
+from plumbline.harness.environment import amd, container, cpu, host, network, nvidia, software
+from plumbline.harness.environment.nvidia import product_name
 from plumbline.results import Scalar
 
 
-def probe() -> dict[str, Scalar]:
+def collect_facts() -> dict[str, Scalar]:
     """The facts of this process's surroundings, sorted by name."""
     found: dict[str, Scalar] = {}
     parts = [
-        cpu.facts(),
-        host.facts(),
-        limits.facts(),
-        disk.facts(places().work),
-        network.facts(),
-        fabric.facts(),
-        software.facts(),
-        container.facts(),
+        cpu.cpu_facts(),
+        host.host_facts(),
+        container.limit_facts(),
+        host.disk_facts(installation_paths().work),
+        network.network_facts(),
+        network.fabric_facts(),
+        software.software_facts(),
+        container.container_facts(),
     ]
-    gpus = accelerator.facts()
-    for part in [*parts, gpus, {} if gpus["gpu.count"] else amd.facts()]:
+    gpus = nvidia.nvidia_facts()
+    for part in [*parts, gpus, {} if gpus["gpu.count"] else amd.amd_facts()]:
         found |= part
     return dict(sorted(found.items()))
+
+
+# Whether the machine is what the provider's declaration says. Fewer cores than declared are not an error but an environment
+# fact: drift detection finds them. A missing GPU is: nothing that is measured without it means anything.
+
+
+def accelerator_mismatch(provider: Provider, asked: int | None, facts: Mapping[str, Scalar]) -> str | None:
+    """What is wrong with the accelerators of the probed environment, in a sentence; None if they are as declared.
+
+    `asked`: accelerators that the trial holds; None: all of the node's. A pod sees just these, a process on the provider's machine sees all that are declared.
+    """
+    declared = provider.accelerator
+    if isinstance(provider.launcher, EndpointLauncher):
+        return None  # nobody but the provider can see what the model runs on
+    count_wanted = asked if asked is not None and isinstance(provider.launcher, KubernetesLauncher) else declared.count
+    if declared.kind == "cpu":
+        return None
+    wanted = f"{provider.name} declares {declared.count} × {declared.product or declared.kind}"
+    if count_wanted < declared.count:
+        wanted += f", of which the trial asked for {count_wanted}"
+    count = facts.get("gpu.count")
+    if not isinstance(count, int):
+        return f"{wanted}, but nobody could look: {facts.get('gpu.unknown_because')}"
+    if count < count_wanted:
+        return f"{wanted}, but {count} {'is' if count == 1 else 'are'} visible here"
+    vendor = facts.get("gpu.vendor")
+    if vendor not in (None, declared.kind):
+        return f"{wanted}, but the GPUs here are {vendor}'s"
+    if declared.product is not None:
+        found = [str(facts.get(f"gpu.{i}.product")) for i in range(count_wanted)]
+        others = sorted({name for name in found if name != product_name(declared.product)})
+        if others:
+            return f"{wanted}, but here is {', '.join(others)}"
+    return None

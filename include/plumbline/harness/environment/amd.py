@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from plumbline.harness.environment.accelerator import product, visible
 from plumbline.harness.environment.cpu import ROOT
-from plumbline.harness.environment.sysfs import text
+from plumbline.harness.environment.nvidia import product_name, visible_indices
+from plumbline.harness.environment.sysfs import read_text
 from plumbline.results import Scalar
 
 
-def facts(root: Path = ROOT, amdsmi: Any = None) -> dict[str, Scalar]:
+def amd_facts(root: Path = ROOT, amdsmi: Any = None) -> dict[str, Scalar]:
     """`gpu.count`, `gpu.<i>.*`, `driver.version`, `rocm.version`; empty without the kernel's driver for AMD GPUs, and the reason where it is
     there but nobody could look.
 
@@ -41,15 +41,15 @@ def facts(root: Path = ROOT, amdsmi: Any = None) -> dict[str, Scalar]:
         library.amdsmi_shut_down()
 
 
-def handles(amdsmi: Any) -> list[Any]:
+def visible_handles(amdsmi: Any) -> list[Any]:
     """Handles of the GPUs that HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES, which ROCm obeys too) shows. Raises AmdSmiException."""
     found = list(amdsmi.amdsmi_get_processor_handles())
     names = [(str(i), str(amdsmi.amdsmi_get_gpu_device_uuid(handle))) for i, handle in enumerate(found)]
     setting = os.environ.get("HIP_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
-    return [found[i] for i in visible(names, setting)]
+    return [found[i] for i in visible_indices(names, setting)]
 
 
-def number(answer: Mapping[str, Any] | None, *names: str) -> float | None:
+def first_number(answer: Mapping[str, Any] | None, *names: str) -> float | None:
     """The first of these fields that holds a number."""
     for name in names:
         value = (answer or {}).get(name)
@@ -58,7 +58,7 @@ def number(answer: Mapping[str, Any] | None, *names: str) -> float | None:
     return None
 
 
-def word(answer: Mapping[str, Any] | None, *names: str) -> str | None:
+def first_text(answer: Mapping[str, Any] | None, *names: str) -> str | None:
     """The first of these fields that says anything."""
     return next((str(value) for name in names if (value := (answer or {}).get(name)) not in (None, "", "N/A")), None)
 
@@ -68,12 +68,12 @@ def _unknown(reason: str) -> dict[str, Scalar]:
 
 
 def _all(amdsmi: Any, root: Path) -> dict[str, Scalar]:
-    shown = handles(amdsmi)
+    shown = visible_handles(amdsmi)
     found: dict[str, Scalar] = {
         "gpu.count": len(shown),
         "gpu.vendor": "amd",
-        "driver.version": word(amdsmi.amdsmi_get_gpu_driver_info(shown[0]), "driver_version") if shown else None,
-        "rocm.version": text(root / "opt/rocm/.info/version"),
+        "driver.version": first_text(amdsmi.amdsmi_get_gpu_driver_info(shown[0]), "driver_version") if shown else None,
+        "rocm.version": read_text(root / "opt/rocm/.info/version"),
     }
     for position, handle in enumerate(shown):
         found |= {f"gpu.{position}.{name}": value for name, value in _one(amdsmi, handle).items()}
@@ -87,21 +87,21 @@ def _one(amdsmi: Any, handle: Any) -> dict[str, Scalar]:
         except amdsmi.AmdSmiException:
             return None  # not every card, guest and driver answers everything
 
-    asic, memory = asked(amdsmi.amdsmi_get_gpu_asic_info), number(asked(amdsmi.amdsmi_get_gpu_vram_usage), "vram_total")
+    asic, memory = asked(amdsmi.amdsmi_get_gpu_asic_info), first_number(asked(amdsmi.amdsmi_get_gpu_vram_usage), "vram_total")
     cap, pcie = asked(amdsmi.amdsmi_get_power_cap_info), (asked(amdsmi.amdsmi_get_pcie_info) or {}).get("pcie_static")
-    power, standard = number(cap, "power_cap"), number(cap, "default_power_cap")
-    units, width = number(asic, "num_compute_units"), number(pcie, "max_pcie_width")
+    power, standard = first_number(cap, "power_cap"), first_number(cap, "default_power_cap")
+    units, width = first_number(asic, "num_compute_units"), first_number(pcie, "max_pcie_width")
     return {
-        "product": product(word(asic, "market_name") or "AMD GPU"),
-        "architecture": word(asic, "target_graphics_version"),
+        "product": product_name(first_text(asic, "market_name") or "AMD GPU"),
+        "architecture": first_text(asic, "target_graphics_version"),
         "compute_units": None if units is None else int(units),
         "memory_bytes": None if memory is None else int(memory) * 2**20,
-        "vbios": word(asked(amdsmi.amdsmi_get_gpu_vbios_info), "version", "part_number"),
-        "sm_clock_max_mhz": number(asked(amdsmi.amdsmi_get_clock_info, amdsmi.AmdSmiClkType.GFX), "max_clk"),
-        "memory_clock_max_mhz": number(asked(amdsmi.amdsmi_get_clock_info, amdsmi.AmdSmiClkType.MEM), "max_clk"),
+        "vbios": first_text(asked(amdsmi.amdsmi_get_gpu_vbios_info), "version", "part_number"),
+        "sm_clock_max_mhz": first_number(asked(amdsmi.amdsmi_get_clock_info, amdsmi.AmdSmiClkType.GFX), "max_clk"),
+        "memory_clock_max_mhz": first_number(asked(amdsmi.amdsmi_get_clock_info, amdsmi.AmdSmiClkType.MEM), "max_clk"),
         "power_limit_w": None if power is None else power / 1e6,
         "power_limit_default_w": None if standard is None else standard / 1e6,
-        "compute_partition": word({"mode": asked(amdsmi.amdsmi_get_gpu_compute_partition)}, "mode"),
-        "memory_partition": word({"mode": asked(amdsmi.amdsmi_get_gpu_memory_partition)}, "mode"),
+        "compute_partition": first_text({"mode": asked(amdsmi.amdsmi_get_gpu_compute_partition)}, "mode"),
+        "memory_partition": first_text({"mode": asked(amdsmi.amdsmi_get_gpu_memory_partition)}, "mode"),
         "pcie_width_max": None if width is None else int(width),
     }

@@ -1,19 +1,21 @@
 """The container and the limits that a cluster put around the trial. A pod learns them from variables set in its manifest (downward API).
 
 Only what could explain a change is a fact. A pod's name, uid and node are its identity: they differ at every trial and would make every
-environment a new one; the launcher records them, with the node's labels and versions, which a pod cannot see.
-"""
+environment a new one; the launcher records them, with the node's labels and versions, which a pod cannot see."""
 
 from __future__ import annotations
 
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 from plumbline.harness.environment.cpu import ROOT
+from plumbline.harness.environment.sysfs import read_int, read_text
 from plumbline.results import Scalar
 
 
-def facts(root: Path = ROOT) -> dict[str, Scalar]:
+def container_facts(root: Path = ROOT) -> dict[str, Scalar]:
     """`container.*` and `limits.pod_*`; None outside of a container or where the manifest does not say.
 
     `limits.pod_cpu` is in cores, `limits.pod_memory_bytes` in bytes.
@@ -23,8 +25,8 @@ def facts(root: Path = ROOT) -> dict[str, Scalar]:
         "container.kind": _kind(root),
         "container.image": image,
         "container.image_digest": image.partition("@")[2] or None if image else None,
-        "limits.pod_cpu": _whole("PLUMBLINE_CPU_LIMIT"),
-        "limits.pod_memory_bytes": _whole("PLUMBLINE_MEMORY_LIMIT"),
+        "limits.pod_cpu": _int_variable("PLUMBLINE_CPU_LIMIT"),
+        "limits.pod_memory_bytes": _int_variable("PLUMBLINE_MEMORY_LIMIT"),
     }
 
 
@@ -36,6 +38,91 @@ def _kind(root: Path) -> str:
     return "docker" if (root / ".dockerenv").exists() else "none"
 
 
-def _whole(name: str) -> int | None:
+def _int_variable(name: str) -> int | None:
     value = os.environ.get(name)
     return int(value) if value else None
+
+
+# Version 1 writes "no limit" as the largest multiple of a page, about 2^63.
+_NO_LIMIT = 2**60
+
+
+def limit_facts(root: Path = ROOT) -> dict[str, Scalar]:
+    """`limits.memory_bytes`, `limits.cpu_quota` (cores), `limits.address_space_bytes`, `limits.locked_memory_bytes` (what an InfiniBand
+    adapter may reach), `limits.processes`: None is unlimited. `limits.shared_memory_bytes`: of /dev/shm, through which processes of one
+    node hand over data; None where there is none."""
+    return {
+        "limits.memory_bytes": memory_limit_bytes(root),
+        "limits.cpu_quota": cpu_quota(root),
+        "limits.address_space_bytes": _rlimit(resource.RLIMIT_AS),
+        "limits.locked_memory_bytes": _rlimit(resource.RLIMIT_MEMLOCK),
+        "limits.processes": _processes(root),
+        "limits.shared_memory_bytes": _filesystem_bytes(root / "dev/shm"),
+    }
+
+
+def memory_limit_bytes(root: Path = ROOT) -> int | None:
+    """The tightest memory limit of the cgroups that the process is in."""
+    found = [read_int(folder / "memory.max") for folder in cgroup_folders(root, "")]
+    found += [read_int(folder / "memory.limit_in_bytes") for folder in cgroup_folders(root, "memory")]
+    return min((limit for limit in found if limit is not None and limit < _NO_LIMIT), default=None)
+
+
+def oom_kills(root: Path = ROOT) -> int | None:
+    """How many processes the kernel has killed for want of memory: in the process's own cgroup, else on the machine; None if nobody counts."""
+    counters = [folder / "memory.events" for folder in cgroup_folders(root, "")]
+    counters += [folder / "memory.oom_control" for folder in cgroup_folders(root, "memory")]
+    for file in [*counters, root / "proc/vmstat"]:
+        counted = dict(line.split() for line in (read_text(file) or "").splitlines())
+        if "oom_kill" in counted:
+            return int(counted["oom_kill"])
+    return None
+
+
+def cpu_quota(root: Path = ROOT) -> float | None:
+    """The tightest CPU quota of the cgroups that the process is in, in cores."""
+    quotas = []
+    for folder in cgroup_folders(root, ""):
+        quota, _, period = (read_text(folder / "cpu.max") or "max").partition(" ")
+        if quota != "max":
+            quotas.append(int(quota) / int(period))
+    for folder in cgroup_folders(root, "cpu"):
+        allowed, every = read_int(folder / "cpu.cfs_quota_us"), read_int(folder / "cpu.cfs_period_us")
+        if allowed is not None and every and allowed > 0:
+            quotas.append(allowed / every)
+    return min(quotas, default=None)
+
+
+def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
+    """The process's cgroup of a controller ("" is version 2) and all above it: the tightest of them holds.
+
+    In a container the path may be the host's, of which only the mount's root is visible; that is yielded in any case.
+    """
+    mount = root / "sys/fs/cgroup" / controller
+    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+        _, names, path = line.split(":", 2)
+        if controller in names.split(","):
+            own = mount / path.strip("/")
+            while own != mount:
+                yield own
+                own = own.parent
+    yield mount
+
+
+def _processes(root: Path) -> int | None:
+    """The tightest limit of the cgroups on processes and threads."""
+    found = [read_int(folder / "pids.max") for controller in ("", "pids") for folder in cgroup_folders(root, controller)]
+    return min((limit for limit in found if limit is not None), default=None)
+
+
+def _filesystem_bytes(folder: Path) -> int | None:
+    """Bytes of the file system at `folder`, if it is one of its own."""
+    if not folder.is_mount():
+        return None
+    found = os.statvfs(folder)
+    return found.f_frsize * found.f_blocks
+
+
+def _rlimit(which: int) -> int | None:
+    soft, _ = resource.getrlimit(which)
+    return None if soft == resource.RLIM_INFINITY else soft

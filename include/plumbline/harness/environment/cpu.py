@@ -7,11 +7,11 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from plumbline.harness.environment.sysfs import number, ranges, size_bytes, text
+from plumbline.harness.environment.sysfs import format_ranges, read_int, read_size, read_text
 from plumbline.results import Scalar
 
 ROOT = Path("/")
-CPU_LIMIT = "PLUMBLINE_CPU_LIMIT"
+CPU_LIMIT_VARIABLE = "PLUMBLINE_CPU_LIMIT"
 
 # Instruction sets that kernels of BLAS, oneDNN and PyTorch choose between; any other flag changes no number here.
 _ISA = frozenset(
@@ -48,30 +48,30 @@ def cpu_limit(variables: Mapping[str, str]) -> int | None:
 
     ValueError naming the variable and what it should hold.
     """
-    value = variables.get(CPU_LIMIT)
+    value = variables.get(CPU_LIMIT_VARIABLE)
     if value is None:
         return None
     if not value.isdigit() or int(value) < 1:
-        raise ValueError(f"{CPU_LIMIT} is {value!r}; expected the pod's limit in whole cores, such as 4")
+        raise ValueError(f"{CPU_LIMIT_VARIABLE} is {value!r}; expected the pod's limit in whole cores, such as 4")
     return int(value)
 
 
-def promised() -> int:
+def allotted_cores() -> int:
     """Cores' worth of time that the trial may count on: fewer than it may run on where a pod shares its node's cores with others."""
     limit = cpu_limit(os.environ)
-    return len(usable()) if limit is None else min(limit, len(usable()))
+    return len(usable_cores()) if limit is None else min(limit, len(usable_cores()))
 
 
-def usable() -> tuple[int, ...]:
+def usable_cores() -> tuple[int, ...]:
     """The cores that this process may run on, in order."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))  # macOS has no affinity: every core is usable
 
 
-def facts(root: Path = ROOT) -> dict[str, Scalar]:
+def cpu_facts(root: Path = ROOT) -> dict[str, Scalar]:
     """`cpu.*` and `numa.*`."""
-    cores = usable()
+    cores = usable_cores()
     info = _cpuinfo(root)
     flags = frozenset((info.get("flags") or info.get("Features") or "").split())
     devices = root / "sys/devices/system"
@@ -84,19 +84,19 @@ def facts(root: Path = ROOT) -> dict[str, Scalar]:
         "cpu.physical": _physical(devices / "cpu"),
         "cpu.sockets": _sockets(devices / "cpu"),
         "cpu.usable": len(cores),
-        "cpu.usable_list": ranges(cores),
-        "cpu.smt": {"0": False, "1": True}.get(text(devices / "cpu/smt/active") or ""),
-        "cpu.governor": text(devices / f"cpu/cpu{cores[0]}/cpufreq/scaling_governor"),
+        "cpu.usable_list": format_ranges(cores),
+        "cpu.smt": {"0": False, "1": True}.get(read_text(devices / "cpu/smt/active") or ""),
+        "cpu.governor": read_text(devices / f"cpu/cpu{cores[0]}/cpufreq/scaling_governor"),
         "cpu.frequency_max_mhz": _megahertz(devices / f"cpu/cpu{cores[0]}/cpufreq/cpuinfo_max_freq"),
         "cpu.frequency_limit_mhz": _megahertz(devices / f"cpu/cpu{cores[0]}/cpufreq/scaling_max_freq"),
         "cpu.boost": _boost(devices / "cpu"),
         "numa.nodes": len(list((devices / "node").glob("node[0-9]*"))) or None,
-        "numa.usable_nodes": _near(devices / "node", cores),
-        "numa.balancing": number(root / "proc/sys/kernel/numa_balancing"),
+        "numa.usable_nodes": _numa_nodes(devices / "node", cores),
+        "numa.balancing": read_int(root / "proc/sys/kernel/numa_balancing"),
     }
     found |= {f"cpu.cache.{name}_bytes": size for name, size in _caches(devices / f"cpu/cpu{cores[0]}/cache").items()}
     for file in sorted((devices / "cpu/vulnerabilities").glob("*")):
-        state = text(file)
+        state = read_text(file)
         if state is not None and state != "Not affected":  # what is mitigated costs speed, and a kernel update changes it
             found[f"cpu.vulnerability.{file.name}"] = state
     return found
@@ -104,7 +104,7 @@ def facts(root: Path = ROOT) -> dict[str, Scalar]:
 
 def last_level_cache_bytes(root: Path = ROOT) -> int | None:
     """Size of the largest cache that the first usable core sees."""
-    return max(_caches(root / f"sys/devices/system/cpu/cpu{usable()[0]}/cache").values(), default=None)
+    return max(_caches(root / f"sys/devices/system/cpu/cpu{usable_cores()[0]}/cache").values(), default=None)
 
 
 def has_hypervisor_flag(root: Path = ROOT) -> bool | None:
@@ -116,7 +116,7 @@ def has_hypervisor_flag(root: Path = ROOT) -> bool | None:
 def _cpuinfo(root: Path) -> dict[str, str]:
     """The first processor of /proc/cpuinfo, plus keys that stand once for all (ARM)."""
     found: dict[str, str] = {}
-    for line in (text(root / "proc/cpuinfo") or "").splitlines():
+    for line in (read_text(root / "proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
         found.setdefault(key.strip(), value.strip())
     return found
@@ -124,7 +124,7 @@ def _cpuinfo(root: Path) -> dict[str, str]:
 
 def _physical(folder: Path) -> int | None:
     cores = {
-        (number(core / "topology/physical_package_id"), number(core / "topology/core_id"))
+        (read_int(core / "topology/physical_package_id"), read_int(core / "topology/core_id"))
         for core in folder.glob("cpu[0-9]*")
         if (core / "topology").is_dir()
     }
@@ -132,33 +132,33 @@ def _physical(folder: Path) -> int | None:
 
 
 def _sockets(folder: Path) -> int | None:
-    return len({number(core / "topology/physical_package_id") for core in folder.glob("cpu[0-9]*")} - {None}) or None
+    return len({read_int(core / "topology/physical_package_id") for core in folder.glob("cpu[0-9]*")} - {None}) or None
 
 
 def _boost(folder: Path) -> bool | None:
     """Whether clocks may rise above the nominal one; drivers of processors say so in two ways."""
-    allowed, forbidden = number(folder / "cpufreq/boost"), number(folder / "intel_pstate/no_turbo")
+    allowed, forbidden = read_int(folder / "cpufreq/boost"), read_int(folder / "intel_pstate/no_turbo")
     if allowed is not None:
         return bool(allowed)
     return None if forbidden is None else not forbidden
 
 
-def _near(folder: Path, cores: tuple[int, ...]) -> str | None:
+def _numa_nodes(folder: Path, cores: tuple[int, ...]) -> str | None:
     """Nodes of memory that the usable cores belong to: more than one, and a thread may be far from its data."""
     nodes = [node.name.removeprefix("node") for node in folder.glob("node[0-9]*") if any((node / f"cpu{core}").exists() for core in cores)]
-    return ranges(map(int, nodes)) or None
+    return format_ranges(map(int, nodes)) or None
 
 
 def _megahertz(file: Path) -> float | None:
-    kilohertz = number(file)
+    kilohertz = read_int(file)
     return None if kilohertz is None else kilohertz / 1000
 
 
 def _caches(folder: Path) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for index in sorted(folder.glob("index[0-9]*")):
-        size = size_bytes(index / "size")
+        size = read_size(index / "size")
         if size is not None:
-            letter = {"Data": "d", "Instruction": "i"}.get(text(index / "type") or "", "")
-            sizes[f"l{text(index / 'level')}{letter}"] = size
+            letter = {"Data": "d", "Instruction": "i"}.get(read_text(index / "type") or "", "")
+            sizes[f"l{read_text(index / 'level')}{letter}"] = size
     return sizes

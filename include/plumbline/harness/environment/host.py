@@ -1,14 +1,16 @@
-"""The machine and its operating system: kernel, C library, memory, and what sort of machine it is."""
+"""The machine, its operating system, and the disk that the trial works on."""
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
 import psutil
 
 from plumbline.harness.environment import cpu
-from plumbline.harness.environment.sysfs import chosen, text
+from plumbline.harness.environment.cpu import ROOT
+from plumbline.harness.environment.sysfs import read_choice, read_int, read_text
 from plumbline.results import Scalar
 
 _PARAMETERS = frozenset(
@@ -17,33 +19,33 @@ _PARAMETERS = frozenset(
 """Others name disks and machines."""
 
 
-def facts(root: Path = cpu.ROOT) -> dict[str, Scalar]:
+def host_facts(root: Path = cpu.ROOT) -> dict[str, Scalar]:
     """`os.*`, `memory.*` and `host.*`; `os.boot.<name>` for each parameter of the kernel's command line that changes how fast things are."""
     memory = root / "sys/kernel/mm/transparent_hugepage"
     dmi = root / "sys/class/dmi/id"
-    return _boot(root) | {
-        "os.name": _name(root),
+    return _boot_parameters(root) | {
+        "os.name": _os_name(root),
         "os.kernel": platform.release(),
         "os.architecture": platform.machine(),
         "os.libc": " ".join(part for part in platform.libc_ver() if part) or None,
-        "os.clock_source": text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "os.clock_source": read_text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "memory.total_bytes": psutil.virtual_memory().total,
         "memory.swap_bytes": psutil.swap_memory().total,
-        "memory.huge_pages": chosen(memory / "enabled"),
+        "memory.huge_pages": read_choice(memory / "enabled"),
         "host.virtualization": _virtualization(root),
-        "host.vendor": text(dmi / "sys_vendor"),
-        "host.product": text(dmi / "product_name"),
-        "host.firmware": text(dmi / "bios_version"),
+        "host.vendor": read_text(dmi / "sys_vendor"),
+        "host.product": read_text(dmi / "product_name"),
+        "host.firmware": read_text(dmi / "bios_version"),
     }
 
 
-def _boot(root: Path) -> dict[str, Scalar]:
-    parts = (part.partition("=") for part in (text(root / "proc/cmdline") or "").split())
+def _boot_parameters(root: Path) -> dict[str, Scalar]:
+    parts = (part.partition("=") for part in (read_text(root / "proc/cmdline") or "").split())
     return {f"os.boot.{name}": value or True for name, _, value in parts if name in _PARAMETERS}
 
 
-def _name(root: Path) -> str:
-    for line in (text(root / "etc/os-release") or "").splitlines():
+def _os_name(root: Path) -> str:
+    for line in (read_text(root / "etc/os-release") or "").splitlines():
         key, _, value = line.partition("=")
         if key == "PRETTY_NAME":
             return value.strip("\"'")
@@ -51,7 +53,7 @@ def _name(root: Path) -> str:
 
 
 def _virtualization(root: Path) -> str | None:
-    kind = text(root / "sys/hypervisor/type")
+    kind = read_text(root / "sys/hypervisor/type")
     if kind is not None:
         return kind
     flag = cpu.has_hypervisor_flag(root)
@@ -59,5 +61,74 @@ def _virtualization(root: Path) -> str | None:
         return None
     if not flag:
         return "none"
-    clock = text(root / "sys/devices/system/clocksource/clocksource0/available_clocksource") or ""
+    clock = read_text(root / "sys/devices/system/clocksource/clocksource0/available_clocksource") or ""
     return "kvm" if "kvm-clock" in clock else "hyperv" if "hyperv" in clock else "virtual machine"
+
+
+# The disk that the trial works on, where checkpoints and data go. Others are none of the trial's: on a shared node they come and go with
+# the volumes of other pods, and each of them would make another environment.
+
+
+_SECTOR = 512
+"""Bytes; the unit of sysfs's sizes, whatever the disk's own is."""
+_OPTIONS = frozenset(("ro", "sync", "dirsync", "nobarrier", "discard", "data=journal", "data=writeback"))
+"""Those of a mount's options that change how fast writing is; others carry addresses and keys."""
+
+_OF_DEVICE = ("disk.model", "disk.size_bytes", "disk.rotational", "disk.scheduler", "disk.read_ahead_bytes")
+
+
+def disk_facts(folder: Path, root: Path = ROOT) -> dict[str, Scalar]:
+    """`disk.filesystem`, `disk.mount_options` of the file system that `folder` (or, while it is not there yet, its nearest parent) is on;
+    `disk.model`, `disk.size_bytes`, `disk.rotational`, `disk.scheduler`, `disk.read_ahead_bytes` of the device below it, None where there is
+    none to see (a network's or a memory's file system, a disk of several) or sysfs may not be read."""
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    device_number = there.stat().st_dev
+    filesystem, options = _mount(root, there.resolve())
+    device = _base_device((root / f"sys/dev/block/{os.major(device_number)}:{os.minor(device_number)}").resolve())
+    if device is None:
+        return {"disk.filesystem": filesystem, "disk.mount_options": options, **dict.fromkeys(_OF_DEVICE)}
+    sectors, ahead = read_int(device / "size"), read_int(device / "queue/read_ahead_kb")
+    turning = read_int(device / "queue/rotational")
+    return {
+        "disk.filesystem": filesystem,
+        "disk.mount_options": options,
+        "disk.model": read_text(device / "device/model"),
+        "disk.size_bytes": None if sectors is None else sectors * _SECTOR,
+        "disk.rotational": None if turning is None else bool(turning),
+        "disk.scheduler": read_choice(device / "queue/scheduler"),
+        "disk.read_ahead_bytes": None if ahead is None else ahead * 1024,
+    }
+
+
+def is_memory_filesystem(folder: Path, root: Path = ROOT) -> bool:
+    """Whether a folder is on a file system without a disk."""
+    return _mount(root, folder.resolve())[0] in ("tmpfs", "ramfs")
+
+
+def _mount(root: Path, folder: Path) -> tuple[str | None, str | None]:
+    """Type and telling options of the mount that `folder` is below: the longest mount point that it begins with, the last of equal ones."""
+    best: tuple[int, str, str] | None = None
+    for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, last = before.split(), after.split()
+        point = Path(fields[4].encode().decode("unicode_escape"))
+        if len(last) >= 3 and folder.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
+            seen = {*fields[5].split(","), *last[2].split(",")} & _OPTIONS
+            best = len(point.parts), last[0], ",".join(sorted(seen)) or "none"
+    return (None, None) if best is None else (best[1], best[2])
+
+
+def _base_device(device: Path) -> Path | None:
+    """The disk of a partition, and the one disk below an encrypted or logical volume; the device itself if it stands on several. None where
+    sysfs may not be read."""
+    try:
+        while True:
+            below = list((device / "slaves").iterdir()) if (device / "slaves").is_dir() else []
+            if (device / "partition").exists():
+                device = device.parent
+            elif len(below) == 1:
+                device = below[0].resolve()
+            else:
+                return device
+    except OSError:
+        return None

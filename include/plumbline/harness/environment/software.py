@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
-from plumbline.declarations.pods import secret_name
+from plumbline.declarations.providers.pods import is_secret_name
 from plumbline.harness import engine_python
 from plumbline.harness.environment.cpu import ROOT
 from plumbline.results import Scalar
@@ -69,13 +69,13 @@ _FAMILIES = ("NCCL_", "RCCL_", "FI_", "OFI_", "UCX_", "GLOO_")
 """Every variable of the libraries that carry collectives and one-sided transfers: clouds' guides set two dozen of them."""
 
 
-def facts(root: Path = ROOT) -> dict[str, Scalar]:
+def software_facts(root: Path = ROOT) -> dict[str, Scalar]:
     """`python.*`, `<package>.version`, `torch.cuda`, `harness.version` and one `setting.*` for each variable that is set.
 
     Versions of engines and their kernels come from the engine Python's packages, else from those of another Python of the image below `root`.
     """
     found: dict[str, Scalar] = {"python.version": platform.python_version(), "python.implementation": platform.python_implementation()}
-    searched = engine_python.about().search_path
+    searched = engine_python.describe().search_path
     found |= {f"{name}.version": _version(name) for name in _CLIENT}
     found |= {f"{name}.version": _engine((name,), searched) for name in _PACKAGES}
     sites = [*searched, *(str(site) for pattern in _SITES for site in sorted(root.glob(pattern), reverse=True))]
@@ -87,7 +87,7 @@ def facts(root: Path = ROOT) -> dict[str, Scalar]:
     found |= {
         f"setting.{name}": value
         for name, value in os.environ.items()
-        if name in _SETTINGS or (name.startswith(_FAMILIES) and not secret_name(name))
+        if name in _SETTINGS or (name.startswith(_FAMILIES) and not is_secret_name(name))
     }
     return found
 

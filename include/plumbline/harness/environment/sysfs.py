@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def text(file: Path) -> str | None:
+def read_text(file: Path) -> str | None:
     """The file's content without white space at its ends; None if it cannot be read or is empty."""
     try:
         return file.read_text(errors="replace").strip() or None
@@ -14,26 +14,26 @@ def text(file: Path) -> str | None:
         return None
 
 
-def number(file: Path) -> int | None:
+def read_int(file: Path) -> int | None:
     """The file's content as an integer; None if it is not one."""
-    content = text(file)
+    content = read_text(file)
     try:
         return int(content) if content is not None else None
     except ValueError:
         return None
 
 
-def chosen(file: Path) -> str | None:
+def read_choice(file: Path) -> str | None:
     """The choice in brackets of a file such as `always [madvise] never`; else the whole content."""
-    content = text(file)
+    content = read_text(file)
     if content is None or "[" not in content:
         return content
     return content.split("[", 1)[1].split("]", 1)[0]
 
 
-def size_bytes(file: Path) -> int | None:
+def read_size(file: Path) -> int | None:
     """A size such as `48K` in bytes."""
-    content = text(file)
+    content = read_text(file)
     if content is None:
         return None
     unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(content[-1])
@@ -41,7 +41,7 @@ def size_bytes(file: Path) -> int | None:
     return int(digits) * (unit or 1) if digits.isdigit() else None
 
 
-def ranges(numbers: Iterable[int]) -> str:
+def format_ranges(numbers: Iterable[int]) -> str:
     """Cores as people write them: {0, 1, 2, 5} → `0-2,5`."""
     parts: list[tuple[int, int]] = []
     for item in sorted(set(numbers)):

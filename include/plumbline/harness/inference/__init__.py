@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from plumbline.declarations import Trial
+    from plumbline.harness.contention_monitor import ContentionMonitor
+    from plumbline.harness.launcher_protocol import Progress
     from plumbline.harness.measurement import Measurement
-    from plumbline.harness.progress import Progress
-    from plumbline.harness.watch import Watch
     from plumbline.results import MetricRow
 
 
-def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch, probed: Sequence[MetricRow] = ()) -> Measurement:
+def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor, probed: Sequence[MetricRow] = ()) -> Measurement:
     """Measure one inference trial; raises TrialFailed with what was measured until then. `probed`: what the hardware probes found.
 
     The import waits, so that planning can compute an arrival schedule without the client's libraries.

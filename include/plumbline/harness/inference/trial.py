@@ -1,36 +1,41 @@
-"""One inference trial: the load computed first, then a cold start, then phase after phase, each drained before the next."""
+"""One inference trial: compute the load, start the server cold, run each phase and drain it before the next."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, Trial
-from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
-from plumbline.harness.environment.cpu import promised, usable
-from plumbline.harness.inference import cold_start, evidence, installation, judging, quality, replicas, repositories
-from plumbline.harness.inference.arrivals import Schedule, schedule_of
+from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
+from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.environment.cpu import allotted_cores, usable_cores
+from plumbline.harness.environment.sysfs import format_ranges
+from plumbline.harness.inference import client
+from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.client import Settings
-from plumbline.harness.inference.context import measure_context
-from plumbline.harness.inference.cores import divided
-from plumbline.harness.inference.endpoint.external import Endpoint
-from plumbline.harness.inference.faults import measure_fault
-from plumbline.harness.inference.phases import Driver, measure_phase
-from plumbline.harness.inference.prompts import Prompts, prompts_of
-from plumbline.harness.inference.record import Record
-from plumbline.harness.inference.search import measure_search
-from plumbline.harness.inference.serving import OwnTriton, SomebodysServer
-from plumbline.harness.inference.settling import prepare
-from plumbline.harness.inference.triton import Triton
+from plumbline.harness.inference.endpoint import Endpoint
+from plumbline.harness.inference.load.prompts import Prompt, Prompts, prompts_of
+from plumbline.harness.inference.load.schedule import Schedule, schedule_of
+from plumbline.harness.inference.phases import quality, trial_record
+from plumbline.harness.inference.phases.context import measure_context
+from plumbline.harness.inference.phases.fault import measure_fault
+from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
+from plumbline.harness.inference.phases.search import measure_search
+from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
+from plumbline.harness.inference.server import backends, control, tritonserver, under_test
+from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.harness.inference.server.under_test import ExternalServer, ManagedTriton
+from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed
-from plumbline.harness.progress import Progress
-from plumbline.harness.watch import Watch
-from plumbline.results import MetricRow
+from plumbline.results import MetricRow, metric_row
 
 
-def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch, probed: Sequence[MetricRow] = ()) -> Measurement:
+def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor, probed: Sequence[MetricRow] = ()) -> Measurement:
     """Measure one inference trial in `workdir`, with a server of its own that is gone afterwards, or against an endpoint.
 
     `probed`: what the hardware probes found, for the physical floor beside the figures. Raises TrialFailed with everything measured until then:
@@ -46,10 +51,10 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch, probe
     if not isinstance(workload, InferenceWorkload):
         raise TypeError(f"trial {trial.trial_id} is a {workload.kind} trial; expected an inference trial")
     result = Measurement(seeds={"requests": workload.requests.seed, "weights": workload.model.seed})
-    record = Record(trial, workload, workdir, progress, watch, probed, result)
+    record = TrialRecord(trial, workload, workdir, progress, watch, probed, result)
     try:
         schedule, prompts = _load(record)
-        record.result.evidence.append(evidence.write_schedule(schedule, workdir))
+        record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
         if isinstance(trial.provider.launcher, EndpointLauncher):
             _on_endpoint(record, schedule, prompts)
         else:
@@ -60,18 +65,18 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: Watch, probe
         # By now the server is gone; what it was measured to do until here is worth keeping.
         raise TrialFailed("interrupted", f"the measurement was asked to stop by {stop or 'the keyboard'}", record.measured()) from stop
     record.result.facts["client.processes"] = max(len(log.cpu_s) for log in record.logs)
-    if (few := judging.too_few_requests(workload.acceptance, record.result.metrics)) is not None:
+    if (few := validity.too_few_requests(workload.acceptance, record.result.metrics)) is not None:
         record.result.judgements.append(few)
     return record.measured()
 
 
-def _load(record: Record) -> tuple[Schedule, Prompts]:
+def _load(record: TrialRecord) -> tuple[Schedule, Prompts]:
     try:
         schedule = schedule_of(record.workload)
         prompts = prompts_of(record.workload, schedule)
     except ValueError as error:
         raise TrialFailed("bad_declaration", str(error)) from error
-    hashes = {"schedule": schedule.sha256, "prompts": prompts.sha256, "model": repositories.model_hash(record.workload)}
+    hashes = {"schedule": schedule.sha256, "prompts": prompts.sha256, "model": backends.model_hash(record.workload)}
     record.result.hashes |= {name: value for name, value in hashes.items() if value}
     if record.trial.schedule_hash not in (None, schedule.sha256):
         raise TrialFailed(
@@ -82,17 +87,17 @@ def _load(record: Record) -> tuple[Schedule, Prompts]:
     return schedule, prompts
 
 
-def _on_own_triton(record: Record, schedule: Schedule, prompts: Prompts) -> None:
+def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> None:
     workload, accelerator = record.workload, record.trial.provider.accelerator
     n, each = workload.replicas_on(accelerator.count), workload.needs.count
     # Replicas on a CPU are kept to cores of their own; those on GPUs share the servers' cores, as the processes of one server do.
     apart = n > 1 and accelerator.kind == "cpu"
-    cores = divided(usable(), promised(), n * each if apart else 0)
+    cores = divide_cores(usable_cores(), allotted_cores(), n * each if apart else 0)
     own = cores.each(n) if apart else None
-    installed = installation.find()
+    installed = tritonserver.find_installation()
     installed.require(workload.server.backend)
-    shown = replicas.devices(accelerator, n, each, os.environ)
-    repository = repositories.write(workload, record.workdir / "models", threads=len(own[0]) if own else max(1, cores.server_count // n))
+    shown = under_test.visible_devices(accelerator, n, each, os.environ)
+    repository = backends.write(workload, record.workdir / "models", threads=len(own[0]) if own else max(1, cores.server_count // n))
     record.report("cold_start", 0.0, "starting tritonserver" if n == 1 else f"starting {n} tritonservers")
     servers = [
         Triton(
@@ -108,16 +113,16 @@ def _on_own_triton(record: Record, schedule: Schedule, prompts: Prompts) -> None
         )
         for k in range(n)
     ]
-    served = OwnTriton(servers[0], repository, *servers[1:])
+    served = ManagedTriton(servers[0], repository, *servers[1:])
     driver = Driver(record, served, Settings(cpus=cores.client))
-    cold_start.client_facts(record, cores, own)
+    client_facts(record, cores, own)
     if n > 1:
         record.result.facts["server.replicas"] = n
     try:
         with ExitStack() as server:
             with record.watch.phase("cold_start"):
-                server.enter_context(replicas.together(servers))
-                cold_start.of_triton(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
+                server.enter_context(under_test.all_running(servers))
+                of_triton(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
             if workload.quality is not None:
                 checked = quality.check(workload, repository, *served.target().addresses)
                 served.answered(checked.asked)
@@ -130,12 +135,12 @@ def _on_own_triton(record: Record, schedule: Schedule, prompts: Prompts) -> None
         record.result.evidence += [EvidenceFile("server_log", each.log) for each in servers if each.log.exists()]
 
 
-def _on_endpoint(record: Record, schedule: Schedule, prompts: Prompts) -> None:
-    served = SomebodysServer(Endpoint.of(record.trial))
+def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> None:
+    served = ExternalServer(Endpoint.of(record.trial))
     driver = Driver(record, served, Settings())
-    cold_start.client_facts(record, None)
+    client_facts(record, None)
     with record.watch.phase("cold_start"):
-        cold_start.of_endpoint(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
+        of_endpoint(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
     _phases(driver, schedule, prompts)
 
 
@@ -151,8 +156,114 @@ def _phases(driver: Driver, schedule: Schedule, prompts: Prompts) -> None:
             continue
         load, asked = next(scheduled)
         if spec.name != "warmup":
-            prepare(driver, spec.name, prompts)
+            prepare_cache(driver, spec.name, prompts)
         if isinstance(spec, FaultPhaseSpec):
             measure_fault(driver, spec, load, asked)
         else:
             measure_phase(driver, load, asked)
+
+
+_TO_READY = 0.6
+"""Of the time that a trial takes besides its load."""
+
+
+def of_triton(driver: Driver, served: ManagedTriton, prompt: Prompt, output_tokens: int) -> None:
+    """Rows of a server that has just come up, its facts, and its first inference.
+
+    Raises TrialFailed: "server_error" if that fails, "harness_error" if the model runs in another Python environment.
+    """
+    record, start = driver.record, served.start_up
+    record.event("server_started", start.started)
+    record.event("server_ready", start.ready)
+    record.report("cold_start", _TO_READY * OVERHEAD_S, "first inference")
+    _facts(record, served)
+    record.result.metrics += [
+        metric_row("time_to_ready", start.time_to_ready_s, served.replicas, phase="cold_start"),
+        metric_row("model_load_time", start.model_load_s, served.replicas if start.model_load_s is not None else 0, phase="cold_start"),
+    ]
+    first_inference(driver, prompt, output_tokens)
+
+
+def of_endpoint(driver: Driver, served: ExternalServer, prompt: Prompt, output_tokens: int) -> None:
+    """The first inference of a server that was there before, and what is known of it; TrialFailed by what went wrong."""
+    driver.record.report("cold_start", 0.0, "first inference")
+    first_inference(driver, prompt, output_tokens)
+    driver.record.result.facts |= served.endpoint.facts()
+
+
+def first_inference(driver: Driver, prompt: Prompt, output_tokens: int) -> None:
+    """Send one request to a server that has not answered any; of several servers one to each, and the slowest counts."""
+    record = driver.record
+    log = driver.drive_each("warmup", [prompt], output_tokens, note="first inference: ")
+    record.event("first_inference_ended")
+    complete = log.finished == log.n
+    latency = float((log.last_token - log.dispatched).max()) if complete else None
+    record.result.metrics.append(metric_row("first_inference_latency", latency, log.finished, phase="cold_start"))
+    if not complete:
+        failure_class, why = driver.served.failure(log)
+        raise TrialFailed(failure_class, f"the first inference failed: {why}")
+    record.done_s = OVERHEAD_S
+
+
+def client_facts(record: TrialRecord, cores: CoreSplit | None, apart: Sequence[Sequence[int]] | None = None) -> None:
+    """How the client works, and which cores it and the server have; None: the server is elsewhere. `apart`: those of each replica, where each
+    has its own."""
+    record.result.facts |= {"client.loop": client.LOOP, "client.placement": record.workload.server.client_placement}
+    if cores is not None:
+        record.result.facts |= {
+            "client.cpus": format_ranges(cores.client) if cores.client else cores.told,
+            "server.cpus": "; ".join(map(format_ranges, apart)) if apart else format_ranges(cores.server) if cores.server else cores.told,
+        }
+
+
+def _facts(record: TrialRecord, served: ManagedTriton) -> None:
+    about = served.start_up.about
+    record.result.facts |= {
+        "triton.version": control.server_version(served.triton.address),
+        "triton.backend": served.repository.backend,
+        "client.grpc": version("grpcio"),
+        **{f"model.{key}": about.get(key) for key in ("parameters", "dtype", "device", "threads", "python", "torch")},
+        # Keys and values of all rows: reserved, and resident, from the start on.
+        **{f"model.{key}": about[key] for key in ("kv_cache_bytes",) if key in about},
+    }
+    if about and about["prefix"] != sys.prefix:
+        raise TrialFailed("harness_error", f"the model runs in the Python environment {about['prefix']}; expected {sys.prefix}")
+
+
+_APART_FROM = 4
+_CLIENT_SHARE = 8
+"""One core in so many is the client's, and never less than one."""
+
+
+@dataclass(frozen=True)
+class CoreSplit:
+    """Cores of each side; None: it may run on all of them. `server_count`: how many the server can count on. `pool`: what servers that are
+    kept apart from each other have between them; None: nothing is theirs alone."""
+
+    client: tuple[int, ...] | None
+    server: tuple[int, ...] | None
+    server_count: int
+    told: str
+    pool: tuple[int, ...] | None = None
+
+    def each(self, replicas: int) -> list[tuple[int, ...]] | None:
+        """Distinct cores for each of several servers, as many for one as for the other; None where there are not enough for that."""
+        share = len(self.pool or ()) // replicas
+        return [tuple((self.pool or ())[k * share : (k + 1) * share]) for k in range(replicas)] if share else None
+
+
+def divide_cores(usable: Sequence[int], promised: int, claimed: int = 0) -> CoreSplit:
+    """How the trial's cores are divided: the last ones to the client, if the trial has at least four to itself and the servers, which need
+    `claimed` of them, have enough without.
+
+    `promised` below the number of usable cores is a limit on time, not on cores: those belong to everybody on the node, and being kept to one of
+    them would be worse than none.
+    """
+    n = len(usable)
+    if promised < n:
+        return CoreSplit(None, None, promised, f"shared: {promised} cores' worth of time on {n} cores of the node")
+    client = tuple(usable[-max(1, n // _CLIENT_SHARE) :])
+    server = tuple(usable[: n - len(client)])
+    if n < _APART_FROM or len(server) < claimed:
+        return CoreSplit(None, None, n, f"shared: {n} cores are too few to divide", tuple(usable))
+    return CoreSplit(client, server, len(server), "apart", server)

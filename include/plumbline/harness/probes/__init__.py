@@ -21,14 +21,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations.launchers import COLLECTIVE_LIMIT_S
+from plumbline.declarations.providers.launchers import COLLECTIVE_LIMIT_S
 from plumbline.harness.probes import runner
-from plumbline.results import MetricRow, row
+from plumbline.results import MetricRow, metric_row
 
-__all__ = ["ALL", "ProbeName", "run"]
+__all__ = ["ALL_PROBES", "ProbeName", "run"]
 
 ProbeName = Literal["matmul", "memory", "copy", "all_reduce", "disk", "dataset"]
-ALL: tuple[ProbeName, ...] = ("matmul", "memory", "copy", "all_reduce", "disk", "dataset")
+ALL_PROBES: tuple[ProbeName, ...] = ("matmul", "memory", "copy", "all_reduce", "disk", "dataset")
 FORMATS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 
 _LIMIT_S = 900.0
@@ -43,7 +43,7 @@ def run(
     ranks: int = 1,
     collective_s: float = COLLECTIVE_LIMIT_S,
     *,
-    only: Collection[ProbeName] = ALL,
+    only: Collection[ProbeName] = ALL_PROBES,
     limit_s: float = _LIMIT_S,
     gpus: int | None = None,
 ) -> list[MetricRow]:
@@ -53,17 +53,17 @@ def run(
     `collective_s`: limit of the all-reduce; `limit_s`: of all probes together. `gpus`: only so many, the first ones.
     """
     parts = _parts(device, ranks, only)
-    with _folder(workdir) as folder:
+    with _scratch_folder(workdir) as folder:
         arguments = ["--device", device, "--ranks", str(ranks), "--folder", str(folder), "--collective-s", str(collective_s)]
         arguments += ["--cpus", *map(str, cpus)]
         if gpus is not None:
             arguments += ["--gpus", str(gpus)]
-        found = runner.rows(parts, arguments, {"all_reduce": collective_s + _START_S}, limit_s)
-    return [*_usual(found, device), *found]
+        found = runner.run_parts(parts, arguments, {"all_reduce": collective_s + _START_S}, limit_s)
+    return [*_default_matmul_row(found, device), *found]
 
 
 @contextmanager
-def _folder(workdir: Path) -> Iterator[Path]:
+def _scratch_folder(workdir: Path) -> Iterator[Path]:
     """A folder below `workdir` that takes with it what a killed probe leaves behind; `workdir` itself if nothing can be written there, which
     the probes that write find out."""
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def _parts(device: str, ranks: int, only: Collection[ProbeName]) -> dict[str, tu
     return {part: metrics for name, parts in of.items() if name in only for part, metrics in parts.items()}
 
 
-def _usual(found: Sequence[MetricRow], device: str) -> list[MetricRow]:
+def _default_matmul_row(found: Sequence[MetricRow], device: str) -> list[MetricRow]:
     """`matmul_tflops`: the figure in the device's usual format, fp32 on a CPU and bf16 on a GPU, or fp32 on one too old for it."""
     by_metric = {each.metric: each for each in found}
     usual = by_metric.get("matmul_tflops_fp32" if device == "cpu" else "matmul_tflops_bf16")
@@ -96,7 +96,7 @@ def _usual(found: Sequence[MetricRow], device: str) -> list[MetricRow]:
         usual = by_metric["matmul_tflops_fp32"]
     if usual is None:
         return []
-    return [row("matmul_tflops", usual.value, usual.n, phase="environment", reason=usual.reason)]
+    return [metric_row("matmul_tflops", usual.value, usual.n, phase="environment", reason=usual.reason)]
 
 
 NOT_COMPUTED = "not computed here: "

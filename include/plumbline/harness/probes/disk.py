@@ -1,20 +1,22 @@
-"""The disk that checkpoints go to and data comes from."""
+"""Disk bandwidth: sequential writes and reads, several streams past the page cache, and random reads of a memory-mapped file."""
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import random
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from plumbline.harness.probes import disk_streams
-from plumbline.harness.probes.page_cache import is_cold
-from plumbline.results import MetricRow, row
+from plumbline.harness.environment.host import is_memory_filesystem
+from plumbline.results import MetricRow, metric_row
 
 _SIZE, _BLOCK, _TIMES = 64 * 2**20, 4 * 2**20, 3
 LARGE_BYTES = 8 * 2**30
@@ -22,52 +24,54 @@ LARGE_BYTES = 8 * 2**30
 _SPACE_SHARE = 4
 _WINDOW, _WINDOWS_S = 16 * 2**10, 0.3
 """Bytes of a sample of some thousand tokens; how long samples are read."""
-_CACHED = "the file system kept in memory what had just been written"
+_CACHED_REASON = "the file system kept in memory what had just been written"
 
 
-def rows(workdir: Path, *, large: bool = False) -> list[MetricRow]:
+def disk_rows(workdir: Path, *, large: bool = False) -> list[MetricRow]:
     """`disk_write_bandwidth` and `disk_read_bandwidth`; a reading is absent where the system would not forget what it had just written.
 
     Small: the median of three files of 64 MiB, written in order and flushed to the device with fsync, and of reading them again in order.
     `large`: 8 GiB over several streams at once, past the page cache (`disk_streams`). OSError if the disk cannot be written.
     """
     if large:
-        return _large(workdir)
+        return _stream_rows(workdir)
     writes, reads = [], []
     for _ in range(_TIMES):
-        with _file(workdir) as (file, seconds):
+        with _written_file(workdir) as (file, seconds):
             writes.append(_SIZE / seconds)
             if is_cold(file) is True:
-                reads.append(_SIZE / _read(file))
+                reads.append(_SIZE / _time_sequential_read(file))
     method = f"1 stream, buffered, {_TIMES} files of {_SIZE // 2**20} MiB"
     return [
-        row("disk_write_bandwidth", statistics.median(writes), len(writes), phase="environment", method=method),
-        row(
+        metric_row("disk_write_bandwidth", statistics.median(writes), len(writes), phase="environment", method=method),
+        metric_row(
             "disk_read_bandwidth",
             statistics.median(reads) if reads else None,
             len(reads),
             phase="environment",
-            reason=_CACHED,
+            reason=_CACHED_REASON,
             method=method,
         ),
     ]
 
 
-def _large(workdir: Path) -> list[MetricRow]:
+def _stream_rows(workdir: Path) -> list[MetricRow]:
     size = min(LARGE_BYTES, shutil.disk_usage(workdir).free // _SPACE_SHARE)
-    found = disk_streams.measure(workdir, size)
+    found = measure_streams(workdir, size)
     return [
-        row("disk_write_bandwidth", found.write, 1, phase="environment", method=found.method),
-        row("disk_read_bandwidth", found.read, int(found.read is not None), phase="environment", reason=_CACHED, method=found.method),
+        metric_row("disk_write_bandwidth", found.write, 1, phase="environment", method=found.method),
+        metric_row(
+            "disk_read_bandwidth", found.read, int(found.read is not None), phase="environment", reason=_CACHED_REASON, method=found.method
+        ),
     ]
 
 
 def dataset_rows(workdir: Path) -> list[MetricRow]:
     """`dataset_read_bandwidth`: windows of 16 KiB at random places of a memory-mapped file of 64 MiB, none of them twice. Absent where the
     system would not forget the file."""
-    with _file(workdir) as (file, _):
+    with _written_file(workdir) as (file, _):
         if is_cold(file) is not True:
-            return [row("dataset_read_bandwidth", None, 0, phase="environment", reason=_CACHED)]
+            return [metric_row("dataset_read_bandwidth", None, 0, phase="environment", reason=_CACHED_REASON)]
         places = random.Random(1).sample(range(_SIZE // _WINDOW), _SIZE // _WINDOW)
         read = 0
         with file.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
@@ -77,11 +81,11 @@ def dataset_rows(workdir: Path) -> list[MetricRow]:
                 if time.perf_counter() - started > _WINDOWS_S:
                     break
             seconds = time.perf_counter() - started
-        return [row("dataset_read_bandwidth", read / seconds, read // _WINDOW, phase="environment")]
+        return [metric_row("dataset_read_bandwidth", read / seconds, read // _WINDOW, phase="environment")]
 
 
 @contextmanager
-def _file(workdir: Path) -> Iterator[tuple[Path, float]]:
+def _written_file(workdir: Path) -> Iterator[tuple[Path, float]]:
     """A file of 64 MiB, and the seconds until it was durable; deleted at the end."""
     file = workdir / "plumbline-disk-probe"
     block = os.urandom(_BLOCK)  # no file system or disk can compress it
@@ -96,7 +100,7 @@ def _file(workdir: Path) -> Iterator[tuple[Path, float]]:
         file.unlink(missing_ok=True)
 
 
-def _read(file: Path) -> float:
+def _time_sequential_read(file: Path) -> float:
     """Seconds of reading the whole file in order."""
     buffer = bytearray(_BLOCK)
     started = time.perf_counter()
@@ -104,3 +108,109 @@ def _read(file: Path) -> float:
         while source.readinto(buffer):
             pass
     return time.perf_counter() - started
+
+
+STREAMS, _STREAM_BLOCK = 8, 8 * 2**20
+_STREAM_SECONDS = 30.0
+"""How long is written, and then read, at most: slow disks show in fewer bytes."""
+_DIRECT = getattr(os, "O_DIRECT", 0)
+
+
+@dataclass(frozen=True)
+class StreamResult:
+    """Rates in bytes/s over all streams. `read` is None where the system answers from memory."""
+
+    write: float
+    read: float | None
+    method: str
+
+
+def measure_streams(workdir: Path, size: int, streams: int = STREAMS, seconds: float = _STREAM_SECONDS) -> StreamResult:
+    """Write `size` bytes in all over the streams, flush them, read them again, and delete them. OSError if the disk cannot be written."""
+    # Such a file system takes direct I/O and has no disk to reach.
+    memory = is_memory_filesystem(workdir)
+    direct = not memory and _supports_direct_io(workdir)
+    each = max(size // streams // _STREAM_BLOCK, 1)
+    files = [workdir / f"plumbline-disk-probe-{i}" for i in range(streams)]
+    try:
+        blocks, took = _in_parallel(files, lambda file: _write_stream(file, each, direct, seconds))
+        total = sum(blocks) * _STREAM_BLOCK
+        method = f"{streams} streams, {'direct I/O' if direct else 'buffered (direct I/O is not supported)'}, {total / 2**30:.3g} GiB"
+        write = total / took
+        if not direct and not all(is_cold(file) is True for file in files):
+            return StreamResult(write, None, method)
+        read, took = _in_parallel(files, lambda file: _read_stream(file, direct, seconds))
+        return StreamResult(write, sum(read) * _STREAM_BLOCK / took, method)
+    finally:
+        for file in files:
+            file.unlink(missing_ok=True)
+
+
+def _in_parallel(files: Sequence[Path], work: Callable[[Path], int]) -> tuple[list[int], float]:
+    """What the work returned for each file, and the seconds until the last was done."""
+    with ThreadPoolExecutor(len(files)) as pool:
+        started = time.perf_counter()
+        done = list(pool.map(work, files))
+        return done, time.perf_counter() - started
+
+
+def _supports_direct_io(workdir: Path) -> bool:
+    """Whether a file there can be written past the page cache: a block is tried, since some file systems refuse only then."""
+    if not _DIRECT:
+        return False
+    file = workdir / "plumbline-disk-probe-direct"
+    try:
+        _write_stream(file, 1, True, _STREAM_SECONDS)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+            return False
+        raise
+    finally:
+        file.unlink(missing_ok=True)
+    return True
+
+
+def _write_stream(file: Path, blocks: int, direct: bool, seconds: float) -> int:
+    """Blocks written and durable: as many as wanted, or as fit into the time."""
+    target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | (_DIRECT if direct else 0), 0o600)
+    try:
+        with mmap.mmap(-1, _STREAM_BLOCK) as block:  # page-aligned, as direct I/O takes it
+            block.write(os.urandom(_STREAM_BLOCK))  # no file system or disk can compress it
+            deadline, done = time.perf_counter() + seconds, 0
+            while done < blocks and (done == 0 or time.perf_counter() < deadline):
+                if os.write(target, block) != _STREAM_BLOCK:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+                done += 1
+            os.fsync(target)
+            return done
+    finally:
+        os.close(target)
+
+
+def _read_stream(file: Path, direct: bool, seconds: float) -> int:
+    """Whole blocks read, in order: all of the file, or as many as fit into the time."""
+    source = os.open(file, os.O_RDONLY | (_DIRECT if direct else 0))
+    try:
+        with mmap.mmap(-1, _STREAM_BLOCK) as block:
+            deadline, done = time.perf_counter() + seconds, 0
+            while (done == 0 or time.perf_counter() < deadline) and os.preadv(source, [block], done * _STREAM_BLOCK) == _STREAM_BLOCK:
+                done += 1
+            return done
+    finally:
+        os.close(source)
+
+
+def is_cold(file: Path) -> bool | None:
+    """Have the system drop the file's pages, and say whether it did: a file system in memory keeps them. None if it cannot be asked."""
+    if not hasattr(os, "posix_fadvise") or not hasattr(os, "RWF_NOWAIT"):
+        return None
+    with file.open("rb", buffering=0) as source:
+        os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            # Answers only from memory. The last page: what may be read ahead after this question is what the probe reads last.
+            os.preadv(source.fileno(), [bytearray(1)], max(os.fstat(source.fileno()).st_size - 1, 0), os.RWF_NOWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return None  # a file system that cannot be asked
+        return False

@@ -1,13 +1,13 @@
 """Collectives over all ranks of a job on several nodes: bandwidth by size, and the network that NCCL chose.
 
 Each node's harness starts its ranks (`Ranks`); node 0 follows them and makes the rows (`measure`). A collective that fails, a node that goes
-away and a limit that is over cost rows, which say why, and never the trial.
-"""
+away and a limit that is over cost rows, which say why, and never the trial."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -18,9 +18,8 @@ from types import TracebackType
 from typing import Any
 
 from plumbline.harness import engine_python
-from plumbline.harness.probes.nccl_log import transport
-from plumbline.harness.probes.runner import end_tree
-from plumbline.results import Curve, MetricRow, Point, Scalar, row
+from plumbline.harness.probes.runner import kill_process_tree
+from plumbline.results import Curve, MetricRow, Point, Scalar, metric_row
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 _START_S = 60.0
@@ -28,7 +27,7 @@ _START_S = 60.0
 
 
 @dataclass(frozen=True)
-class Found:
+class InterNodeResult:
     """What is known of the network between the nodes."""
 
     rows: list[MetricRow] = field(default_factory=list)
@@ -37,7 +36,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Orders:
+class CollectiveSpec:
     """What the ranks of all nodes share. `host`, `port`: the store through which they meet."""
 
     nodes: int
@@ -53,15 +52,15 @@ class Orders:
         return self.nodes * self.processes
 
 
-class Ranks:
+class RankProcesses:
     """The probe's processes of one node, as a context: none outlives the block."""
 
-    def __init__(self, orders: Orders, node: int, threads: int, folder: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, orders: CollectiveSpec, node: int, threads: int, folder: Path, variables: Mapping[str, str]) -> None:
         self.orders, self._node, self._threads, self._folder, self._variables = orders, node, threads, folder, variables
         self._processes: list[subprocess.Popen[bytes]] = []
         self._stack = ExitStack()
 
-    def __enter__(self) -> Ranks:
+    def __enter__(self) -> RankProcesses:
         with ExitStack() as stack:
             for local in range(self.orders.processes):
                 self._processes.append(self._start(local, stack))
@@ -87,14 +86,14 @@ class Ranks:
         # Its ends of the files are its own; ours are closed at once.
         with self._path(local, "out").open("wb") as out, self._path(local, "err").open("wb") as errors:
             process = subprocess.Popen(
-                [engine_python.executable(), "-m", "plumbline.harness.probes.inter_node_rank", json.dumps(spec), str(os.getpid())],
+                [engine_python.executable(), "-m", "plumbline.harness.probes.collectives", json.dumps(spec), str(os.getpid())],
                 stdin=subprocess.PIPE,  # its end is the harness's end, where the kernel does not tell
                 stdout=out,
                 stderr=errors,
                 env={**engine_python.environment(), **self._variables, **debug},
             )
         stack.callback(process.wait)
-        stack.callback(end_tree, process.pid)
+        stack.callback(kill_process_tree, process.pid)
         assert process.stdin is not None
         stack.callback(process.stdin.close)
         return process
@@ -124,10 +123,10 @@ class Ranks:
         """The network that the node's ranks chose; None if it is not known."""
         if self.orders.device != "cuda":
             return "gloo over TCP"
-        return transport("\n".join(file.read_text(errors="replace") for file in sorted(self._folder.glob("inter-node-*.nccl"))))
+        return nccl_transport("\n".join(file.read_text(errors="replace") for file in sorted(self._folder.glob("inter-node-*.nccl"))))
 
 
-def measure(ranks: Ranks, others: Callable[[], str | None]) -> Found:
+def measure_collectives(ranks: RankProcesses, others: Callable[[], str | None]) -> InterNodeResult:
     """Run node 0's ranks to their end and make the rows. `others` waits a moment and says why another node cannot take part, if so."""
     deadline = time.monotonic() + ranks.orders.limit_s + _START_S
     why: str | None = None
@@ -142,11 +141,11 @@ def measure(ranks: Ranks, others: Callable[[], str | None]) -> Found:
             lines, chosen = ranks.lines(), ranks.transport()
     except OSError as error:
         why = f"{type(error).__name__}: {error}"
-    return _found(ranks.orders, lines, chosen, why)
+    return _build_result(ranks.orders, lines, chosen, why)
 
 
-def _found(orders: Orders, lines: list[dict[str, Any]], chosen: str | None, why: str | None) -> Found:
-    found = Found(facts={"network.inter_node_transport": chosen} if chosen else {})
+def _build_result(orders: CollectiveSpec, lines: list[dict[str, Any]], chosen: str | None, why: str | None) -> InterNodeResult:
+    found = InterNodeResult(facts={"network.inter_node_transport": chosen} if chosen else {})
     for name in COLLECTIVES:
         mine = [each for each in lines if each["collective"] == name]
         sizes = [each for each in mine if "bytes" in each]
@@ -155,31 +154,48 @@ def _found(orders: Orders, lines: list[dict[str, Any]], chosen: str | None, why:
         best = max(sizes, key=lambda each: each["bytes"] / each["seconds"], default=None)
         method = None
         if sizes:
-            span = f"{_size(sizes[0]['bytes'])} to {_size(sizes[-1]['bytes'])}"
+            span = f"{_format_size(sizes[0]['bytes'])} to {_format_size(sizes[-1]['bytes'])}"
             method = f"{orders.world} ranks on {orders.nodes} nodes, {chosen or 'unknown transport'}, {span}"
         algorithm = None if best is None else best["bytes"] / best["seconds"]
         n = 0 if best is None else int(best["n"])
-        for kind, factor in (("bus", _factor(name, orders.world)), ("algorithm", 1.0)):
+        for kind, factor in (("bus", _bus_factor(name, orders.world)), ("algorithm", 1.0)):
             value = None if algorithm is None else algorithm * factor
             metric = f"inter_node_{name}_{kind}_bandwidth"
-            found.rows.append(row(metric, value, n, phase="environment", reason=reason, method=method))
+            found.rows.append(metric_row(metric, value, n, phase="environment", reason=reason, method=method))
         if sizes:
             found.curves.append(_curve(name, sizes, orders.world))
     return found
 
 
 def _curve(name: str, sizes: list[dict[str, Any]], world: int) -> Curve:
-    lead = row(f"inter_node_{name}_bus_bandwidth", None, 0, phase="environment")
+    lead = metric_row(f"inter_node_{name}_bus_bandwidth", None, 0, phase="environment")
     points = tuple(
-        Point(at=float(each["bytes"]), value=each["bytes"] / each["seconds"] * _factor(name, world), n=int(each["n"])) for each in sizes
+        Point(at=float(each["bytes"]), value=each["bytes"] / each["seconds"] * _bus_factor(name, world), n=int(each["n"])) for each in sizes
     )
     return Curve(phase="environment", along="message_bytes", metric=lead.metric, statistic=lead.statistic, unit=lead.unit, points=points)
 
 
-def _factor(name: str, world: int) -> float:
+def _bus_factor(name: str, world: int) -> float:
     """Bus over algorithm bandwidth, as nccl-tests define them: what one rank's link carries, however many ranks there are."""
     return (2 if name == "all_reduce" else 1) * (world - 1) / world
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     return f"{count // 2**30} GiB" if count >= 2**30 else f"{count // 2**20} MiB"
+
+
+_CHANNEL = re.compile(r"\[(?:send|receive)\] via NET/(?P<net>[^\n]+?)/\d+(?P<direct>/GDRDMA)?")
+_SELECTED = re.compile(r"NCCL INFO Using network (?P<net>[^\n]+)")
+
+
+def nccl_transport(log: str) -> str | None:
+    """Such as `NET/IB, GPUDirect RDMA`, `NET/AWS Libfabric` or `NET/Socket`; None if the log does not say.
+
+    What a channel between nodes goes by counts before what was chosen at the start: the channel also tells of GPUDirect. Of several the
+    names are listed.
+    """
+    channels = {(match["net"], match["direct"] is not None) for match in _CHANNEL.finditer(log)}
+    if channels:
+        return "; ".join(f"NET/{net}{', GPUDirect RDMA' if direct else ''}" for net, direct in sorted(channels))
+    chosen = sorted({match["net"].strip() for match in _SELECTED.finditer(log)})
+    return "; ".join(f"NET/{net}" for net in chosen) or None

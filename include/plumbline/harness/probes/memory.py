@@ -1,32 +1,42 @@
-"""Copy bandwidth of main memory."""
+"""Copy bandwidth of main memory, and the NUMA node next to a GPU."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
 
+from plumbline.harness.environment.container import memory_limit_bytes
 from plumbline.harness.environment.cpu import last_level_cache_bytes
-from plumbline.harness.environment.limits import memory_bytes
-from plumbline.results import MetricRow, row
+from plumbline.harness.environment.sysfs import format_ranges, read_int, read_text
+from plumbline.results import MetricRow, metric_row
+
+if TYPE_CHECKING:
+    import torch
+
 
 _SMALLEST, _LARGEST = 64 * 2**20, 512 * 2**20
 _COPIES, _ENOUGH_S = 7, 0.8
 
 
-def rows(cpus: Sequence[int]) -> list[MetricRow]:
+def memory_rows(cpus: Sequence[int]) -> list[MetricRow]:
     """`memory_bandwidth`: the best of several copies between two buffers, one thread a core, bytes read plus written a second."""
     best, n = best_copy(buffer_bytes(), len(cpus))
-    return [row("memory_bandwidth", best, n, phase="environment")]
+    return [metric_row("memory_bandwidth", best, n, phase="environment")]
 
 
 def buffer_bytes() -> int:
     """Size of each of the two buffers: three quarters of the last-level cache, so that both never fit into it; less if memory is short."""
     wanted = min(max((last_level_cache_bytes() or 0) * 3 // 4, _SMALLEST), _LARGEST)
-    memory = min(psutil.virtual_memory().available, memory_bytes() or 2**63)
+    memory = min(psutil.virtual_memory().available, memory_limit_bytes() or 2**63)
     return min(wanted, memory // 8)
 
 
@@ -44,3 +54,62 @@ def best_copy(size: int, threads: int) -> tuple[float, int]:
             list(pool.map(lambda part: np.copyto(part[1], part[0]), parts))
             rates.append(2 * source.nbytes / (time.perf_counter() - before))
     return max(rates), len(rates)
+
+
+_SYSFS = Path("/sys")
+
+
+def numa_node_of(device: torch.device, root: Path = _SYSFS) -> int | None:
+    """The NUMA node that a GPU is attached to; None if the system does not say, and on a CPU."""
+    if device.type != "cuda":
+        return None
+    address = pci_address(device)
+    node = read_int(root / "bus/pci/devices" / address / "numa_node") if address else None
+    return node if node is not None and node >= 0 else None  # -1: a machine with one node, or a virtual one that hides them
+
+
+def pci_address(device: torch.device) -> str | None:
+    """A GPU's PCI address as sysfs names it, such as 0000:0f:00.0; None if neither PyTorch nor NVML says it."""
+    import torch
+
+    properties: Any = torch.cuda.get_device_properties(device)
+    if hasattr(properties, "pci_bus_id"):  # since PyTorch 2.8
+        return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+    try:
+        pynvml = importlib.import_module("pynvml")
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
+        bus_id = pynvml.nvmlDeviceGetPciInfo(handle).busId
+    except Exception:  # noqa: BLE001 - not NVIDIA's, no driver, no such field: the address stays unknown
+        return None
+    # NVML writes the domain with eight digits, sysfs with four.
+    return str(bus_id).lower()[-12:]
+
+
+@contextmanager
+def bound_to_node(node: int | None, root: Path = _SYSFS) -> Iterator[str]:
+    """Run this thread on the allowed cores of a NUMA node while the block runs: memory that is first touched there lies there. Yields how
+    it went, in words."""
+    before = os.sched_getaffinity(0)
+    if node is None:
+        yield "not bound: the GPU's NUMA node is unknown"
+        return
+    cores = _parse_cores(read_text(root / "devices/system/node" / f"node{node}" / "cpulist")) & before
+    if not cores:
+        yield f"not bound: no usable core on the GPU's NUMA node {node}"
+        return
+    os.sched_setaffinity(0, cores)
+    try:
+        yield f"bound to the GPU's NUMA node {node}, cores {format_ranges(cores)}"
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _parse_cores(listed: str | None) -> set[int]:
+    """Cores in the kernel's notation: 0-2,5."""
+    found: set[int] = set()
+    for part in (listed or "").split(","):
+        low, _, high = part.partition("-")
+        if low.isdigit():
+            found |= set(range(int(low), int(high or low) + 1))
+    return found

@@ -15,16 +15,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
 
-from plumbline.results import MetricRow, row
+from plumbline.results import MetricRow, metric_row
 
 _HEADER = struct.Struct("!cQ")
 _ECHO_BYTES, _MOST_ECHOED = 8, 1 << 16
-_TRIPS, _LEFT_OUT = 200, 10
+_TRIPS, _WARMUP_TRIPS = 200, 10
 _PIECE, _CHUNK = 1 << 24, 1 << 18
 _SECONDS, _PATIENCE_S = 0.5, 10.0
 
 
-class Answering:
+class PeerServer:
     """A context manager that answers on a `port` of its own, of all interfaces, one connection after the other. It keeps nothing it is sent."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Answering:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="peer-probe", daemon=True)
 
-    def __enter__(self) -> Answering:
+    def __enter__(self) -> PeerServer:
         self._thread.start()
         return self
 
@@ -60,63 +60,63 @@ class Answering:
                     return
                 self._current.settimeout(_PATIENCE_S)
                 self._current.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                _answer(self._current)
+                _serve_connection(self._current)
 
 
-def rows(peers: Iterable[tuple[str, int]]) -> list[MetricRow]:
+def peer_rows(peers: Iterable[tuple[str, int]]) -> list[MetricRow]:
     """`peer_round_trip_time` (median of 200) and `peer_bandwidth` (the best of some) to the slowest of the (host, port) pairs, which is the one
     that a job waits for; without a value if one of them cannot be reached. Empty without peers."""
-    found = [_measured(host, port) for host, port in peers]
+    found = [_measure_peer(host, port) for host, port in peers]
     if not found:
         return []
     reached = [one for one in found if one is not None]
     if len(reached) < len(found):
-        return [row(name, None, 0, phase="environment") for name in ("peer_round_trip_time", "peer_bandwidth")]
+        return [metric_row(name, None, 0, phase="environment") for name in ("peer_round_trip_time", "peer_bandwidth")]
     rate, pieces = min((rate, n) for _, rate, n in reached)
     return [
-        row("peer_round_trip_time", max(trip for trip, _, _ in reached), _TRIPS, phase="environment"),
-        row("peer_bandwidth", rate, pieces, phase="environment"),
+        metric_row("peer_round_trip_time", max(trip for trip, _, _ in reached), _TRIPS, phase="environment"),
+        metric_row("peer_bandwidth", rate, pieces, phase="environment"),
     ]
 
 
-def _measured(host: str, port: int) -> tuple[float, float, int] | None:
+def _measure_peer(host: str, port: int) -> tuple[float, float, int] | None:
     """Median round trip in seconds, best rate in bytes/s, and how many pieces were sent; None if there is no answer."""
     try:
         with socket.create_connection((host, port), timeout=_PATIENCE_S) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            trips = [_trip(connection) for _ in range(_LEFT_OUT + _TRIPS)][_LEFT_OUT:]
+            trips = [_time_round_trip(connection) for _ in range(_WARMUP_TRIPS + _TRIPS)][_WARMUP_TRIPS:]
             piece, times = bytes(_PIECE), [0.0]
             while sum(times) < _SECONDS:
                 began = time.perf_counter()
                 connection.sendall(_HEADER.pack(b"t", len(piece)))
                 connection.sendall(piece)
-                _take(connection, 1)
+                _receive(connection, 1)
                 times.append(time.perf_counter() - began)
             return statistics.median(trips), _PIECE / min(times[1:]), len(times) - 1
     except OSError:
         return None
 
 
-def _trip(connection: socket.socket) -> float:
+def _time_round_trip(connection: socket.socket) -> float:
     began = time.perf_counter()
     connection.sendall(_HEADER.pack(b"e", _ECHO_BYTES) + bytes(_ECHO_BYTES))
-    _take(connection, _ECHO_BYTES)
+    _receive(connection, _ECHO_BYTES)
     return time.perf_counter() - began
 
 
-def _answer(connection: socket.socket) -> None:
+def _serve_connection(connection: socket.socket) -> None:
     while True:
-        command, size = _HEADER.unpack(_take(connection, _HEADER.size, keep=True))
+        command, size = _HEADER.unpack(_receive(connection, _HEADER.size, keep=True))
         if command == b"e" and size <= _MOST_ECHOED:
-            connection.sendall(_take(connection, size, keep=True))
+            connection.sendall(_receive(connection, size, keep=True))
         elif command == b"t":
-            _take(connection, size)
+            _receive(connection, size)
             connection.sendall(b"\0")
         else:
             return  # somebody who speaks something else
 
 
-def _take(connection: socket.socket, size: int, *, keep: bool = False) -> bytes:
+def _receive(connection: socket.socket, size: int, *, keep: bool = False) -> bytes:
     """Exactly `size` bytes, returned if `keep`. ConnectionError if the other end hangs up before."""
     kept, buffer = bytearray(), bytearray(min(size, _CHUNK))
     while size > 0:

@@ -17,18 +17,18 @@ from contextlib import ExitStack, contextmanager, suppress
 import psutil
 
 from plumbline.harness import engine_python
-from plumbline.results import MetricRow, row
+from plumbline.results import MetricRow, metric_row
 
 PART_LIMIT_S = 120.0
 """How long one part may take; the collective has a declared limit beside it."""
-_TOLD = 4000
+_STDERR_TAIL_BYTES = 4000
 _CHUNK = 1 << 16
 
 Parts = Mapping[str, Sequence[str]]
 """Part → the metrics that it measures."""
 
 
-def rows(parts: Parts, arguments: Sequence[str], limits_s: Mapping[str, float], limit_s: float) -> list[MetricRow]:
+def run_parts(parts: Parts, arguments: Sequence[str], limits_s: Mapping[str, float], limit_s: float) -> list[MetricRow]:
     """The rows of all parts, in their order; of a part that failed one row a metric, absent and with its reason.
 
     `arguments`: of the worker, without the parts. `limits_s`: of parts that may take another time than PART_LIMIT_S; `limit_s`: of all
@@ -38,21 +38,21 @@ def rows(parts: Parts, arguments: Sequence[str], limits_s: Mapping[str, float], 
     found: dict[str, list[MetricRow]] = {}
     while left := [part for part in parts if part not in found]:
         if time.monotonic() >= deadline:
-            found |= {part: _absent(parts[part], f"not started: the probes' limit of {limit_s:g} s was over") for part in left}
+            found |= {part: _absent_rows(parts[part], f"not started: the probes' limit of {limit_s:g} s was over") for part in left}
             break
-        done, why = _run({part: parts[part] for part in left}, arguments, limits_s, deadline)
+        done, why = _run_worker({part: parts[part] for part in left}, arguments, limits_s, deadline)
         found |= done
         if why is not None:
             broken = next(part for part in left if part not in done)
-            found[broken] = _absent(parts[broken], why)
+            found[broken] = _absent_rows(parts[broken], why)
     return [row for part in parts for row in found[part]]
 
 
-def _absent(metrics: Sequence[str], why: str) -> list[MetricRow]:
-    return [row(metric, None, 0, phase="environment", reason=why) for metric in metrics]
+def _absent_rows(metrics: Sequence[str], why: str) -> list[MetricRow]:
+    return [metric_row(metric, None, 0, phase="environment", reason=why) for metric in metrics]
 
 
-def _run(
+def _run_worker(
     parts: Parts, arguments: Sequence[str], limits_s: Mapping[str, float], deadline: float
 ) -> tuple[dict[str, list[MetricRow]], str | None]:
     """What one process reported, and why the first part that it did not report is absent; None if the process ended by itself in between."""
@@ -67,9 +67,11 @@ def _run(
             if not line:
                 # A worker that reported a part may end on purpose, to begin the next one in a fresh process.
                 code = process.wait()
-                return found, None if found and code == 0 else _ended(code, streams.errors)
+                return found, None if found and code == 0 else _describe_exit(code, streams.errors)
             answer = json.loads(line)
-            found[part] = _absent(parts[part], answer["failed"]) if "failed" in answer else [MetricRow(**each) for each in answer["rows"]]
+            found[part] = (
+                _absent_rows(parts[part], answer["failed"]) if "failed" in answer else [MetricRow(**each) for each in answer["rows"]]
+            )
     return found, None
 
 
@@ -78,7 +80,7 @@ def command() -> list[str]:
     return [engine_python.executable(), "-m", "plumbline.harness.probes.worker"]
 
 
-def _ended(code: int, errors: str) -> str:
+def _describe_exit(code: int, errors: str) -> str:
     how = f"its process was ended by signal {-code}" if code < 0 else f"its process ended with exit code {code}"
     last = errors.strip().splitlines()[-1:]
     return f"{how}: {last[0]}" if last else how
@@ -114,7 +116,7 @@ class _Streams:
                 elif key.fd == self._out:
                     self._buffer += data
                 else:
-                    self._tail = (self._tail + data)[-_TOLD:]
+                    self._tail = (self._tail + data)[-_STDERR_TAIL_BYTES:]
         line, newline, self._buffer = self._buffer.partition(b"\n")
         return line if newline else b""
 
@@ -132,11 +134,11 @@ def _worker(words: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
                 stderr=subprocess.PIPE,
             )
         )
-        stack.callback(end_tree, process.pid)
+        stack.callback(kill_process_tree, process.pid)
         yield process
 
 
-def end_tree(pid: int) -> None:
+def kill_process_tree(pid: int) -> None:
     """Kill a process that we started and its descendants."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)

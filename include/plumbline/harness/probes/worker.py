@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.harness.probes import NOT_COMPUTED, disk, memory
-from plumbline.results import MetricRow, row
+from plumbline.results import MetricRow, metric_row
 
 if TYPE_CHECKING:
     import torch
 
-_OTHERS_S = 0.3
+_OTHER_GPUS_S = 0.3
 _COPY_BYTES, _TRANSFER_BYTES = 2**30, 2**28
 
 
-def measured(part: str, options: argparse.Namespace) -> list[MetricRow]:
+def measure_part(part: str, options: argparse.Namespace) -> list[MetricRow]:
     """The rows of one part; whatever the probe raises."""
     name, _, format_ = part.partition("_")
     if name == "matmul":
@@ -34,55 +34,59 @@ def measured(part: str, options: argparse.Namespace) -> list[MetricRow]:
         "memory": _memory,
         "host_to_device": lambda o: [_transfer("host_to_device", o)],
         "device_to_host": lambda o: [_transfer("device_to_host", o)],
-        "disk": lambda o: disk.rows(o.folder, large=o.device == "cuda"),
+        "disk": lambda o: disk.disk_rows(o.folder, large=o.device == "cuda"),
         "dataset": lambda o: disk.dataset_rows(o.folder),
     }
     return ways[part](options)
 
 
 def _all_reduce(options: argparse.Namespace) -> list[MetricRow]:
-    from plumbline.harness.probes.collective import all_reduce
+    from plumbline.harness.probes.collectives import node_all_reduce
 
     cuda = options.device == "cuda"
     ranks = len(_gpus(options)) if cuda else options.ranks
     if ranks < 2:
         return []
     threads = 1 if cuda else max(len(options.cpus) // ranks, 1)
-    rate, n = all_reduce(ranks, cuda, threads, options.folder, options.collective_s)
-    return [row("all_reduce_bus_bandwidth", rate, n, phase="environment")]
+    rate, n = node_all_reduce(ranks, cuda, threads, options.folder, options.collective_s)
+    return [metric_row("all_reduce_bus_bandwidth", rate, n, phase="environment")]
 
 
 def _matmul(name: str, options: argparse.Namespace) -> MetricRow:
     import torch
 
-    from plumbline.harness.probes import products
+    from plumbline.harness.probes import torch_probes
 
     devices = _gpus(options) if options.device == "cuda" else [torch.device("cpu")]
     metric, first, others = f"matmul_tflops_{name}", devices[0], devices[1:]
-    why = products.not_computed(first, name)
+    why = torch_probes.unsupported_format(first, name)
     if why is not None:
-        return row(metric, None, 0, phase="environment", reason=NOT_COMPUTED + why)
+        return metric_row(metric, None, 0, phase="environment", reason=NOT_COMPUTED + why)
     if options.device == "cpu":
         torch.set_num_threads(len(options.cpus))
-    rate, n, shape = products.best(first, name, products.CPU_SHAPES if options.device == "cpu" else products.GPU_SHAPES)
-    found = min([(rate, n), *(products.sustained(gpu, name, shape, _OTHERS_S)[:2] for gpu in others)])
-    return row(metric, *found, phase="environment")
+    rate, n, shape = torch_probes.best_matmul(first, name, torch_probes.CPU_SHAPES if options.device == "cpu" else torch_probes.GPU_SHAPES)
+    found = min([(rate, n), *(torch_probes.sustained_matmul(gpu, name, shape, _OTHER_GPUS_S)[:2] for gpu in others)])
+    return metric_row(metric, *found, phase="environment")
 
 
 def _memory(options: argparse.Namespace) -> list[MetricRow]:
     if options.device == "cpu":
-        return memory.rows(options.cpus)
-    from plumbline.harness.probes import transfers
+        return memory.memory_rows(options.cpus)
+    from plumbline.harness.probes import torch_probes
 
-    return [row("memory_bandwidth", *min(transfers.within(gpu, _COPY_BYTES) for gpu in _gpus(options)), phase="environment")]
+    return [
+        metric_row(
+            "memory_bandwidth", *min(torch_probes.copy_within_device(gpu, _COPY_BYTES) for gpu in _gpus(options)), phase="environment"
+        )
+    ]
 
 
 def _transfer(way: str, options: argparse.Namespace) -> MetricRow:
-    from plumbline.harness.probes import transfers
+    from plumbline.harness.probes import torch_probes
 
-    one = transfers.to_device if way == "host_to_device" else transfers.to_host
+    one = torch_probes.copy_to_device if way == "host_to_device" else torch_probes.copy_to_host
     rate, n, where = min(one(gpu, _TRANSFER_BYTES) for gpu in _gpus(options))
-    return row(f"{way}_bandwidth", rate, n, phase="environment", method=where)
+    return metric_row(f"{way}_bandwidth", rate, n, phase="environment", method=where)
 
 
 def _gpus(options: argparse.Namespace) -> list[torch.device]:
@@ -108,17 +112,17 @@ def main(words: Sequence[str] | None = None) -> None:
     with os.fdopen(os.dup(1), "w") as lines:
         os.dup2(2, 1)
         for part in options.parts:
-            answer, broken = _answer(part, options)
+            answer, broken = _run_part(part, options)
             lines.write(json.dumps(answer) + "\n")
             lines.flush()
             if broken and options.device == "cuda":
                 return  # an error may spoil the GPU's context for all that follows: the runner goes on with a fresh process
 
 
-def _answer(part: str, options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+def _run_part(part: str, options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     """One part as its output line, and whether it failed."""
     try:
-        return {"rows": [each.model_dump(mode="json", exclude_defaults=True) for each in measured(part, options)]}, False
+        return {"rows": [each.model_dump(mode="json", exclude_defaults=True) for each in measure_part(part, options)]}, False
     except Exception as error:  # noqa: BLE001 - whatever it is, it is why the figure is absent
         first = str(error).strip().splitlines()[:1]
         return {"failed": f"{type(error).__name__}: {first[0]}" if first else type(error).__name__}, True

@@ -6,37 +6,41 @@
     load_client     the load client's latencies against what a server with set delays really did
     clock_offset    the wall clock against the monotonic one, and against its time server
 
-On a CPU all of it takes some seconds, most of which torch needs to start; a trial checks fewer architectures and takes less than five.
-"""
+On a CPU all of it takes some seconds, most of which torch needs to start; a trial checks fewer architectures and takes less than five."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+import subprocess
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from typing import Literal
 
 from plumbline.declarations import Trial
+from plumbline.harness import engine_python
 from plumbline.harness.measurement import Judgement
-from plumbline.harness.selfcheck import clocks, load_client, torch_process
-from plumbline.harness.selfcheck.architectures import ARCHITECTURES
+from plumbline.harness.selfcheck import clocks, load_client
 from plumbline.harness.selfcheck.clocks import WallClock
+from plumbline.harness.selfcheck.comparison import ARCHITECTURES, check_failed, not_applicable
 from plumbline.results import CheckLine, Reason
 
-__all__ = ["judgements", "of_trial", "run"]
+__all__ = ["judgements", "run", "run_for_trial"]
 
 
 def run(device: Literal["cpu", "cuda"] = "cpu", architectures: Collection[str] = ARCHITECTURES) -> list[CheckLine]:
     """All lines, in the order above; `architectures`: whose FLOPs are counted. Raises nothing that a check can say in its line."""
     wall = WallClock()
-    with torch_process.started(device, architectures) as torch_lines:
+    with torch_checks_process(device, architectures) as torch_lines:
         lines = [*clocks.event_timer(), *torch_lines()]
     # With the other process gone: it would take the core that the server or the client needs.
-    lines += load_client.lines()
-    lines += [wall.line(), clocks.synchronised()]
+    lines += load_client.load_client_lines()
+    lines += [wall.line(), clocks.time_server_offset()]
     order = ("event_timer", "energy_counter", "counted_flops", "load_client", "clock_offset")
     return sorted(lines, key=lambda line: order.index(line.check))
 
 
-def of_trial(trial: Trial) -> list[CheckLine]:
+def run_for_trial(trial: Trial) -> list[CheckLine]:
     """The lines of a campaign's first trial, on the device that it measures: FLOPs of our own decoder, which starts fastest, and of its model."""
     workload = trial.workload
     # Of a hosted model only the client runs here.
@@ -51,11 +55,52 @@ def judgements(lines: list[CheckLine]) -> list[Judgement]:
     bad = [line for line in lines if line.status == "fail"]
     if not bad:
         return []
-    detail = "; ".join(f"{line.name}: {_numbers(line)}{line.reason}" for line in bad)
+    detail = "; ".join(f"{line.name}: {_format_comparison(line)}{line.reason}" for line in bad)
     return [Judgement("degraded", Reason(code="selfcheck_failed", detail=f"the instrument failed its own check: {detail}"))]
 
 
-def _numbers(line: CheckLine) -> str:
+def _format_comparison(line: CheckLine) -> str:
     if line.measured is None or line.expected is None or line.tolerance is None:
         return ""
     return f"{line.measured:.6g} {line.unit}, expected {line.expected:.6g} ± {line.tolerance:.3g}; "
+
+
+_TORCH_LIMIT_S = {"cpu": 60.0, "cuda": 180.0}
+_TORCH_COMMAND = (engine_python.executable(), "-m", "plumbline.harness.selfcheck.torch_checks")
+
+
+@contextmanager
+def torch_checks_process(device: str, architectures: Collection[str]) -> Iterator[Callable[[], list[CheckLine]]]:
+    """The process, already running; calling what it yields waits for its lines. It is gone at the end of the block."""
+    if not _has_torch():
+        yield lambda: [
+            not_applicable("counted_flops", "PyTorch is not installed"),
+            not_applicable("energy_counter", "PyTorch is not installed"),
+        ]
+        return
+    with subprocess.Popen(
+        [*_TORCH_COMMAND, device, *architectures],
+        env=engine_python.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield lambda: _read_torch_lines(process, _TORCH_LIMIT_S[device])
+        finally:
+            process.kill()
+
+
+def _has_torch() -> bool:
+    return PathFinder.find_spec("torch", engine_python.describe().search_path) is not None
+
+
+def _read_torch_lines(process: subprocess.Popen[str], limit_s: float) -> list[CheckLine]:
+    try:
+        printed, complaint = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        return [check_failed("counted_flops", f"the checks that need PyTorch took longer than {limit_s:.0f} s")]
+    if process.returncode != 0:
+        return [check_failed("counted_flops", f"the checks that need PyTorch ended with {process.returncode}: {complaint[-1000:].strip()}")]
+    return [CheckLine(**line) for line in json.loads(printed.splitlines()[-1])]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from plumbline.harness.selfcheck.lines import compared, not_applicable
+from plumbline.harness.selfcheck.comparison import compare, not_applicable
 from plumbline.results import CheckLine
 
 _SPIN_S = 0.2
@@ -26,16 +26,16 @@ _NANOSECONDS = 0x2000
 
 def event_timer(timer_ns: Callable[[], int] = time.monotonic_ns) -> list[CheckLine]:
     """The clock of CPU steps and of requests, over a spin whose length the raw hardware clock knows."""
-    begun = _pair(timer_ns)
+    begun = _read_both(timer_ns)
     while time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - begun[0] < _SPIN_S * 1e9:
         pass
-    ended = _pair(timer_ns)
+    ended = _read_both(timer_ns)
     expected, measured = ((after - before) / 1e9 for before, after in zip(begun, ended, strict=True))
     reason = "a spin by CLOCK_MONOTONIC, expected by CLOCK_MONOTONIC_RAW"
-    return [compared("event_timer", measured, expected, _SPIN_SHARE * expected, "s", reason, of="cpu")]
+    return [compare("event_timer", measured, expected, _SPIN_SHARE * expected, "s", reason, of="cpu")]
 
 
-def _pair(timer_ns: Callable[[], int]) -> tuple[int, int]:
+def _read_both(timer_ns: Callable[[], int]) -> tuple[int, int]:
     """(raw, timer) at one moment: of several readings the one that nothing came between."""
     found = []
     for _ in range(_READINGS):
@@ -57,7 +57,7 @@ class WallClock:
         """Of the time until now."""
         elapsed, expected = self._wall() - self._began[0], time.monotonic() - self._began[1]
         reason = "time passed by the wall clock during the selfcheck, expected by CLOCK_MONOTONIC"
-        return compared("clock_offset", elapsed, expected, _STEP_S + 0.001 * expected, "s", reason, of="wall clock")
+        return compare("clock_offset", elapsed, expected, _STEP_S + 0.001 * expected, "s", reason, of="wall clock")
 
 
 class _Timeval(ctypes.Structure):
@@ -96,7 +96,7 @@ def adjtimex() -> tuple[int, float, float] | None:
     return state, timex.offset / (1e9 if timex.status & _NANOSECONDS else 1e6), timex.maxerror / 1e6
 
 
-def synchronised(kernel: Callable[[], tuple[int, float, float] | None] = adjtimex) -> CheckLine:
+def time_server_offset(kernel: Callable[[], tuple[int, float, float] | None] = adjtimex) -> CheckLine:
     """The wall clock against its time server, as far as the kernel knows."""
     known = kernel()
     if known is None:
@@ -105,10 +105,12 @@ def synchronised(kernel: Callable[[], tuple[int, float, float] | None] = adjtime
     if state == _UNSYNCHRONISED:
         return not_applicable("clock_offset", "the kernel says that nothing synchronises this clock (adjtimex)", of="time server")
     reason = f"offset from the time server by adjtimex; its greatest error is {greatest:.3g} s"
-    return compared("clock_offset", offset, 0.0, _OFFSET_S, "s", reason, of="time server")
+    return compare("clock_offset", offset, 0.0, _OFFSET_S, "s", reason, of="time server")
 
 
-def of_store(write: Callable[[], None], modified: Callable[[], datetime | None], wall: Callable[[], float] = time.time) -> CheckLine:
+def store_clock_offset(
+    write: Callable[[], None], modified: Callable[[], datetime | None], wall: Callable[[], float] = time.time
+) -> CheckLine:
     """The wall clock against the result store's: `modified` is when the store says that the object which `write` writes was written.
 
     Raises what `write` raises. A store says it to the second, so what lies in that second before or in the write is no offset.
@@ -127,4 +129,4 @@ def of_store(write: Callable[[], None], modified: Callable[[], datetime | None],
     at = there.timestamp()
     offset = max(began - _STORE_RESOLUTION_S - at, 0.0) + min(ended - at, 0.0)
     reason = f"this clock less the result store's, by an object whose writing took {ended - began:.3g} s; the store's resolution is 1 s"
-    return compared("clock_offset", offset, 0.0, _STORE_OFFSET_S, "s", reason, of="result store")
+    return compare("clock_offset", offset, 0.0, _STORE_OFFSET_S, "s", reason, of="result store")

@@ -1,159 +1,133 @@
-"""What a worker process is told, and which steps each run of a trial does. Standard library only: the worker's start-up is measured.
-
-A trial consists of runs, each a process of its own (or one for each rank, see `place`):
-
-    run       every step from scratch, undisturbed: cold start, warm-up, steady state; then the closing checks
-    fault     resumes from the newest checkpoint before the fault, which comes in the declared step; as often as the fault is declared
-    recovery  resumes from the same checkpoint, does the lost steps again, and goes on to the next checkpoint
-
-So the fault never touches the steady numbers, and `fault` + `recovery` together are one checkpoint interval with its failures in it:
-the stretch over which goodput is counted. A run that ends before it should is made again under a name with a number (`fault-2`).
-"""
+"""Plan of a training trial: nodes, ranks and their cores, the runs in their order, and the specification of each worker process."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal
+
+from plumbline.harness.training.worker_protocol import DataSpec, HoldPoint, ProcessGroupSpec, RunName, WorkerSpec, run_kind
 
 if TYPE_CHECKING:
-    from plumbline.declarations.training import TrainingWorkload
+    from plumbline.declarations import Provider, Trial
+    from plumbline.declarations.workloads.training import TrainingWorkload
     from plumbline.harness.training.dataset import DataFile
-    from plumbline.harness.training.place import Address, Place
-
-RunKind = Literal["run", "fault", "recovery"]
-RunName = str
-"""A run's kind, with the number of the attempt from the second on: `fault`, `fault-2`."""
-
-EXIT_OUT_OF_MEMORY = 64
-EXIT_DISK_FULL = 65
-EXIT_NO_DEVICE = 66
-EXIT_NOTHING_TO_RESUME = 67
-EXIT_DAMAGED_DATA = 68
-EXIT_LOST_A_PEER = 69
-EXIT_UNSUPPORTED = 70
-EXIT_NOT_DETERMINISTIC = 71
-EXIT_DEVICE_FAILED = 72
-EXIT_IMAGE_INCOMPLETE = 73
-"""A worker's own exit codes: they tell the cause even where no file can be written any more."""
 
 
-def run_name(kind: RunKind, attempt: int) -> RunName:
-    """The name of an attempt, counted from 1."""
-    return kind if attempt == 1 else f"{kind}-{attempt}"
+NODE_RANK_VARIABLE, JOB_INDEX_VARIABLE, RENDEZVOUS_VARIABLE = "PLUMBLINE_NODE_RANK", "JOB_COMPLETION_INDEX", "PLUMBLINE_RENDEZVOUS"
+_LOCAL_TIMEOUT_S = 120.0
 
 
-def kind_of(name: RunName) -> RunKind:
-    """What a run with this name is for. ValueError if it is no run's name."""
-    kind = name.partition("-")[0]
-    for known in get_args(RunKind):
-        if kind == known:
-            return known  # type: ignore[no-any-return]
-    raise ValueError(f"{name!r} is no run; expected one of {', '.join(get_args(RunKind))}, or one of them with a number")
+class InvalidTopology(ValueError):
+    """The environment does not say where this harness stands; the message names the variable and what it should hold."""
 
 
 @dataclass(frozen=True)
-class Group:
-    """One rank's place among the `world` ranks of a run, which find each other through the store at `host`:`port`.
+class Address:
+    """Where node 0 can be reached."""
 
-    `local`: which of its node's ranks it is. `run` keeps the runs of a trial apart in the store.
-    """
-
-    rank: int
-    world: int
-    local: int
-    nodes: int
-    backend: str
     host: str
     port: int
-    run: RunName
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
-class DataOrders:
-    """A data file to read: `count` items of shape `item` and little-endian type `dtype`, generated from `seed` (None: a team's own)."""
+class Topology:
+    """Node `node` of `nodes`, with `processes` ranks on each. `rendezvous` is there if there is more than one node."""
 
-    path: str
-    dtype: str
-    count: int
-    item: tuple[int, ...] = ()
-    seed: int | None = None
+    node: int
+    nodes: int
+    processes: int
+    rendezvous: Address | None
+
+    @property
+    def world(self) -> int:
+        """Ranks in all."""
+        return self.nodes * self.processes
+
+    @property
+    def ranks(self) -> range:
+        """The ranks of this node."""
+        return range(self.node * self.processes, (self.node + 1) * self.processes)
 
 
 @dataclass(frozen=True)
-class Hold:
-    """Where the run says so and waits for the end that the harness brings about: in the middle of a step, or of the checkpoint after it."""
+class CoreShare:
+    """What one rank gets of the node's cores: how many threads, and which cores if they are its own (`bind`: each thread stays on one)."""
 
-    step: int
-    inside: Literal["step", "checkpoint"] = "step"
-
-
-@dataclass(frozen=True)
-class WorkerSpec:
-    """One worker's orders, as JSON in a file. Steps are counted from 0; `until` is the first one not to do.
-
-    `model`, `task`, `optimizer`, `parallelism`: as declared. `weights`: where stored initial weights lie. `group` is None where one
-    process trains alone.
-    """
-
-    model: dict[str, Any]
-    task: dict[str, Any]
-    data: DataOrders
-    micro: int
-    accumulation: int
-    sequence: int
-    precision: str
-    compile: bool
-    attention: str
-    activation_checkpointing: bool
-    deterministic: bool
-    optimizer: dict[str, Any]
-    parallelism: dict[str, Any]
-    seed: int
-    device: str
     threads: int
-    until: int
-    resume: bool
-    checkpoint_folder: str
-    checkpoint_every: int
-    checkpoint_keep: int
-    checkpoint_mode: str
-    checkpoint_retain: tuple[int, ...]
-    hold: Hold | None
-    closing: bool
-    log: str
-    weights: str | None = None
-    group: Group | None = None
+    cores: tuple[int, ...] | None
+    bind: bool
 
-    @property
-    def sharded(self) -> bool:
-        """Whether no rank holds the whole state."""
-        return bool(self.parallelism["strategy"] == "fsdp" or self.parallelism["tensor"] > 1)
 
-    @property
-    def draws(self) -> bool:
-        """Whether this process draws the initial weights: rank 0 does for all, and nobody where a checkpoint replaces them."""
-        return not self.resume and (self.group is None or self.group.rank == 0)
+def topology_of(trial: Trial, variables: Mapping[str, str]) -> Topology:
+    """Where a harness with these environment variables stands in the trial; node 0 of one for anything but training over several nodes.
 
-    def write(self, path: Path) -> None:
-        """Write it where a worker will read it."""
-        path.write_text(json.dumps(asdict(self)))
+    Raises BadPlace.
+    """
+    workload = trial.workload
+    if workload.kind != "training":
+        return Topology(0, 1, 1, None)
+    job = workload.parallelism
+    if job.nodes == 1:
+        return Topology(0, 1, job.processes, None)
+    name = NODE_RANK_VARIABLE if NODE_RANK_VARIABLE in variables else JOB_INDEX_VARIABLE
+    value = variables.get(name, "0")
+    if not re.fullmatch(r"\d{1,4}", value) or int(value) >= job.nodes:
+        raise InvalidTopology(f"{name} is {value!r}; expected this node's number, 0 to {job.nodes - 1}, of a job of {job.nodes} nodes")
+    return Topology(int(value), job.nodes, job.processes, _parse_address(variables.get(RENDEZVOUS_VARIABLE), job.nodes))
 
-    @classmethod
-    def read(cls, path: Path) -> WorkerSpec:
-        """The orders in a file."""
-        told: dict[str, Any] = json.loads(path.read_text())
-        stored = told["data"]
-        return cls(
-            **{
-                **told,
-                "data": DataOrders(**{**stored, "item": tuple(stored["item"])}),
-                "checkpoint_retain": tuple(told["checkpoint_retain"]),
-                "hold": Hold(**told["hold"]) if told["hold"] else None,
-                "group": Group(**told["group"]) if told["group"] else None,
-            }
-        )
+
+def _parse_address(text: str | None, nodes: int) -> Address:
+    host, _, port = (text or "").rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        said = "is not set" if text is None else f"is {text!r}"
+        raise InvalidTopology(f"{RENDEZVOUS_VARIABLE} {said}; expected where the {nodes} nodes meet node 0, such as trial-0.trial:29400")
+    return Address(host.strip("[]"), int(port))
+
+
+def share_cores(cores: Sequence[int], limit: int | None, processes: int, device: str) -> tuple[CoreShare, ...]:
+    """How the usable `cores` of a node are shared by its ranks.
+
+    One rank on cores of its own takes them all and binds a thread to each. Several ranks on a CPU take equal parts: bound without
+    parts they would all sit on the first core. Where a limit gives fewer cores' worth of time than there are cores, these are shared
+    with others, who would be bound to the same ones: nothing is bound then. Beside a GPU, which core is near it is the kernel's to find.
+    """
+    if limit is not None and limit < len(cores):
+        return (CoreShare(max(limit // processes, 1), None, bind=False),) * processes
+    if processes == 1:
+        return (CoreShare(len(cores), None, bind=True),)
+    if device != "cpu":
+        return (CoreShare(max(len(cores) // processes, 1), None, bind=False),) * processes
+    if processes > len(cores):
+        return tuple(CoreShare(1, (cores[i % len(cores)],), bind=True) for i in range(processes))
+    each = len(cores) // processes
+    return tuple(CoreShare(each, tuple(cores[i * each : (i + 1) * each]), bind=True) for i in range(processes))
+
+
+def rendezvous_timeout_s(provider: Provider) -> float:
+    """How long nodes wait for each other: as long as the provider may take to find a node for the last of them and to start its pod.
+
+    The launcher ends a gang that is not complete in time, and knows what was missing: a node that gave up earlier would hide it.
+    """
+    launcher = provider.launcher
+    return launcher.schedule_timeout + launcher.startup_timeout if launcher.kind == "kubernetes" else _LOCAL_TIMEOUT_S
+
+
+# What a worker process is told, and which steps each run of a trial does. Standard library only: the worker's start-up is measured.
+#
+# A trial consists of runs, each a process of its own (or one for each rank, see `place`):
+#
+#     run       every step from scratch, undisturbed: cold start, warm-up, steady state; then the closing checks
+#     fault     resumes from the newest checkpoint before the fault, which comes in the declared step; as often as the fault is declared
+#     recovery  resumes from the same checkpoint, does the lost steps again, and goes on to the next checkpoint
+#
+# So the fault never touches the steady numbers, and `fault` + `recovery` together are one checkpoint interval with its failures in it:
+# the stretch over which goodput is counted. A run that ends before it should is made again under a name with a number (`fault-2`).
 
 
 @dataclass(frozen=True)
@@ -170,7 +144,7 @@ class FaultPlan:
     times: int = 1
 
 
-def fault_plan(workload: TrainingWorkload) -> FaultPlan | None:
+def plan_fault(workload: TrainingWorkload) -> FaultPlan | None:
     """The faulted stretch of a workload: one checkpoint interval (cut short by the end of the trial); None without a fault."""
     fault = workload.fault
     if fault is None:
@@ -181,13 +155,13 @@ def fault_plan(workload: TrainingWorkload) -> FaultPlan | None:
     return FaultPlan(resume_from, fault.at_step, min(resume_from + every, workload.steps.total), inside, fault.times)
 
 
-def undisturbed(workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str) -> WorkerSpec:
+def undisturbed_spec(workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str) -> WorkerSpec:
     """The orders of the first run: of all its ranks, before `for_rank` gives each its own."""
-    fault = fault_plan(workload)
+    fault = plan_fault(workload)
     return WorkerSpec(
         model=workload.model.model_dump(mode="json"),
         task=workload.task.model_dump(mode="json"),
-        data=DataOrders(str(data.path), data.dtype, data.count, data.item, None if workload.data.source == "file" else workload.data.seed),
+        data=DataSpec(str(data.path), data.dtype, data.count, data.item, None if workload.data.source == "file" else workload.data.seed),
         micro=workload.batch.micro,
         accumulation=workload.batch.accumulation,
         sequence=workload.batch.sequence,
@@ -215,12 +189,12 @@ def undisturbed(workload: TrainingWorkload, data: DataFile, folder: Path, *, dev
     )
 
 
-def orders(name: RunName, workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str, resume: bool) -> WorkerSpec:
+def run_spec(name: RunName, workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str, resume: bool) -> WorkerSpec:
     """The orders of a run by its name: every node of a job derives the same from the same trial. `resume`: from the newest checkpoint.
 
     The checkpoints of the faulted stretch lie in a folder of their own.
     """
-    first, fault, kind = undisturbed(workload, data, folder, device=device), fault_plan(workload), kind_of(name)
+    first, fault, kind = undisturbed_spec(workload, data, folder, device=device), plan_fault(workload), run_kind(name)
     attempt = replace(first, resume=resume, log=str(folder / f"{name}.steps.jsonl"))
     if kind == "run" or fault is None:
         return attempt
@@ -229,12 +203,12 @@ def orders(name: RunName, workload: TrainingWorkload, data: DataFile, folder: Pa
         until=fault.until,
         checkpoint_folder=str(folder / "fault-checkpoints"),
         checkpoint_retain=(),
-        hold=Hold(fault.kill_in, fault.inside) if kind == "fault" else None,
+        hold=HoldPoint(fault.kill_in, fault.inside) if kind == "fault" else None,
         closing=False,
     )
 
 
-def for_rank(spec: WorkerSpec, place: Place, rank: int, threads: int, store: Address | None, name: RunName) -> WorkerSpec:
+def rank_spec(spec: WorkerSpec, place: Topology, rank: int, threads: int, store: Address | None, name: RunName) -> WorkerSpec:
     """The orders of one rank. Rank 0 closes, and of sharded state all do.
 
     The last rank of node 0 is the one that holds in a step; in a checkpoint it is rank 0, which writes it.
@@ -250,5 +224,5 @@ def for_rank(spec: WorkerSpec, place: Place, rank: int, threads: int, store: Add
         log=spec.log if rank == 0 else str(Path(spec.log).with_name(f"{name}.rank{rank}.steps.jsonl")),
         hold=spec.hold if rank == holds else None,
         closing=spec.closing and (rank == 0 or spec.sharded),
-        group=Group(rank, place.world, local, place.nodes, backend, store.host, store.port, name),
+        group=ProcessGroupSpec(rank, place.world, local, place.nodes, backend, store.host, store.port, name),
     )

@@ -13,16 +13,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from plumbline.launch.cluster.base import Row
 from plumbline.launch.cluster.names import LAUNCH
+from plumbline.launch.cluster.observe import Row
 from plumbline.launch.failures import BadDeclaration, Unreachable
 
 _log = logging.getLogger(__name__)
 
-PATIENCE_S = 120.0
+API_PATIENCE_S = 120.0
 _TIMEOUT_S = 20.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 15.0
-_LOOK_EVERY_S = 1.0
+_POLL_S = 1.0
 # 408, 410 and 429 say "not now"; the others of these are the control plane's own trouble.
 _TRANSIENT = frozenset({408, 410, 425, 429, 500, 502, 503, 504})
 _COLLECTIONS = {
@@ -39,7 +39,7 @@ _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Media types: objects as they are, or their metadata alone."""
 
 
-class Refused(Exception):
+class ApiRefused(Exception):
     """The API understood and said no; asking again would not change it. `status` is the HTTP status, `detail` the API's own words."""
 
     def __init__(self, status: int, detail: str) -> None:
@@ -47,7 +47,7 @@ class Refused(Exception):
         self.status, self.detail = status, detail
 
 
-class _NotNow(Exception):
+class _RetryLater(Exception):
     """No answer, or one that asks for another try, after `wait_s` seconds if it says so."""
 
     def __init__(self, why: str, wait_s: float = 0.0) -> None:
@@ -63,7 +63,7 @@ class ClusterApi:
     BadDeclaration if there is no such connection, or if it holds no usable kubeconfig.
     """
 
-    def __init__(self, connection_id: str, namespace: str, *, patience_s: float = PATIENCE_S, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(self, connection_id: str, namespace: str, *, patience_s: float = API_PATIENCE_S, timeout_s: float = _TIMEOUT_S) -> None:
         self._connection_id, self._namespace = connection_id, namespace
         self._patience_s, self._timeout_s = patience_s, timeout_s
         self._client: Any = None
@@ -80,14 +80,14 @@ class ClusterApi:
             try:
                 made: Row = self._json("POST", self._path(kind), body=row)
                 return made
-            except Refused as refusal:
+            except ApiRefused as refusal:
                 if refusal.status != 409:
                     raise
                 found = self.get(kind, name)
                 if found is None:  # it ended between the two questions
                     continue
                 if found["metadata"].get("labels", {}).get(LAUNCH) != row["metadata"]["labels"][LAUNCH]:
-                    raise Refused(
+                    raise ApiRefused(
                         409, f"{kind} {name} exists in {self._namespace} and is not of this launch; delete or rename it"
                     ) from None
                 return found
@@ -97,7 +97,7 @@ class ClusterApi:
         path = self._path("Secret")
         try:
             self._asked("POST", path, body=row)
-        except Refused as refusal:
+        except ApiRefused as refusal:
             if refusal.status != 409:
                 raise
             self.delete("Secret", row["metadata"]["name"])
@@ -138,7 +138,7 @@ class ClusterApi:
         query = {"container": container, "tailLines": str(most_bytes // 64)}
         try:
             return self._asked("GET", f"{self._path('Pod')}/{pod}/log", query=query)[-most_bytes:]
-        except Refused as refusal:
+        except ApiRefused as refusal:
             if refusal.status in (400, 404):  # 400: its container never started
                 return b""
             raise
@@ -157,7 +157,7 @@ class ClusterApi:
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
             return self._found("DELETE", f"{self._path(kind)}/{name}", body=options) is not None
-        except Refused as refusal:
+        except ApiRefused as refusal:
             if refusal.status == 409:
                 return False
             raise
@@ -179,8 +179,8 @@ class ClusterApi:
             kept = self.get(kind, name) if owner else None
             left = [*self.pods(selector), *([kept] if kept else [])]
             if not left or time.monotonic() > deadline:
-                return [_stuck(item) for item in left]
-            time.sleep(_LOOK_EVERY_S)
+                return [_describe_remaining(item) for item in left]
+            time.sleep(_POLL_S)
 
     def _path(self, kind: str) -> str:
         return _COLLECTIONS[kind].format(namespace=self._namespace)
@@ -192,7 +192,7 @@ class ClusterApi:
     def _found(self, method: str, path: str, body: Row | None = None) -> Row | None:
         try:
             row: Row = self._json(method, path, body=body)
-        except Refused as refusal:
+        except ApiRefused as refusal:
             if refusal.status == 404:
                 return None
             raise
@@ -208,17 +208,17 @@ class ClusterApi:
 
         def wait(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            asked = error.wait_s if isinstance(error, _NotNow) else 0.0
+            asked = error.wait_s if isinstance(error, _RetryLater) else 0.0
             return max(asked, grow(state))
 
         grow = tenacity.wait_random_exponential(multiplier=_FIRST_WAIT_S, min=_FIRST_WAIT_S / 2, max=_LONGEST_WAIT_S)
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_NotNow), wait=wait, stop=tenacity.stop_before_delay(self._patience_s), reraise=True
+            retry=tenacity.retry_if_exception_type(_RetryLater), wait=wait, stop=tenacity.stop_before_delay(self._patience_s), reraise=True
         )
         target = f"{path}?{urlencode(query)}" if query else path
         try:
             return retrying(self._answer, method, target, body, accept)
-        except _NotNow as error:
+        except _RetryLater as error:
             raise Unreachable(
                 f"the cluster of connection {self._connection_id} gave no usable answer to {method} {path} for {self._patience_s:g} s: "
                 f"{error}; `plumbline cluster doctor` tells which part of the way is broken"
@@ -228,7 +228,7 @@ class ClusterApi:
         """One answer, with fresh credentials if the old ones are not accepted any more."""
         try:
             return self._request(method, target, body, accept)
-        except Refused as refusal:
+        except ApiRefused as refusal:
             if refusal.status != 401:
                 raise
         _log.info("The cluster of connection %s did not accept its credentials; reading the connection again.", self._connection_id)
@@ -248,23 +248,23 @@ class ClusterApi:
             response = self._client.request(method, url, headers=headers, body=body, _preload_content=False, _request_timeout=timeout)
             return bytes(response.data)
         except ApiException as error:
-            raise _typed(error) from None
+            raise _classify_error(error) from None
         except (HTTPError, OSError) as error:
-            raise _NotNow(f"{type(error).__name__}: {error}") from error
+            raise _RetryLater(f"{type(error).__name__}: {error}") from error
 
 
-def _typed(error: Any) -> Refused | _NotNow:
+def _classify_error(error: Any) -> ApiRefused | _RetryLater:
     """What an HTTP error means: another try, or no."""
-    said = _words(error.body)
+    said = _status_row(error.body)
     status = int(error.status or 0)
     # A quota that two requests change at once makes the second one a conflict: the same request will do. One that names a uid will not.
     contended = status == 409 and said.get("reason") == "Conflict" and "precondition" not in said["message"].lower()
     if status == 0 or status in _TRANSIENT or contended:
-        return _NotNow(f"HTTP {status}: {said['message'] or error.reason}", _seconds((error.headers or {}).get("Retry-After")))
-    return Refused(status, said["message"] or str(error.reason))
+        return _RetryLater(f"HTTP {status}: {said['message'] or error.reason}", _seconds((error.headers or {}).get("Retry-After")))
+    return ApiRefused(status, said["message"] or str(error.reason))
 
 
-def _words(body: bytes | str | None) -> Row:
+def _status_row(body: bytes | str | None) -> Row:
     """The Status object of a refusal; proxies in between answer with pages of their own."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
     try:
@@ -278,7 +278,7 @@ def _seconds(retry_after: str | None) -> float:
     return float(retry_after) if retry_after and retry_after.isdigit() else 0.0
 
 
-def _stuck(item: Row) -> str:
+def _describe_remaining(item: Row) -> str:
     metadata = item["metadata"]
     asked = metadata.get("deletionTimestamp")
     holds = f", held by finalizers {', '.join(metadata['finalizers'])}" if metadata.get("finalizers") else ""

@@ -1,11 +1,12 @@
-"""The names and labels of everything that a launch creates on a cluster: by them it is found, adopted and deleted."""
+"""Names and labels of every object of a launch, and the declaration and image behind it."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 
-from plumbline.declarations import Trial
+from plumbline.declarations import KubernetesLauncher, Provider, Trial
+from plumbline.launch.failures import BadDeclaration
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "plumbline"
@@ -70,3 +71,19 @@ def selector(trial: Trial) -> str:
 def label_value(text: str) -> str:
     """The text as a label's value: what is not allowed becomes a dash, and it ends after 63 characters."""
     return _ENDS.sub("", re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63])
+
+
+def cluster_declaration(provider: Provider) -> KubernetesLauncher:
+    """The provider's launcher; BadDeclaration if it is none of Kubernetes."""
+    if isinstance(provider.launcher, KubernetesLauncher):
+        return provider.launcher
+    raise BadDeclaration(f"{provider.name}: launcher.kind is {provider.launcher.kind}; expected kubernetes for a trial that runs in pods")
+
+
+def trial_image(trial: Trial) -> str:
+    """The image that runs the trial; BadDeclaration if the provider declares none for its kind."""
+    kind = trial.workload.kind
+    image = cluster_declaration(trial.provider).image_for(kind)
+    if image is None:
+        raise BadDeclaration(f"{trial.provider.name}: launcher.images.{kind} is not declared; expected the image that runs {kind} trials")
+    return image

@@ -1,7 +1,4 @@
-"""What the harness would report of an inference trial: a server that decodes at the rate of its memory and prefills at that of its arithmetic.
-
-Requests queue as before one server (a share `load` of its time is taken): latencies are lognormal around a median that grows with 1/(1 − load).
-"""
+"""Metric rows of a simulated inference trial: lognormal latencies of a queue before one server."""
 
 from __future__ import annotations
 
@@ -10,16 +7,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from plumbline.declarations.confidence import wilson
-from plumbline.declarations.inference import InferenceWorkload, Slo
-from plumbline.declarations.load import ContextPhaseSpec, FaultPhaseSpec, LoadPhaseSpec, Search, SearchPhaseSpec
-from plumbline.declarations.phases import Phase
-from plumbline.declarations.requests import Portion, Tokens
-from plumbline.harness.inference.judging import quality_unchecked
-from plumbline.harness.inference.statistics import PERCENTILES, supported
-from plumbline.launch.simulated.hardware import Hardware
-from plumbline.launch.simulated.model import Draw
-from plumbline.results import MetricRow, Stage, row
+from plumbline.declarations.workloads.inference import InferenceWorkload, Slo
+from plumbline.declarations.workloads.load import (
+    ContextPhaseSpec,
+    FaultPhaseSpec,
+    LengthShare,
+    LoadPhaseSpec,
+    Search,
+    SearchPhaseSpec,
+    Tokens,
+)
+from plumbline.harness.inference.analysis.validity import quality_unchecked
+from plumbline.launch.simulated.model import Hardware, TrialDraw
+from plumbline.metrics import Phase
+from plumbline.metrics.proportions import wilson_interval
+from plumbline.metrics.quantiles import PERCENTILES, supported
+from plumbline.results import MetricRow, Stage, metric_row
 
 _BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
 _MEMORY_SHARE, _COMPUTE_SHARE = 0.6, 0.4
@@ -55,7 +58,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class LoadPeriod:
     """Load of one phase: requests that were due, over how many seconds; `closed` users wait for their answers."""
 
     phase: Phase
@@ -64,7 +67,7 @@ class Stretch:
     closed: int | None = None
 
 
-def server_of(workload: InferenceWorkload, has: Hardware, draw: Draw, inputs: float | None = None) -> Server:
+def server_of(workload: InferenceWorkload, has: Hardware, draw: TrialDraw, inputs: float | None = None) -> Server:
     """The server with this trial's slowness; with prompts of `inputs` tokens instead of the declared ones."""
     replicas = workload.replicas_on(has.count)
     if not has.gpu:  # the cores' rates are those of all together
@@ -83,7 +86,7 @@ def server_of(workload: InferenceWorkload, has: Hardware, draw: Draw, inputs: fl
     )
 
 
-def mean_tokens(lengths: Tokens | Portion) -> float:
+def mean_tokens(lengths: Tokens | LengthShare) -> float:
     """The mean of a declared distribution of lengths."""
     mixed = getattr(lengths, "mixed", None)
     if mixed:
@@ -93,7 +96,7 @@ def mean_tokens(lengths: Tokens | Portion) -> float:
     return float(lengths.normal.mean) if lengths.normal is not None else (lengths.shortest + lengths.longest) / 2
 
 
-def rows(workload: InferenceWorkload, has: Hardware, draw: Draw) -> list[MetricRow]:
+def rows(workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> list[MetricRow]:
     """All metric rows but the probes'."""
     server = server_of(workload, has, draw)
     found = []
@@ -104,7 +107,7 @@ def rows(workload: InferenceWorkload, has: Hardware, draw: Draw) -> list[MetricR
         ]
     found.append(draw.row("first_inference_latency", 2 * server.request_s, 1, phase="cold_start"))
     if workload.quality is not None and quality_unchecked(workload) is None:
-        found.append(row("output_agreement", (1.0 + workload.quality.agreement) / 2, 64, phase="cold_start"))
+        found.append(metric_row("output_agreement", (1.0 + workload.quality.agreement) / 2, 64, phase="cold_start"))
     for spec in workload.phases:
         if isinstance(spec, SearchPhaseSpec):
             found += _search(spec.search, workload, server, draw)
@@ -114,22 +117,24 @@ def rows(workload: InferenceWorkload, has: Hardware, draw: Draw) -> list[MetricR
             continue
         if isinstance(spec, FaultPhaseSpec):
             found += _fault(spec, server, draw)
-        for stretch in stretches(spec, server):
-            found += _load(stretch, workload, server, draw, down=server.start_s if _kills(spec) and stretch.phase == "fault" else 0.0)
+        for stretch in load_periods(spec, server):
+            found += _load(
+                stretch, workload, server, draw, down=server.start_s if _kills_server(spec) and stretch.phase == "fault" else 0.0
+            )
     return found
 
 
-def stages(workload: InferenceWorkload, has: Hardware, draw: Draw) -> list[Stage]:
+def stages(workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> list[Stage]:
     """Where the requests of the steady phase spent their time."""
     server = server_of(workload, has, draw)
-    n = next(s.requests for spec in workload.phases for s in stretches(spec, server) if s.phase == "steady")
+    n = next(s.requests for spec in workload.phases for s in load_periods(spec, server) if s.phase == "steady")
     spent = {"dispatch": _CLIENT_S}
     if _reports_times(workload):
         spent |= {"prefill": server.prefill_s, "decode": (server.outputs - 1) * server.token_s}
     return [Stage(phase="steady", stage=name, total_s=seconds * n, n=n) for name, seconds in spent.items()]
 
 
-def stretches(spec: object, server: Server) -> Iterator[Stretch]:
+def load_periods(spec: object, server: Server) -> Iterator[LoadPeriod]:
     """The load that a phase puts on the server; none of a search, which sets its own, and of a growing context, which asks one request after
     the other."""
     if isinstance(spec, LoadPhaseSpec | FaultPhaseSpec):
@@ -138,12 +143,12 @@ def stretches(spec: object, server: Server) -> Iterator[Stretch]:
             users = arrivals.closed.users
             each = max(server.request_s, users / server.capacity) + arrivals.closed.think
             seconds = min(seconds, arrivals.closed.requests * each / users)
-            yield Stretch(spec.name, max(1, int(users * seconds / each)), seconds, users)
+            yield LoadPeriod(spec.name, max(1, int(users * seconds / each)), seconds, users)
             return
-        yield Stretch(spec.name, max(1, round(arrivals.expected(seconds))), seconds)
+        yield LoadPeriod(spec.name, max(1, round(arrivals.expected(seconds))), seconds)
         if isinstance(spec, FaultPhaseSpec):
-            after = max(1.0, seconds - spec.at - (spec.lasts or (server.start_s if _kills(spec) else 0.0)))
-            yield Stretch("recovery", max(1, round(arrivals.expected(seconds) * after / seconds)), after)
+            after = max(1.0, seconds - spec.at - (spec.lasts or (server.start_s if _kills_server(spec) else 0.0)))
+            yield LoadPeriod("recovery", max(1, round(arrivals.expected(seconds) * after / seconds)), after)
 
 
 def _reports_times(workload: InferenceWorkload) -> bool:
@@ -151,16 +156,16 @@ def _reports_times(workload: InferenceWorkload) -> bool:
     return workload.server.backend == "python"
 
 
-def _search(search: Search, workload: InferenceWorkload, server: Server, draw: Draw) -> Iterator[MetricRow]:
+def _search(search: Search, workload: InferenceWorkload, server: Server, draw: TrialDraw) -> Iterator[MetricRow]:
     """The highest rate that keeps the SLO, and the rows of the load at it. As in the harness the rate has no value where it lies outside the
     declared range; above it the load is that of the upper end, below it there is none."""
     low, high = search.between
     found = draw.row("highest_sustained_rate", _sustained(search, workload, server), search.at_most, phase="sweep", moved=False)
     rate = found.value or 0.0
-    yield found if low <= rate < high else row("highest_sustained_rate", None, search.at_most, phase="sweep")
+    yield found if low <= rate < high else metric_row("highest_sustained_rate", None, search.at_most, phase="sweep")
     if rate >= low:
         rate = min(rate, high)
-        yield from _load(Stretch("sweep", max(10, round(rate * search.probe)), search.probe), workload, server, draw)
+        yield from _load(LoadPeriod("sweep", max(10, round(rate * search.probe)), search.probe), workload, server, draw)
 
 
 def _sustained(search: Search, workload: InferenceWorkload, server: Server) -> float:
@@ -185,11 +190,11 @@ def _medians(server: Server, taken: float) -> tuple[float, float, float]:
     return first, token, first + (server.outputs - 1) * token
 
 
-def _kills(spec: object) -> bool:
+def _kills_server(spec: object) -> bool:
     return isinstance(spec, FaultPhaseSpec) and spec.inject in ("server_kill", "model_reload")
 
 
-def _load(stretch: Stretch, workload: InferenceWorkload, server: Server, draw: Draw, down: float = 0.0) -> Iterator[MetricRow]:
+def _load(stretch: LoadPeriod, workload: InferenceWorkload, server: Server, draw: TrialDraw, down: float = 0.0) -> Iterator[MetricRow]:
     """The rows of one stretch of load, in which the server was away for `down` seconds."""
     phase, n = stretch.phase, stretch.requests
     rate = n / stretch.seconds
@@ -209,27 +214,27 @@ def _load(stretch: Stretch, workload: InferenceWorkload, server: Server, draw: D
     yield from _percentiles("request_latency", seen, _SIGMA, n, lost, phase)
     yield from _percentiles("request_scheduled_latency", whole, _SIGMA, n, lost, phase)
     if served and server.outputs > 1:
-        yield row("output_token_throughput_per_user", 1 / token, served, phase=phase, statistic="p50")
+        yield metric_row("output_token_throughput_per_user", 1 / token, served, phase=phase, statistic="p50")
     good = served / n * _meets(workload.slo, first, token, whole)
     throughput = min(served / stretch.seconds, server.capacity) if stretch.closed is None else served / stretch.seconds
     yield draw.row("request_throughput", throughput, served, phase=phase, moved=False, scatter=False)
     yield draw.row("output_token_throughput", throughput * server.outputs, total, phase=phase, moved=False, scatter=False)
-    yield row("input_token_throughput", throughput * server.inputs, round(served * server.inputs), phase=phase)
+    yield metric_row("input_token_throughput", throughput * server.inputs, round(served * server.inputs), phase=phase)
     yield draw.row("goodput", throughput * n / max(served, 1) * good, n, phase=phase, moved=False, scatter=False)
     yield _share("goodput_ratio", good, n, phase, draw)
     yield _share("error_rate", lost / n, n, phase, draw)
     if stretch.closed is None:
-        yield row("offered_rate", rate, n, phase=phase)
-        yield row("achieved_rate_ratio", 1.0, n, phase=phase)
+        yield metric_row("offered_rate", rate, n, phase=phase)
+        yield metric_row("achieved_rate_ratio", 1.0, n, phase=phase)
     for statistic, delay in (("p50", 1.0), ("p99", 4.0), ("max", 6.0)):
-        yield row("request_dispatch_delay", _CLIENT_S * delay, n, phase=phase, statistic=statistic)
+        yield metric_row("request_dispatch_delay", _CLIENT_S * delay, n, phase=phase, statistic=statistic)
     reported, counted = _reports_times(workload), phase not in _UNCOUNTED and workload.server.backend != "external"
-    yield row("queue_time", wait if counted else None, n, phase=phase)
-    yield row("compute_time", server.request_s if reported or (counted and server.outputs == 1) else None, n, phase=phase)
+    yield metric_row("queue_time", wait if counted else None, n, phase=phase)
+    yield metric_row("compute_time", server.request_s if reported or (counted and server.outputs == 1) else None, n, phase=phase)
     if reported:
-        yield row("prefill_time", server.prefill_s, n, phase=phase)
+        yield metric_row("prefill_time", server.prefill_s, n, phase=phase)
         if server.outputs > 1:
-            yield row("decode_time", (server.outputs - 1) * server.token_s, n, phase=phase)
+            yield metric_row("decode_time", (server.outputs - 1) * server.token_s, n, phase=phase)
     if workload.retrieval is not None:
         yield draw.row("retrieval_time", 0.3 * server.prefill_s, n, phase=phase, moved=False)
 
@@ -245,9 +250,9 @@ def _percentiles(metric: str, median: float, sigma: float, n: int, lost: int, ph
         value = median * math.exp(sigma * _NORMAL.inv_cdf(share)) if known else None
         half = 1.96 * 1.25 * sigma / math.sqrt(n) if name == "p50" and n > 5 and value is not None else 0.0
         ci = (value * (1 - half), value * (1 + half)) if value is not None and 0 < half < 1 else None
-        yield row(metric, value, n, phase=phase, statistic=name, ci=ci)
+        yield metric_row(metric, value, n, phase=phase, statistic=name, ci=ci)
     if n > lost:
-        yield row(metric, median * math.exp(sigma**2 / 2), n - lost, phase=phase, statistic="mean")
+        yield metric_row(metric, median * math.exp(sigma**2 / 2), n - lost, phase=phase, statistic="mean")
 
 
 def _meets(slo: Slo, first: float, token: float, whole: float) -> float:
@@ -263,33 +268,33 @@ def _meets(slo: Slo, first: float, token: float, whole: float) -> float:
     return share
 
 
-def _share(metric: str, share: float, n: int, phase: Phase, draw: Draw) -> MetricRow:
+def _share(metric: str, share: float, n: int, phase: Phase, draw: TrialDraw) -> MetricRow:
     value = draw.row(metric, share, n, phase=phase, moved=False, scatter=False).value
     assert value is not None
     counted = min(n, round(value * n))
-    within = wilson(counted, n)
+    within = wilson_interval(counted, n)
     assert within.low is not None and within.high is not None  # n is at least 1
-    return row(metric, counted / n, n, phase=phase, ci=(within.low, within.high))
+    return metric_row(metric, counted / n, n, phase=phase, ci=(within.low, within.high))
 
 
-def _fault(spec: FaultPhaseSpec, server: Server, draw: Draw) -> Iterator[MetricRow]:
-    away = server.start_s if _kills(spec) else (spec.lasts or 0.0)
+def _fault(spec: FaultPhaseSpec, server: Server, draw: TrialDraw) -> Iterator[MetricRow]:
+    away = server.start_s if _kills_server(spec) else (spec.lasts or 0.0)
     if spec.inject == "server_kill":
         yield draw.row("time_to_ready", server.start_s, 1, phase="fault", moved=False)
         yield draw.row("model_load_time", server.load_s, 1, phase="fault", moved=False)
     yield draw.row("time_to_recover", away + server.request_s, 1, phase="fault", moved=False)
-    if _kills(spec):
+    if _kills_server(spec):
         due = round(spec.arrivals.expected(spec.duration))
-        yield row("requests_lost", float(round(due * min(1.0, away / spec.duration))), due, phase="fault")
+        yield metric_row("requests_lost", float(round(due * min(1.0, away / spec.duration))), due, phase="fault")
 
 
-def _context(spec: ContextPhaseSpec, workload: InferenceWorkload, has: Hardware, draw: Draw) -> Iterator[MetricRow]:
+def _context(spec: ContextPhaseSpec, workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> Iterator[MetricRow]:
     """The rows of the longest prompts, and how the costs grow with the length."""
     lengths = spec.input_tokens
     short, long = (server_of(workload, has, draw, float(tokens)) for tokens in (lengths[0], lengths[-1]))
     yield from (
         r
-        for r in _load(Stretch("context", spec.requests, spec.requests * long.request_s, spec.users), workload, long, draw)
+        for r in _load(LoadPeriod("context", spec.requests, spec.requests * long.request_s, spec.users), workload, long, draw)
         if r.metric != "error_rate"
     )
     yield _share("error_rate", 0.0, spec.requests * len(lengths), "context", draw)

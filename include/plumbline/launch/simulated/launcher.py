@@ -1,26 +1,200 @@
-"""The simulated launcher: no process, but the same files in the same store, so that everything after it is what it is for real trials."""
+"""Launcher for simulated providers: no process, but the same documents, records and probes, all marked simulated."""
 
 from __future__ import annotations
 
-from plumbline.declarations import Trial
-from plumbline.harness.progress import ProgressLine
-from plumbline.launch.base import OnProgress
-from plumbline.launch.simulated.documents import Clock, lead_s, simulate
-from plumbline.launch.simulated.hardware import UnknownHardware
-from plumbline.launch.simulated.model import Draw
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Literal, get_args
+
+from plumbline.declarations import InferenceWorkload, Provider, TrainingWorkload, Trial
+from plumbline.declarations.providers.simulation import DriverChange, PerformanceEvent, Probe, SimulatedLauncher
+from plumbline.declarations.trials import AnyWorkload
+from plumbline.declarations.workloads.load import max_phase_seconds
+from plumbline.harness.inference.analysis.validity import quality_unchecked, too_few_requests
+from plumbline.harness.launcher_protocol import ProgressLine
+from plumbline.harness.measurement import Judgement, verdict
+from plumbline.launch import OnProgress
+from plumbline.launch.failures import BadDeclaration
+from plumbline.launch.simulated import inference, training
+from plumbline.launch.simulated.model import TrialDraw, UnknownHardware, hardware_of, probe_rows
 from plumbline.launch.stores import next_attempt
-from plumbline.results import Event, FailureClass, LaunchRecord, ResultDocument, ResultStore
+from plumbline.results import (
+    Environment,
+    Event,
+    FailureClass,
+    LaunchRecord,
+    MetricRow,
+    Reason,
+    Reproducibility,
+    ResultDocument,
+    ResultStore,
+    Scalar,
+    Stage,
+    Validity,
+    metric_row,
+)
+from plumbline.results.document import ProbeDocument
+
+_GIB = 2**30
+_HOST_FACTS: dict[str, Scalar] = {
+    "cpu.model": "Simulated CPU",
+    "host.virtualization": "none",
+    "os.kernel": "6.8.0-60-generic",
+    "os.name": "Ubuntu 24.04 LTS",
+    "python.version": "3.12.3",
+    "torch.version": "2.13.0",
+}
+_GPU_FACTS: dict[str, Scalar] = {
+    "cpu.logical": 128,
+    "cpu.usable": 112,
+    "memory.total_bytes": 2048 * _GIB,
+    "cuda.version": "12.8",
+    "cudnn.version": "9.10.2",
+    "driver.version": "570.86.15",
+    "nccl.version": "2.26.2",
+    "container.kind": "kubernetes",
+    "kubernetes.version": "v1.32.4",
+}
+
+
+def simulated_environment(draw: TrialDraw) -> Environment:
+    """The facts of this trial: the accelerator's usual ones, then the declared, then what driver changes made of them."""
+    provider = draw.trial.provider
+    launcher = provider.launcher
+    assert isinstance(launcher, SimulatedLauncher)
+    return Environment.of({**_usual_facts(provider), "host.node": draw.node_name(draw.node), **launcher.environment, **draw.facts()})
+
+
+def simulated_facts(provider: Provider, at: datetime) -> dict[str, Scalar]:
+    """The same without a trial: what every node shows on that day, also of changes that are declared for some workloads only."""
+    launcher = provider.launcher
+    assert isinstance(launcher, SimulatedLauncher)
+    facts = {**_usual_facts(provider), **launcher.environment}
+    for event in launcher.drift:
+        if isinstance(event, DriverChange) and event.concerns((event.workloads or ("",))[0], at):
+            facts |= event.facts
+    return facts
+
+
+def _usual_facts(provider: Provider) -> dict[str, Scalar]:
+    return {**_HOST_FACTS, **_hardware_facts(provider), "host.instance_type": provider.instance_type}
+
+
+def _hardware_facts(provider: Provider) -> dict[str, Scalar]:
+    has = provider.accelerator
+    if has.kind == "cpu":
+        return {"cpu.logical": has.count, "cpu.usable": has.count, "memory.total_bytes": 4 * has.count * _GIB, "gpu.count": 0}
+    facts: dict[str, Scalar] = {**_GPU_FACTS, "gpu.count": has.count, "gpu.vendor": has.kind}
+    return facts | {f"gpu.{i}.product": has.product for i in range(has.count)}
+
+
+MODEL_VERSION = "simulated-3"
+"""`harness_version` of simulated documents; raised when the model gives other numbers for the same declaration."""
+TIME_SCALE = 1000.0
+"""Seconds of the trial that pass in one second of the wall clock: months are rehearsed in minutes, and no event lies in the future."""
+_PROBING_S = 20.0
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The trial's times: monotonic seconds are the simulated machine's, the wall clock begins when the trial was planned."""
+
+    begun: datetime
+
+    def event(self, name: str, at_s: float, clock: Literal["harness", "launcher"] = "harness") -> Event:
+        """A moment `at_s` simulated seconds after the request."""
+        return Event(name=name, utc=self.begun + timedelta(seconds=at_s / TIME_SCALE), monotonic_s=round(at_s, 3), clock=clock)
+
+
+def lead_time_s(draw: TrialDraw) -> float:
+    """Seconds from the request to the harness's first sign of life."""
+    return hardware_of(draw.trial.provider).lead_s * draw.slowness("start_up")
+
+
+def simulate(trial: Trial) -> ResultDocument:
+    """The document that the trial would have left had it run; the same trial gives the same document.
+
+    Whatever the trial would have failed with is the launcher's matter. ValueError if its provider is not simulated, UnknownHardware (a
+    ValueError) if the provider's accelerator is not known and no level of it is declared.
+    """
+    draw = TrialDraw(trial)
+    workload, has = trial.workload, hardware_of(trial.provider)
+    ranks = workload.parallelism.processes if isinstance(workload, TrainingWorkload) else min(workload.gpus or has.count, has.count)
+    metrics: list[MetricRow] = probe_rows(draw, has, ranks)
+    stages: Sequence[Stage]
+    if isinstance(workload, TrainingWorkload):
+        metrics += training.rows(workload, has, draw)
+        stages = training.stages(workload, has, draw)
+        took = _training_s(metrics, workload)
+    else:
+        metrics += inference.rows(workload, has, draw)
+        stages = inference.stages(workload, has, draw)
+        took = _inference_s(metrics, workload)
+    clock, begin = Clock(trial.planned_at), lead_time_s(draw)
+    return ResultDocument.sealed(
+        trial=trial,
+        harness_version=MODEL_VERSION,
+        environment=simulated_environment(draw),
+        reproducibility=_reproducibility(trial, draw),
+        timeline=(
+            clock.event("harness_started", begin),
+            clock.event("environment_probed", begin + 1.0),
+            clock.event("measurement_started", begin + _PROBING_S),
+            clock.event("measurement_finished", begin + _PROBING_S + took),
+        ),
+        validity=_validity(workload, metrics),
+        metrics=tuple(metrics),
+        stages=tuple(stages),
+        simulated=True,
+    )
+
+
+def _validity(workload: AnyWorkload, metrics: Sequence[MetricRow]) -> Validity:
+    """By the harness's own judgements, those that need no machine."""
+    if not isinstance(workload, InferenceWorkload):
+        return Validity(status="valid")
+    found = (quality_unchecked(workload), too_few_requests(workload.acceptance, metrics), _search_open(metrics))
+    return verdict(each for each in found if each is not None)
+
+
+def _search_open(metrics: Sequence[MetricRow]) -> Judgement | None:
+    """As the harness judges a search whose range the highest rate lies outside; None if it lies inside, or nothing was searched."""
+    if not any(r.metric == "highest_sustained_rate" and r.value is None for r in metrics):
+        return None
+    return Judgement("degraded", Reason(code="search_open", detail="no highest rate in sweep: it lies outside the declared range"))
+
+
+def _value(metrics: Sequence[MetricRow], metric: str, phase: str) -> float:
+    return next((r.value for r in metrics if (r.metric, r.phase) == (metric, phase) and r.value is not None), 0.0)
+
+
+def _training_s(metrics: Sequence[MetricRow], workload: TrainingWorkload) -> float:
+    steps = workload.steps.total * _value(metrics, "step_time", "steady")
+    return _value(metrics, "time_to_first_step", "cold_start") + steps + _value(metrics, "restart_penalty", "recovery")
+
+
+def _inference_s(metrics: Sequence[MetricRow], workload: InferenceWorkload) -> float:
+    return _value(metrics, "time_to_ready", "cold_start") + sum(max_phase_seconds(phase) for phase in workload.phases)
+
+
+def _reproducibility(trial: Trial, draw: TrialDraw) -> Reproducibility:
+    hashes = {"spec": trial.spec_hash, **({"schedule": trial.schedule_hash} if trial.schedule_hash else {})}
+    return Reproducibility(seeds={"simulation": draw.declared.seed}, hashes=hashes, replay_command=f"plumbline replay {trial.trial_id}")
+
 
 _NEVER_STARTED = ("quota_exceeded", "insufficient_capacity", "image_error", "launch_timeout")
 
 
-class SimulatedLauncher:
+class SimulationLauncher:
     """Writes what a trial would have left."""
 
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
         """See Launcher.launch. OSError if the store cannot be written. ValueError for a trial whose provider is not simulated."""
         trial = next_attempt(trial, store)
-        draw = Draw(trial)
+        draw = TrialDraw(trial)
         store.put_trial(trial)
         failure, detail, document = self._outcome(trial, draw, store)
         record = LaunchRecord(
@@ -36,7 +210,7 @@ class SimulatedLauncher:
             on_progress(ProgressLine(trial.trial_id, "finished", 1.0, "simulated"))
         return record
 
-    def _outcome(self, trial: Trial, draw: Draw, store: ResultStore) -> tuple[FailureClass | None, str | None, ResultDocument | None]:
+    def _outcome(self, trial: Trial, draw: TrialDraw, store: ResultStore) -> tuple[FailureClass | None, str | None, ResultDocument | None]:
         failure = draw.ends_as()
         if failure is not None:
             return failure, f"simulated: attempt {trial.attempt} ended as {failure}", None  # type: ignore[return-value]
@@ -48,12 +222,43 @@ class SimulatedLauncher:
         return None, None, document
 
 
-def _events(trial: Trial, draw: Draw, failure: str | None, document: ResultDocument | None) -> tuple[Event, ...]:
+def _events(trial: Trial, draw: TrialDraw, failure: str | None, document: ResultDocument | None) -> tuple[Event, ...]:
     """What the launcher saw. One second passes from the harness's last sign of life to its end."""
     clock = Clock(trial.planned_at)
     requested = clock.event("requested", 0.0, "launcher")
     if failure in (*_NEVER_STARTED, "bad_declaration"):
         return requested, clock.event("finished", 1.0, "launcher")
-    ready = lead_s(draw)
+    ready = lead_time_s(draw)
     last = max((e.monotonic_s or ready for e in document.timeline), default=ready) if document is not None else ready
     return requested, clock.event("harness_ready", ready, "launcher"), clock.event("finished", last + 1.0, "launcher")
+
+
+_PROBE_SAMPLES = 30
+
+
+def simulate_probe(provider: Provider, at: datetime) -> ProbeDocument:
+    """The same declaration and the same time give the same figures. BadDeclaration for hardware that nothing is known of."""
+    launcher = provider.launcher
+    assert isinstance(launcher, SimulatedLauncher)
+    try:
+        has = hardware_of(provider)
+    except UnknownHardware as unknown:
+        raise BadDeclaration(str(unknown)) from unknown
+    luck = random.Random(f"{launcher.seed}|{provider.name}|probe|{at.astimezone(timezone.utc).isoformat()}")
+    node, noise = luck.randrange(launcher.nodes), launcher.noise_of("hardware").run
+    figures = {"matmul_tflops": has.matmul, "memory_bandwidth": has.memory}
+    rows = tuple(
+        metric_row(
+            name, level / math.exp(_probe_shift(launcher, name, at, node) + noise * luck.gauss(0, 1)), _PROBE_SAMPLES, phase="environment"
+        )
+        for name, level in figures.items()
+    )
+    facts = {**simulated_facts(provider, at), "host.node": f"{provider.name}-node-{node}"}
+    return ProbeDocument(harness_version=MODEL_VERSION, taken_at=at, seconds=0.0, environment=Environment.of(facts), metrics=rows)
+
+
+def _probe_shift(launcher: SimulatedLauncher, name: str, at: datetime, node: int) -> float:
+    """How much slower, as a logarithm, what is declared for that day makes a probe; a change for some workloads is one of the hardware too."""
+    assert name in get_args(Probe)
+    moving = [e for e in launcher.drift if isinstance(e, PerformanceEvent) and e.concerns((e.workloads or ("",))[0], at)]
+    return sum(event.shift(at, node) for event in moving if name in event.probes)

@@ -1,23 +1,22 @@
-"""How one trial differs from its provider's level: noise of the run, of the node and of the hour, and the drift that is declared.
-
-Everything acts as a factor of slowness: times are multiplied by it, rates divided. Pure: a trial's draws depend on the provider's
-declaration, the trial's id and its attempt alone.
-"""
+"""A simulated provider: hardware levels, noise of run, node and hour, declared drift."""
 
 from __future__ import annotations
 
 import math
 import random
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from plumbline.declarations import METRICS, SimulatedLauncher, Trial
-from plumbline.declarations.phases import Phase
-from plumbline.declarations.simulation import DriverChange, Family, Moving
-from plumbline.results import MetricRow, row
+from plumbline.declarations import Provider, SimulatedLauncher, Trial
+from plumbline.declarations.providers.simulation import DriverChange, Family, Level, PerformanceEvent
+from plumbline.declarations.workloads import parse_metric_value
+from plumbline.harness.training.flops import published_peak
+from plumbline.metrics import METRICS, Phase
+from plumbline.results import MetricRow, metric_row
 
-_STORAGE = frozenset(
+_STORAGE_METRICS = frozenset(
     {
         "checkpoint_save_time",
         "checkpoint_blocking_time",
@@ -34,7 +33,7 @@ _OWN_SHARE = 0.3
 
 
 @dataclass(frozen=True)
-class Draw:
+class TrialDraw:
     """One attempt's luck. ValueError for a trial whose provider is not simulated."""
 
     trial: Trial
@@ -119,7 +118,7 @@ class Draw:
         the interval. Not `moved`: the level has what its family has in common in it already. Without `scatter` the metric has no noise of its own: load is drawn
         from the arrivals' seed, the same each time."""
         if level is None:
-            return row(metric, None, n, phase=phase, statistic=statistic)
+            return metric_row(metric, None, n, phase=phase, statistic=statistic)
         family = self.family(metric, phase)
         factor = (self.slowness(family) if moved else 1.0) * self.own(metric, phase, self.declared.noise_of(family).run if scatter else 0.0)
         known = METRICS[metric]
@@ -129,11 +128,11 @@ class Draw:
         if known.unit == "ratio" and level <= 1.0:
             value = min(value, 1.0)  # a share of everything stays one
         half = 1.96 * 1.25 * spread / math.sqrt(n) if spread and n > 5 else 0.0  # 1.25: a median scatters more than a mean
-        return row(metric, value, n, phase=phase, statistic=statistic, ci=(value * (1 - half), value * (1 + half)) if half else None)
+        return metric_row(metric, value, n, phase=phase, statistic=statistic, ci=(value * (1 - half), value * (1 + half)) if half else None)
 
     def family(self, metric: str, phase: Phase) -> Family:
         """Which noise a metric has."""
-        if metric in _STORAGE:
+        if metric in _STORAGE_METRICS:
             return "storage"
         if phase == "environment" or metric == "device_matmul_peak":
             return "hardware"
@@ -142,8 +141,8 @@ class Draw:
         return self.trial.workload.kind
 
     @cached_property
-    def _moving(self) -> tuple[Moving, ...]:
-        return tuple(event for event in self.events if isinstance(event, Moving))
+    def _moving(self) -> tuple[PerformanceEvent, ...]:
+        return tuple(event for event in self.events if isinstance(event, PerformanceEvent))
 
     @cached_property
     def _noise(self) -> dict[Family, float]:
@@ -159,3 +158,86 @@ class Draw:
 
     def _seeded(self, *names: str) -> random.Random:
         return random.Random("|".join((str(self.declared.seed), self.trial.provider.name, *names)))
+
+
+# Matrix products reach about four fifths of what is published for the device, copies in its memory nine tenths.
+_REACHED, _COPIED = 0.8, 0.9
+_MEMORY: tuple[tuple[str, float], ...] = (
+    (r"\bB200\b", 8.0e12),
+    (r"\bMI300X\b", 5.3e12),
+    (r"\bG?H200\b", 4.8e12),
+    (r"\bH100 PCIe\b", 2.0e12),
+    (r"\bG?H100\b", 3.35e12),
+    (r"\bA100\b", 2.0e12),
+    (r"\bL40S\b", 8.64e11),
+    (r"\bA10\b", 6.0e11),
+    (r"\bL4\b", 3.0e11),
+)
+"""Bytes per second that data sheets give."""
+_CORE_FLOPS, _CORE_BYTES = 7.5e10, 7e9
+_DISK, _CPU_DISK = 2.5e9, 1e9
+_COLLECTIVE = 4.5e11
+_LEAD_S, _CPU_LEAD_S = 90.0, 1.0
+
+
+class UnknownHardware(ValueError):
+    """Nobody said how fast the accelerator is; the message says what to declare."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One accelerator (of a CPU: all cores together), SI units. `all_reduce` bytes/s on the bus between those of a node."""
+
+    count: int
+    matmul: float
+    memory: float
+    all_reduce: float
+    disk: float
+    lead_s: float
+    gpu: bool
+
+
+def hardware_of(provider: Provider) -> Hardware:
+    """The provider's declared levels, and the usual ones of its accelerator for the rest. UnknownHardware where neither is known."""
+    launcher, has = provider.launcher, provider.accelerator
+    assert isinstance(launcher, SimulatedLauncher)
+    levels = {name: parse_metric_value(METRICS[name].unit, text) for name, text in launcher.levels.items()}
+    gpu = has.kind != "cpu"
+    if gpu:
+        device = " ".join((has.product or "").split("-"))
+        peak = published_peak(device, "bf16")
+        bandwidth = next((rate for pattern, rate in _MEMORY if re.search(pattern, device)), None)
+        usual: dict[Level, float | None] = {
+            "matmul_tflops": None if peak is None else peak * _REACHED,
+            "memory_bandwidth": None if bandwidth is None else bandwidth * _COPIED,
+        }
+    else:
+        usual = {"matmul_tflops": _CORE_FLOPS * has.count, "memory_bandwidth": _CORE_BYTES * has.count}
+    known = {name: levels.get(name) or rate for name, rate in usual.items()}
+    missing = sorted(name for name, rate in known.items() if rate is None)
+    if missing:
+        raise UnknownHardware(
+            f"nothing is known of the accelerator {has.product or has.kind} of {provider.name}; expected launcher.levels with "
+            + ", ".join(
+                f'{name}: "{400 if name == "matmul_tflops" else 2}{"TFLOP/s" if name == "matmul_tflops" else "TB/s"}"' for name in missing
+            )
+        )
+    return Hardware(
+        count=has.count,
+        matmul=known["matmul_tflops"] or 0.0,
+        memory=known["memory_bandwidth"] or 0.0,
+        all_reduce=levels.get("all_reduce_bus_bandwidth", _COLLECTIVE if gpu else _CORE_BYTES / 4),
+        disk=levels.get("disk_write_bandwidth", _DISK if gpu else _CPU_DISK),
+        lead_s=levels.get("provisioning_lead_time", _LEAD_S if gpu else _CPU_LEAD_S),
+        gpu=gpu,
+    )
+
+
+def probe_rows(draw: TrialDraw, has: Hardware, ranks: int) -> list[MetricRow]:
+    """What the probes before the measurement report."""
+    rows = [
+        draw.row("matmul_tflops", has.matmul, 30, phase="environment"),
+        draw.row("memory_bandwidth", has.memory, 30, phase="environment"),
+        draw.row("disk_write_bandwidth", has.disk, 3, phase="environment"),
+    ]
+    return [*rows, draw.row("all_reduce_bus_bandwidth", has.all_reduce, 20, phase="environment")] if ranks > 1 else rows

@@ -1,14 +1,13 @@
-"""What the harness would report of a training trial: from the work of a step and the rate of the hardware, with the trial's slowness."""
+"""Metric rows of a simulated training trial."""
 
 from __future__ import annotations
 
 import math
 
-from plumbline.declarations.training import TrainingWorkload
+from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training.flops import flops_per_step
-from plumbline.launch.simulated.hardware import Hardware
-from plumbline.launch.simulated.model import Draw
-from plumbline.results import MetricRow, Stage, row
+from plumbline.launch.simulated.model import Hardware, TrialDraw
+from plumbline.results import MetricRow, Stage, metric_row
 
 # Of the arithmetic that the probe reaches, and what a step costs besides; each doubling of the job costs some of its communication.
 _UTILIZATION, _CPU_UTILIZATION = 0.55, 0.35
@@ -23,7 +22,7 @@ _MEMORY_SHARE = 2.0
 """Peak memory over the size of the state: gradients and activations come to it."""
 
 
-def step_s(workload: TrainingWorkload, has: Hardware, draw: Draw) -> float:
+def step_s(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> float:
     """Seconds of one step of this trial."""
     job = workload.parallelism
     flops = flops_per_step(workload) or 6.0 * _HUB_PARAMETERS * workload.tokens_per_step
@@ -32,7 +31,7 @@ def step_s(workload: TrainingWorkload, has: Hardware, draw: Draw) -> float:
     return (flops / job.tensor / rate * communication + _STEP_OVERHEAD_S) * draw.slowness("training")
 
 
-def rows(workload: TrainingWorkload, has: Hardware, draw: Draw) -> list[MetricRow]:
+def rows(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[MetricRow]:
     """All metric rows but the probes'."""
     step, n, job = step_s(workload, has, draw), workload.steps.measure, workload.parallelism
     start = (_START_S if has.gpu else _CPU_START_S) + (_COMPILE_S if workload.compile else 0.0)
@@ -45,13 +44,13 @@ def rows(workload: TrainingWorkload, has: Hardware, draw: Draw) -> list[MetricRo
         draw.row("warmup_time", workload.steps.discard * step, workload.steps.discard, phase="warmup", moved=False),
         median,
         *(
-            row("step_time", seen * factor, n, statistic=statistic)
+            metric_row("step_time", seen * factor, n, statistic=statistic)
             for statistic, factor in (("mean", 1.001), ("p95", 1 + 1.7 * _SPREAD), ("p99", 1 + 2.6 * _SPREAD), ("stddev", _SPREAD))
         ),
-        row("step_time", _SPREAD, n, statistic="cv"),
+        metric_row("step_time", _SPREAD, n, statistic="cv"),
         draw.row("data_wait_time", _SHARES["data_wait"] * step, n, moved=False),
         *_rates(workload, has, draw, step),
-        row("final_loss", _loss(workload), 1),
+        metric_row("final_loss", _loss(workload), 1),
         *_checkpoints(workload, has, draw),
         draw.row("device_matmul_peak", has.matmul, 1, phase="cooldown"),
         draw.row("training_peak_memory", _MEMORY_SHARE * _checkpoint_s(workload, has)[0], job.world, moved=False),
@@ -63,7 +62,7 @@ def rows(workload: TrainingWorkload, has: Hardware, draw: Draw) -> list[MetricRo
     if workload.compile:
         found.append(draw.row("compile_time", _COMPILE_S, 1, phase="cold_start"))
     if workload.task.kind == "reinforcement":
-        found.append(row("mean_reward", 1.0 - _loss(workload), 1))
+        found.append(metric_row("mean_reward", 1.0 - _loss(workload), 1))
     if workload.precision == "fp16":
         found.append(draw.row("skipped_steps", 0.0, workload.steps.total, moved=False))
     if job.world > 1:
@@ -71,13 +70,13 @@ def rows(workload: TrainingWorkload, has: Hardware, draw: Draw) -> list[MetricRo
     return [*found, *_recovery(workload, has, draw, step, start)]
 
 
-def stages(workload: TrainingWorkload, has: Hardware, draw: Draw) -> list[Stage]:
+def stages(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[Stage]:
     """Where the steady steps' time went."""
     step, n = step_s(workload, has, draw), workload.steps.measure
     return [Stage(phase="steady", stage=name, total_s=share * step * n, n=n) for name, share in _SHARES.items()]
 
 
-def _rates(workload: TrainingWorkload, has: Hardware, draw: Draw, step: float) -> list[MetricRow]:
+def _rates(workload: TrainingWorkload, has: Hardware, draw: TrialDraw, step: float) -> list[MetricRow]:
     n, job = workload.steps.measure, workload.parallelism
     images = workload.task.kind == "classification"
     what, amount = ("samples", workload.samples_per_step) if images else ("tokens", workload.tokens_per_step)
@@ -114,7 +113,7 @@ def _checkpoint_s(workload: TrainingWorkload, has: Hardware) -> tuple[float, flo
     return size, 0.01 + size / has.disk
 
 
-def _checkpoints(workload: TrainingWorkload, has: Hardware, draw: Draw) -> list[MetricRow]:
+def _checkpoints(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[MetricRow]:
     steps, check = workload.steps, workload.checkpoint
     size, took = _checkpoint_s(workload, has)
     load = [
@@ -133,7 +132,7 @@ def _checkpoints(workload: TrainingWorkload, has: Hardware, draw: Draw) -> list[
     ]
 
 
-def _recovery(workload: TrainingWorkload, has: Hardware, draw: Draw, step: float, start: float) -> list[MetricRow]:
+def _recovery(workload: TrainingWorkload, has: Hardware, draw: TrialDraw, step: float, start: float) -> list[MetricRow]:
     fault = workload.fault
     if fault is None:
         return []

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from plumbline.harness.environment.accelerator import facts, product, visible
-from plumbline.harness.environment.nvlink import topology
+from plumbline.harness.environment.nvidia import nvidia_facts, nvlink_topology, product_name, visible_indices
 
 
 class NvmlError(Exception):
@@ -60,7 +59,7 @@ def driver(init=None, **changed):
 
 def test_every_gpu_is_described(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    found = facts(nvml=driver())
+    found = nvidia_facts(nvml=driver())
     assert (found["gpu.count"], found["driver.version"], found["cuda.version"]) == (2, "570.86.15", "12.8")
     assert found["gpu.0.product"] == "NVIDIA-H100-80GB-HBM3"
     assert (found["gpu.0.power_limit_w"], found["gpu.0.ecc"], found["gpu.1.sm_clock_max_mhz"]) == (700.0, True, 1980)
@@ -79,20 +78,20 @@ def test_links_between_gpus_are_told(monkeypatch):
         return int(link != 3)
 
     switched = driver(nvmlDeviceGetNvLinkState=state, nvmlDeviceGetNvLinkVersion=lambda h, link: 4, nvmlDeviceGetP2PStatus=lambda *_: 0)
-    found = facts(nvml=switched)
+    found = nvidia_facts(nvml=switched)
     assert (found["gpu.0.nvlink_active"], found["gpu.0.nvlink_version"], found["gpu.nvlink_topology"]) == (17, 4, "NVLink: all")
-    found = facts(nvml=driver())
+    found = nvidia_facts(nvml=driver())
     assert (found["gpu.0.nvlink_active"], found["gpu.0.nvlink_version"], found["gpu.nvlink_topology"]) == (0, None, "between CPUs: all")
 
 
 def test_pairs_that_differ_are_named():
     bridged = driver(nvmlDeviceGetP2PStatus=lambda one, other, index: 0 if {one, other} in ({0, 1}, {2, 3}) else 5)
-    assert topology(bridged, [0, 1, 2, 3]) == "NVLink: 0-1 2-3; between CPUs: 0-2 0-3 1-2 1-3"
+    assert nvlink_topology(bridged, [0, 1, 2, 3]) == "NVLink: 0-1 2-3; between CPUs: 0-2 0-3 1-2 1-3"
 
 
 def test_only_visible_gpus_count(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    found = facts(nvml=driver())
+    found = nvidia_facts(nvml=driver())
     assert "gpu.nvlink_topology" not in found
     assert (found["gpu.count"], found["gpu.0.product"]) == (1, "NVIDIA-A100")
     assert "gpu.1.product" not in found
@@ -101,7 +100,7 @@ def test_only_visible_gpus_count(monkeypatch):
 def test_a_machine_without_a_trace_of_a_gpu_has_none(tmp_path):
     (tmp_path / "sys/bus/pci/devices/0000:00:01.0").mkdir(parents=True)
     (tmp_path / "sys/bus/pci/devices/0000:00:01.0/vendor").write_text("0x1af4\n")
-    found = facts(tmp_path, driver(init="Driver Not Loaded"))
+    found = nvidia_facts(tmp_path, driver(init="Driver Not Loaded"))
     assert found["gpu.count"] == 0
     assert "gpu.unknown_because" not in found
 
@@ -116,7 +115,7 @@ def test_a_gpu_without_its_driver_is_not_zero_gpus(tmp_path, trace):
     else:
         (tmp_path / trace).parent.mkdir()
         (tmp_path / trace).touch()
-    found = facts(tmp_path, driver(init="Driver Not Loaded"))
+    found = nvidia_facts(tmp_path, driver(init="Driver Not Loaded"))
     assert found["gpu.count"] is None
     assert str(found["gpu.unknown_because"]).endswith("but Driver Not Loaded")
 
@@ -126,14 +125,14 @@ def test_an_nvidia_network_card_is_no_gpu(tmp_path):
     device.mkdir(parents=True)
     (device / "vendor").write_text("0x10de\n")
     (device / "class").write_text("0x020000\n")
-    assert facts(tmp_path, driver(init="Driver Not Loaded"))["gpu.count"] == 0
+    assert nvidia_facts(tmp_path, driver(init="Driver Not Loaded"))["gpu.count"] == 0
 
 
 def test_a_driver_that_fails_half_way_is_not_zero_gpus():
     def lost(_):
         raise NvmlError("GPU is lost")
 
-    assert facts(nvml=driver(nvmlDeviceGetHandleByIndex=lost))["gpu.unknown_because"] == "GPU is lost"
+    assert nvidia_facts(nvml=driver(nvmlDeviceGetHandleByIndex=lost))["gpu.unknown_because"] == "GPU is lost"
 
 
 @pytest.mark.parametrize(
@@ -141,8 +140,8 @@ def test_a_driver_that_fails_half_way_is_not_zero_gpus():
     [(None, [0, 1]), ("", []), ("1,0", [1, 0]), ("0,7,1", [0]), ("GPU-bb", [1]), ("0,0", [0]), ("-1", [])],
 )
 def test_visibility_is_read_as_cuda_reads_it(setting, shown):
-    assert visible([("0", "GPU-aa"), ("1", "GPU-bb")], setting) == shown
+    assert visible_indices([("0", "GPU-aa"), ("1", "GPU-bb")], setting) == shown
 
 
 def test_products_are_written_as_node_labels_write_them():
-    assert product("NVIDIA H100 80GB HBM3") == product("NVIDIA-H100-80GB-HBM3") == "NVIDIA-H100-80GB-HBM3"
+    assert product_name("NVIDIA H100 80GB HBM3") == product_name("NVIDIA-H100-80GB-HBM3") == "NVIDIA-H100-80GB-HBM3"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.fakes.amd_smi import AmdSmi, Card
 
-from plumbline.harness.environment.amd import facts, number, word
+from plumbline.harness.environment.amd import amd_facts, first_number, first_text
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def machine(tmp_path: Path) -> Path:
 
 
 def test_every_card_is_described(machine: Path) -> None:
-    found = facts(machine, smi := AmdSmi(Card(), Card()))
+    found = amd_facts(machine, smi := AmdSmi(Card(), Card()))
     assert (found["gpu.count"], found["driver.version"], found["rocm.version"]) == (2, "6.12.12", "7.0.2-56")
     assert {name.removeprefix("gpu.1."): value for name, value in found.items() if name.startswith("gpu.1.")} == {
         "product": "AMD-Instinct-MI300X",
@@ -44,25 +44,30 @@ def test_every_card_is_described(machine: Path) -> None:
 
 
 def test_what_a_guests_card_does_not_tell_is_none(machine: Path) -> None:
-    found = facts(machine, AmdSmi(Card(tells=False)))
+    found = amd_facts(machine, AmdSmi(Card(tells=False)))
     assert (found["gpu.0.product"], found["gpu.0.power_limit_w"], found["gpu.0.vbios"]) == ("AMD-Instinct-MI300X", None, None)
 
 
 def test_without_the_kernels_driver_there_is_nothing_to_say(tmp_path: Path) -> None:
-    assert facts(tmp_path, AmdSmi(Card())) == {}
+    assert amd_facts(tmp_path, AmdSmi(Card())) == {}
 
 
 def test_cards_that_nobody_can_ask_are_not_none(machine: Path) -> None:
-    found = facts(machine, AmdSmi(Card(), refuses="AMDSMI_STATUS_DRIVER_NOT_LOADED"))
+    found = amd_facts(machine, AmdSmi(Card(), refuses="AMDSMI_STATUS_DRIVER_NOT_LOADED"))
     assert (found["gpu.count"], found["gpu.unknown_because"]) == (None, "/dev/kfd is there, but AMDSMI_STATUS_DRIVER_NOT_LOADED")
 
 
 def test_a_hidden_card_does_not_count(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
-    assert facts(machine, AmdSmi(Card()))["gpu.count"] == 0
+    assert amd_facts(machine, AmdSmi(Card()))["gpu.count"] == 0
 
 
 def test_not_available_is_neither_a_number_nor_a_word() -> None:
     answer = {"socket_power": "N/A", "current_socket_power": 400, "name": "N/A", "flag": True}
-    assert number(answer, "socket_power", "current_socket_power") == 400.0
-    assert (number(answer, "flag"), number(None, "socket_power"), word(answer, "name"), word(None, "name")) == (None, None, None, None)
+    assert first_number(answer, "socket_power", "current_socket_power") == 400.0
+    assert (first_number(answer, "flag"), first_number(None, "socket_power"), first_text(answer, "name"), first_text(None, "name")) == (
+        None,
+        None,
+        None,
+        None,
+    )

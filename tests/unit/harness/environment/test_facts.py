@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from plumbline.harness.environment import container, cpu, host, limits, network, probe, software
-from plumbline.harness.environment.sysfs import ranges
+from plumbline.harness.environment import collect_facts, container, cpu, host, network, software
+from plumbline.harness.environment.sysfs import format_ranges
 from plumbline.results import Environment
 
-HASH = "from plumbline.harness.environment import probe; from plumbline.results import Environment; print(Environment.of(probe()).environment_hash)"
+HASH = "from plumbline.harness.environment import collect_facts; from plumbline.results import Environment; print(Environment.of(collect_facts()).environment_hash)"
 
 
 def put(root, files):
@@ -31,8 +31,8 @@ def hash_in_a_process_of_its_own(cores):
 
 def test_the_same_surroundings_have_the_same_hash():
     cores = os.sched_getaffinity(0)
-    here = Environment.of(probe()).environment_hash
-    assert here == Environment.of(probe()).environment_hash
+    here = Environment.of(collect_facts()).environment_hash
+    assert here == Environment.of(collect_facts()).environment_hash
     assert here == hash_in_a_process_of_its_own(cores)
 
 
@@ -43,7 +43,7 @@ def test_fewer_cores_are_another_environment():
 
 
 def test_the_facts_that_reports_rely_on_are_there():
-    found = probe()
+    found = collect_facts()
     assert list(found) == sorted(found)
     for name in ("cpu.model", "cpu.logical", "cpu.usable", "memory.total_bytes", "os.kernel", "os.name", "python.version", "numpy.version"):
         assert found[name], name
@@ -52,7 +52,7 @@ def test_the_facts_that_reports_rely_on_are_there():
 
 
 def test_processor_facts_come_from_the_kernel(tmp_path):
-    first = cpu.usable()[0]
+    first = cpu.usable_cores()[0]
     base = f"sys/devices/system/cpu/cpu{first}"
     put(
         tmp_path,
@@ -77,7 +77,7 @@ def test_processor_facts_come_from_the_kernel(tmp_path):
             "proc/sys/kernel/numa_balancing": "0\n",
         },
     )
-    found = cpu.facts(tmp_path)
+    found = cpu.cpu_facts(tmp_path)
     assert (found["cpu.model"], found["cpu.vendor"], found["cpu.isa"]) == ("Example 9", "AuthenticAMD", "avx2 avx512f")
     assert (found["cpu.governor"], found["cpu.frequency_max_mhz"], found["cpu.smt"]) == ("powersave", 3700.0, True)
     assert (found["cpu.cache.l1d_bytes"], found["cpu.cache.l3_bytes"]) == (48 * 2**10, 32 * 2**20)
@@ -89,12 +89,12 @@ def test_processor_facts_come_from_the_kernel(tmp_path):
 
 
 def test_boost_of_processors_that_say_when_it_is_forbidden(tmp_path):
-    assert cpu.facts(put(tmp_path, {"sys/devices/system/cpu/intel_pstate/no_turbo": "1"}))["cpu.boost"] is False
+    assert cpu.cpu_facts(put(tmp_path, {"sys/devices/system/cpu/intel_pstate/no_turbo": "1"}))["cpu.boost"] is False
 
 
 def test_what_the_kernel_was_started_with_is_told_as_far_as_it_changes_speed(tmp_path):
     put(tmp_path, {"proc/cmdline": "BOOT_IMAGE=/vmlinuz root=UUID=0a1b mitigations=off iommu=pt nohz_full=2-7 quiet\n"})
-    boot = {name: value for name, value in host.facts(tmp_path).items() if name.startswith("os.boot.")}
+    boot = {name: value for name, value in host.host_facts(tmp_path).items() if name.startswith("os.boot.")}
     assert boot == {"os.boot.mitigations": "off", "os.boot.iommu": "pt", "os.boot.nohz_full": "2-7"}
 
 
@@ -107,24 +107,24 @@ def test_limits_on_processes_are_the_tightest(tmp_path):
             "sys/fs/cgroup/pods/trial/pids.max": "max\n",
         },
     )
-    found = limits.facts(tmp_path)
+    found = container.limit_facts(tmp_path)
     assert (found["limits.processes"], found["limits.shared_memory_bytes"]) == (4096, None)
 
 
 def test_libraries_of_cuda_are_known_by_their_packages_or_their_files(monkeypatch, tmp_path):
-    assert software.facts()["nccl.version"] is None or "." in software.facts()["nccl.version"]
+    assert software.software_facts()["nccl.version"] is None or "." in software.software_facts()["nccl.version"]
     package = put(
         tmp_path, {"nvidia_nccl_cu13-2.28.9.dist-info/METADATA": "Metadata-Version: 2.1\nName: nvidia-nccl-cu13\nVersion: 2.28.9\n"}
     )
     monkeypatch.syspath_prepend(str(package))
-    assert software.facts()["nccl.version"] == "2.28.9"
+    assert software.software_facts()["nccl.version"] == "2.28.9"
     system = put(tmp_path / "lib", {"libcudnn.so.9": "", "libcudnn.so.9.8.0": "", "libcudnn.so.9.14.0": ""})
     monkeypatch.setattr(software, "_LIBRARIES", (tmp_path / "none", system))
-    assert software.facts()["cudnn.version"] == "9.14.0"
+    assert software.software_facts()["cudnn.version"] == "9.14.0"
 
 
 def test_what_the_kernel_does_not_show_is_none(tmp_path):
-    found = cpu.facts(tmp_path) | host.facts(tmp_path) | limits.facts(tmp_path) | network.facts(tmp_path)
+    found = cpu.cpu_facts(tmp_path) | host.host_facts(tmp_path) | container.limit_facts(tmp_path) | network.network_facts(tmp_path)
     for name in (
         "cpu.boost",
         "cpu.sockets",
@@ -151,7 +151,7 @@ def test_limits_of_cgroup_version_2_are_the_tightest_on_the_way_up(tmp_path):
             "sys/fs/cgroup/pods/trial/cpu.max": "150000 100000\n",
         },
     )
-    assert (limits.memory_bytes(tmp_path), limits.cpu_quota(tmp_path)) == (2**30, 1.5)
+    assert (container.memory_limit_bytes(tmp_path), container.cpu_quota(tmp_path)) == (2**30, 1.5)
 
 
 def test_limits_of_cgroup_version_1(tmp_path):
@@ -165,7 +165,7 @@ def test_limits_of_cgroup_version_1(tmp_path):
             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
         },
     )
-    assert (limits.memory_bytes(tmp_path), limits.cpu_quota(tmp_path)) == (2**29, 2.0)
+    assert (container.memory_limit_bytes(tmp_path), container.cpu_quota(tmp_path)) == (2**29, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_limits_of_cgroup_version_1(tmp_path):
 )
 def test_who_counts_processes_killed_for_want_of_memory(tmp_path, files, expected):
     put(tmp_path, files)
-    assert limits.oom_kills(tmp_path) == expected
+    assert container.oom_kills(tmp_path) == expected
 
 
 def test_no_limit_is_none(tmp_path):
@@ -206,7 +206,7 @@ def test_no_limit_is_none(tmp_path):
             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
         },
     )
-    assert (limits.memory_bytes(tmp_path), limits.cpu_quota(tmp_path)) == (None, None)
+    assert (container.memory_limit_bytes(tmp_path), container.cpu_quota(tmp_path)) == (None, None)
 
 
 def test_virtual_machines_say_so(tmp_path):
@@ -215,10 +215,10 @@ def test_virtual_machines_say_so(tmp_path):
         tmp_path,
         {"proc/cpuinfo": "flags : fpu hypervisor\n", clock: "tsc kvm-clock acpi_pm\n", "sys/class/dmi/id/sys_vendor": "Amazon EC2\n"},
     )
-    found = host.facts(tmp_path)
+    found = host.host_facts(tmp_path)
     assert (found["host.virtualization"], found["host.vendor"]) == ("kvm", "Amazon EC2")
     put(tmp_path, {"proc/cpuinfo": "flags : fpu\n"})
-    assert host.facts(tmp_path)["host.virtualization"] == "none"
+    assert host.host_facts(tmp_path)["host.virtualization"] == "none"
 
 
 def test_a_pod_learns_its_image_and_limits_from_its_manifest(monkeypatch, tmp_path):
@@ -229,7 +229,7 @@ def test_a_pod_learns_its_image_and_limits_from_its_manifest(monkeypatch, tmp_pa
         "KUBERNETES_SERVICE_HOST": "10.0.0.1",
     }.items():
         monkeypatch.setenv(name, value)
-    assert container.facts(tmp_path) == {
+    assert container.container_facts(tmp_path) == {
         "container.kind": "kubernetes",
         "container.image": "registry.example.com/plumbline-training@sha256:ab",
         "container.image_digest": "sha256:ab",
@@ -237,20 +237,20 @@ def test_a_pod_learns_its_image_and_limits_from_its_manifest(monkeypatch, tmp_pa
         "limits.pod_memory_bytes": 966367641600,
     }
     monkeypatch.setenv("PLUMBLINE_IMAGE", "localhost/plumbline/cpu:test")
-    assert container.facts(tmp_path)["container.image_digest"] is None
+    assert container.container_facts(tmp_path)["container.image_digest"] is None
 
 
 def test_what_only_names_a_pod_is_no_environment(monkeypatch):
-    before = probe()
+    before = collect_facts()
     for name in ("POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME"):
         monkeypatch.setenv(f"PLUMBLINE_{name}", "gpu-17")
-    assert probe() == before
+    assert collect_facts() == before
 
 
 def test_thread_settings_are_facts_and_secrets_are_not(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
-    found = software.facts()
+    found = software.software_facts()
     assert found["setting.OMP_NUM_THREADS"] == "3"
     assert "hidden" not in found.values()
 
@@ -261,13 +261,13 @@ def test_every_setting_of_the_collective_libraries_is_a_fact(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("NCCL_PLUGIN_TOKEN", "hidden")
     monkeypatch.setenv("NCCLISH", "other")
-    found = software.facts()
+    found = software.software_facts()
     assert {name: found.get(f"setting.{name}") for name in settings} == settings
     assert not {"hidden", "other"} & set(found.values())
 
 
 def test_torch_is_known_without_importing_it():
-    code = "import sys; from plumbline.harness.environment import software; found = software.facts(); assert found['torch.version']; print('torch' in sys.modules)"
+    code = "import sys; from plumbline.harness.environment import software; found = software.software_facts(); assert found['torch.version']; print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": "include"}
     )
@@ -276,4 +276,4 @@ def test_torch_is_known_without_importing_it():
 
 @pytest.mark.parametrize(("cores", "text"), [([0], "0"), ([1, 0, 2, 5], "0-2,5"), ([], ""), ([3, 4, 8, 9], "3-4,8-9")])
 def test_cores_are_written_as_ranges(cores, text):
-    assert ranges(cores) == text
+    assert format_ranges(cores) == text

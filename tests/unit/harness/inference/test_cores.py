@@ -1,36 +1,36 @@
 from __future__ import annotations
 
-from plumbline.harness.inference.cores import divided
+from plumbline.harness.inference.trial import divide_cores
 
 
 def test_few_cores_are_shared_and_that_is_told() -> None:
-    found = divided([0, 1], 2)
+    found = divide_cores([0, 1], 2)
     assert (found.client, found.server, found.server_count) == (None, None, 2)
     assert "too few" in found.told
 
 
 def test_from_four_cores_on_the_client_has_the_last_ones() -> None:
-    assert (divided([2, 3, 6, 7], 4).client, divided([2, 3, 6, 7], 4).server) == ((7,), (2, 3, 6))
-    many = divided(range(32), 32)
+    assert (divide_cores([2, 3, 6, 7], 4).client, divide_cores([2, 3, 6, 7], 4).server) == ((7,), (2, 3, 6))
+    many = divide_cores(range(32), 32)
     assert many.client == (28, 29, 30, 31)
     assert many.server == tuple(range(28))
     assert many.server_count == 28
 
 
 def test_a_share_of_a_nodes_time_is_no_core_of_ones_own() -> None:
-    found = divided(range(64), 8)
+    found = divide_cores(range(64), 8)
     assert (found.client, found.server, found.server_count) == (None, None, 8)
     assert "8 cores' worth of time on 64" in found.told
 
 
 def test_servers_that_are_kept_apart_have_distinct_cores_and_as_many_each() -> None:
-    assert divided([4, 5], 2, claimed=2).each(2) == [(4,), (5,)], "two cores are too few to give the client one"
-    apart = divided(range(8), 8, claimed=6)
+    assert divide_cores([4, 5], 2, claimed=2).each(2) == [(4,), (5,)], "two cores are too few to give the client one"
+    apart = divide_cores(range(8), 8, claimed=6)
     assert apart.client == (7,) and apart.each(3) == [(0, 1), (2, 3), (4, 5)]
-    whole = divided(range(8), 8, claimed=8)
+    whole = divide_cores(range(8), 8, claimed=8)
     assert whole.client is None and whole.each(8) == [(k,) for k in range(8)], "the servers were promised all of them"
 
 
 def test_without_cores_of_ones_own_servers_are_not_kept_apart() -> None:
-    assert divided(range(64), 8, claimed=8).each(8) is None
-    assert divided([0], 1, claimed=2).each(2) is None, "fewer cores than servers"
+    assert divide_cores(range(64), 8, claimed=8).each(8) is None
+    assert divide_cores([0], 1, claimed=2).each(2) is None, "fewer cores than servers"

@@ -9,25 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.harness.probes.inter_node import COLLECTIVES, Orders, Ranks, _found, measure
-from plumbline.harness.training.distributed import serve
+from plumbline.harness.probes.inter_node import COLLECTIVES, CollectiveSpec, RankProcesses, _build_result, measure_collectives
+from plumbline.harness.training.job.channel import serve_rendezvous_store
 
 METRICS = [f"inter_node_{name}_{kind}_bandwidth" for name in COLLECTIVES for kind in ("bus", "algorithm")]
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo"}
 
 
 @contextmanager
-def meeting(limit_s: float) -> Iterator[Orders]:
-    store, port = serve("127.0.0.1")
+def meeting(limit_s: float) -> Iterator[CollectiveSpec]:
+    store, port = serve_rendezvous_store("127.0.0.1")
     try:
-        yield Orders(2, 1, "cpu", "127.0.0.1", port, limit_s)
+        yield CollectiveSpec(2, 1, "cpu", "127.0.0.1", port, limit_s)
     finally:
         del store
 
 
 def test_two_nodes_measure_every_collective(tmp_path: Path) -> None:
-    with meeting(120.0) as orders, Ranks(orders, 1, 1, tmp_path, LOOPBACK) as other:
-        found = measure(Ranks(orders, 0, 1, tmp_path, LOOPBACK), lambda: time.sleep(0.02) or other.failure())
+    with meeting(120.0) as orders, RankProcesses(orders, 1, 1, tmp_path, LOOPBACK) as other:
+        found = measure_collectives(RankProcesses(orders, 0, 1, tmp_path, LOOPBACK), lambda: time.sleep(0.02) or other.failure())
     rows = {row.metric: row for row in found.rows}
     assert list(rows) == METRICS
     assert all(row.value and row.n >= 3 and row.method and row.phase == "environment" for row in rows.values()), rows
@@ -40,15 +40,17 @@ def test_two_nodes_measure_every_collective(tmp_path: Path) -> None:
 
 
 def test_a_node_that_cannot_take_part_costs_the_rows_and_says_why(tmp_path: Path) -> None:
-    with meeting(60.0) as orders, Ranks(orders, 1, 1, tmp_path, {"GLOO_SOCKET_IFNAME": "no-such-card"}) as other:
-        found = measure(Ranks(orders, 0, 1, tmp_path, LOOPBACK), lambda: time.sleep(0.02) or other.failure())
+    with meeting(60.0) as orders, RankProcesses(orders, 1, 1, tmp_path, {"GLOO_SOCKET_IFNAME": "no-such-card"}) as other:
+        found = measure_collectives(RankProcesses(orders, 0, 1, tmp_path, LOOPBACK), lambda: time.sleep(0.02) or other.failure())
     assert {row.value for row in found.rows} == {None}
     assert all(row.reason is not None and row.reason.startswith("rank") for row in found.rows)
     assert found.curves == []
 
 
 def test_a_folder_that_cannot_be_written_is_a_reason(tmp_path: Path) -> None:
-    found = measure(Ranks(Orders(2, 1, "cpu", "127.0.0.1", 1, 1.0), 0, 1, tmp_path / "not-there", {}), lambda: None)
+    found = measure_collectives(
+        RankProcesses(CollectiveSpec(2, 1, "cpu", "127.0.0.1", 1, 1.0), 0, 1, tmp_path / "not-there", {}), lambda: None
+    )
     assert [(row.metric, row.value) for row in found.rows] == [(metric, None) for metric in METRICS]
     assert all("not-there" in (row.reason or "") for row in found.rows)
 
@@ -59,7 +61,7 @@ def test_what_was_measured_before_a_failure_counts() -> None:
         {"collective": "all_reduce", "bytes": 2**30, "seconds": 1.0, "n": 3},
         {"collective": "all_gather", "failed": "no such algorithm"},
     ]
-    found = _found(Orders(2, 8, "cuda", "node", 1, 60.0), lines, "NET/Socket", "took longer than 60 s")
+    found = _build_result(CollectiveSpec(2, 8, "cuda", "node", 1, 60.0), lines, "NET/Socket", "took longer than 60 s")
     rows = {row.metric: row for row in found.rows}
     assert rows["inter_node_all_reduce_algorithm_bandwidth"].value == 2**30
     assert rows["inter_node_all_reduce_bus_bandwidth"].value == pytest.approx(2**30 * 2 * 15 / 16)

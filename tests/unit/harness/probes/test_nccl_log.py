@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.harness.probes.nccl_log import transport
+from plumbline.harness.probes.inter_node import nccl_transport
 
 HEAD = "gang-0:41:52 [0] NCCL INFO "
 CHANNEL = HEAD + "Channel 00/0 : 8[0] -> 0[0] [receive] via "
@@ -23,4 +23,4 @@ CHANNEL = HEAD + "Channel 00/0 : 8[0] -> 0[0] [receive] via "
     ],
 )
 def test_the_network_between_nodes_is_read_from_the_log(log: str, expected: str | None) -> None:
-    assert transport(log) == expected
+    assert nccl_transport(log) == expected

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from plumbline.harness import probes
-from plumbline.harness.probes import disk, disk_streams, memory, runner
+from plumbline.harness.probes import disk, memory, runner
 
 
 def test_a_copy_moves_every_byte_and_has_a_plausible_rate():
@@ -21,7 +21,7 @@ def test_buffers_stay_within_memory():
 
 
 def test_the_disk_probe_measures_and_leaves_nothing(tmp_path):
-    write, read = disk.rows(tmp_path)
+    write, read = disk.disk_rows(tmp_path)
     assert (write.metric, write.phase, write.statistic, write.n) == ("disk_write_bandwidth", "environment", "median", 3)
     assert write.value is not None
     assert write.value > 0
@@ -46,7 +46,7 @@ def test_a_file_system_in_memory_has_no_disk_to_read_from():
     if not memory_alone.is_mount():
         pytest.skip("no file system in memory here")
     with tempfile.TemporaryDirectory(dir=memory_alone) as folder:
-        write, read = disk.rows(Path(folder))
+        write, read = disk.disk_rows(Path(folder))
         (dataset,) = disk.dataset_rows(Path(folder))
     assert write.value is not None
     assert (read.value, read.n, dataset.value, dataset.n) == (None, 0, None, 0)
@@ -54,11 +54,11 @@ def test_a_file_system_in_memory_has_no_disk_to_read_from():
 
 def test_a_disk_that_cannot_be_written_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
-        disk.rows(tmp_path / "not-there")
+        disk.disk_rows(tmp_path / "not-there")
 
 
 def test_large_files_are_written_in_streams_and_leave_nothing(tmp_path):
-    found = disk_streams.measure(tmp_path, 32 * 2**20, streams=2)
+    found = disk.measure_streams(tmp_path, 32 * 2**20, streams=2)
     assert found.write > 0 and found.method.startswith("2 streams, ")
     assert found.read is None or found.read > 0
     assert list(tmp_path.iterdir()) == []
@@ -73,13 +73,13 @@ def test_a_file_system_without_direct_io_is_measured_and_named(tmp_path, monkeyp
         return opened(path, flags, *more, **named)
 
     monkeypatch.setattr(os, "open", without_direct)
-    found = disk_streams.measure(tmp_path, 16 * 2**20, streams=1)
+    found = disk.measure_streams(tmp_path, 16 * 2**20, streams=1)
     assert found.write > 0 and "buffered" in found.method
     assert list(tmp_path.iterdir()) == []
 
 
 def test_slow_disks_are_measured_for_a_while_alone(tmp_path):
-    found = disk_streams.measure(tmp_path, 10 * 2**30, streams=1, seconds=0.0)
+    found = disk.measure_streams(tmp_path, 10 * 2**30, streams=1, seconds=0.0)
     assert found.method.endswith("0.00781 GiB")
 
 
@@ -87,7 +87,7 @@ def test_slow_disks_are_measured_for_a_while_alone(tmp_path):
 def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "write", lambda *_: 0)
     with pytest.raises(OSError, match="No space left"):
-        disk_streams.measure(tmp_path, 16 * 2**20)
+        disk.measure_streams(tmp_path, 16 * 2**20)
     assert list(tmp_path.iterdir()) == []
 
 

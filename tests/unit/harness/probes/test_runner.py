@@ -34,7 +34,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def of(*parts: str, limits_s: dict[str, float] | None = None, limit_s: float = 60.0) -> dict[str, tuple[float | None, str | None]]:
     metrics = {part: (f"{BAD.get(part, 'memory')}_bandwidth",) for part in parts}
-    rows = runner.rows(metrics, [], limits_s or {}, limit_s)
+    rows = runner.run_parts(metrics, [], limits_s or {}, limit_s)
     assert len(rows) == len(parts)
     return {part: (row.value, row.reason) for part, row in zip(parts, rows, strict=True)}
 

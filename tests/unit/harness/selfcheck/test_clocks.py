@@ -27,11 +27,11 @@ def test_a_wall_clock_that_was_set_meanwhile_fails() -> None:
 
 
 def test_the_offset_from_the_time_server_is_judged_where_there_is_one() -> None:
-    assert clocks.synchronised(lambda: (0, -0.003, 0.02)).status == "pass"
-    line = clocks.synchronised(lambda: (0, -0.3, 0.5))
+    assert clocks.time_server_offset(lambda: (0, -0.003, 0.02)).status == "pass"
+    line = clocks.time_server_offset(lambda: (0, -0.3, 0.5))
     assert (line.status, line.measured, line.expected) == ("fail", -0.3, 0.0)
-    assert clocks.synchronised(lambda: (5, 0.0, 16.0)).status == "not_applicable"
-    assert clocks.synchronised(lambda: None).status == "not_applicable"
+    assert clocks.time_server_offset(lambda: (5, 0.0, 16.0)).status == "not_applicable"
+    assert clocks.time_server_offset(lambda: None).status == "not_applicable"
 
 
 def test_the_kernel_can_be_asked() -> None:
@@ -46,14 +46,14 @@ def test_the_kernel_can_be_asked() -> None:
 )
 def test_the_offset_from_the_result_stores_clock_is_judged_to_the_second(ahead: float, status: str, offset: float) -> None:
     here, written = 1_800_000_000.0, []
-    line = clocks.of_store(lambda: written.append(1), lambda: datetime.fromtimestamp(here + ahead, timezone.utc), lambda: here)
+    line = clocks.store_clock_offset(lambda: written.append(1), lambda: datetime.fromtimestamp(here + ahead, timezone.utc), lambda: here)
     assert (line.check, line.of, line.status) == ("clock_offset", "result store", status)
     assert line.measured == pytest.approx(offset) and written == [1]
 
 
 @pytest.mark.parametrize("says", [None, datetime.fromisoformat("2026-11-22")], ids=["nothing", "no time zone"])
 def test_a_store_that_does_not_say_when_is_not_applicable(says: datetime | None) -> None:
-    assert clocks.of_store(lambda: None, lambda: says).status == "not_applicable"
+    assert clocks.store_clock_offset(lambda: None, lambda: says).status == "not_applicable"
 
 
 @pytest.mark.fault(
@@ -63,7 +63,7 @@ def test_a_store_that_refuses_to_say_when_costs_only_its_line() -> None:
     def refuse() -> datetime:
         raise PermissionError("HEAD is forbidden")
 
-    assert clocks.of_store(lambda: None, refuse).status == "not_applicable"
+    assert clocks.store_clock_offset(lambda: None, refuse).status == "not_applicable"
 
 
 def test_what_the_write_raises_is_the_writers_concern() -> None:
@@ -71,4 +71,4 @@ def test_what_the_write_raises_is_the_writers_concern() -> None:
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
-        clocks.of_store(full, lambda: None)
+        clocks.store_clock_offset(full, lambda: None)

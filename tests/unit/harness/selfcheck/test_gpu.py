@@ -7,8 +7,8 @@ import pytest
 from tests.fakes.nvml import Card, Nvml
 
 from plumbline.harness.gpu_meters import Meters, open_meters
-from plumbline.harness.selfcheck import gpu
-from plumbline.harness.selfcheck.gpu import Spin, energy_counter, event_timer, integrated
+from plumbline.harness.selfcheck import torch_checks
+from plumbline.harness.selfcheck.torch_checks import Spin, energy_counter, event_timer, integrate_power
 
 CLOCK_HZ = 1980e6  # of the fake's multiprocessors
 
@@ -73,10 +73,10 @@ def test_without_a_counter_or_its_power_there_is_nothing_to_compare() -> None:
 
 
 def test_power_is_integrated_by_trapezoids() -> None:
-    assert integrated([(0.0, 100.0), (1.0, 300.0), (3.0, 300.0)]) == 800.0
+    assert integrate_power([(0.0, 100.0), (1.0, 300.0), (3.0, 300.0)]) == 800.0
 
 
 def test_without_a_driver_nothing_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "open_meters", lambda: None)
+    monkeypatch.setattr(torch_checks, "open_meters", lambda: None)
     assert energy_counter().status == "not_applicable"
     assert event_timer(spinning()).status == "not_applicable"

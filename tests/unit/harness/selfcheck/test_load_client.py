@@ -9,7 +9,7 @@ from plumbline.harness.selfcheck import load_client
 
 
 def statuses(drive: Any = None) -> dict[str, str]:
-    return {line.of: line.status for line in load_client.lines(drive)}
+    return {line.of: line.status for line in load_client.load_client_lines(drive)}
 
 
 def test_the_client_agrees_with_the_golden_server() -> None:

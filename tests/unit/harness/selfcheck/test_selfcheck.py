@@ -5,8 +5,7 @@ import subprocess
 import pytest
 
 from plumbline.harness import selfcheck
-from plumbline.harness.selfcheck import torch_process
-from plumbline.harness.selfcheck.lines import compared, failed, not_applicable
+from plumbline.harness.selfcheck.comparison import check_failed, compare, not_applicable
 
 
 def test_a_cpu_is_green_and_each_check_has_a_line() -> None:
@@ -25,10 +24,10 @@ def test_a_cpu_is_green_and_each_check_has_a_line() -> None:
 
 def test_a_failed_line_degrades() -> None:
     lines = [
-        compared("event_timer", 1.0, 1.0, 0.1, "s", "fine"),
-        compared("load_client", 0.3, 0.1, 0.005, "s", "late", of="gap"),
+        compare("event_timer", 1.0, 1.0, 0.1, "s", "fine"),
+        compare("load_client", 0.3, 0.1, 0.005, "s", "late", of="gap"),
         not_applicable("energy_counter", "no GPU"),
-        failed("counted_flops", "torch is broken"),
+        check_failed("counted_flops", "torch is broken"),
     ]
     (found,) = selfcheck.judgements(lines)
     assert (found.level, found.reason.code) == ("degraded", "selfcheck_failed")
@@ -37,14 +36,14 @@ def test_a_failed_line_degrades() -> None:
 
 
 def test_a_number_that_is_none_fails() -> None:
-    assert compared("event_timer", float("nan"), 1.0, 0.1, "s", "a clock that stopped").status == "fail"
+    assert compare("event_timer", float("nan"), 1.0, 0.1, "s", "a clock that stopped").status == "fail"
 
 
 @pytest.mark.parametrize("command", [("/bin/false",), ("/bin/sleep", "60")])
 def test_a_process_that_breaks_off_is_a_failed_line(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
-    monkeypatch.setattr(torch_process, "_COMMAND", command)
-    monkeypatch.setattr(torch_process, "_LIMIT_S", {"60": 0.1, "cpu": 0.1})
-    with torch_process.started("60" if len(command) > 1 else "cpu", ()) as lines:
+    monkeypatch.setattr(selfcheck, "_TORCH_COMMAND", command)
+    monkeypatch.setattr(selfcheck, "_TORCH_LIMIT_S", {"60": 0.1, "cpu": 0.1})
+    with selfcheck.torch_checks_process("60" if len(command) > 1 else "cpu", ()) as lines:
         (line,) = lines()
     assert (line.check, line.status) == ("counted_flops", "fail")
 
@@ -53,7 +52,7 @@ def test_without_torch_there_is_nothing_to_count(monkeypatch: pytest.MonkeyPatch
     def never(*_: object, **__: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(torch_process, "_has_torch", lambda: False)
+    monkeypatch.setattr(selfcheck, "_has_torch", lambda: False)
     monkeypatch.setattr(subprocess, "Popen", never)
-    with torch_process.started("cpu", ("gpt",)) as lines:
+    with selfcheck.torch_checks_process("cpu", ("gpt",)) as lines:
         assert {line.status for line in lines()} == {"not_applicable"}

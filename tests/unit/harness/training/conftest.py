@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from plumbline.declarations.training import TrainingWorkload
-from plumbline.harness.training.attempts import Incident
-from plumbline.harness.training.plan import fault_plan
-from plumbline.harness.training.records import Records
-from plumbline.harness.training.stages import StageName
-from plumbline.harness.training.steplog import RunRecord, Save, Step
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.training.analysis.records import Incident, TrainingRecords
+from plumbline.harness.training.plan import plan_fault
+from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, StageName, Step
 
 TINY: dict[str, Any] = {
     "kind": "training",
@@ -50,18 +48,18 @@ def a_step(number: int, start_s: float, step_s: float = 0.1, loss: float | None 
 
 
 @pytest.fixture
-def records(tiny: Callable[..., TrainingWorkload]) -> Records:
+def records(tiny: Callable[..., TrainingWorkload]) -> TrainingRecords:
     """A whole trial of the tiny workload: 0.1 s a step, killed at second 30, a restart of 1 s launch and 0.5 s load."""
-    found = Records(fault_plan(tiny()), data_sha256="a" * 64)
+    found = TrainingRecords(plan_fault(tiny()), data_sha256="a" * 64)
     run = RunRecord(launched_s=9.0, steps=[a_step(i, 10.0 + 0.1 * i) for i in range(12)], restored_exactly=True)
-    run.saves = [Save(step, 10.0 + 0.1 * step + 0.02, 0.02, 0.02, 1000, closing=False) for step in (4, 8, 12)]
+    run.saves = [CheckpointSave(step, 10.0 + 0.1 * step + 0.02, 0.02, 0.02, 1000, closing=False) for step in (4, 8, 12)]
     run.verified_loads_s, run.matmul_flops, run.weights_sha256 = [0.01, 0.02, 0.03], 1e12, "b" * 64
     run.facts = {"torch.threads": 2}
     fault = RunRecord(20.0, at={"load_begin": 29.0, "load_end": 29.5}, steps=[a_step(4, 29.5), a_step(5, 29.6)])
     recovery = RunRecord(
         30.2, at={"load_begin": 31.2, "load_end": 31.7, "done": 32.2}, steps=[a_step(i, 31.3 + 0.1 * i) for i in range(4, 8)]
     )
-    recovery.saves = [Save(8, 32.15, 0.05, 0.05, 1000, closing=False)]
+    recovery.saves = [CheckpointSave(8, 32.15, 0.05, 0.05, 1000, closing=False)]
     found.runs = {"run": run, "fault": fault, "recovery": recovery}
     found.incidents = [Incident("fault", "rank_kill", began_s=30.0, noticed_s=30.2, step=6)]
     return found

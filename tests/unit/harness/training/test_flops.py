@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from plumbline.declarations.architectures import LlamaShape, TransformerShape
-from plumbline.declarations.training import TrainingWorkload
-from plumbline.harness.training import dataset
+from plumbline.declarations.workloads.models import LlamaShape, TransformerShape
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.flops import flops_per_step, forward_flops_per_token
-from plumbline.harness.training.learners import Learner, learner_of
-from plumbline.harness.training.models import build
-from plumbline.harness.training.plan import undisturbed
+from plumbline.harness.training.learners import Learner, build_learner
+from plumbline.harness.training.models import build_model
+from plumbline.harness.training.plan import undisturbed_spec
 
 SHAPE = TransformerShape(architecture="gpt", layers=3, width=48, heads=4, vocabulary=300, context=32)
 GPT: dict[str, Any] = {"architecture": "gpt", "layers": 3, "width": 48, "heads": 4, "vocabulary": 300, "context": 32}
@@ -73,7 +73,7 @@ def workload_of(model: dict[str, Any], task: dict[str, Any], batch: dict[str, in
 
 
 def learner_for(workload: TrainingWorkload, folder: Path) -> Learner:
-    return learner_of(undisturbed(workload, dataset.prepare(workload, folder), folder, device="cpu"), 0, 1)
+    return build_learner(undisturbed_spec(workload, prepare_inputs(workload, folder), folder, device="cpu"), 0, 1)
 
 
 def counted(learner: Learner) -> tuple[int, int]:
@@ -93,12 +93,12 @@ def hidden(model: dict[str, Any], positions: int) -> float:
 
 
 def test_matmul_parameters_are_the_weights_of_the_linear_layers() -> None:
-    model = build(SHAPE.model_dump(mode="json"))
+    model = build_model(SHAPE.model_dump(mode="json"))
     assert SHAPE.matmul_parameters == sum(m.weight.numel() for m in model.modules() if isinstance(m, torch.nn.Linear))
 
 
 def test_agrees_with_torch_but_for_what_the_causal_mask_hides() -> None:
-    model, sequence = build(SHAPE.model_dump(mode="json")), 32
+    model, sequence = build_model(SHAPE.model_dump(mode="json")), 32
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         model(torch.zeros(2, sequence, dtype=torch.int64)).sum().backward()
     # torch counts all sequence² pairs of the attention; the model needs (sequence + 1) / 2 keys a query.

@@ -10,7 +10,7 @@ from tests.fakes.trials import a_trial, cluster_provider, local_provider
 
 from plumbline.declarations import Trial, criteria_hash, spec_hash
 from plumbline.harness.environment.cpu import cpu_limit
-from plumbline.harness.training.place import Address, BadPlace, Place, Share, patience_s, place_of, shares
+from plumbline.harness.training.plan import Address, CoreShare, InvalidTopology, Topology, rendezvous_timeout_s, share_cores, topology_of
 
 MET = {"PLUMBLINE_RENDEZVOUS": "gang-0.gang:29400"}
 
@@ -34,14 +34,14 @@ def gang(nodes: int, processes: int = 1) -> Trial:
     ],
 )
 def test_the_node_is_the_one_the_launcher_names(variables: dict[str, str], node: int) -> None:
-    place = place_of(gang(4, 2), variables | MET)
-    assert place == Place(node, 4, 2, Address("gang-0.gang", 29400))
+    place = topology_of(gang(4, 2), variables | MET)
+    assert place == Topology(node, 4, 2, Address("gang-0.gang", 29400))
     assert (place.world, list(place.ranks)) == (8, [2 * node, 2 * node + 1])
 
 
 def test_one_node_meets_nobody_and_asks_for_nothing() -> None:
-    assert place_of(gang(1, 2), {"JOB_COMPLETION_INDEX": "5"}) == Place(0, 1, 2, None)
-    assert place_of(a_trial("inference"), {"PLUMBLINE_NODE_RANK": "5"}) == Place(0, 1, 1, None)
+    assert topology_of(gang(1, 2), {"JOB_COMPLETION_INDEX": "5"}) == Topology(0, 1, 2, None)
+    assert topology_of(a_trial("inference"), {"PLUMBLINE_NODE_RANK": "5"}) == Topology(0, 1, 1, None)
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_one_node_meets_nobody_and_asks_for_nothing() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(variables: dict[str, str], message: str) -> None:
-    with pytest.raises(BadPlace) as caught:
-        place_of(gang(4), variables)
+    with pytest.raises(InvalidTopology) as caught:
+        topology_of(gang(4), variables)
     assert str(caught.value).startswith(message)
 
 
 def test_an_address_of_numbers_only() -> None:
-    assert place_of(gang(2), {"PLUMBLINE_RENDEZVOUS": "[fd00::1]:29400"}).rendezvous == Address("fd00::1", 29400)
+    assert topology_of(gang(2), {"PLUMBLINE_RENDEZVOUS": "[fd00::1]:29400"}).rendezvous == Address("fd00::1", 29400)
 
 
 def test_the_limit_of_a_pod() -> None:
@@ -73,22 +73,22 @@ def test_the_limit_of_a_pod() -> None:
 @pytest.mark.parametrize(
     ("cores", "limit", "processes", "device", "expected"),
     [
-        ((0, 1), None, 1, "cpu", [Share(2, None, bind=True)]),
-        ((0, 1), 2, 1, "cpu", [Share(2, None, bind=True)]),
-        ((0, 1, 2, 3), 1, 1, "cpu", [Share(1, None, bind=False)]),
-        ((0, 1), None, 2, "cpu", [Share(1, (0,), bind=True), Share(1, (1,), bind=True)]),
-        ((4, 5, 6, 7, 8), None, 2, "cpu", [Share(2, (4, 5), bind=True), Share(2, (6, 7), bind=True)]),
-        ((0, 1), None, 3, "cpu", [Share(1, (0,), bind=True), Share(1, (1,), bind=True), Share(1, (0,), bind=True)]),
-        (range(16), 4, 2, "cpu", [Share(2, None, bind=False)] * 2),
-        (range(16), None, 4, "cuda", [Share(4, None, bind=False)] * 4),
-        (range(2), None, 4, "cuda", [Share(1, None, bind=False)] * 4),
-        (range(16), None, 1, "cuda", [Share(16, None, bind=True)]),
+        ((0, 1), None, 1, "cpu", [CoreShare(2, None, bind=True)]),
+        ((0, 1), 2, 1, "cpu", [CoreShare(2, None, bind=True)]),
+        ((0, 1, 2, 3), 1, 1, "cpu", [CoreShare(1, None, bind=False)]),
+        ((0, 1), None, 2, "cpu", [CoreShare(1, (0,), bind=True), CoreShare(1, (1,), bind=True)]),
+        ((4, 5, 6, 7, 8), None, 2, "cpu", [CoreShare(2, (4, 5), bind=True), CoreShare(2, (6, 7), bind=True)]),
+        ((0, 1), None, 3, "cpu", [CoreShare(1, (0,), bind=True), CoreShare(1, (1,), bind=True), CoreShare(1, (0,), bind=True)]),
+        (range(16), 4, 2, "cpu", [CoreShare(2, None, bind=False)] * 2),
+        (range(16), None, 4, "cuda", [CoreShare(4, None, bind=False)] * 4),
+        (range(2), None, 4, "cuda", [CoreShare(1, None, bind=False)] * 4),
+        (range(16), None, 1, "cuda", [CoreShare(16, None, bind=True)]),
     ],
 )
-def test_how_cores_are_shared(cores: Any, limit: int | None, processes: int, device: str, expected: list[Share]) -> None:
-    assert shares(tuple(cores), limit, processes, device) == tuple(expected)
+def test_how_cores_are_shared(cores: Any, limit: int | None, processes: int, device: str, expected: list[CoreShare]) -> None:
+    assert share_cores(tuple(cores), limit, processes, device) == tuple(expected)
 
 
 def test_nodes_wait_as_long_as_the_last_pod_may_take_to_get_a_node_and_to_start() -> None:
-    assert patience_s(cluster_provider(schedule_timeout="1h", startup_timeout="7min")) == 4020
-    assert patience_s(local_provider()) == 120
+    assert rendezvous_timeout_s(cluster_provider(schedule_timeout="1h", startup_timeout="7min")) == 4020
+    assert rendezvous_timeout_s(local_provider()) == 120

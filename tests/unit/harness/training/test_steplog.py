@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.harness.training.steplog import RunRecord, StepLog, Tail
+from plumbline.harness.training.worker_protocol import LogTail, RunRecord, StepLog
 
 
 def test_lines_are_read_as_they_come_and_once(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    tail = Tail(path)
+    tail = LogTail(path)
     assert tail.new() == []
     log = StepLog(path)
     log.event("ready", facts={})
@@ -27,7 +27,7 @@ def test_lines_are_read_as_they_come_and_once(tmp_path: Path) -> None:
 def test_a_line_that_was_cut_by_a_kill_is_left(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b'{"event": "a", "ns": 1}\n{"event": "b", "n')
-    tail = Tail(path)
+    tail = LogTail(path)
     assert [line["event"] for line in tail.new()] == ["a"]
     path.write_bytes(path.read_bytes() + b's": 2}\n')
     assert [line["event"] for line in tail.new()] == ["b"]
@@ -36,7 +36,7 @@ def test_a_line_that_was_cut_by_a_kill_is_left(tmp_path: Path) -> None:
 def test_a_log_is_appended_to(tmp_path: Path) -> None:
     for name in ("a", "b"):
         StepLog(tmp_path / "log").event(name)
-    assert [line["event"] for line in Tail(tmp_path / "log").new()] == ["a", "b"]
+    assert [line["event"] for line in LogTail(tmp_path / "log").new()] == ["a", "b"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes, Script
 
-from plumbline.launch.cluster.api import ClusterApi, Refused
+from plumbline.launch.cluster.api import ApiRefused, ClusterApi
 from plumbline.launch.failures import BadDeclaration, Unreachable
 
 NS = "plumbline"
@@ -50,7 +50,7 @@ def test_rows_go_in_and_come_out_as_they_are(kube: FakeKubernetes, api: ClusterA
 def test_what_exists_is_adopted_only_if_it_is_ours(kube: FakeKubernetes, api: ClusterApi) -> None:
     first = api.create(pod())
     assert api.create(pod())["metadata"]["uid"] == first["metadata"]["uid"]
-    with pytest.raises(Refused, match=r"Pod pl-a-0 exists in plumbline and is not of this launch") as refusal:
+    with pytest.raises(ApiRefused, match=r"Pod pl-a-0 exists in plumbline and is not of this launch") as refusal:
         api.create(pod(launch="pl-b"))
     assert refusal.value.status == 409
 
@@ -109,7 +109,7 @@ def test_rotated_credentials_are_read_again(kube: FakeKubernetes, api: ClusterAp
 
 def test_credentials_that_stay_wrong_are_refused(kube: FakeKubernetes, api: ClusterApi) -> None:
     kube.token = "rotated"
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(ApiRefused) as refusal:
         api.pods(SELECTOR)
     assert refusal.value.status == 401
     assert len(kube.called("GET */pods*")) == 2
@@ -117,12 +117,12 @@ def test_credentials_that_stay_wrong_are_refused(kube: FakeKubernetes, api: Clus
 
 def test_a_refusal_comes_with_the_apis_own_words(kube: FakeKubernetes, api: ClusterApi) -> None:
     kube.quota(NS, pods="0")
-    with pytest.raises(Refused, match="exceeded quota") as refusal:
+    with pytest.raises(ApiRefused, match="exceeded quota") as refusal:
         api.create(pod())
     assert refusal.value.status == 403
-    with pytest.raises(Refused, match='namespaces "nowhere" not found'):
+    with pytest.raises(ApiRefused, match='namespaces "nowhere" not found'):
         ClusterApi("k8s_a", "nowhere").create(pod())
-    with pytest.raises(Refused) as invalid:
+    with pytest.raises(ApiRefused) as invalid:
         api.create({**pod("pl-b-0"), "spec": {"containers": []}})
     assert invalid.value.status == 422
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from tests.fakes.trials import cluster_provider
 
-from plumbline.launch.cluster import credentials
-from plumbline.launch.cluster.provider import launcher_of
+from plumbline.launch.cluster import store_credentials
+from plumbline.launch.cluster.names import cluster_declaration
 
 
 @pytest.mark.parametrize("url", ["s3://b/x", "gs://b/x", "gcs://b/x", "az://b/x", "abfs://b/x", "abfss://b@a.dfs.core.windows.net/x"])
 def test_secrets_are_references_of_which_none_must_be_there(url: str) -> None:
-    launcher = launcher_of(cluster_provider(results_url=url, results_secret="store"))
-    found = credentials.variables(launcher)
-    assert [item["name"] for item in found] == list(credentials.KEYS[credentials.scheme(launcher)]) and found
+    launcher = cluster_declaration(cluster_provider(results_url=url, results_secret="store"))
+    found = store_credentials.store_variables(launcher)
+    assert [item["name"] for item in found] == list(store_credentials.STORE_VARIABLES[store_credentials.store_scheme(launcher)]) and found
     for item in found:
         assert item == {"name": item["name"], "valueFrom": {"secretKeyRef": {"name": "store", "key": item["name"], "optional": True}}}
 
@@ -31,20 +31,20 @@ def test_secrets_are_references_of_which_none_must_be_there(url: str) -> None:
     ],
 )
 def test_without_a_secret_the_service_account_opens_the_store(url: str, secret: str | None, labels: dict[str, str]) -> None:
-    launcher = launcher_of(cluster_provider(results_url=url, results_secret=secret))
-    assert credentials.identity_labels(launcher) == labels
-    assert bool(credentials.variables(launcher)) == (secret is not None)
+    launcher = cluster_declaration(cluster_provider(results_url=url, results_secret=secret))
+    assert store_credentials.identity_labels(launcher) == labels
+    assert bool(store_credentials.store_variables(launcher)) == (secret is not None)
 
 
 def test_every_scheme_that_can_be_declared_has_keys() -> None:
-    for scheme in credentials.KEYS:
-        assert credentials.scheme(launcher_of(cluster_provider(results_url=f"{scheme}:///b/x"))) == scheme
+    for scheme in store_credentials.STORE_VARIABLES:
+        assert store_credentials.store_scheme(cluster_declaration(cluster_provider(results_url=f"{scheme}:///b/x"))) == scheme
 
 
 def test_s3_credentials_reach_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     from botocore.session import Session
 
-    for key in credentials.KEYS["s3"]:
+    for key in store_credentials.STORE_VARIABLES["s3"]:
         monkeypatch.setenv(key, "https://store.example.com" if key.endswith("URL") else f"the {key}")
     session = Session()
     found = session.get_credentials()
@@ -91,7 +91,7 @@ def test_a_service_accounts_key_reaches_google(monkeypatch: pytest.MonkeyPatch, 
 def test_azure_credentials_reach_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     from adlfs import AzureBlobFileSystem
 
-    values = {key: f"the {key}" for key in credentials.KEYS["az"]}
+    values = {key: f"the {key}" for key in store_credentials.STORE_VARIABLES["az"]}
     values["AZURE_STORAGE_ACCOUNT_KEY"] = "a2V5"
     values["AZURE_STORAGE_CONNECTION_STRING"] = "AccountName=a;AccountKey=a2V5;BlobEndpoint=https://a.example.com"
     for key, value in values.items():

@@ -14,9 +14,10 @@ from kubernetes.client import Configuration
 from tests.fakes.trials import cluster_provider
 
 from plumbline.declarations import KubernetesLauncher
-from plumbline.declarations.places import REPOSITORY
-from plumbline.launch.cluster.doctor import credentials, permissions, room
-from plumbline.launch.cluster.doctor.line import Line
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.launch.cluster.doctor import access
+from plumbline.launch.cluster.observe import node_inventory
+from plumbline.launch.doctor_check import DoctorCheck
 
 NOW = datetime(2026, 11, 1, tzinfo=timezone.utc)
 K8S = REPOSITORY / "k8s" / "provider"
@@ -29,7 +30,7 @@ def launcher(**settings: Any) -> KubernetesLauncher:
     return found
 
 
-def statuses(lines: list[Line]) -> list[str]:
+def statuses(lines: list[DoctorCheck]) -> list[str]:
     return [line.status for line in lines]
 
 
@@ -54,32 +55,34 @@ BASE = rules(K8S / "base" / "launcher-role.yaml") + rules(K8S / "base" / "launch
     [({}, []), ({"queue": "plumbline"}, ["kueue"]), ({"gang": "jobset"}, ["jobset"]), ({"gang": "trainjob"}, ["trainjob"])],
 )
 def test_the_shipped_roles_grant_what_is_needed_and_nothing_more(settings: Row, components: list[str]) -> None:
-    granted = permissions.granted(BASE + [rule for name in components for rule in component(name)])
-    assert granted == permissions.needed(launcher(**settings))
+    granted = access.granted_permissions(BASE + [rule for name in components for rule in component(name)])
+    assert granted == access.required_permissions(launcher(**settings))
 
 
 def test_a_missing_verb_and_a_verb_too_many_are_both_told() -> None:
-    needed = permissions.needed(launcher())
-    has = (needed - {permissions.Permission("", "pods/log", "get")}) | {permissions.Permission("", "configmaps", "list")}
-    missing, surplus = permissions.compare(has, needed, "plumbline")
+    needed = access.required_permissions(launcher())
+    has = (needed - {access.Permission("", "pods/log", "get")}) | {access.Permission("", "configmaps", "list")}
+    missing, surplus = access.compare_permissions(has, needed, "plumbline")
     assert missing.status == "failed" and missing.found == "missing in plumbline: get pods/log" and "k8s/provider" in missing.remedy
     assert surplus.status == "failed" and "list configmaps" in surplus.found and "kubeconfig" in surplus.remedy
-    assert statuses(permissions.compare(needed, needed, "plumbline")) == ["ok", "ok"]
+    assert statuses(access.compare_permissions(needed, needed, "plumbline")) == ["ok", "ok"]
 
 
 def test_an_administrator_lacks_nothing_and_has_too_much() -> None:
-    has = permissions.granted([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
-    assert statuses(permissions.compare(has, permissions.needed(launcher()), "plumbline")) == ["ok", "failed"]
+    has = access.granted_permissions([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
+    assert statuses(access.compare_permissions(has, access.required_permissions(launcher()), "plumbline")) == ["ok", "failed"]
 
 
 def test_a_rule_for_single_names_does_not_grant_the_verb() -> None:
     one = {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"], "resourceNames": ["mine"]}
-    assert permissions.granted([one]) == frozenset()
+    assert access.granted_permissions([one]) == frozenset()
 
 
 def test_what_everybody_may_ask_is_no_verb_too_many() -> None:
     everybody = {"apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectrulesreviews"], "verbs": ["create"]}
-    assert statuses(permissions.compare(permissions.granted([*BASE, everybody]), permissions.needed(launcher()), "x")) == ["ok", "ok"]
+    assert statuses(
+        access.compare_permissions(access.granted_permissions([*BASE, everybody]), access.required_permissions(launcher()), "x")
+    ) == ["ok", "ok"]
 
 
 # Credentials.
@@ -104,7 +107,7 @@ def token(**claims: Any) -> Configuration:
     ],
 )
 def test_how_long_credentials_will_do(configuration: Configuration, renewed: bool, status: str, told: str) -> None:
-    line = credentials.lifetime(configuration, NOW, renewed=renewed)
+    line = access.credential_lifetime(configuration, NOW, renewed=renewed)
     assert line.status == status and told in line.found
     assert bool(line.remedy) == (status == "failed")
 
@@ -112,7 +115,7 @@ def test_how_long_credentials_will_do(configuration: Configuration, renewed: boo
 def test_a_token_that_is_no_jwt_is_not_taken_apart() -> None:
     opaque = Configuration()
     opaque.api_key = {"BearerToken": "Bearer k3s.opaque.%%%"}
-    assert credentials.lifetime(opaque, NOW, renewed=False).status == "ok"
+    assert access.credential_lifetime(opaque, NOW, renewed=False).status == "ok"
 
 
 # Nodes.
@@ -139,8 +142,8 @@ def pod(
     }
 
 
-def looked(nodes: list[Row], asked: Row, running: list[Row] | None = None) -> list[Line]:
-    return room.nodes(nodes, asked, running or [], "nvidia.com/gpu")
+def looked(nodes: list[Row], asked: Row, running: list[Row] | None = None) -> list[DoctorCheck]:
+    return node_inventory.check_nodes(nodes, asked, running or [], "nvidia.com/gpu")
 
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -213,22 +216,25 @@ GPU = "requests.nvidia.com/gpu"
 
 
 def test_room_for_some_trials() -> None:
-    line = room.quota([quota(**{GPU: "16", "requests.cpu": "400", "pods": "20", "services": "10"})], [pod()])
+    line = node_inventory.check_quota([quota(**{GPU: "16", "requests.cpu": "400", "pods": "20", "services": "10"})], [pod()])
     assert line.status == "ok" and line.found == "room for 2 trials"
 
 
 def test_a_quota_that_is_used_up_for_now_or_too_small_for_ever() -> None:
-    now = room.quota([quota({GPU: "8"}, **{GPU: "8"})], [pod()])
+    now = node_inventory.check_quota([quota({GPU: "8"}, **{GPU: "8"})], [pod()])
     assert now.status == "failed" and f"{GPU}: 8 asked, 0 of 8 left" in now.found and now.remedy.startswith("wait for what runs now")
-    never = room.quota([quota(**{GPU: "8"})], [pod(), pod()])
+    never = node_inventory.check_quota([quota(**{GPU: "8"})], [pod(), pod()])
     assert (
         never.status == "failed" and f"{GPU}: 16 asked, 8 of 8 left" in never.found and never.remedy.startswith("raise the ResourceQuota")
     )
 
 
 def test_memory_is_told_in_units_that_people_use() -> None:
-    assert "limits.memory: 900 GiB asked, 512 GiB of 512 GiB left" in room.quota([quota(**{"limits.memory": "512Gi"})], [pod()]).found
+    assert (
+        "limits.memory: 900 GiB asked, 512 GiB of 512 GiB left"
+        in node_inventory.check_quota([quota(**{"limits.memory": "512Gi"})], [pod()]).found
+    )
 
 
 def test_a_namespace_without_a_quota_is_no_failure_but_told() -> None:
-    assert room.quota([], [pod()]).status == "unknown"
+    assert node_inventory.check_quota([], [pod()]).status == "unknown"

@@ -12,8 +12,8 @@ from kubeflow_trainer_api import models
 from kubernetes.client import ApiClient
 from tests.data.manifests.rewrite import CASES, FOLDER, text
 
+from plumbline.launch.cluster.manifests import load_template
 from plumbline.launch.cluster.names import EXPIRES, LAUNCH, MANAGED_BY, TRIAL
-from plumbline.launch.cluster.templates import template
 
 MODELS = {
     "Pod": models.IoK8sApiCoreV1Pod,
@@ -73,9 +73,9 @@ def test_every_object_has_the_published_shape(row: dict[str, Any]) -> None:
 
 
 def test_the_runtime_that_train_jobs_refer_to_has_the_published_shape() -> None:
-    runtime = template(RUNTIME)
+    runtime = load_template(RUNTIME)
     assert problems(runtime) == []
-    assert template("trainjob")["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"]
+    assert load_template("trainjob")["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_train_job_and_its_runtime_together_give_the_same_pods_as_a_job_set() 
     (job,), (trainjob,) = documents("jobset"), documents("trainjob")
     (wanted,) = job["spec"]["replicatedJobs"]
     (patch,) = trainjob["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
-    (base,) = template(RUNTIME)["spec"]["template"]["spec"]["replicatedJobs"]
+    (base,) = load_template(RUNTIME)["spec"]["template"]["spec"]["replicatedJobs"]
     found = merged(base, patch)
     trainer = trainjob["spec"]["trainer"]
     container = found["template"]["spec"]["template"]["spec"]["containers"][0]
@@ -139,7 +139,7 @@ def test_a_train_job_and_its_runtime_together_give_the_same_pods_as_a_job_set() 
     del found["template"]["metadata"]  # the trainer's label, by which it knows the job
     del wanted["template"]["metadata"]  # ours, by which the sweep does: the trainer takes none for a Job
     assert found == wanted
-    head = template("jobset")["spec"]
-    assert {key: template(RUNTIME)["spec"]["template"]["spec"][key] for key in head if key != "replicatedJobs"} == {
+    head = load_template("jobset")["spec"]
+    assert {key: load_template(RUNTIME)["spec"]["template"]["spec"][key] for key in head if key != "replicatedJobs"} == {
         key: value for key, value in head.items() if key != "replicatedJobs"
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.fakes.fake_kubernetes import Script
 from tests.fakes.pod_harness import harness
-from tests.unit.launch.cluster.test_attempt import NS, World, kube, world
+from tests.unit.launch.cluster.operate.test_attempt import NS, World, kube, world
 
-from plumbline.launch.cluster import manifest
-from plumbline.launch.cluster.attempt import UNFINISHED
-from plumbline.launch.cluster.base import Seen
-from plumbline.launch.cluster.lifecycle import close, settle
-from plumbline.orchestration import steps
+from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster.observe import LaunchObservation
+from plumbline.launch.cluster.operate import close_attempt, settle_abandoned
+from plumbline.launch.cluster.operate.attempts import UNFINISHED
+from plumbline.workflows import benchmark
 
 __all__ = ["kube", "world"]
 
@@ -21,17 +21,17 @@ def test_a_pod_without_a_watch_is_deleted_and_recorded_before_its_trial_is_colle
     world.kube.script("*", Script().started().log("step 1"))
     attempt = world.begin()
     world.pod_is("Running")
-    attempt.started(Seen(expected=1))
+    attempt.started(LaunchObservation(expected=1))
     stranger = {"metadata": {"name": "stranger", "labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "x"}]}}
     world.kube.store.create("pods", NS, stranger)
     another = world.trial.model_copy(update={"campaign_id": "another"})
-    attempt.api().create(manifest.pod(another, requested_at=attempt.requested_at))
-    result = steps.collect(world.spec, settle=True)
+    attempt.api().create(manifests.pod_manifest(another, requested_at=attempt.requested_at))
+    result = benchmark.collect_trial(world.spec, settle=True)
     assert (result["attempts"], result["failure_class"]) == (1, "interrupted")
     record = world.record()
     assert record.failure_class == "interrupted" and record.failure_detail != UNFINISHED
     assert [pod.node for pod in record.pods] == ["node-1"] and "step 1" in record.log_tail
-    assert set(world.kube.pods()) == {"stranger", manifest.pod(another, requested_at=attempt.requested_at)["metadata"]["name"]}
+    assert set(world.kube.pods()) == {"stranger", manifests.pod_manifest(another, requested_at=attempt.requested_at)["metadata"]["name"]}
 
 
 @pytest.mark.fault("a task is marked by hand, and its pod ended well", ends="valid", keeps="the result")
@@ -39,7 +39,7 @@ def test_a_pod_that_had_ended_well_is_a_result(world: World) -> None:
     world.kube.script("*", Script().started().runs(harness()))
     world.begin()
     world.pod_is("Succeeded")
-    assert steps.collect(world.spec, settle=True)["status"] == "valid"
+    assert benchmark.collect_trial(world.spec, settle=True)["status"] == "valid"
     assert world.record().failure_class is None and world.kube.leftovers() == []
 
 
@@ -48,9 +48,9 @@ def test_a_cluster_that_is_away_is_recorded_with_what_may_still_run(world: World
     world.kube.script("*", Script().started())
     attempt = world.begin()
     world.pod_is("Running")
-    attempt.started(Seen(expected=1))
+    attempt.started(LaunchObservation(expected=1))
     world.kube.answer_next(403, times=1000)
-    assert steps.collect(world.spec, settle=True)["failure_class"] == "bad_declaration"
+    assert benchmark.collect_trial(world.spec, settle=True)["failure_class"] == "bad_declaration"
     assert "may still be on the cluster" in str(world.record().failure_detail)
 
 
@@ -58,9 +58,9 @@ def test_what_is_recorded_already_is_not_asked_of_the_cluster(world: World) -> N
     world.kube.script("*", Script().started().runs(harness()))
     attempt = world.begin()
     world.pod_is("Succeeded")
-    close(attempt)
+    close_attempt(attempt)
     asked = len(world.kube.requests)
-    assert settle(world.spec) == []
+    assert settle_abandoned(world.spec) == []
     assert len(world.kube.requests) == asked
 
 
@@ -69,5 +69,5 @@ def test_collecting_a_campaign_by_hand_ends_no_pod(world: World) -> None:
     world.kube.script("*", Script().started())
     world.begin()
     world.pod_is("Running")
-    steps.collect(world.spec)
+    benchmark.collect_trial(world.spec)
     assert len(world.kube.pods()) == 1

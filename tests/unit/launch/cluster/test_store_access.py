@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.fakes.fake_kubernetes import Script
 from tests.fakes.trials import cluster_provider
-from tests.unit.launch.cluster.test_attempt import World, kube, world
+from tests.unit.launch.cluster.operate.test_attempt import World, kube, world
 
-from plumbline.launch.cluster.lifecycle import close, take_up
-from plumbline.launch.cluster.store_access import explained
+from plumbline.launch.cluster.operate import adopt_or_announce, close_attempt
+from plumbline.launch.cluster.store_credentials import explain_refusal
 from plumbline.launch.failures import BadDeclaration
 
 __all__ = ["kube", "world"]
@@ -22,16 +22,16 @@ SECRET = {"results_secret": "plumbline-results", "results_connection": "e2e_stor
 )
 def test_the_place_of_the_key_and_the_doctors_line_are_named(detail: str) -> None:
     provider = cluster_provider(**SECRET)
-    pod, here = explained(detail, provider, here=False), explained(detail, provider, here=True)
+    pod, here = explain_refusal(detail, provider, here=False), explain_refusal(detail, provider, here=True)
     assert "Secret plumbline-results in namespace plumbline" in pod and "`store from a pod`" in pod
     assert "Airflow connection e2e_store" in here and "`plumbline cluster doctor cluster-a`, line `store from here`" in here
     bare = cluster_provider()
-    assert "service account plumbline-trial" in explained(detail, bare, here=False)
-    assert "environment's credentials" in explained(detail, bare, here=True)
+    assert "service account plumbline-trial" in explain_refusal(detail, bare, here=False)
+    assert "environment's credentials" in explain_refusal(detail, bare, here=True)
 
 
 def test_any_other_failure_keeps_its_words() -> None:
-    assert explained("no route to host", cluster_provider(), here=True) == "no route to host"
+    assert explain_refusal("no route to host", cluster_provider(), here=True) == "no route to host"
 
 
 @pytest.mark.fault("the pods' Secret is missing", ends="bad_declaration", keeps="the Secret's name and the doctor's line")
@@ -41,7 +41,7 @@ def test_a_pod_without_its_key_names_the_secret(kube: object, tmp_path: Path, mo
     world.kube.script("*", Script().started().failed(2, "s3://b/trial.json: cannot be read (Unable to locate credentials)"))
     attempt = world.begin()
     world.pod_is("Failed")
-    record = close(attempt)
+    record = close_attempt(attempt)
     assert record.failure_class == "bad_declaration"
     assert "Secret plumbline-results" in str(record.failure_detail) and "cluster doctor cluster-a" in str(record.failure_detail)
 
@@ -53,7 +53,7 @@ def test_a_key_that_is_refused_here_names_the_connection(world: World, monkeypat
 
     monkeypatch.setattr(type(world.away), "put_trial", _only_away(refused, type(world.away).put_trial))
     with pytest.raises(BadDeclaration, match=r"environment's credentials.*store from here"):
-        take_up(world.spec)
+        adopt_or_announce(world.spec)
 
 
 def _only_away(refused: object, real: object) -> object:

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from tests.data.result_documents import inference_workload, provider, trial
 
 from plumbline.declarations import Provider, Trial, load
-from plumbline.declarations.loader import misfit
-from plumbline.launch.plan import Request, plan
-from plumbline.launch.simulated import simulate
-from plumbline.launch.simulated.hardware import UnknownHardware
+from plumbline.declarations.compatibility import incompatibility
+from plumbline.launch.plan import RunRequest, plan
+from plumbline.launch.simulated.launcher import simulate
+from plumbline.launch.simulated.model import UnknownHardware
 from plumbline.quality import check
 from plumbline.results import ResultDocument
 
@@ -34,11 +34,11 @@ def every_workload() -> list[Trial]:
     eight = place("sim-gpu", "NVIDIA-H100-80GB-HBM3")
     four = eight.model_copy(update={"name": "sim-gpu-4", "accelerator": eight.accelerator.model_copy(update={"count": 4})})
     wanted = [w for w in load().workloads.values() if w.providers is None]
-    fitting = {w.name: next(p for p in (place("sim-cpu"), eight, four) if misfit(w, p) is None) for w in wanted}
+    fitting = {w.name: next(p for p in (place("sim-cpu"), eight, four) if incompatibility(w, p) is None) for w in wanted}
     found: list[Trial] = []
     for where in {p.name: p for p in fitting.values()}.values():
         names = [name for name, p in fitting.items() if p.name == where.name]
-        asked_for = Request("2026-06", "test", workloads=names, slots=["02:00"], repeats=1)
+        asked_for = RunRequest("2026-06", "test", workloads=names, slots=["02:00"], repeats=1)
         found += plan(replace(load(), providers={where.name: where}), asked_for, JUNE)
     assert {t.workload.name for t in found} == {w.name for w in wanted}
     return found

@@ -13,23 +13,23 @@ import pytest
 from tests.unit.launch.simulated.test_documents import every_workload
 
 from plumbline.declarations import AnyWorkload, InferenceWorkload, TrainingWorkload, Trial
-from plumbline.declarations.phases import LoadPhase
 from plumbline.harness import probes
-from plumbline.harness.inference import cold_start, context, faults, quality, search
-from plumbline.harness.inference.arrivals import PhaseLoad
-from plumbline.harness.inference.metrics import metrics_of
-from plumbline.harness.inference.requestlog import PIPELINE, STAGES, RequestLog
-from plumbline.harness.inference.server_view import ServerView
-from plumbline.harness.training import rates, recovery
-from plumbline.harness.training.records import Records
-from plumbline.harness.training.steplog import RunRecord, Save, Step
-from plumbline.launch.simulated import simulate
+from plumbline.harness.inference import trial
+from plumbline.harness.inference.analysis.metrics import ServerCounters, metrics_of
+from plumbline.harness.inference.load.request_log import PIPELINE, STAGES, RequestLog
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.phases import context, fault, quality, search
+from plumbline.harness.training.analysis import performance, recovery
+from plumbline.harness.training.analysis.records import TrainingRecords
+from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
+from plumbline.launch.simulated.launcher import simulate
+from plumbline.metrics import LoadPhase
 from plumbline.results import MetricRow
 
 Rows = set[tuple[str, str, bool]]
 """(metric, statistic, whether it has a value)."""
 
-COUNTED = ServerView(200, 0, 0.2, 0.1, 2.0, 0.1, 100, 200, None, None, None)
+COUNTED = ServerCounters(200, 0, 0.2, 0.1, 2.0, 0.1, 100, 200, None, None, None)
 PROBES = "".join(path.read_text() for path in Path(str(probes.__file__)).parent.glob("*.py"))
 
 
@@ -39,7 +39,7 @@ def rows_of(rows: Iterable[MetricRow]) -> Rows:
 
 def made_in(*modules: ModuleType) -> set[str]:
     """The metrics whose rows the source of these modules makes by name."""
-    return {name for module in modules for name in re.findall(r'\brow\(\s*"(\w+)"', inspect.getsource(module))}
+    return {name for module in modules for name in re.findall(r'\bmetric_row\(\s*"(\w+)"', inspect.getsource(module))}
 
 
 def log_of(workload: InferenceWorkload, phase: LoadPhase, closed: bool, tokens: int) -> RequestLog:
@@ -67,9 +67,9 @@ def inference_rows(workload: InferenceWorkload, phase: str, seen: Iterable[Metri
         asked: LoadPhase = phase  # type: ignore[assignment]
         found = rows_of(metrics_of(log_of(workload, asked, bool(closed), tokens), workload.slo, counted))
     added = {
-        "cold_start": made_in(cold_start, quality),
+        "cold_start": made_in(trial, quality),
         "context": made_in(context),
-        "fault": made_in(faults),
+        "fault": made_in(fault),
         "sweep": made_in(search),
         "environment": set(re.findall(r'"(\w+)"', PROBES)),
     }.get(phase, set())
@@ -84,13 +84,13 @@ def training_rows(workload: TrainingWorkload, seen: Iterable[MetricRow]) -> set[
 
     steps, every = workload.steps.total, workload.checkpoint.every
     run = RunRecord(launched_s=9.0, steps=[step(i) for i in range(steps)], matmul_flops=1e12, verified_loads_s=[0.1], compiled_s=[1.0])
-    run.saves = [Save(at, 10 + 0.1 * at, 0.02, 0.02, 1000, closing=at == steps) for at in (*range(every, steps, every), steps)]
+    run.saves = [CheckpointSave(at, 10 + 0.1 * at, 0.02, 0.02, 1000, closing=at == steps) for at in (*range(every, steps, every), steps)]
     run.peak_memory = {"used": 1000} | ({"reserved": 1100} if workload.needs.accelerator != "cpu" else {})  # device.peak_memory
     if workload.parallelism.world > 1:
         run.by_rank = dict.fromkeys(range(workload.parallelism.world), run.steps)
-    records = Records(None)
+    records = TrainingRecords(None)
     records.runs = {"run": run}
-    found = {(r.phase, r.metric, r.statistic) for r in rates.rows(workload, records)}
+    found = {(r.phase, r.metric, r.statistic) for r in performance.performance_rows(workload, records)}
     added = {"recovery": made_in(recovery), "environment": set(re.findall(r'"(\w+)"', PROBES))}
     return found | {(r.phase, r.metric, r.statistic) for r in seen if r.metric in added.get(r.phase, set())}
 

@@ -11,7 +11,7 @@ from plumbline.declarations import Provider, Trial
 from plumbline.launch import launcher_for
 from plumbline.launch.collect import collect
 from plumbline.results import ResultStore
-from plumbline.results.launch_metrics import outside_metrics
+from plumbline.results.launch_record import launch_metrics
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_the_store_holds_what_was_asked_and_seen_and_the_document(store: ResultS
     (document,) = collect(store, planned.campaign_id, planned.trial_id)
     assert record.launcher == "simulated" and record.failure_class is None
     assert document.simulated and document.launch == record and document.validity.status == "valid"
-    assert [row.metric for row in outside_metrics(record) if row.value] == ["provisioning_lead_time"]
+    assert [row.metric for row in launch_metrics(record) if row.value] == ["provisioning_lead_time"]
 
 
 def test_a_place_is_held_until_the_measurement_is_over(store: ResultStore) -> None:
@@ -63,13 +63,13 @@ def test_a_failure_is_recorded_with_its_class_and_marked_simulated(store: Result
 
 
 def test_failures_come_about_as_often_as_declared() -> None:
-    from plumbline.launch.simulated.model import Draw
+    from plumbline.launch.simulated.model import TrialDraw
 
     planned = asked(place(failures={"interrupted": "20%", "timeout": "10%"}))
-    ends = [Draw(planned.model_copy(update={"attempt": attempt})).ends_as() for attempt in range(1, 1001)]
+    ends = [TrialDraw(planned.model_copy(update={"attempt": attempt})).ends_as() for attempt in range(1, 1001)]
     assert ends.count("interrupted") / 1000 == pytest.approx(0.2, abs=0.05)
     assert ends.count("timeout") / 1000 == pytest.approx(0.1, abs=0.04)
-    assert all(Draw(asked(place()).model_copy(update={"attempt": attempt})).ends_as() is None for attempt in range(1, 100))
+    assert all(TrialDraw(asked(place()).model_copy(update={"attempt": attempt})).ends_as() is None for attempt in range(1, 100))
 
 
 def test_what_is_launched_in_a_silence_is_never_heard_of(store: ResultStore) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from plumbline.archive.migrations.append_only import protect, release
+from plumbline.archive.migrations import protect, release
 
 revision = "0008"
 down_revision = "0007"

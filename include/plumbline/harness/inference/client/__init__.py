@@ -5,8 +5,7 @@ falls behind thus shows its queue, and a client that falls behind shows as dispa
 answers that they wait for; only they do.
 """
 
-from plumbline.harness.inference.client.alone import LOOP
-from plumbline.harness.inference.client.driving import drive, processes_for
-from plumbline.harness.inference.client.target import Settings, Stop, Target, Tick
+from plumbline.harness.inference.client.load_generator import LOOP, drive, processes_for
+from plumbline.harness.inference.client.transport import Settings, Stop, Target, Tick
 
 __all__ = ["LOOP", "Settings", "Stop", "Target", "Tick", "drive", "processes_for"]

@@ -1,30 +1,29 @@
-"""The loop that follows the schedule: it sends each request at its moment, on whatever connection has room, and sees that each one ends.
-
-Nothing here waits for an answer before it sends the next request, except where the load says that one follows the other.
-"""
+"""The open loop: sends each request at its scheduled time on any connection with room, and ends each at its answer or its timeout."""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import heapq
 import math
+import os
 import time
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import TracebackType
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.harness.inference.client.connections import Connections
-from plumbline.harness.inference.client.notes import Notes
-from plumbline.harness.inference.client.target import Settings
-from plumbline.harness.inference.client.transport import Connection, Transport
-from plumbline.harness.inference.client.upcoming import Upcoming
-from plumbline.harness.inference.pacing import Pacer
-from plumbline.harness.inference.requestlog import ErrorClass, RequestLog
+from plumbline.harness.inference.client.transport import Connection, ConnectionPool, Settings, Transport
+from plumbline.harness.inference.load.request_log import ErrorClass, Recorder, RequestLog, scalar_view
+from plumbline.harness.inference.load.schedule import PhaseLoad
 
-Order = Literal["go_on", "stop", "server_ended"]
-LOOK_S = 0.1
+LoadCommand = Literal["go_on", "stop", "server_ended"]
+POLL_INTERVAL_S = 0.1
 _BEHIND = 32
 """Requests sent in one go by a client that is behind: then the answers are read, or their time would be wrong."""
 _GRACE_S = 0.2
@@ -32,7 +31,7 @@ _monotonic = time.monotonic
 _AHEAD, _WAITING, _OUT, _DONE = range(4)
 
 
-class Engine(Notes):
+class Engine(Recorder):
     """Sends the requests `mine` of a phase; it is the sink of its connections.
 
     `look` is asked every LOOK_S whether to go on, to let what was not sent go ("stop": it is then not due), or to end because the server
@@ -46,10 +45,10 @@ class Engine(Notes):
         transport: Transport,
         settings: Settings,
         timeout_s: float,
-        look: Callable[[], Order],
+        look: Callable[[], LoadCommand],
     ) -> None:
         super().__init__(log)
-        self._upcoming = Upcoming(log.load, mine)
+        self._upcoming = ScheduleCursor(log.load, mine)
         self._settings, self._timeout_s, self._look = settings, timeout_s, look
         self._mine = mine
         self._state = bytearray(log.load.n)
@@ -58,13 +57,13 @@ class Engine(Notes):
         self._where: dict[int, Connection] = {}
         self._left = self._upcoming.timed
         self._loop = asyncio.get_running_loop()
-        self._connections = Connections(transport, self, self._loop, self._connected, self._refused)
+        self._connections = ConnectionPool(transport, self, self._loop, self._connected, self._refused)
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._expiry: asyncio.TimerHandle | None = None
         self._pacer = Pacer(self._loop, self._due)
         self._stopped = self._coming = False
 
-    async def connect(self, within_s: float, look: Callable[[], Order]) -> str:
+    async def connect(self, within_s: float, look: Callable[[], LoadCommand]) -> str:
         """Open the first connections. Returns why there is none, in words; empty if there is one."""
         return await self._connections.first(within_s, lambda: look() == "go_on", slow=bool(self._settings.slow_share))
 
@@ -72,7 +71,7 @@ class Engine(Notes):
         """The phase, from monotonic second `began` on until every request has ended."""
         self.began = began
         looking = asyncio.ensure_future(self._watch())
-        slow_over = self._loop.call_later(max(0.0, began + self._settings.slow_until_s - _monotonic()), self._connections.read_on)
+        slow_over = self._loop.call_later(max(0.0, began + self._settings.slow_until_s - _monotonic()), self._connections.resume_reading)
         try:
             with self._pacer:
                 if self._left:
@@ -248,7 +247,7 @@ class Engine(Notes):
         while (order := self._look()) != "server_ended":
             if order == "stop" and not self._stopped:
                 self._stop()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
         self._stopped = True
         await asyncio.sleep(_GRACE_S)
 
@@ -263,3 +262,150 @@ class Engine(Notes):
         self._parked.clear()
         if not self._left and not self._over.done():
             self._over.set_result(None)
+
+
+GRID_S = 0.25e-3
+"""Where requests are dense, those of one cell leave together at its end. Each call of the system that sends one request costs as much as all
+the rest that a client does for it; a request is late by less than this, which its latency contains and its dispatch delay tells."""
+_DENSE = 2_000.0
+"""Requests a second, within `_AROUND_S` before and after, from which on they are."""
+_VERY_DENSE = 8_000.0
+"""From here on cells are twice as long: a client that spends less is on time at rates at which the short cells would make it late by more."""
+_AROUND_S = 5e-3
+
+
+class ScheduleCursor:
+    """The requests `mine` of a load in order of their moments, in seconds of the phase."""
+
+    def __init__(self, load: PhaseLoad, mine: NDArray[np.int64]) -> None:
+        timed = mine[load.after[mine] < 0]
+        self._order: list[int] = timed[np.argsort(load.arrivals_s[timed], kind="stable")].tolist()
+        self._moments: list[float] = load.arrivals_s[self._order].tolist()
+        self._wakes: list[float] = wake_times(load.arrivals_s[self._order]).tolist()
+        self._moments.append(math.inf)
+        self._wakes.append(math.inf)
+        self._position = 0
+        self._followers: dict[int, list[int]] = {}
+        for number in mine[load.after[mine] >= 0].tolist():
+            self._followers.setdefault(int(load.after[number]), []).append(number)
+        self._waits, self._duration_s = scalar_view(load.arrivals_s), load.duration_s
+        self._soon: list[tuple[float, int]] = []
+        self.timed = len(self._order)
+
+    def moment(self) -> float:
+        """When the next one is due; infinite if none is known."""
+        timed = self._moments[self._position]
+        return min(timed, self._soon[0][0]) if self._soon else timed
+
+    def wake(self) -> float:
+        """When to see what is due next: at `moment()`, or less than a cell later where others can leave with it."""
+        timed = self._wakes[self._position]
+        return min(timed, self._soon[0][0]) if self._soon else timed
+
+    def due(self, now: float, most: int) -> list[int]:
+        """Those whose moment has come, in their order, and no more than `most`."""
+        if self._soon:
+            found: list[int] = []
+            while len(found) < most and self.moment() <= now:
+                found.append(self.take())
+            return found
+        begin = self._position
+        self._position = bisect_right(self._moments, now, begin, min(begin + most, self.timed))
+        return self._order[begin : self._position]
+
+    def take(self) -> int:
+        """The next one; only while `moment()` is finite."""
+        if self._soon and self._soon[0][0] < self._moments[self._position]:
+            return heapq.heappop(self._soon)[1]
+        number = self._order[self._position]
+        self._position += 1
+        return number
+
+    def follow(self, number: int, ended_s: float) -> list[tuple[float, int]]:
+        """Request `number` has ended: moments and numbers of those that are due because of it. What would be due after the phase's end is
+        not due at all."""
+        followers = self._followers.get(number) if self._followers else None
+        if followers is None:
+            return []
+        due = [(ended_s + self._waits[follower], follower) for follower in followers]
+        due = [pair for pair in due if pair[0] < self._duration_s]
+        for pair in due:
+            heapq.heappush(self._soon, pair)
+        return due
+
+    def rest(self) -> Iterator[int]:
+        """All that are known to be due and were not taken; none of them is to come any more."""
+        yield from self._order[self._position :]
+        yield from (number for _, number in self._soon)
+        self._position = len(self._order)
+        self._soon.clear()
+        self._followers.clear()
+
+
+def wake_times(moments: NDArray[np.float64]) -> NDArray[np.float64]:
+    """When each of these requests is to be sent, float64 [n]: `moments` (rising) or, where they are dense, the next corner of the grid."""
+    around = np.searchsorted(moments, moments + _AROUND_S) - np.searchsorted(moments, moments - _AROUND_S)
+    rate = around / (2 * _AROUND_S)
+    cell = np.where(rate >= _VERY_DENSE, 2 * GRID_S, GRID_S)
+    return np.asarray(np.where(rate >= _DENSE, np.ceil(moments / cell) * cell, moments))
+
+
+# An absolute moment inside an event loop, exact to tens of microseconds and without spinning.
+#
+# Event loops round their timers to whole milliseconds, and a loop that spins until the moment takes the core that the server needs.
+# A kernel timer that the loop watches like a socket does neither.
+
+
+_CLOCK_MONOTONIC, _NONBLOCK, _CLOEXEC, _ABSOLUTE = 1, os.O_NONBLOCK, os.O_CLOEXEC, 1
+_NANOSECONDS = 1_000_000_000
+
+
+class _Itimerspec(ctypes.Structure):
+    """struct itimerspec: an interval (unused) and the moment of expiry."""
+
+    _fields_ = (
+        ("interval_s", ctypes.c_long),
+        ("interval_ns", ctypes.c_long),
+        ("value_s", ctypes.c_long),
+        ("value_ns", ctypes.c_long),
+    )
+
+
+class Pacer:
+    """A context manager around one timer, on the clock of `time.monotonic()`; `due()` is called on `loop` when the moment has come."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, due: Callable[[], None]) -> None:
+        # os.timerfd_create exists only from Python 3.13 on.
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._loop, self._due = loop, due
+        self._spec = _Itimerspec(0, 0, 0, 0)
+        self._pointer = ctypes.byref(self._spec)
+        self._fd = -1
+        self._set = False
+
+    def __enter__(self) -> Pacer:
+        self._fd = self._libc.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK | _CLOEXEC)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), f"timerfd_create: {os.strerror(ctypes.get_errno())}")
+        self._loop.add_reader(self._fd, self._expired)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+
+    def set(self, moment: float) -> None:
+        """Call `due()` once at `moment` (monotonic seconds); at once, but not from within this call, if it has passed. Another moment
+        that was set before is forgotten."""
+        self._spec.value_s, self._spec.value_ns = divmod(max(1, round(moment * _NANOSECONDS)), _NANOSECONDS)
+        self._set = True
+        if self._libc.timerfd_settime(self._fd, _ABSOLUTE, self._pointer, None):
+            raise OSError(ctypes.get_errno(), f"timerfd_settime: {os.strerror(ctypes.get_errno())}")
+
+    def _expired(self) -> None:
+        self._set = False
+        self._due()
+        # Setting the timer again also takes the expiry back; only where that did not happen it must be read, or it would be called for ever.
+        if not self._set:
+            with suppress(BlockingIOError):
+                os.read(self._fd, 8)

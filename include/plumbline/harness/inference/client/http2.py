@@ -1,12 +1,16 @@
-"""HTTP/2's frames (RFC 9113), as far as a client of gRPC needs them, and its header blocks (RFC 7541)."""
+"""HTTP/2 frames (RFC 9113) and header blocks (RFC 7541) of a gRPC client, its outgoing queue, and the error class of each status."""
 
 from __future__ import annotations
 
+import asyncio
 import struct
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import hpack
+
+from plumbline.harness.inference.load.request_log import ErrorClass
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM = ACK = 0x1
@@ -56,14 +60,14 @@ def read_settings(payload: bytes) -> dict[int, int]:
     return dict(_SETTING.iter_unpack(payload))
 
 
-def number(payload: bytes, at: int) -> int:
+def uint31(payload: bytes, at: int) -> int:
     """The 31 bits at a place of a control frame's payload."""
     if len(payload) < at + 4:
         raise ProtocolError(f"a control frame of {len(payload)} bytes; expected at least {at + 4}")
     return int.from_bytes(payload[at : at + 4], "big") & 0x7FFFFFFF
 
 
-def name_of(code: int) -> str:
+def error_name(code: int) -> str:
     """An error code's name."""
     return ERRORS[code] if code < len(ERRORS) else f"error {code}"
 
@@ -121,3 +125,149 @@ class HeaderBlocks:
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
+
+
+_DATA_END = bytes((DATA, END_STREAM))
+_PLAIN = b"\x00"
+"""Before each message: it is not compressed."""
+
+
+class _BlockedMessage:
+    """What flow control holds back of a request's message, and the stream's window."""
+
+    __slots__ = ("message", "stream", "window")
+
+    def __init__(self, stream: int, message: bytes, window: int) -> None:
+        self.stream, self.message, self.window = stream, memoryview(message), window
+
+
+class Outbox:
+    """Everything that goes out on one connection. What is written in one turn of the loop leaves with one call of the system: at
+    thousands of requests a second those calls are most of what a client costs."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, block: bytes) -> None:
+        self._loop, self._transport, self._block = loop, transport, block
+        self._before = len(block).to_bytes(3, "big") + bytes((HEADERS, END_HEADERS))
+        # Between a request's stream and its message stands the same for all messages of one length; `_alike`: of which these are.
+        self._alike, self._middle, self._prefix = -1, b"", b""
+        self._ready: list[bytes] = []
+        self._held: deque[_BlockedMessage] = deque()
+        self._window = self._initial = DEFAULT_WINDOW
+        self._largest_frame = DEFAULT_FRAME
+
+    @property
+    def blocked(self) -> bool:
+        """Whether something waits for the peer's credit."""
+        return bool(self._held)
+
+    def write(self, frames: bytes) -> None:
+        """Send these frames with the others of this turn."""
+        if not self._ready:
+            self._loop.call_soon(self._flush)
+        self._ready.append(frames)
+
+    def request(self, stream: int, body: bytes) -> None:
+        """Send a request's headers and its message, as much of it as may be sent now."""
+        name, length = stream.to_bytes(4, "big"), len(body)
+        size = length + 5
+        if size <= self._window and size <= self._initial and size <= self._largest_frame and not self._held:
+            self._window -= size
+            if length != self._alike:
+                self._alike = length
+                self._middle = self._block + size.to_bytes(3, "big") + _DATA_END
+                self._prefix = _PLAIN + length.to_bytes(4, "big")
+            if not self._ready:
+                self._loop.call_soon(self._flush)
+            self._ready += (self._before, name, self._middle, name, self._prefix, body)
+        else:
+            self.write(self._before + name + self._block)
+            self._held.append(_BlockedMessage(stream, _PLAIN + length.to_bytes(4, "big") + body, self._initial))
+            self._pump()
+
+    def forget(self, stream: int) -> bool:
+        """Send nothing more of this stream; returns whether something was left to send."""
+        held = next((held for held in self._held if held.stream == stream), None)
+        if held is not None:
+            self._held.remove(held)
+        return held is not None
+
+    def settings(self, values: Mapping[int, int]) -> None:
+        """The peer's settings for what it takes."""
+        self._largest_frame = values.get(MAX_FRAME_SIZE, self._largest_frame)
+        initial = values.get(INITIAL_WINDOW_SIZE, self._initial)
+        for held in self._held:
+            held.window += initial - self._initial
+        self._initial = initial
+        self._pump()
+
+    def credit(self, stream: int, more: int) -> None:
+        """The peer takes `more` bytes on a stream; 0: on the connection."""
+        if not stream:
+            self._window += more
+        for held in self._held:
+            if held.stream == stream:
+                held.window += more
+        self._pump()
+
+    def clear(self) -> None:
+        """Drop what was not sent."""
+        self._ready.clear()
+        self._held.clear()
+
+    def flush(self) -> None:
+        """Send what is written so far now."""
+        if self._ready:
+            self._flush()
+
+    def _flush(self) -> None:
+        ready, self._ready = self._ready, []
+        if ready:
+            self._transport.write(b"".join(ready))
+
+    def _pump(self) -> None:
+        """Send what flow control lets through of what is held, in order."""
+        while self._held and self._window > 0:
+            held = next((held for held in self._held if held.window > 0), None)
+            if held is None:
+                return
+            size = min(len(held.message), self._window, held.window, self._largest_frame)
+            piece, held.message = held.message[:size], held.message[size:]
+            self._window -= size
+            held.window -= size
+            self.write(frame(DATA, 0 if held.message else END_STREAM, held.stream, bytes(piece)))
+            if not held.message:
+                self._held.remove(held)
+
+
+_STATUSES = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED"),
+    *("RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
+    "UNAUTHENTICATED",
+)
+_CLASSES: dict[str, ErrorClass] = {
+    "CANCELLED": "cancelled",
+    "DEADLINE_EXCEEDED": "timeout",
+    "UNAVAILABLE": "unreachable",
+    "CANCEL": "cancelled",
+    "REFUSED_STREAM": "unreachable",
+    "502": "unreachable",
+    "503": "unreachable",
+    "504": "unreachable",
+}
+
+
+def grpc_error(code: int, message: str) -> tuple[ErrorClass, str]:
+    """A gRPC status that is not OK."""
+    name = _STATUSES[code] if code < len(_STATUSES) else f"status {code}"
+    return _CLASSES.get(name, "server_error"), f"{name}: {message}"
+
+
+def reset_error(code: int) -> tuple[ErrorClass, str]:
+    """A stream that the server reset."""
+    name = error_name(code)
+    return _CLASSES.get(name, "server_error"), f"the server reset the stream: {name}"
+
+
+def http_error(status: str) -> tuple[ErrorClass, str]:
+    """An HTTP status that is not 200: what answered does not speak gRPC here."""
+    return _CLASSES.get(status, "server_error"), f"HTTP status {status} where gRPC was expected"

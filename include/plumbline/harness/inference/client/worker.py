@@ -1,8 +1,4 @@
-"""One of several processes that send a phase's load: `python -m plumbline.harness.inference.client.worker`.
-
-It reads its Job from standard input, says "ready" on standard output once it is connected, and writes its Outcome when its last request has
-ended. What happened to the requests stands in the shared columns.
-"""
+"""One sender process: reads its Job from standard input, prints "ready" once connected, writes its WorkerResult to standard output."""
 
 from __future__ import annotations
 
@@ -13,9 +9,8 @@ import time
 
 import numpy as np
 
-from plumbline.harness.inference.client.alone import send_share
-from plumbline.harness.inference.client.columns import Columns
-from plumbline.harness.inference.client.job import READY, Job, Outcome
+from plumbline.harness.inference.client.load_generator import send_share
+from plumbline.harness.inference.client.multi_process import READY, Job, SharedColumns, WorkerResult
 
 _POLL_S = 0.001
 
@@ -25,7 +20,7 @@ def main() -> None:
     job: Job = pickle.load(sys.stdin.buffer)
     if job.cpu is not None:
         os.sched_setaffinity(0, {job.cpu})
-    columns = Columns(job.load, job.target.wire.stages, job.fd)
+    columns = SharedColumns(job.load, job.target.wire.stages, job.fd)
 
     def begin() -> float:
         sys.stdout.buffer.write(READY)
@@ -38,7 +33,7 @@ def main() -> None:
     spent = send_share(
         log, job.mine, job.bodies, job.target, job.settings, timeout_s=job.timeout_s, look=lambda: columns.order, begin=begin
     )
-    sys.stdout.buffer.write(pickle.dumps(Outcome(log.details, log.capped, spent)))
+    sys.stdout.buffer.write(pickle.dumps(WorkerResult(log.details, log.capped, spent)))
 
 
 if __name__ == "__main__":

@@ -5,31 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.models import Encoder, ServedGpt
-from plumbline.declarations.retrieval import Retrieval
+from plumbline.declarations.workloads.inference import Retrieval
+from plumbline.declarations.workloads.models import Encoder, ServedGpt
 
 _HERE = Path(__file__).parent
-_TOKENIZER = _HERE.with_name("tokenizer.json")
-_SHARED = ("common/precision.py", "common/serving.py", "journal.py")
+_TOKENIZER = _HERE.parent / "load" / "tokenizer.json"
+_SHARED = ("precision.py", "serving.py", "journal.py")
 _SOURCES = {
-    "gpt": ("gpt/model.py", "gpt/transformer.py", "gpt/prefixes.py", *_SHARED),
-    "encoder": ("encoder/model.py", "encoder/encoder.py", *_SHARED),
-    "retrieval": (
-        "retrieval/model.py",
-        "retrieval/index.py",
-        "retrieval/server.py",
-        "encoder/encoder.py",
-        "common/serving.py",
-        "journal.py",
-    ),
+    "gpt": ("gpt_model.py", "transformer.py", *_SHARED),
+    "encoder": ("encoder_model.py", "encoder.py", *_SHARED),
+    "retrieval": ("retrieval_model.py", "retrieval.py", "encoder.py", "serving.py", "journal.py"),
 }
+"""By architecture; the first file is the model itself, which Triton looks for as `model.py`."""
 
 
 def sources_of(workload: InferenceWorkload) -> dict[str, Path]:
     """The files of the workload's model (of its pipeline, if it retrieves) on Triton's Python backend, by the name that each must have in the
     version folder."""
-    sources = {Path(name).name: _HERE / name for name in _SOURCES["retrieval" if workload.retrieval else workload.model.architecture]}
-    return sources | ({"text.py": _HERE / "common" / "text.py", "tokenizer.json": _TOKENIZER} if workload.requests.text else {})
+    model, *others = _SOURCES["retrieval" if workload.retrieval else workload.model.architecture]
+    sources = {"model.py": _HERE / model} | {name: _HERE / name for name in others}
+    return sources | ({"tokenizer.json": _TOKENIZER} if workload.requests.text else {})
 
 
 def parameters_of(workload: InferenceWorkload, threads: int) -> dict[str, str | int]:

@@ -1,23 +1,281 @@
-"""Checkpoints that can be trusted: complete or absent, and verified before anything is resumed from them.
-
-A checkpoint is a folder `step-00000080` (80 steps are done) with its files and a `manifest.json`. It is built under another name: files
-first, synced; then the manifest with each one's size and SHA-256, synced; then one rename. A process killed at any moment leaves either the
-whole checkpoint or a draft that no run resumes from. The checksums are this harness's own care: they are taken once the bytes are durable, and
-compared once they are loaded, and no time of a checkpoint has them in it.
-
-    folder      names, drafts, manifests, one rename; what is kept
-    writing     files while they are written, checksums, syncs, the page cache
-    state       what is saved, and put back
-    whole       one process that holds the whole state writes one file, and waits
-    sharded     `torch.distributed.checkpoint`: state that is spread over ranks, or written beside the training
-    keeper      which of the two, when, and what the log says of it
-
-`whole` does not use `torch.distributed.checkpoint`: there is nothing to shard, and the other way costs CPU time, 1.2 times as much for a
-save and 2.9 times for a load, of which each tensor is a parcel of its own (124 MB, fp32 model with AdamW, local disk; medians of 8).
-"""
+"""Durable checkpoints: complete or absent, and verified before anything resumes from them. Standard library only."""
 
 from __future__ import annotations
 
-from plumbline.harness.training.checkpoint.folder import Damaged, NothingToResume, discard_drafts, name_of
+import ctypes
+import hashlib
+import io
+import json
+import mmap
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
-__all__ = ["Damaged", "NothingToResume", "discard_drafts", "name_of"]
+_READ_BYTES = 1 << 20
+_MAX_RESIDENT_SHARE = 0.01
+"""Share of a file's pages that may still be in memory: some are being looked at by others."""
+
+
+@dataclass(frozen=True)
+class FileDigest:
+    """One file of a checkpoint."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class WritePause:
+    """Where a checkpoint that is to be killed half way says so and waits: `call` does both, once half of the bytes are written."""
+
+    call: Callable[[], None]
+
+
+class TrackedWriter(io.RawIOBase):
+    """A file that is written once, from its beginning."""
+
+    def __init__(self, raw: IO[bytes], *, expected: int = 0, pause: WritePause | None = None) -> None:
+        """`pause` comes when half of the `expected` bytes have passed."""
+        self._raw, self._half, self._pause = raw, expected // 2, pause
+        self._bytes = 0
+        self.error: OSError | None = None
+        """Why a write failed: torch reports it as an error of its own and drops the cause."""
+
+    def write(self, data: Any) -> int:
+        try:
+            written = self._raw.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+        self._bytes += written
+        if self._pause is not None and self._bytes >= self._half:
+            self._raw.flush()
+            self._pause.call()
+        return written
+
+    def tell(self) -> int:
+        return self._bytes
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def flush(self) -> None:
+        if not self._raw.closed:
+            self._raw.flush()
+
+
+def digest_file(path: Path) -> FileDigest:
+    """Size and checksum of a file that was written. Read back for it: a checksum while writing would take longer than a fast disk."""
+    with path.open("rb") as file:
+        return FileDigest(os.fstat(file.fileno()).st_size, sha256_of(file))
+
+
+def sha256_of(file: IO[bytes]) -> str:
+    """SHA-256 of the rest of a file."""
+    summed = hashlib.sha256()
+    while piece := file.read(_READ_BYTES):
+        summed.update(piece)
+    return summed.hexdigest()
+
+
+def sync_file(file: IO[bytes]) -> None:
+    """What was written to the file is on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """The folder's names are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def drop_from_page_cache(paths: Iterable[Path]) -> bool:
+    """Ask the kernel to forget these files' pages, so that they are read from the disk. Whether it did, as far as it tells.
+
+    No privilege is needed for one's own files. A file system that lives in memory keeps them, and so may others.
+    """
+    gone = True
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            gone &= _resident_share(handle) <= _MAX_RESIDENT_SHARE
+        except (AttributeError, OSError):  # no such call on this system or for this file
+            gone = False
+        finally:
+            os.close(handle)
+    return gone
+
+
+def _resident_share(handle: int) -> float:
+    """How much of an open file is in memory, 0…1; OSError if the kernel does not tell."""
+    size = os.fstat(handle).st_size
+    if not size:
+        return 0.0
+    if sys.platform != "linux":
+        raise OSError("only Linux tells which pages are in memory")
+    with mmap.mmap(handle, size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as mapped:
+        pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+        first = ctypes.c_char.from_buffer(mapped)
+        try:
+            told = ctypes.CDLL(None, use_errno=True).mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), pages)
+        finally:
+            del first  # the mapping cannot be closed while something points into it
+        if told:
+            raise OSError(ctypes.get_errno(), "mincore")
+        return sum(page & 1 for page in pages) / len(pages)
+
+
+_NAME_PATTERN = re.compile(r"step-(\d{8,})$")
+_DRAFT_SUFFIX = ".part"
+_MANIFEST = "manifest.json"
+
+
+class CheckpointCorrupt(Exception):
+    """A checkpoint does not hold what its manifest promises; the message says why."""
+
+
+class NothingToResume(Exception):
+    """No valid checkpoint to resume from."""
+
+
+class SavedCheckpoint(NamedTuple):
+    """A checkpoint: bytes on all nodes, seconds until they were durable on all, then seconds until they bore their checksums."""
+
+    bytes: int
+    seconds: float
+    checksum_s: float
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint holds: its files by their names, and, of state that is spread over nodes, which part of it lies here."""
+
+    step: int
+    files: dict[str, FileDigest]
+    part_of: str = "all"
+
+
+def checkpoint_name(step: int) -> str:
+    """The folder name of the checkpoint after `step` steps."""
+    return f"step-{step:08d}"
+
+
+def draft_path(folder: Path, step: int) -> Path:
+    """Where the checkpoint after `step` steps is built."""
+    return folder / f"{checkpoint_name(step)}{_DRAFT_SUFFIX}"
+
+
+def publish(draft: Path, final: Path, manifest: Manifest) -> None:
+    """Give a draft whose files are synced its manifest and its name. OSError if the disk is full."""
+    with (draft / _MANIFEST).open("wb") as raw:
+        raw.write(json.dumps(asdict(manifest)).encode())
+        sync_file(raw)
+    sync_folder(draft)
+    if final.exists():  # a resumed run passes the step again
+        shutil.rmtree(final)
+    draft.rename(final)
+    sync_folder(final.parent)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a checkpoint; Damaged if it has none that can be used, or one of another step."""
+    try:
+        told: dict[str, Any] = json.loads((path / _MANIFEST).read_bytes())
+        files = {str(name): FileDigest(int(part["bytes"]), str(part["sha256"])) for name, part in told["files"].items()}
+        manifest = Manifest(int(told["step"]), files, str(told["part_of"]))
+    except OSError as error:
+        raise CheckpointCorrupt(f"cannot be read ({error})") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointCorrupt(f"has an unusable manifest ({error})") from error
+    if manifest.step != parse_step(path):
+        raise CheckpointCorrupt(f"is named after step {parse_step(path)} but holds step {manifest.step}")
+    return manifest
+
+
+def verify_size(path: Path, name: str, promised: FileDigest) -> None:
+    """Damaged if a file of a checkpoint is not there or not as long as the manifest promises; takes no time."""
+    try:
+        size = (path / name).stat().st_size
+    except OSError as error:
+        raise CheckpointCorrupt(f"cannot be read ({error})") from error
+    if size != promised.bytes:
+        raise CheckpointCorrupt(f"{name} has {size} bytes; its manifest says {promised.bytes}")
+
+
+def verify_file(path: Path, name: str, promised: FileDigest) -> None:
+    """Read one file of a checkpoint; Damaged if it is not what the manifest promises."""
+    verify_size(path, name, promised)
+    try:
+        with (path / name).open("rb") as file:
+            if sha256_of(file) != promised.sha256:
+                raise CheckpointCorrupt(f"{name} differs from the SHA-256 in its manifest")
+    except OSError as error:
+        raise CheckpointCorrupt(f"cannot be read ({error})") from error
+
+
+def checkpoint_steps(folder: Path) -> list[int]:
+    """Steps of the published checkpoints, newest first; whether they are valid is not known yet."""
+    found = [path for path in folder.iterdir() if _NAME_PATTERN.match(path.name)] if folder.is_dir() else []
+    return sorted(map(parse_step, found), reverse=True)
+
+
+def parse_step(path: Path) -> int:
+    """The step that a checkpoint's folder is named after."""
+    match = _NAME_PATTERN.match(path.name)
+    if match is None:
+        raise ValueError(f"{path.name!r} is no checkpoint's name; expected such as {checkpoint_name(8)}")
+    return int(match[1])
+
+
+def prune(folder: Path, keep: int, retain: frozenset[int]) -> None:
+    """Delete all but the newest `keep` and those in `retain`."""
+    for step in checkpoint_steps(folder)[keep:]:
+        if step not in retain:
+            shutil.rmtree(folder / checkpoint_name(step))
+
+
+def discard_drafts(folder: Path) -> None:
+    """Delete what a killed process left unfinished. Only while nobody writes to the folder."""
+    for path in folder.glob(f"*{_DRAFT_SUFFIX}"):
+        shutil.rmtree(path)
+
+
+def flatten_state(part: Any, path: str = "") -> dict[str, Any]:
+    """What nested dictionaries and lists hold, by its path (`optimizer.state.0.exp_avg`)."""
+    if isinstance(part, dict):
+        items = part.items()
+    elif isinstance(part, (list, tuple)):
+        items = dict(enumerate(part)).items()
+    else:
+        return {path: part}
+    found: dict[str, Any] = {}
+    for key, value in items:
+        found |= flatten_state(value, f"{path}.{key}" if path else str(key))
+    return found
+
+
+def replace_leaves(part: Any, leaves: dict[str, Any]) -> Any:
+    """The same nesting with other leaves. What they do not have is left out: an optimizer has no state of what had no gradient yet."""
+    return _replace_leaves(part, leaves, "")
+
+
+def _replace_leaves(part: Any, leaves: dict[str, Any], path: str) -> Any:
+    if isinstance(part, dict):
+        found = {key: _replace_leaves(value, leaves, f"{path}.{key}" if path else str(key)) for key, value in part.items()}
+        return {key: value for key, value in found.items() if value is not _ABSENT}
+    if isinstance(part, (list, tuple)):
+        return [_replace_leaves(value, leaves, f"{path}.{index}") for index, value in enumerate(part)]
+    return leaves.get(path, _ABSENT)
+
+
+_ABSENT = object()

@@ -1,9 +1,4 @@
-"""State by `torch.distributed.checkpoint`: spread over ranks, or written beside the training.
-
-Each rank writes its part; tensors that several hold are written once on each node. Nodes share no disk: each keeps the parts of its own
-ranks, with a copy of what says where which part lies, and its ranks load them there. A checkpoint counts once every node has published
-it, and only then are older ones deleted: at any moment there is one that all nodes have. A node that is new has none, and says so.
-"""
+"""Checkpoints by `torch.distributed.checkpoint`: state that is spread over ranks, or written in the background."""
 
 from __future__ import annotations
 
@@ -21,23 +16,97 @@ from typing import Any, Protocol, cast
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemWriter
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
-from plumbline.harness.training.checkpoint import folder as folders
-from plumbline.harness.training.checkpoint.folder import Damaged, Durable, Manifest, NothingToResume, draft_of, name_of
-from plumbline.harness.training.checkpoint.metadata import MetadataReader
-from plumbline.harness.training.checkpoint.state import filled, leaves_of
-from plumbline.harness.training.checkpoint.writing import Part, Pause, Written, part_of, sync, sync_folder
+from plumbline.harness.training import checkpoint as folders
+from plumbline.harness.training.checkpoint import (
+    CheckpointCorrupt,
+    FileDigest,
+    Manifest,
+    NothingToResume,
+    SavedCheckpoint,
+    TrackedWriter,
+    WritePause,
+    checkpoint_name,
+    digest_file,
+    draft_path,
+    flatten_state,
+    replace_leaves,
+    sync_file,
+    sync_folder,
+)
+
+_METADATA_NAME = ".metadata"
+_DCP = "torch.distributed.checkpoint."
+# By PyTorch 2.7 to 2.13. No dotted name passes: it would reach what a module imported.
+_ALLOWED_CLASSES = {
+    *((f"{_DCP}metadata", name) for name in ("BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "MetadataIndex", "StorageMeta")),
+    *((f"{_DCP}metadata", name) for name in ("TensorProperties", "TensorStorageMetadata", "_MEM_FORMAT_ENCODING")),
+    *((f"{_DCP}filesystem", name) for name in ("_StorageInfo", "StorageInfo")),
+    ("torch", "Size"),
+    ("torch", "device"),
+    ("torch.serialization", "_get_layout"),
+    ("collections", "OrderedDict"),
+    *((module, name) for module in ("pathlib", "pathlib._local") for name in ("PosixPath", "PurePosixPath", "Path")),
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        # A data type is pickled as the name of a constant of `torch`.
+        if (module, name) in _ALLOWED_CLASSES or (module == "torch" and _is_dtype(name)):
+            return super().find_class(module, name)
+        raise CheckpointCorrupt(f"{_METADATA_NAME} names {module}.{name}; expected what the outline of a checkpoint is made of")
+
+
+class MetadataReader(FileSystemReader):
+    """Reads a checkpoint of one folder. `read_metadata`: Damaged if the outline is none, or names anything else."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._outline = path / _METADATA_NAME
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        try:
+            with self._outline.open("rb") as stream:
+                metadata = _Unpickler(stream).load()
+        except CheckpointCorrupt:
+            raise
+        except OSError as error:
+            raise CheckpointCorrupt(f"cannot be read ({error})") from error
+        except Exception as error:
+            raise CheckpointCorrupt(f"{_METADATA_NAME} is not the outline of a checkpoint ({error})") from error
+        if not isinstance(metadata, Metadata):
+            raise CheckpointCorrupt(f"{_METADATA_NAME} holds {type(metadata).__name__}; expected Metadata")
+        if metadata.storage_meta is None:
+            metadata.storage_meta = StorageMeta()
+        metadata.storage_meta.load_id = self.load_id
+        return metadata
+
+
+def _is_dtype(name: str) -> bool:
+    import torch
+
+    return isinstance(getattr(torch, name, None), torch.dtype)
+
+
+# State by `torch.distributed.checkpoint`: spread over ranks, or written beside the training.
+#
+# Each rank writes its part; tensors that several hold are written once on each node. Nodes share no disk: each keeps the parts of its own
+# ranks, with a copy of what says where which part lies, and its ranks load them there. A checkpoint counts once every node has published
+# it, and only then are older ones deleted: at any moment there is one that all nodes have. A node that is new has none, and says so.
+
 
 _METADATA = ".metadata"
 _VALUES = "values.pt"
 warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # one process alone, as meant
 
 
-class Ranks(Protocol):
+class CheckpointRanks(Protocol):
     """The ranks that save and load together, each told of its place."""
 
     node: int
@@ -52,7 +121,7 @@ class Ranks(Protocol):
 
 
 @dataclass
-class Alone:
+class SingleProcess:
     """One process that holds the whole state. `replica_group`: of a job whose other ranks do not save, one that a CPU can talk through."""
 
     node: int = 0
@@ -68,7 +137,7 @@ class Alone:
 
 
 @dataclass(frozen=True)
-class Restored:
+class LoadedShards:
     """The state after `step` steps, and of each newer checkpoint why it was passed over. `checksum_s`: what checking took."""
 
     step: int
@@ -77,22 +146,22 @@ class Restored:
     checksum_s: float
 
 
-class Sharded:
+class ShardedCheckpoints:
     """Saves and loads with other ranks: all of them call each method, in the same order."""
 
-    def __init__(self, folder: Path, ranks: Ranks, *, keep: int, retain: frozenset[int]) -> None:
+    def __init__(self, folder: Path, ranks: CheckpointRanks, *, keep: int, retain: frozenset[int]) -> None:
         self._folder, self._ranks, self._keep, self._retain = folder, ranks, keep, retain
-        self._solo = isinstance(ranks, Alone)
+        self._solo = isinstance(ranks, SingleProcess)
 
-    def begin(self, step: int, state: dict[str, Any], *, beside: bool, pause: Pause | None = None) -> Callable[[], Durable]:
+    def begin(self, step: int, state: dict[str, Any], *, beside: bool, pause: WritePause | None = None) -> Callable[[], SavedCheckpoint]:
         """Write `state` as the checkpoint after `step` steps. What is returned waits for it.
 
         `beside`: from a copy, while training goes on; what is returned may then be called in another thread. Otherwise it is written at
         once. OSError, such as a full disk, from either; older checkpoints are then untouched.
         """
         began = time.monotonic_ns()
-        draft, ranks = draft_of(self._folder, step), self._ranks
-        writer = _Writer(draft, pause)
+        draft, ranks = draft_path(self._folder, step), self._ranks
+        writer = _TrackedShardWriter(draft, pause)
         tensors, values = self._parted(state)
         written: Future[Any] | None = None
         if ranks.writes:
@@ -101,11 +170,11 @@ class Sharded:
                 written = _async_save(tensors, self._solo, said)
             else:
                 written = Future()
-                with _plain_errors(writer):
+                with _unwrap_errors(writer):
                     written.set_result(save(tensors, **said))
 
-        def finish() -> Durable:
-            with _plain_errors(writer):
+        def finish() -> SavedCheckpoint:
+            with _unwrap_errors(writer):
                 metadata = written.result() if written is not None else None
             if ranks.writes and ranks.local == 0:
                 with writer.stream(draft / _VALUES) as stream:
@@ -124,31 +193,31 @@ class Sharded:
             if ranks.local == 0:
                 folders.prune(self._folder, self._keep, self._retain)
             size = sum(part.bytes for _, some in parts for part in some.values())
-            return Durable(size, (durable - began) / 1e9, (published - durable) / 1e9)
+            return SavedCheckpoint(size, (durable - began) / 1e9, (published - durable) / 1e9)
 
         return finish
 
-    def load(self, primed: dict[str, Any]) -> Restored:
+    def load(self, primed: dict[str, Any]) -> LoadedShards:
         """The newest checkpoint that is valid on every node, its tensors in those of `primed`. NothingToResume."""
         ranks, folder = self._ranks, self._folder
         if ranks.local == 0:
             folders.discard_drafts(folder)
-        held = dict(ranks.gather((ranks.node, folders.steps_in(folder))))
+        held = dict(ranks.gather((ranks.node, folders.checkpoint_steps(folder))))
         rejected: list[str] = []
         checksum_s = 0.0
         for step in sorted(set().union(*held.values()), reverse=True):
             absent = [f"not on node {node}" for node, steps in held.items() if step not in steps]
             reasons = absent or sorted(set(filter(None, ranks.gather(self._reason_against(step)))))
             if reasons:
-                rejected.append(f"{name_of(step)}: {'; '.join(reasons)}")
+                rejected.append(f"{checkpoint_name(step)}: {'; '.join(reasons)}")
                 continue
-            path = folder / name_of(step)
+            path = folder / checkpoint_name(step)
             reader = MetadataReader(path)
             there = reader.read_metadata().state_dict_metadata
             tensors = {name: tensor for name, tensor in self._parted(primed)[0].items() if name in there}
             failure: Exception | None = None
             try:
-                with _plain_errors():
+                with _unwrap_errors():
                     load(tensors, storage_reader=reader, process_group=ranks.replica_group, no_dist=self._solo)
             except Exception as error:  # noqa: BLE001 - what a damaged file makes of the reader; the checksums tell
                 failure = error
@@ -157,13 +226,13 @@ class Sharded:
             reasons = sorted(set(filter(None, ranks.gather(self._damage(step)))))
             checksum_s += (time.monotonic_ns() - began) / 1e9
             if reasons:
-                rejected.append(f"{name_of(step)}: {'; '.join(reasons)}")
+                rejected.append(f"{checkpoint_name(step)}: {'; '.join(reasons)}")
                 continue
             if failure is not None:
                 raise failure
             values: dict[str, Any] = torch.load(path / _VALUES, weights_only=True)
             loaded = {self._original(name): tensor for name, tensor in tensors.items()}
-            return Restored(step, filled(primed, values | loaded), tuple(rejected), checksum_s)
+            return LoadedShards(step, replace_leaves(primed, values | loaded), tuple(rejected), checksum_s)
         without = [f"node {node}" for node, steps in sorted(held.items()) if not steps]
         why = (
             f"; {' and '.join(without)} has none: it is not where the parts of its ranks were saved"
@@ -172,47 +241,47 @@ class Sharded:
         )
         raise NothingToResume(f"no valid checkpoint in {folder.name}{why}{''.join(f'; {reason}' for reason in rejected)}")
 
-    def everywhere(self, here: bool) -> bool:
+    def on_all_ranks(self, here: bool) -> bool:
         """Whether something is so on all ranks."""
         return all(self._ranks.gather(here))
 
-    def _publish(self, step: int, draft: Path, writer: _Writer, metadata: Any, parts: dict[str, Part]) -> None:
+    def _publish(self, step: int, draft: Path, writer: _TrackedShardWriter, metadata: Any, parts: dict[str, FileDigest]) -> None:
         if _METADATA not in parts:  # it was written on another node of the replica
             with writer.stream(draft / _METADATA) as stream:
                 pickle.dump(metadata, stream)
-            parts[_METADATA] = part_of(draft / _METADATA)
-        folders.publish(draft, self._folder / name_of(step), Manifest(step, parts, self._ranks.part))
+            parts[_METADATA] = digest_file(draft / _METADATA)
+        folders.publish(draft, self._folder / checkpoint_name(step), Manifest(step, parts, self._ranks.part))
 
     def _reason_against(self, step: int) -> str | None:
         """Why this node's part of a checkpoint cannot be loaded, as far as its manifest, its outline and its files' sizes show."""
-        path, ranks = self._folder / name_of(step), self._ranks
+        path, ranks = self._folder / checkpoint_name(step), self._ranks
         try:
-            manifest = folders.manifest_of(path)
+            manifest = folders.read_manifest(path)
             if manifest.part_of != ranks.part:
-                raise Damaged(f"is of {manifest.part_of}; expected {ranks.part}")
+                raise CheckpointCorrupt(f"is of {manifest.part_of}; expected {ranks.part}")
             if absent := {_METADATA, _VALUES} - manifest.files.keys():
-                raise Damaged(f"has an unusable manifest (no {', '.join(sorted(absent))})")
+                raise CheckpointCorrupt(f"has an unusable manifest (no {', '.join(sorted(absent))})")
             for name, part in manifest.files.items():
-                (folders.check if name in (_METADATA, _VALUES) else folders.check_size)(path, name, part)
+                (folders.verify_file if name in (_METADATA, _VALUES) else folders.verify_size)(path, name, part)
             MetadataReader(path).read_metadata()
-        except Damaged as error:
+        except CheckpointCorrupt as error:
             return str(error)
         return None
 
     def _damage(self, step: int) -> str | None:
         """Which file is not what was saved; each rank of the node reads its share of them."""
-        path, ranks = self._folder / name_of(step), self._ranks
+        path, ranks = self._folder / checkpoint_name(step), self._ranks
         try:
-            files = folders.manifest_of(path).files
+            files = folders.read_manifest(path).files
             for name in sorted(files.keys() - {_METADATA, _VALUES})[ranks.local :: ranks.processes]:
-                folders.check(path, name, files[name])
-        except Damaged as error:
+                folders.verify_file(path, name, files[name])
+        except CheckpointCorrupt as error:
             return str(error)
         return None
 
     def _parted(self, state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """(tensors, all else) by path. Of tensors that are not sharded each node keeps its own."""
-        leaves = leaves_of(state)
+        leaves = flatten_state(state)
         tensors = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
         values = {name: leaf for name, leaf in leaves.items() if name not in tensors}
         return {name if hasattr(leaf, "to_local") else self._here(name): leaf for name, leaf in tensors.items()}, values
@@ -238,13 +307,13 @@ def _async_save(tensors: dict[str, torch.Tensor], solo: bool, said: dict[str, An
         with_one.shutdown(wait=False)
 
 
-class _Writer(FileSystemWriter):
+class _TrackedShardWriter(FileSystemWriter):
     """Knows the files that it wrote. One save."""
 
-    def __init__(self, draft: Path, pause: Pause | None) -> None:
+    def __init__(self, draft: Path, pause: WritePause | None) -> None:
         super().__init__(draft, sync_files=True, overwrite=True)
         self._draft = draft
-        self.fs = self._files = _Files(pause)
+        self.fs = self._files = _TrackedFileSystem(pause)
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Any:
         sizes = [item.tensor_data for item in plan.items if item.tensor_data is not None]
@@ -252,10 +321,10 @@ class _Writer(FileSystemWriter):
         return super().write_data(plan, planner)
 
     @property
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, FileDigest]:
         """The files that were written, by their final names; reads them."""
         names = {name.removesuffix(".tmp") for name in self._files.streams}
-        return {name: part_of(self._draft / name) for name in sorted(names)}
+        return {name: digest_file(self._draft / name) for name in sorted(names)}
 
     @property
     def error(self) -> OSError | None:
@@ -267,12 +336,12 @@ class _Writer(FileSystemWriter):
         """One more file of the checkpoint, synced at the end."""
         with self._files.create_stream(path, "wb") as stream:
             yield stream
-            sync(stream)
+            sync_file(stream)
 
 
-class _Files(FileSystem):
-    def __init__(self, pause: Pause | None) -> None:
-        self.streams: dict[str, Written] = {}
+class _TrackedFileSystem(FileSystem):
+    def __init__(self, pause: WritePause | None) -> None:
+        self.streams: dict[str, TrackedWriter] = {}
         self.expected = 0
         self._pause = pause
 
@@ -283,12 +352,12 @@ class _Files(FileSystem):
             if mode != "wb":
                 yield raw
                 return
-            stream = self.streams[Path(path).name] = Written(raw, expected=self.expected, pause=self._pause)
+            stream = self.streams[Path(path).name] = TrackedWriter(raw, expected=self.expected, pause=self._pause)
             yield stream
 
 
 @contextmanager
-def _plain_errors(writer: _Writer | None = None) -> Iterator[None]:
+def _unwrap_errors(writer: _TrackedShardWriter | None = None) -> Iterator[None]:
     """What the disk said, rather than what torch made of it: its own exception holds those of all ranks, and is no `Exception`."""
     try:
         yield

@@ -1,27 +1,22 @@
-"""Training data: files that are generated (or fetched) once and memory-mapped by every process, so that input I/O is real.
-
-tokens   a Markov chain's token ids, and the windows of each step
-pairs    pairs of texts out of a token file
-images   patterns and noise, and the images of each step
-files    a team's own token ids
-"""
+"""Training data as files that every process maps into memory; generated once and reused while the checksum holds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plumbline.harness.training.plan import DataOrders
-
-if TYPE_CHECKING:
-    from plumbline.declarations.training import TrainingWorkload
+from plumbline.harness.training.worker_protocol import DataSpec
 
 
-class DamagedData(Exception):
+class DataCorrupt(Exception):
     """The data file is not what was promised."""
 
 
@@ -40,46 +35,64 @@ class DataFile:
     weights: Path | None = None
 
 
-def prepare(workload: TrainingWorkload, cache: Path) -> DataFile:
-    """What the training of a workload reads, below `cache`: what is there if its checksum still holds, else made (or fetched) anew.
-
-    OSError if it cannot be written, TrialFailed if a team's own file or a model of the hub cannot be used.
-    """
-    from plumbline.harness.training import weights
-
-    initial = weights.prepare(workload, cache)
-    return replace(_data_of(workload, cache, initial), weights=initial)
-
-
-def _data_of(workload: TrainingWorkload, cache: Path, initial: Path | None) -> DataFile:
-    # Imported here: a training process reads files and makes none.
-    from plumbline.declarations.architectures import HubModel, VitShape
-    from plumbline.harness.training.dataset import files, images, tokens
-    from plumbline.harness.training.weights import vocabulary
-
-    data, model = workload.data, workload.model
-    if isinstance(model, VitShape):
-        if data.source != "images":
-            raise TypeError(f"data.source {data.source} for a model of images; the declaration refuses it")
-        return images.prepare(cache, classes=model.classes, edge=model.image, images=data.images, seed=data.seed)
-    if isinstance(model, HubModel):
-        assert initial is not None
-        ids = vocabulary(initial)
-    else:
-        ids = model.vocabulary
-    if data.source == "file":
-        return files.prepare(cache, data, vocabulary=ids)
-    if data.source == "images":
-        raise TypeError("data.source images for a model of texts; the declaration refuses it")
-    return tokens.prepare(cache, vocabulary=ids, tokens=data.tokens, seed=data.seed)
-
-
-def mapped(data: DataOrders) -> npt.NDArray[Any]:
+def map_data(data: DataSpec) -> npt.NDArray[Any]:
     """The file in memory as far as it is looked at: `count` items. DamagedData if it has another size."""
     path, shape = Path(data.path), (data.count, *data.item)
     expected = int(np.prod(shape)) * np.dtype(data.dtype).itemsize
     if path.stat().st_size != expected:
-        raise DamagedData(
+        raise DataCorrupt(
             f"{path.name} has {path.stat().st_size} bytes; expected {expected} for {data.count} items of shape {list(data.item)}"
         )
     return np.memmap(path, dtype=data.dtype, mode="r", shape=shape)
+
+
+_READ_BYTES = 1 << 20
+
+
+def cached_file(
+    folder: Path,
+    suffix: str,
+    identity: list[Any],
+    *,
+    dtype: str,
+    count: int,
+    item: tuple[int, ...],
+    pieces: Callable[[], Iterator[npt.NDArray[Any]]],
+) -> DataFile:
+    """The file of this `identity` in `folder`: the one that is there if it is whole, else made of the pieces, one after the other.
+
+    Two trials that prepare the same file at once do no harm: each writes its own draft and the last rename wins.
+    """
+    path = folder / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]}{suffix}"
+    sums = path.with_suffix(".sha256")
+    size = count * int(np.prod(item)) * np.dtype(dtype).itemsize
+    if path.is_file() and sums.is_file() and path.stat().st_size == size:
+        promised = sums.read_text().strip()
+        if file_sha256(path) == promised:
+            return DataFile(path, dtype, count, promised, item)
+    folder.mkdir(parents=True, exist_ok=True)
+    summed = hashlib.sha256()
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with draft.open("wb") as file:
+            for piece in pieces():
+                raw = piece.astype(dtype, copy=False).tobytes()
+                summed.update(raw)
+                file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        draft.write_text(summed.hexdigest())
+        draft.replace(sums)
+    finally:
+        draft.unlink(missing_ok=True)
+    return DataFile(path, dtype, count, summed.hexdigest(), item)
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 (hex) of a file, read piece by piece."""
+    summed = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_READ_BYTES):
+            summed.update(piece)
+    return summed.hexdigest()

@@ -1,11 +1,4 @@
-"""What makes one rank of many out of a trainer. The same code for gloo on CPUs and NCCL on GPUs; imported only where there are several.
-
-rendezvous  the store through which ranks find each other
-layout      which ranks hold one replica of the model together
-peers       the process groups of one rank
-replicas    a whole replica on each rank, gradients averaged (DDP)
-shards      a part of it on each rank: weights, gradients and optimizer state (FSDP2), matrix products (tensor parallel)
-"""
+"""One rank of a job of several: the parallel model, by DDP or FSDP2. The same code for gloo on CPUs and NCCL on GPUs."""
 
 from __future__ import annotations
 
@@ -14,18 +7,17 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, bf16_compress_hook
+from torch.nn.parallel import DistributedDataParallel
 
-from plumbline.harness.training.distributed.layout import layout_of
-from plumbline.harness.training.distributed.peers import Peers, lost_a_peer
-from plumbline.harness.training.distributed.rendezvous import serve
+from plumbline.harness.training.distributed.process_group import GradientWait, mesh_layout
 from plumbline.harness.training.learners import Learner
-from plumbline.harness.training.plan import Group, WorkerSpec
-
-__all__ = ["Parallel", "Peers", "lost_a_peer", "parallel_of", "serve"]
+from plumbline.harness.training.worker_protocol import ProcessGroupSpec, WorkerSpec
 
 
-class Parallel(Protocol):
+class ParallelModel(Protocol):
     """The model as this rank holds it."""
 
     replica: nn.Module
@@ -40,23 +32,58 @@ class Parallel(Protocol):
         """How long (ns) the backward that ends now waited for other ranks, asked later; None if it did not wait."""
 
 
-def parallel_of(spec: WorkerSpec, group: Group, learner: Learner, device: torch.device) -> Parallel:
+def parallelize(spec: WorkerSpec, group: ProcessGroupSpec, learner: Learner, device: torch.device) -> ParallelModel:
     """Spread the learner's model over the ranks as declared, with the weights that rank 0 drew.
 
     All ranks call it, once they have joined, and before the optimizer is made.
     """
     # Each brings its own part of torch along, which the other would pay for with a slower start.
     if spec.sharded:
-        from plumbline.harness.training.distributed.shards import Sharded
+        from plumbline.harness.training.distributed.fsdp import FsdpModel
 
-        return Sharded(
+        return FsdpModel(
             learner,
-            layout_of(spec, group),
+            mesh_layout(spec, group),
             spec.precision,
             spec.parallelism["reduce_precision"],
             device,
             drawn=spec.weights is None and not spec.resume,
         )
-    from plumbline.harness.training.distributed.replicas import Replicated
 
-    return Replicated(learner.model.to(device), spec.parallelism["reduce_precision"], device)
+    return DdpModel(learner.model.to(device), spec.parallelism["reduce_precision"], device)
+
+
+class DdpModel:
+    """The model as one replica of many (DDP)."""
+
+    casts = False
+
+    def __init__(self, model: nn.Module, reduce_precision: str, device: torch.device) -> None:
+        """`model` is on its device already; all ranks call it."""
+        self._waits = GradientWait(device)
+        self._average = bf16_compress_hook if reduce_precision == "bf16" else allreduce_hook
+        everybody = dist.group.WORLD
+        assert everybody is not None
+        self._everybody = everybody
+        replica = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None, gradient_as_bucket_view=True)
+        replica.register_comm_hook(None, self._reduce)
+        self.replica: nn.Module = replica
+        self._quiet: Callable[[], contextlib.AbstractContextManager[None]] = replica.no_sync
+
+    def silent(self) -> contextlib.AbstractContextManager[None]:
+        """Gradients of the block stay on this rank: they are added up until the last micro-batch of a step."""
+        return self._quiet()
+
+    # Without annotations: DDP compares them with the classes themselves, and here they are strings.
+    def _reduce(self, _, bucket):  # type: ignore[no-untyped-def]
+        """Called for each bucket once this rank's gradients in it are there; the last call of a backward is what the wait counts from."""
+        self._waits.mark_gradients_ready()
+        return self._average(self._everybody, bucket)
+
+    def exposed(self) -> Callable[[], int] | None:
+        """How long (ns) the backward that ends now waited for other ranks after this rank's own gradients were all there; asked later.
+
+        The part of the averaging that ran beside the backward is hidden and costs nothing; a slower rank is waited for here too. None
+        if nothing was averaged.
+        """
+        return self._waits.elapsed()

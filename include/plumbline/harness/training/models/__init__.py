@@ -1,55 +1,86 @@
-"""The models that are trained, by their declared dimensions and seed: same seed, same weights, on every machine.
-
-    gpt      our own decoder: nothing but torch, so its process starts fast
-    llama, bert, vit   by the configurations of `transformers`
-    hub      by a configuration and weights of the Hugging Face hub
-    stored   weights in a file, which fine-tuning starts from
-    undrawn  weights that come from elsewhere and are not drawn
-
-Causal LMs take token ids (batch, sequence) int64 and give logits (batch, sequence, vocabulary).
-"""
+"""Models by declared shape and seed: the same seed gives the same weights on every machine. Causal LMs map token ids (batch, sequence) to logits."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib import import_module
-from pathlib import Path
 from time import monotonic_ns
 from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
-from plumbline.harness.training.models.undrawn import Undrawn
+_INITIALIZERS = frozenset(
+    ("normal_", "uniform_", "trunc_normal_", "kaiming_normal_", "kaiming_uniform_", "xavier_normal_", "xavier_uniform_", "orthogonal_")
+)
 
 
-def build(shape: Mapping[str, Any], *, attention: str = "auto", draws: bool = True) -> nn.Module:
+class SkipInit(TorchFunctionMode):
+    """Inside, a module's parameters are made and left as the memory was: drawing those of a large model takes a minute on a CPU.
+
+    Buffers are computed, and tied weights stay tied, which they would not on the meta device.
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        target = args[0] if args else given.get("tensor")
+        if isinstance(target, nn.Parameter) and getattr(func, "__name__", "") in _INITIALIZERS:
+            return target
+        return func(*args, **given)
+
+
+# The models that are trained, by their declared dimensions and seed: same seed, same weights, on every machine.
+#
+#     gpt      our own decoder: nothing but torch, so its process starts fast
+#     llama, bert, vit   by the configurations of `transformers`
+#     hub      by a configuration and weights of the Hugging Face hub
+#     stored   weights in a file, which fine-tuning starts from
+#     undrawn  weights that come from elsewhere and are not drawn
+#
+# Causal LMs take token ids (batch, sequence) int64 and give logits (batch, sequence, vocabulary).
+
+
+_BUILDERS = {
+    "gpt": "plumbline.harness.training.models.gpt:build_gpt",
+    "llama": "plumbline.harness.training.models.hugging_face:build_llama",
+    "bert": "plumbline.harness.training.models.hugging_face:build_bert",
+    "vit": "plumbline.harness.training.models.hugging_face:build_vit",
+    "hub": "plumbline.harness.training.models.hugging_face:build_hub_model",
+}
+"""By architecture, module and function; imported when it is needed, since some bring heavy libraries along."""
+
+
+def build_model(shape: Mapping[str, Any], *, attention: str = "auto", draws: bool = True) -> nn.Module:
     """The model of a declared shape with weights drawn from its `seed`, fp32, on the CPU; without `draws` its weights are whatever the
     memory held."""
     torch.manual_seed(shape["seed"])
-    with nullcontext() if draws else Undrawn():
-        model: nn.Module = import_module(f"{__name__}.{shape['architecture']}").build(shape, attention)
+    with nullcontext() if draws else SkipInit():
+        module, _, builder = _BUILDERS[shape["architecture"]].partition(":")
+        model: nn.Module = getattr(import_module(module), builder)(shape, attention)
     return model
 
 
-def initial(shape: Mapping[str, Any], *, attention: str, weights: str | None, draws: bool) -> tuple[nn.Module, float | None]:
+def initial_model(shape: Mapping[str, Any], *, attention: str, weights: str | None, draws: bool) -> tuple[nn.Module, float | None]:
     """The model as its training begins, fp32, on the CPU, and the seconds that loading its weights took; None if they are not loaded.
 
     `weights`: a file that `stored` wrote, or the folder of a model of the hub; without one they are drawn, if `draws` says so.
     """
     if weights is None:
-        return build(shape, attention=attention, draws=draws), None
+        return build_model(shape, attention=attention, draws=draws), None
     if shape["architecture"] == "hub":
         began = monotonic_ns()
-        return build({**shape, "folder": weights}, attention=attention), (monotonic_ns() - began) / 1e9
+        return build_model({**shape, "folder": weights}, attention=attention), (monotonic_ns() - began) / 1e9
     # Imported here: who draws the weights needs no safetensors.
-    from plumbline.harness.training.models import stored
+    from safetensors.torch import load_file
 
-    model = build(shape, attention=attention, draws=False)
+    model = build_model(shape, attention=attention, draws=False)
     began = monotonic_ns()
-    stored.load(model, Path(weights))
+    model.load_state_dict(load_file(weights), assign=True)
     return model, (monotonic_ns() - began) / 1e9
 
 
@@ -59,7 +90,7 @@ def new_cache(model: nn.Module) -> Any:
     return None if make is None else make()
 
 
-def layers(model: nn.Module) -> Sequence[nn.Module]:
+def repeated_layers(model: nn.Module) -> Sequence[nn.Module]:
     """The model's repeated layers, in their order."""
     found = next(child for child in model.modules() if isinstance(child, nn.ModuleList))
     return cast(Sequence[nn.Module], found)

@@ -1,4 +1,4 @@
-"""The model that is trained: a plain decoder-only transformer, pre-norm, learned positions, untied head."""
+"""Our own decoder-only transformer: pre-norm, learned positions, untied head. Needs torch alone, so its process starts fast."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
-        self.apply(_initialise)
+        self.apply(_init_weights)
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
@@ -61,13 +61,13 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))  # type: ignore[no-any-return]
 
 
-def build(shape: Mapping[str, Any], attention: str) -> Transformer:
+def build_gpt(shape: Mapping[str, Any], attention: str) -> Transformer:
     """The transformer of a declared shape; weights from torch's generator as it stands. Which kernel attends is the loop's to say."""
     del attention
     return Transformer(**{key: shape[key] for key in ("layers", "width", "heads", "vocabulary", "context")})
 
 
-def _initialise(module: nn.Module) -> None:
+def _init_weights(module: nn.Module) -> None:
     if isinstance(module, (nn.Linear, nn.Embedding)):
         nn.init.normal_(module.weight, std=_INIT_STDDEV)
     if isinstance(module, nn.Linear) and module.bias is not None:

@@ -1,11 +1,209 @@
-"""Looks at a provider's cluster from Airflow's side, as a launch would use it; each finding is one line with its remedy.
+"""Check a cluster as a launch would use it: one check at a time, each with its remedy."""
 
-| module | what it does |
-|---|---|
-| `line` | one finding |
-| `cluster` | asks the API |
-| `permissions`, `credentials`, `room` | pure: what the API says → findings about rights, tokens, nodes and quota |
-| `probe_pod` | a small pod on the trial's nodes: image, secrets, store |
-| `typical` | the trials that are to fit |
-| `examine` | the order of it all |
-"""
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from plumbline.declarations import KubernetesLauncher, Provider, Trial
+from plumbline.launch import stores
+from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster.doctor import access, probe_pod
+from plumbline.launch.cluster.doctor.access import ApiAnswer, DoctorClient, NoAnswer
+from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
+from plumbline.launch.cluster.observe import Row, node_inventory
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.launch.failures import BadDeclaration
+from plumbline.results.store import StoreFault, check_access
+
+MAX_CLOCK_DIFFERENCE_S = 2.0
+"""More than this, and the parts of a timeline that the cluster tells do not fit those that are measured here."""
+
+
+def examine_cluster(
+    provider: Provider, launcher: KubernetesLauncher, trials: Sequence[Trial], *, patience: DoctorPatience | None, gpu: bool = True
+) -> Iterator[DoctorCheck]:
+    """Look at the cluster that `launcher`, the provider's, describes.
+
+    `trials`: what is to fit, at least one (`typical`). `patience`: with the small pods that are started; None starts none.
+    `gpu`: one of them takes a trial's accelerators. Nothing is left behind.
+    """
+    try:
+        cluster = DoctorClient(launcher.connection, launcher.namespace)
+    except BadDeclaration as error:
+        yield failed("connection", str(error), f"add the Airflow connection {launcher.connection}: docs/clusters.md")
+        yield _store_from_here(provider, launcher)
+        return
+    try:
+        yield from _with_the_api(cluster, provider, launcher, trials, patience, gpu)
+    except NoAnswer as error:
+        yield failed("reachable", str(error), error.remedy)
+    yield _store_from_here(provider, launcher)
+
+
+def _with_the_api(
+    cluster: DoctorClient,
+    provider: Provider,
+    launcher: KubernetesLauncher,
+    trials: Sequence[Trial],
+    patience: DoctorPatience | None,
+    gpu: bool,
+) -> Iterator[DoctorCheck]:
+    version = cluster.ask("GET", "/version")
+    named = f"Kubernetes {version.row['gitVersion']} at" if "gitVersion" in version.row else "the API at"
+    yield ok("reachable", f"{named} {cluster.configuration.host} answers in {version.seconds * 1000:.0f} ms")
+    yield _clock(version, datetime.now(timezone.utc))
+    review = cluster.ask(
+        "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body=_review("Rules", {"namespace": cluster.namespace})
+    )
+    if review.status == 401:
+        yield access.credentials_rejected(review.status, review.said)
+        return
+    yield access.credential_lifetime(cluster.configuration, datetime.now(timezone.utc), renewed=cluster.renews_credentials)
+    yield from _permissions(cluster, launcher, review)
+    if launcher.queue is not None:
+        yield _queue(cluster, launcher.queue)
+    now = datetime.now(timezone.utc)
+    pods = {
+        trial.workload.kind: [manifests.pod_manifest(trial, rank, requested_at=now) for rank in range(trial.workload.nodes)]
+        for trial in trials
+    }
+    largest = max(
+        (each for several in pods.values() for each in several),
+        key=lambda pod: sorted(node_inventory.requested_resources(pod).items(), reverse=True),
+    )
+    most = max(pods.values(), key=len)
+    nodes = yield from _room(cluster, launcher, largest, most)
+    admitted = yield from _admission(cluster, largest)
+    if patience is None:
+        return
+    if not nodes or not admitted:
+        yield unknown("pods", "none started: a trial's pod would not get a node")
+        return
+    seen: set[str] = set()
+    held = int(node_inventory.requested_resources(largest).get(launcher.gpu_resource, 0)) if gpu else 0
+    for kind, several in pods.items():
+        image = launcher.image_for(kind)
+        if image is not None and image not in seen:
+            gpus = held if not seen else 0
+            seen.add(image)
+            pod = probe_pod.doctor_pod_manifest(several[0], launcher, time.time(), patience, gpus=gpus)
+            yield from probe_pod.run_doctor_pod(cluster, pod, kind, patience, provider, gpus)
+
+
+def _clock(answer: ApiAnswer, now: datetime) -> DoctorCheck:
+    """The server's Date is cut to whole seconds and as old as half of the way there and back."""
+    if answer.date is None:
+        return unknown("clock", "the API does not tell the time")
+    off = (answer.date - now).total_seconds() + 0.5 + answer.seconds / 2
+    uncertain = 0.5 + answer.seconds / 2
+    if abs(off) - uncertain > MAX_CLOCK_DIFFERENCE_S:
+        way = "ahead of" if off > 0 else "behind"
+        return failed(
+            "clock", f"the cluster is {abs(off):.0f} s {way} this machine", "mend the time service (chrony, NTP) of whichever is wrong"
+        )
+    return ok("clock", f"the cluster's and this machine's agree within {abs(off) + uncertain:.1f} s")
+
+
+def _permissions(cluster: DoctorClient, launcher: KubernetesLauncher, review: ApiAnswer) -> Iterator[DoctorCheck]:
+    needed = access.required_permissions(launcher)
+    status: Row = review.row.get("status") or {}
+    if review.status < 300 and not status.get("incomplete"):
+        yield from access.compare_permissions(access.granted_permissions(status.get("resourceRules") or []), needed, cluster.namespace)
+        return
+    # Authorizers outside of the cluster (a webhook) cannot list what they allow, but they answer about each verb.
+    has = frozenset(each for each in needed if _may(cluster, each))
+    yield access.compare_permissions(has, needed, cluster.namespace)[0]
+    yield unknown("least privilege", "the cluster cannot list all that these credentials may do")
+
+
+def _may(cluster: DoctorClient, wanted: access.Permission) -> bool:
+    resource, _, sub = wanted.resource.partition("/")
+    asked = {"group": wanted.group, "resource": resource, "subresource": sub, "verb": wanted.verb}
+    inside = {} if resource == "nodes" else {"namespace": cluster.namespace}
+    body = _review("Access", {"resourceAttributes": asked | inside})
+    answer = cluster.ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
+    return bool((answer.row.get("status") or {}).get("allowed"))
+
+
+def _review(what: str, spec: dict[str, Any]) -> Row:
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": f"SelfSubject{what}Review", "spec": spec}
+
+
+def _queue(cluster: DoctorClient, name: str) -> DoctorCheck:
+    answer = cluster.ask("GET", f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{cluster.namespace}/localqueues/{name}")
+    if answer.status == 404:
+        return failed(
+            "queue",
+            f"no LocalQueue {name} in {cluster.namespace}: {answer.said}",
+            "apply k8s/provider/components/kueue, or correct launcher.queue",
+        )
+    if answer.status >= 300:
+        return unknown("queue", f"may not be looked at: {answer.said}")
+    active = next((c for c in answer.row.get("status", {}).get("conditions") or [] if c["type"] == "Active"), None)
+    if active is not None and active["status"] != "True":
+        return failed("queue", f"LocalQueue {name} is not active: {active.get('message') or active.get('reason')}", "mend its ClusterQueue")
+    return ok("queue", f"LocalQueue {name} admits to {answer.row['spec'].get('clusterQueue')}")
+
+
+def _room(cluster: DoctorClient, launcher: KubernetesLauncher, largest: Row, most: Sequence[Row]) -> Generator[DoctorCheck, None, bool]:
+    """Lines about nodes and quota; returns whether a pod could get a node."""
+    found = cluster.ask("GET", "/api/v1/nodes")
+    running = cluster.ask("GET", cluster.inside("pods"))
+    usable = False
+    if found.status >= 300 or running.status >= 300:
+        yield unknown("nodes", f"may not be looked at: {(found if found.status >= 300 else running).said}")
+    else:
+        lines = node_inventory.check_nodes(found.row["items"], largest, running.row["items"], launcher.gpu_resource)
+        usable = all(line.status == "ok" for line in lines)
+        yield from lines
+    quotas = cluster.ask("GET", cluster.inside("resourcequotas"))
+    if quotas.status >= 300:
+        yield unknown("quota", f"may not be looked at: {quotas.said}")
+    else:
+        yield node_inventory.check_quota(quotas.row["items"], most)
+    return usable
+
+
+def _admission(cluster: DoctorClient, pod: Row) -> Generator[DoctorCheck, None, bool]:
+    """A dry run meets every gate of a real creation: namespace, account, classes, quota, pod security, webhooks. Returns whether it passed."""
+    answer = cluster.ask("POST", cluster.inside("pods"), query={"dryRun": "All"}, body=pod)
+    # A launch of this very trial may run: then it was admitted.
+    if answer.status < 300 or answer.status == 409:
+        yield ok("admission", f"{cluster.namespace} admits a trial's pod (dry run)")
+        return True
+    yield failed("admission", f"a trial's pod is refused (HTTP {answer.status}): {answer.said}", _admission_remedy(answer))
+    return False
+
+
+def _admission_remedy(answer: ApiAnswer) -> str:
+    said = answer.said
+    if answer.status == 404 and "namespaces" in said:
+        return "make the namespace: kubectl apply -k k8s/provider/overlays/<provider>, or correct launcher.namespace"
+    for sign, remedy in (
+        ("exceeded quota", "raise the ResourceQuota in your overlay of k8s/provider, or wait for what runs now"),
+        ("service account", "make the account (k8s/provider) or correct launcher.service_account"),
+        ("serviceaccount", "make the account (k8s/provider) or correct launcher.service_account"),
+        ("PriorityClass", "add k8s/provider/components/priority-class or correct launcher.priority_class"),
+        ("RuntimeClass", "correct launcher.runtime_class: kubectl get runtimeclasses"),
+        ("violates PodSecurity", "for host_ipc add k8s/provider/components/host-ipc; everything else of a trial meets `restricted`"),
+    ):
+        if sign in said:
+            return remedy
+    return "the cluster's words say which gate; its administrator keeps the key"
+
+
+def _store_from_here(provider: Provider, launcher: KubernetesLauncher) -> DoctorCheck:
+    """`collect` reads the results from here."""
+    name = "store from here"
+    whose = f"Airflow connection {launcher.results_connection}" if launcher.results_connection else "the environment's credentials"
+    remedy = f"{whose} must read, write and delete below {launcher.results_url}; is the bucket's name right?"
+    try:
+        took = check_access(stores.store_of(provider))
+    except StoreFault as error:
+        return failed(name, str(error), remedy)
+    except (ValueError, ImportError, LookupError, RuntimeError) as error:
+        return failed(name, f"{launcher.results_url} cannot be opened: {error}", remedy)
+    return ok(name, f"{launcher.results_url}: written, read back and deleted in {took:.2f} s")

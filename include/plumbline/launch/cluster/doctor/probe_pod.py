@@ -1,8 +1,4 @@
-"""A small pod on a trial's nodes: image, secrets and result store, tried by the harness itself. It is deleted whatever happens.
-
-It is a trial's pod with little to do: same image, node selection, tolerations, account, secrets and security. One of them takes the trial's
-accelerators for the seconds that it looks at them.
-"""
+"""A short pod on a trial's nodes that checks image, secrets, accelerators and result store. Always deleted."""
 
 from __future__ import annotations
 
@@ -10,22 +6,60 @@ import copy
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from plumbline.declarations import KubernetesLauncher, Provider
-from plumbline.launch.cluster import names, pod_state, store_access
-from plumbline.launch.cluster.base import Row
-from plumbline.launch.cluster.doctor import accelerators
-from plumbline.launch.cluster.doctor.cluster import Cluster, NoAnswer
-from plumbline.launch.cluster.doctor.line import Line, failed, ok
+from plumbline.harness.environment import accelerator_mismatch
+from plumbline.launch.cluster import names, observe, store_credentials
+from plumbline.launch.cluster.doctor.access import DoctorClient, NoAnswer
+from plumbline.launch.cluster.observe import Row
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.results import Scalar
 
-_KEPT_LABELS = (names.MANAGED_BY, names.PROVIDER, "kueue.x-k8s.io/queue-name")
+_BUILDS = {"nvidia": ("torch.cuda", "CUDA"), "amd": ("torch.rocm", "ROCm")}
+
+
+def accelerator_checks(provider: Provider, taken: int, what: str, facts: Mapping[str, Scalar] | None) -> Iterator[DoctorCheck]:
+    """`taken`: accelerators that the pod held, 0 if none. `facts`: of its environment, None from a harness that does not report them.
+
+    `what`: the kind of trial whose image it is. Nothing of a provider without accelerators.
+    """
+    if provider.accelerator.kind not in _BUILDS:
+        return
+    name = f"accelerators ({what})"
+    if facts is None:
+        yield unknown(name, "the image's harness does not report them; build the image from this version")
+        return
+    fact, platform = _BUILDS[provider.accelerator.kind]
+    if facts.get("torch.version") is not None and facts.get(fact) is None:
+        found = f"PyTorch {facts['torch.version']} of the image is built without {platform}"
+        yield failed(f"image for GPUs ({what})", found, f"build the image over a base with {platform} (k8s/images/README.md)")
+    if not taken:
+        return
+    wrong = accelerator_mismatch(provider, taken, facts)
+    if wrong is not None:
+        yield failed(name, wrong, "look at the node's driver, its device plugin and launcher.runtime_class; --no-gpu leaves them out")
+    elif facts.get("driver.version") is None:
+        yield failed(
+            name, "no driver answers in the pod", "install the GPU driver on the node, or declare the runtime class that mounts it"
+        )
+    else:
+        yield ok(name, f"{facts['gpu.count']} × {facts.get('gpu.0.product')}, driver {facts['driver.version']}")
+
+
+# A small pod on a trial's nodes: image, secrets and result store, tried by the harness itself. It is deleted whatever happens.
+#
+# It is a trial's pod with little to do: same image, node selection, tolerations, account, secrets and security. One of them takes the trial's
+# accelerators for the seconds that it looks at them.
+
+
+_POD_LABELS = (names.MANAGED_BY, names.PROVIDER, "kueue.x-k8s.io/queue-name")
 
 
 @dataclass(frozen=True)
-class Patience:
+class DoctorPatience:
     """How long the doctor waits, in seconds: for a node, for the start on it, for trouble to pass, for the pod's end; and between looks."""
 
     node_s: float = 120.0
@@ -41,18 +75,18 @@ class Patience:
         return int(self.node_s + self.start_s)
 
 
-def probe_of(pod: Row, launcher: KubernetesLauncher, now: float, patience: Patience, *, gpus: int = 0) -> Row:
+def doctor_pod_manifest(pod: Row, launcher: KubernetesLauncher, now: float, patience: DoctorPatience, *, gpus: int = 0) -> Row:
     """The pod, from a trial's, with so many accelerators. It names its own end, for the sweep, should the doctor die before it deletes it."""
     name = f"pl-doctor-{secrets.token_hex(4)}"
     row = copy.deepcopy(pod)
-    labels = {k: v for k, v in row["metadata"].get("labels", {}).items() if k in _KEPT_LABELS} | {names.LAUNCH: name}
+    labels = {k: v for k, v in row["metadata"].get("labels", {}).items() if k in _POD_LABELS} | {names.LAUNCH: name}
     row["metadata"] = {"name": name, "labels": labels, "annotations": {names.EXPIRES: str(int(now) + patience.whole_s)}}
     spec = row["spec"]
     for key in ("hostname", "subdomain", "affinity", "setHostnameAsFQDN"):
         spec.pop(key, None)
     spec["activeDeadlineSeconds"] = patience.whole_s
     spec["terminationGracePeriodSeconds"] = 1
-    container = next(c for c in spec["containers"] if c["name"] == pod_state.CONTAINER)
+    container = next(c for c in spec["containers"] if c["name"] == observe.CONTAINER)
     # The driver's library and PyTorch want more than the store's client.
     little = {"cpu": "500m", "memory": "512Mi"} if not gpus else {"cpu": "1", "memory": "2Gi", launcher.gpu_resource: str(gpus)}
     container |= {
@@ -68,7 +102,9 @@ def probe_of(pod: Row, launcher: KubernetesLauncher, now: float, patience: Patie
     return row
 
 
-def run(cluster: Cluster, pod: Row, what: str, patience: Patience, provider: Provider, gpus: int = 0) -> Iterator[Line]:
+def run_doctor_pod(
+    cluster: DoctorClient, pod: Row, what: str, patience: DoctorPatience, provider: Provider, gpus: int = 0
+) -> Iterator[DoctorCheck]:
     """Create the pod, tell what becomes of it, delete it, wait until it is gone. `what`: the kind of trial whose image it is.
 
     `gpus`: accelerators that it takes.
@@ -80,33 +116,35 @@ def run(cluster: Cluster, pod: Row, what: str, patience: Patience, provider: Pro
         return
     began = time.time()
     try:
-        yield from _life(cluster, name, what, began, patience, provider, gpus)
+        yield from _follow(cluster, name, what, began, patience, provider, gpus)
     finally:
         gone = _delete(cluster, name, patience)
     if not gone:
         yield failed(f"cleanup ({what})", f"pod {name} is still there", f"kubectl -n {cluster.namespace} delete pod {name} --force")
 
 
-def _life(cluster: Cluster, name: str, what: str, began: float, patience: Patience, provider: Provider, gpus: int) -> Iterator[Line]:
+def _follow(
+    cluster: DoctorClient, name: str, what: str, began: float, patience: DoctorPatience, provider: Provider, gpus: int
+) -> Iterator[DoctorCheck]:
     image, troubled = f"image ({what})", None
     while True:
-        pod = _look(cluster, name)
+        pod = _read_pod(cluster, name)
         if pod is None:
             yield failed(image, f"pod {name} was deleted by somebody", "try again; does a policy or an autoscaler delete pods here?")
             return
-        if pod_state.phase(pod) in ("Succeeded", "Failed"):
+        if observe.pod_phase(pod) in ("Succeeded", "Failed"):
             break
         age = time.time() - began
-        reason, message = _waiting(pod)
-        if reason in pod_state.TROUBLE:
+        reason, message = _waiting_reason(pod)
+        if reason in observe.START_FAILURES:
             troubled = troubled or time.time()
-            if reason in pod_state.HOPELESS or time.time() - troubled > patience.trouble_s:
-                yield _trouble(image, reason, _said_of_pull(cluster, name) or message, pod)
+            if reason in observe.PERMANENT_FAILURES or time.time() - troubled > patience.trouble_s:
+                yield _start_failure_check(image, reason, _pull_failure(cluster, name) or message, pod)
                 return
-        elif not pod_state.on_node(pod) and age > patience.node_s:
+        elif not observe.is_scheduled(pod) and age > patience.node_s:
             spare = "; do trials hold the accelerators? --no-gpu takes none" if gpus else ""
             remedy = f"see the lines about nodes, taints and queue{spare}"
-            yield failed(f"pod ({what})", f"no node within {patience.node_s:g} s: {_unscheduled(pod)}", remedy)
+            yield failed(f"pod ({what})", f"no node within {patience.node_s:g} s: {_unscheduled_message(pod)}", remedy)
             return
         elif age > patience.whole_s:
             yield failed(
@@ -119,11 +157,11 @@ def _life(cluster: Cluster, name: str, what: str, began: float, patience: Patien
     yield from _told(cluster, pod, what, began, provider, gpus)
 
 
-def _told(cluster: Cluster, pod: Row, what: str, began: float, provider: Provider, gpus: int) -> Iterator[Line]:
+def _told(cluster: DoctorClient, pod: Row, what: str, began: float, provider: Provider, gpus: int) -> Iterator[DoctorCheck]:
     """What the harness in the pod said."""
     state = _terminated(pod)
     node = pod["spec"].get("nodeName")
-    text = cluster.ask("GET", f"{cluster.inside('pods')}/{pod['metadata']['name']}/log", query={"container": pod_state.CONTAINER}).text
+    text = cluster.ask("GET", f"{cluster.inside('pods')}/{pod['metadata']['name']}/log", query={"container": observe.CONTAINER}).text
     said = _last_object(text)
     if said is None:
         tail = " / ".join(text.strip().splitlines()[-3:]) or state.get("message") or pod["status"].get("message") or "no log"
@@ -133,7 +171,7 @@ def _told(cluster: Cluster, pod: Row, what: str, began: float, provider: Provide
             "build the image from this repository (k8s/images) and declare its digest",
         )
         return
-    started, scheduled = pod_state.time_of(state.get("startedAt")), pod_state.scheduled_at(pod)
+    started, scheduled = observe.parse_time(state.get("startedAt")), observe.scheduled_at(pod)
     took = f" {max(0.0, started - scheduled):.0f} s after it got its node" if started is not None and scheduled is not None else ""
     # An engine of an inference image may compute without torch; only its probes want it.
     if said.get("torch_fault") and (what == "training" or said.get("torch")):
@@ -141,19 +179,19 @@ def _told(cluster: Cluster, pod: Row, what: str, began: float, provider: Provide
     else:
         yield ok(f"image ({what})", f"runs on {node}{took}; harness {said.get('harness')}, PyTorch {said.get('torch') or 'none'}")
     seen = said.get("accelerators")
-    yield from accelerators.lines(provider, gpus, what, seen if isinstance(seen, dict) else None)
+    yield from accelerator_checks(provider, gpus, what, seen if isinstance(seen, dict) else None)
     if said.get("fault"):
         yield failed(
             f"store from a pod ({what})",
             str(said["fault"]),
-            f"check {store_access.pods_key(provider)}, the bucket's policy, and the NetworkPolicy",
+            f"check {store_credentials.pod_key_source(provider)}, the bucket's policy, and the NetworkPolicy",
         )
     else:
         yield ok(f"store from a pod ({what})", f"written, read back and deleted in {float(said['seconds']):.2f} s")
-    yield _clock(float(said["time"]), began, time.time(), str(node))
+    yield _node_clock(float(said["time"]), began, time.time(), str(node))
 
 
-def _clock(there: float, began: float, now: float, node: str, most_s: float = 2.0) -> Line:
+def _node_clock(there: float, began: float, now: float, node: str, most_s: float = 2.0) -> DoctorCheck:
     """The pod read its clock between its creation and now: anything else is the difference of the clocks."""
     off = there - now if there > now else there - began if there < began else 0.0
     if abs(off) > most_s:
@@ -163,11 +201,11 @@ def _clock(there: float, began: float, now: float, node: str, most_s: float = 2.
     return ok("node clock", f"{node} agrees with this machine")
 
 
-def _trouble(image: str, reason: str, message: str, pod: Row) -> Line:
+def _start_failure_check(image: str, reason: str, message: str, pod: Row) -> DoctorCheck:
     reference = pod["spec"]["containers"][0]["image"]
-    if reason in pod_state.CONFIG_TROUBLE:
+    if reason in observe.CONFIG_FAILURES:
         return failed("secrets", f"{reason}: {message}", "make the Secret that launcher.results_secret names, in the trial's namespace")
-    by_hand = reference.startswith("localhost/") and reason not in pod_state.HOPELESS
+    by_hand = reference.startswith("localhost/") and reason not in observe.PERMANENT_FAILURES
     return failed(
         image,
         f"{reason}: {message or reference}",
@@ -177,7 +215,7 @@ def _trouble(image: str, reason: str, message: str, pod: Row) -> Line:
     )
 
 
-def _said_of_pull(cluster: Cluster, name: str) -> str:
+def _pull_failure(cluster: DoctorClient, name: str) -> str:
     """Why the image did not come, by the newest event that says so: a pull that is put off for a while does not repeat it."""
     answer = cluster.ask("GET", cluster.inside("events"), query={"fieldSelector": f"involvedObject.name={name}"})
     events = answer.row.get("items") or [] if answer.status < 300 else []
@@ -185,7 +223,7 @@ def _said_of_pull(cluster: Cluster, name: str) -> str:
     return said[-1] if said else ""
 
 
-def _look(cluster: Cluster, name: str) -> Row | None:
+def _read_pod(cluster: DoctorClient, name: str) -> Row | None:
     answer = cluster.ask("GET", f"{cluster.inside('pods')}/{name}")
     if answer.status == 404:
         return None
@@ -194,7 +232,7 @@ def _look(cluster: Cluster, name: str) -> Row | None:
     return answer.row
 
 
-def _delete(cluster: Cluster, name: str, patience: Patience) -> bool:
+def _delete(cluster: DoctorClient, name: str, patience: DoctorPatience) -> bool:
     path = f"{cluster.inside('pods')}/{name}"
     cluster.ask("DELETE", path, body={"kind": "DeleteOptions", "apiVersion": "v1"})
     until = time.monotonic() + patience.gone_s
@@ -205,7 +243,7 @@ def _delete(cluster: Cluster, name: str, patience: Patience) -> bool:
     return False
 
 
-def _waiting(pod: Row) -> tuple[str, str]:
+def _waiting_reason(pod: Row) -> tuple[str, str]:
     for status in pod["status"].get("containerStatuses") or []:
         waiting = (status.get("state") or {}).get("waiting") or {}
         if waiting:
@@ -213,7 +251,7 @@ def _waiting(pod: Row) -> tuple[str, str]:
     return "", ""
 
 
-def _unscheduled(pod: Row) -> str:
+def _unscheduled_message(pod: Row) -> str:
     for condition in pod["status"].get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
             return str(condition.get("message") or condition.get("reason") or "no reason given")
@@ -222,7 +260,7 @@ def _unscheduled(pod: Row) -> str:
 
 def _terminated(pod: Row) -> Row:
     for status in pod["status"].get("containerStatuses") or []:
-        if status["name"] == pod_state.CONTAINER:
+        if status["name"] == observe.CONTAINER:
             return dict((status.get("state") or {}).get("terminated") or {})
     return {}
 

@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plumbline.harness.inference.arrivals import PhaseLoad
-from plumbline.harness.inference.client.answers import Answer, Answers
-from plumbline.harness.inference.client.notes import Notes
-from plumbline.harness.inference.requestlog import RequestLog
-from plumbline.harness.inference.wire import ANY, Wire
+from plumbline.harness.inference.client.responses import ResponseChecker, ResponseProgress
+from plumbline.harness.inference.load.request_log import Recorder, RequestLog
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load.wire import ANY, Wire
 
 LOAD = PhaseLoad("steady", 1.0, np.zeros(1), np.array([3], np.int32), np.array([2], np.int32), np.array([-1], np.int32))
 
@@ -19,8 +18,8 @@ def judged(wire: Wire, *responses: dict[str, bytes]) -> RequestLog:
     log = RequestLog.of(LOAD)
     log.began = 10.0
     # Connections write through the engine; the columns are written by its base alone.
-    sink: Any = Notes(log)
-    answers, answer = Answers(wire, LOAD, sink), Answer(0)
+    sink: Any = Recorder(log)
+    answers, answer = ResponseChecker(wire, LOAD, sink), ResponseProgress(0)
     for i, arrays in enumerate(responses):
         answers.take(answer, arrays, i == len(responses) - 1, 10.5 + i)
     answers.close(answer)

@@ -5,11 +5,11 @@ import struct
 import numpy as np
 import pytest
 
-from plumbline.harness.inference.arrivals import PhaseLoad
-from plumbline.harness.inference.client.answers import Answer, Answers
+from plumbline.harness.inference.client.responses import ResponseChecker, ResponseProgress
 from plumbline.harness.inference.client.transport import Connection
-from plumbline.harness.inference.requestlog import ErrorClass
-from plumbline.harness.inference.wire import PERHAPS, causal_lm
+from plumbline.harness.inference.load.request_log import ErrorClass
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load.wire import PERHAPS, causal_lm
 
 TIMES = struct.pack("<5d", 0.1, 0.2, 0.3, 0.4, 0.5)
 
@@ -41,8 +41,8 @@ class Heard:
 def heard(text: bytes | None, input_tokens: int = 24) -> Heard:
     """What is said of a two-token answer whose second token has the text (None: no such tensor)."""
     counts = (np.full(1, 24, np.int32), np.full(1, 2, np.int32))
-    sink, answer = Heard(), Answer(0)
-    answers = Answers(causal_lm("chat", text=True), PhaseLoad("steady", 1.0, np.zeros(1), *counts, np.full(1, -1, np.int32)), sink)
+    sink, answer = Heard(), ResponseProgress(0)
+    answers = ResponseChecker(causal_lm("chat", text=True), PhaseLoad("steady", 1.0, np.zeros(1), *counts, np.full(1, -1, np.int32)), sink)
     for i in range(2):
         arrays = {"TOKEN": bytes(4), "INDEX": struct.pack("<i", i), "TEXT": b"a"}
         if i == 1:

@@ -7,17 +7,17 @@ import os
 import numpy as np
 import pytest
 
-from plumbline.harness.inference.arrivals import PhaseLoad
-from plumbline.harness.inference.client.columns import Columns
-from plumbline.harness.inference.requestlog import PIPELINE, STAGES
+from plumbline.harness.inference.client.multi_process import SharedColumns
+from plumbline.harness.inference.load.request_log import PIPELINE, STAGES
+from plumbline.harness.inference.load.schedule import PhaseLoad
 
 LOAD = PhaseLoad("steady", 1.0, np.arange(3) / 3, *(np.full(3, n, np.int32) for n in (8, 4, -1)))
 
 
 @pytest.mark.parametrize("stages", [STAGES, PIPELINE])
 def test_both_sides_see_the_same(stages: tuple[str, ...]) -> None:
-    ours = Columns(LOAD, stages)
-    theirs = Columns(LOAD, stages, os.dup(ours.fd))
+    ours = SharedColumns(LOAD, stages)
+    theirs = SharedColumns(LOAD, stages, os.dup(ours.fd))
     theirs.log.server_s[:] = np.arange(3 * len(stages)).reshape(3, len(stages))
     theirs.log.token_at[:] = -1.0
     theirs.log.error[:] = 1

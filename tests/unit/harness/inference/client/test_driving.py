@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plumbline.harness.inference.arrivals import PhaseLoad
 from plumbline.harness.inference.client import Settings, drive, processes_for
-from plumbline.harness.inference.client.driving import shares
-from plumbline.harness.inference.client.job import portable
-from plumbline.harness.inference.client.target import Target
-from plumbline.harness.inference.wire import Wire
+from plumbline.harness.inference.client.load_generator import shares
+from plumbline.harness.inference.client.multi_process import target_of_share
+from plumbline.harness.inference.client.transport import Target
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load.wire import Wire
 
 
 def load_of(after: list[int], *, duration_s: float = 1.0, closed: bool = False) -> PhaseLoad:
@@ -42,8 +42,8 @@ def test_as_many_processes_as_the_rate_needs_and_the_cores_allow() -> None:
 def test_every_second_request_goes_to_the_second_of_two_servers() -> None:
     wire = Wire("unary", "m", {}, index=None)
     target = Target("127.0.0.1:1", wire, lambda: False, replicas=("127.0.0.1:2",))
-    assert [portable(target, k).address for k in range(4)] == ["127.0.0.1:1", "127.0.0.1:2"] * 2
-    assert portable(target, 1).replicas == ()
+    assert [target_of_share(target, k).address for k in range(4)] == ["127.0.0.1:1", "127.0.0.1:2"] * 2
+    assert target_of_share(target, 1).replicas == ()
     # Two conversations (0 → 2 and 1 → 3) and a request of its own.
     log = drive(load_of([-1, -1, 0, 1, -1]), [b""] * 5, target, timeout_s=1)
     assert log.replica is not None and log.replica.tolist() == [0, 1, 0, 1, 0]

@@ -6,7 +6,7 @@ import hpack
 import pytest
 
 from plumbline.harness.inference.client import http2
-from plumbline.harness.inference.client.call import Call
+from plumbline.harness.inference.client.kserve_grpc import StreamState
 
 
 def test_a_frame() -> None:
@@ -61,21 +61,21 @@ def test_a_server_that_uses_the_table_it_was_denied() -> None:
 
 
 def test_numbers_and_names() -> None:
-    assert http2.number(b"\xff\xff\xff\xff\0\0\0\x08", 0) == 2**31 - 1
-    assert http2.number(b"\xff\xff\xff\xff\0\0\0\x08", 4) == 8
+    assert http2.uint31(b"\xff\xff\xff\xff\0\0\0\x08", 0) == 2**31 - 1
+    assert http2.uint31(b"\xff\xff\xff\xff\0\0\0\x08", 4) == 8
     with pytest.raises(http2.ProtocolError, match="3 bytes; expected at least 4"):
-        http2.number(bytes(3), 0)
-    assert (http2.name_of(8), http2.name_of(99)) == ("CANCEL", "error 99")
+        http2.uint31(bytes(3), 0)
+    assert (http2.error_name(8), http2.error_name(99)) == ("CANCEL", "error 99")
 
 
 def test_messages_whatever_pieces_they_come_in() -> None:
     sent = b"".join(b"\0" + len(text).to_bytes(4, "big") + text for text in (b"one", b"", b"three"))
     for size in range(1, len(sent) + 1):
-        call = Call(0, 1)
+        call = StreamState(0, 1)
         pieces = [sent[at : at + size] for at in range(0, len(sent), size)]
         assert [message for piece in pieces for message in call.messages(piece)] == [b"one", b"", b"three"]
         assert call.partial is None
-    call = Call(0, 1)
+    call = StreamState(0, 1)
     assert list(call.messages(b"\x01\0\0\0\x01x" + b"\0\0")) == [None]
     assert call.partial == b"\0\0"
 

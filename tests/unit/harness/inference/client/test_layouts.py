@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as messages
 
-from plumbline.harness.inference.arrivals import PhaseLoad
-from plumbline.harness.inference.client.answers import Answer, Answers, Messages
-from plumbline.harness.inference.client.layouts import Layouts
-from plumbline.harness.inference.client.notes import Notes
-from plumbline.harness.inference.requestlog import RequestLog
-from plumbline.harness.inference.wire import PERHAPS, Wire
+from plumbline.harness.inference.client.responses import LayoutCache, MessageReader, ResponseChecker, ResponseProgress
+from plumbline.harness.inference.load.request_log import Recorder, RequestLog
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load.wire import PERHAPS, Wire
 
 UNARY = Wire("unary", "m", {"OUT": 64}, index=None)
 STREAM = Wire("stream", "m", {"TOKEN": 4, "INDEX": 4, "TEXT": PERHAPS}, {"SERVER_TIMES": 40, "INPUT_TOKENS": 4})
@@ -44,11 +42,11 @@ def read(wire: Wire, asked: int, tokens: int, *answers: list[bytes]) -> RequestL
     counts = (np.full(asked, 7, np.int32), np.full(asked, tokens, np.int32))
     log = RequestLog.of(PhaseLoad("steady", 1.0, np.zeros(asked), *counts, np.full(asked, -1, np.int32)))
     log.began = 0.0
-    sink = Notes(log)
-    checks = Answers(wire, log.load, sink)  # type: ignore[arg-type]  # the columns are written by the engine's base alone
-    reader = Messages(wire, checks, sink)  # type: ignore[arg-type]
+    sink = Recorder(log)
+    checks = ResponseChecker(wire, log.load, sink)  # type: ignore[arg-type]  # the columns are written by the engine's base alone
+    reader = MessageReader(wire, checks, sink)  # type: ignore[arg-type]
     for number, texts in enumerate(answers):
-        answer = Answer(number)
+        answer = ResponseProgress(number)
         for message in texts:
             reader.read(answer, message, 0.5)
         checks.close(answer)
@@ -56,7 +54,7 @@ def read(wire: Wire, asked: int, tokens: int, *answers: list[bytes]) -> RequestL
 
 
 def test_the_like_of_a_right_message_is_known_whatever_its_values_and_number() -> None:
-    known = Layouts({"B"})
+    known = LayoutCache({"B"})
     first = response(17, ("A", b"1234"), ("B", b"xyz"))
     known.learn(first.SerializeToString(), first, True)
     again = response(93, ("A", b"\x32\x04zz"), ("B", b"\x00\xff\x32"))
@@ -76,14 +74,14 @@ def test_the_like_of_a_right_message_is_known_whatever_its_values_and_number() -
     ],
 )
 def test_what_has_other_tensors_or_other_sizes_is_not_known(other: messages.ModelInferResponse) -> None:
-    known = Layouts(())
+    known = LayoutCache(())
     first = response(17, ("A", b"1234"), ("B", b"xyz"))
     known.learn(first.SerializeToString(), first, True)
     assert known.of(other.SerializeToString()) is None
 
 
 def test_an_answer_without_an_id_is_known_again_as_well() -> None:
-    known = Layouts(())
+    known = LayoutCache(())
     first, again = response(-1, ("A", b"1234"), ("B", b"")), response(-1, ("A", b"4321"), ("B", b""))
     known.learn(first.SerializeToString(), first, True)
     assert known.of(again.SerializeToString()) is not None
@@ -93,7 +91,7 @@ def test_a_message_in_another_order_is_not_learned() -> None:
     whole = response(17, ("A", b"1234"))
     outputs = messages.ModelInferResponse(model_name="m", model_version="1", id="17", outputs=whole.outputs).SerializeToString()
     raw = messages.ModelInferResponse(raw_output_contents=[b"1234"]).SerializeToString()
-    known = Layouts(())
+    known = LayoutCache(())
     known.learn(raw + outputs, messages.ModelInferResponse.FromString(raw + outputs), True)
     assert known.of(raw + outputs) is None
 

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from plumbline.harness.inference.arrivals import PhaseLoad
-from plumbline.harness.inference.client.upcoming import GRID_S, Upcoming, wakes
+from plumbline.harness.inference.client.engine import GRID_S, ScheduleCursor, wake_times
+from plumbline.harness.inference.load.schedule import PhaseLoad
 
 
-def upcoming(arrivals: list[float], after: list[int], *, duration_s: float = 10.0, mine: list[int] | None = None) -> Upcoming:
+def upcoming(arrivals: list[float], after: list[int], *, duration_s: float = 10.0, mine: list[int] | None = None) -> ScheduleCursor:
     one = np.ones(len(after), np.int32)
     load = PhaseLoad("steady", duration_s, np.array(arrivals), one, one, np.array(after, np.int32))
-    return Upcoming(load, np.array(range(len(after)) if mine is None else mine, np.int64))
+    return ScheduleCursor(load, np.array(range(len(after)) if mine is None else mine, np.int64))
 
 
 def test_timed_requests_come_in_order_of_their_moments() -> None:
@@ -56,14 +56,14 @@ def test_nothing_comes_after_the_rest() -> None:
 
 def test_requests_far_apart_are_sent_each_at_its_own_moment() -> None:
     moments = np.arange(20) / 1_500 + 1e-5
-    assert np.array_equal(wakes(moments), moments)
+    assert np.array_equal(wake_times(moments), moments)
 
 
 @pytest.mark.parametrize(("rate", "cell"), [(4_000, GRID_S), (7_000, GRID_S), (10_000, 2 * GRID_S), (20_000, 2 * GRID_S)])
 def test_dense_requests_leave_together_and_never_early_nor_a_cell_late(rate: int, cell: float) -> None:
     moments = (np.arange(rate // 10) + np.random.default_rng(1).uniform(0.0, 1.0, rate // 10)) / rate
     inside = slice(rate // 100, -rate // 100)  # at the ends half of what is around is missing
-    sent = wakes(moments)
+    sent = wake_times(moments)
     late = (sent - moments)[inside]
     assert late.min() > -1e-9 and late.max() < cell + 1e-9
     assert late.max() > 0.9 * cell
@@ -73,7 +73,7 @@ def test_dense_requests_leave_together_and_never_early_nor_a_cell_late(rate: int
 def test_the_grid_begins_and_ends_with_the_burst() -> None:
     burst = 1.0 + np.arange(100) * 1e-4 + 1e-5
     moments = np.concatenate([[0.50001], burst, [1.50001]])
-    sent = wakes(moments)
+    sent = wake_times(moments)
     assert sent[0] == moments[0] and sent[-1] == moments[-1]
     assert (sent[40:60] > moments[40:60]).all()
 
@@ -81,7 +81,7 @@ def test_the_grid_begins_and_ends_with_the_burst() -> None:
 def test_a_dense_request_waits_for_its_cell_and_a_follower_does_not() -> None:
     moments = (1.0 + np.arange(100) * 1e-4 + 1e-5).tolist()
     due = upcoming([*moments, 0.0], [*[-1] * 100, 0])
-    assert due.wake() == wakes(np.array(moments))[0] > due.moment()
+    assert due.wake() == wake_times(np.array(moments))[0] > due.moment()
     due.take()
     due.follow(0, 1.00001)
     assert due.wake() == due.moment() == 1.00001

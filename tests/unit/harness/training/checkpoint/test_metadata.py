@@ -11,11 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from plumbline.harness.training.checkpoint import name_of
-from plumbline.harness.training.checkpoint.folder import Damaged
-from plumbline.harness.training.checkpoint.metadata import MetadataReader
-from plumbline.harness.training.checkpoint.sharded import Alone, Sharded
-from plumbline.harness.training.checkpoint.writing import part_of
+from plumbline.harness.training.checkpoint import CheckpointCorrupt, checkpoint_name, digest_file
+from plumbline.harness.training.checkpoint.sharded import MetadataReader, ShardedCheckpoints, SingleProcess
 
 
 class Command:
@@ -32,13 +29,13 @@ def state(value: float) -> dict[str, Any]:
 
 @pytest.mark.fault("a checkpoint's metadata names a program to run", ends="refused", keeps="the checkpoint before it")
 def test_a_forged_outline_runs_nothing_and_the_checkpoint_before_it_is_loaded(tmp_path: Path) -> None:
-    keeper, mark = Sharded(tmp_path / "kept", Alone(), keep=2, retain=frozenset()), tmp_path / "ran"
+    keeper, mark = ShardedCheckpoints(tmp_path / "kept", SingleProcess(), keep=2, retain=frozenset()), tmp_path / "ran"
     for step in (4, 8):
         keeper.begin(step, state(float(step)), beside=False)()
-    folder = tmp_path / "kept" / name_of(8)
+    folder = tmp_path / "kept" / checkpoint_name(8)
     (folder / ".metadata").write_bytes(pickle.dumps(Command(mark)))
     manifest = json.loads((folder / "manifest.json").read_text())
-    part = part_of(folder / ".metadata")
+    part = digest_file(folder / ".metadata")
     manifest["files"][".metadata"] = {"bytes": part.bytes, "sha256": part.sha256}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     restored = keeper.load(state(0.0))
@@ -52,5 +49,5 @@ def test_a_forged_outline_runs_nothing_and_the_checkpoint_before_it_is_loaded(tm
 )
 def test_what_is_no_outline_is_damaged(tmp_path: Path, content: bytes) -> None:
     (tmp_path / ".metadata").write_bytes(content)
-    with pytest.raises(Damaged):
+    with pytest.raises(CheckpointCorrupt):
         MetadataReader(tmp_path).read_metadata()

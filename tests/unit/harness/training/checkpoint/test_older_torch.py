@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from plumbline.harness.training.checkpoint import sharded
-from plumbline.harness.training.checkpoint.sharded import Alone, Sharded
+from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints, SingleProcess
 
 
 def test_one_process_saves_a_copy_beside_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_one_process_saves_a_copy_beside_the_training(tmp_path: Path, monkeypatc
         raise AssertionError("it would wait for ranks that do not save")
 
     monkeypatch.setattr(sharded, "async_save", before)
-    keeper = Sharded(tmp_path, Alone(), keep=1, retain=frozenset())
+    keeper = ShardedCheckpoints(tmp_path, SingleProcess(), keep=1, retain=frozenset())
     state = {"model": {"weight": torch.arange(6.0)}, "step": 3}
     finish = keeper.begin(3, state, beside=True)
     state["model"]["weight"].zero_()

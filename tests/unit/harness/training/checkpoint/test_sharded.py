@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from plumbline.harness.training.checkpoint import NothingToResume, name_of
-from plumbline.harness.training.checkpoint.sharded import Alone, Sharded
-from plumbline.harness.training.checkpoint.writing import Pause
+from plumbline.harness.training.checkpoint import NothingToResume, WritePause, checkpoint_name
+from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints, SingleProcess
 
 
 def state(value: float) -> dict[str, Any]:
@@ -19,16 +18,16 @@ def state(value: float) -> dict[str, Any]:
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Sharded:
-    return Sharded(tmp_path, Alone(), keep=2, retain=frozenset())
+def keeper(tmp_path: Path) -> ShardedCheckpoints:
+    return ShardedCheckpoints(tmp_path, SingleProcess(), keep=2, retain=frozenset())
 
 
-def saved(keeper: Sharded, step: int, value: float, *, beside: bool = False) -> None:
+def saved(keeper: ShardedCheckpoints, step: int, value: float, *, beside: bool = False) -> None:
     keeper.begin(step, state(value), beside=beside)()
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_comes_back_as_it_was_when_the_save_began(keeper: Sharded, beside: bool, tmp_path: Path) -> None:
+def test_comes_back_as_it_was_when_the_save_began(keeper: ShardedCheckpoints, beside: bool, tmp_path: Path) -> None:
     live = state(1.5)
     finish = keeper.begin(4, live, beside=beside)
     live["model"]["w"].zero_()
@@ -37,14 +36,14 @@ def test_comes_back_as_it_was_when_the_save_began(keeper: Sharded, beside: bool,
     assert (restored.step, restored.rejected) == (4, ())
     assert torch.equal(restored.state["model"]["w"], torch.full((1000,), 1.5))
     assert torch.equal(restored.state["model"]["half"], state(1.5)["model"]["half"]) and restored.state["optimizer"] == {"lr": 1.5}
-    files = [path for path in (tmp_path / name_of(4)).iterdir() if path.name != "manifest.json"]
+    files = [path for path in (tmp_path / checkpoint_name(4)).iterdir() if path.name != "manifest.json"]
     assert size == sum(path.stat().st_size for path in files) and seconds > 0 and checksum_s > 0
 
 
-def test_the_newest_stay(keeper: Sharded, tmp_path: Path) -> None:
+def test_the_newest_stay(keeper: ShardedCheckpoints, tmp_path: Path) -> None:
     for step in (4, 8, 12):
         saved(keeper, step, step)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [name_of(8), name_of(12)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [checkpoint_name(8), checkpoint_name(12)]
 
 
 def flip(path: Path) -> None:
@@ -69,28 +68,30 @@ def flip(path: Path) -> None:
     ],
 )
 @pytest.mark.fault("a sharded checkpoint is damaged", ends="the one before is used", keeps="the training")
-def test_a_damaged_one_is_passed_over_for_the_one_before(keeper: Sharded, tmp_path: Path, damage: Callable[[Path], None], why: str) -> None:
+def test_a_damaged_one_is_passed_over_for_the_one_before(
+    keeper: ShardedCheckpoints, tmp_path: Path, damage: Callable[[Path], None], why: str
+) -> None:
     saved(keeper, 4, 4.0)
     saved(keeper, 8, 8.0)
-    damage(tmp_path / name_of(8))
+    damage(tmp_path / checkpoint_name(8))
     restored = keeper.load(state(0.0))
     assert restored.step == 4 and restored.state["optimizer"] == {"lr": 4.0}
-    assert len(restored.rejected) == 1 and name_of(8) in restored.rejected[0] and why in restored.rejected[0]
+    assert len(restored.rejected) == 1 and checkpoint_name(8) in restored.rejected[0] and why in restored.rejected[0]
 
 
-def test_nothing_valid_is_said_with_the_reason(keeper: Sharded, tmp_path: Path) -> None:
+def test_nothing_valid_is_said_with_the_reason(keeper: ShardedCheckpoints, tmp_path: Path) -> None:
     with pytest.raises(NothingToResume, match="no valid checkpoint"):
         keeper.load(state(0.0))
     saved(keeper, 4, 4.0)
-    flip(tmp_path / name_of(4))
+    flip(tmp_path / checkpoint_name(4))
     with pytest.raises(NothingToResume, match=r"step-00000004: __0_0\.distcp differs"):
         keeper.load(state(0.0))
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_what_the_disk_says_comes_out(keeper: Sharded, tmp_path: Path, beside: bool) -> None:
+def test_what_the_disk_says_comes_out(keeper: ShardedCheckpoints, tmp_path: Path, beside: bool) -> None:
     saved(keeper, 4, 4.0)
-    draft = tmp_path / f"{name_of(8)}.part"
+    draft = tmp_path / f"{checkpoint_name(8)}.part"
     draft.mkdir()
     (draft / "__0_0.distcp").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"):
@@ -98,11 +99,11 @@ def test_what_the_disk_says_comes_out(keeper: Sharded, tmp_path: Path, beside: b
     assert keeper.load(state(0.0)).step == 4
 
 
-def test_half_way_there_are_bytes_and_no_manifest(keeper: Sharded, tmp_path: Path) -> None:
+def test_half_way_there_are_bytes_and_no_manifest(keeper: ShardedCheckpoints, tmp_path: Path) -> None:
     seen: list[dict[str, int]] = []
 
     def look() -> None:
-        seen.append({path.name: path.stat().st_size for path in (tmp_path / f"{name_of(8)}.part").iterdir()})
+        seen.append({path.name: path.stat().st_size for path in (tmp_path / f"{checkpoint_name(8)}.part").iterdir()})
 
-    keeper.begin(8, state(8.0) | {"big": torch.ones(1 << 18)}, beside=False, pause=Pause(look))()
+    keeper.begin(8, state(8.0) | {"big": torch.ones(1 << 18)}, beside=False, pause=WritePause(look))()
     assert seen[0].keys() == {"__0_0.distcp"} and seen[0]["__0_0.distcp"] >= 1 << 19

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from plumbline.harness.training.checkpoint.state import TrainingState, filled, leaves_of
+from plumbline.harness.training.checkpoint import flatten_state, replace_leaves
+from plumbline.harness.training.checkpoint.manager import TrainingState
 
 CPU = torch.device("cpu")
 
@@ -31,9 +32,9 @@ def test_what_is_put_goes_on_as_what_was_taken(name: str) -> None:
     mine, other = live(1, name), live(2, name)
     step(mine)
     kept = mine.taken()
-    leaves = {path: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for path, leaf in leaves_of(kept).items()}
+    leaves = {path: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for path, leaf in flatten_state(kept).items()}
     step(mine)
-    other.put(filled(other.primed(), leaves))
+    other.put(replace_leaves(other.state_after_first_step(), leaves))
     step(other)
     there, here = mine.tensors(), other.tensors()
     assert there.keys() == here.keys() and all(torch.equal(there[key], here[key]) for key in there)
@@ -43,7 +44,7 @@ def test_what_is_put_goes_on_as_what_was_taken(name: str) -> None:
 def test_priming_changes_no_weight_and_no_rate() -> None:
     state = live(1)
     before = {key: value.clone() for key, value in state.model.state_dict().items()}
-    primed = state.primed()
+    primed = state.state_after_first_step()
     assert all(torch.equal(primed["model"][key], before[key]) for key in before)
     assert [group["lr"] for group in primed["optimizer"]["param_groups"]] == [0.1]
     assert set(primed["optimizer"]["state"][0]) == {"step", "exp_avg", "exp_avg_sq"}
@@ -51,10 +52,10 @@ def test_priming_changes_no_weight_and_no_rate() -> None:
 
 def test_leaves_have_paths_and_find_their_way_back() -> None:
     nested: dict[str, Any] = {"a": {0: [1, None], "b": {}}, "c": (2.5,)}
-    assert leaves_of(nested) == {"a.0.0": 1, "a.0.1": None, "c.0": 2.5}
-    assert filled(nested, {"a.0.0": 9, "a.0.1": "x", "c.0": 3}) == {"a": {0: [9, "x"], "b": {}}, "c": [3]}
+    assert flatten_state(nested) == {"a.0.0": 1, "a.0.1": None, "c.0": 2.5}
+    assert replace_leaves(nested, {"a.0.0": 9, "a.0.1": "x", "c.0": 3}) == {"a": {0: [9, "x"], "b": {}}, "c": [3]}
 
 
 def test_what_was_not_there_is_left_out() -> None:
     nested: dict[str, Any] = {"state": {0: {"step": 1, "mean": 2.0}, 1: {"step": 1}}, "none": {}}
-    assert filled(nested, {"state.0.step": 5}) == {"state": {0: {"step": 5}, 1: {}}, "none": {}}
+    assert replace_leaves(nested, {"state.0.step": 5}) == {"state": {0: {"step": 5}, 1: {}}, "none": {}}

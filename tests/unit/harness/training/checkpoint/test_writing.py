@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.harness.training.checkpoint.writing import Part, Pause, Written, dropped_from_page_cache, part_of, sync
+from plumbline.harness.training.checkpoint import FileDigest, TrackedWriter, WritePause, digest_file, drop_from_page_cache, sync_file
 
 
 def written(path: Path, size: int = 3_000_000) -> Path:
     with path.open("wb") as raw:
         raw.write(os.urandom(size))
-        sync(raw)
+        sync_file(raw)
     return path
 
 
 def test_the_sum_is_of_all_that_was_written(tmp_path: Path) -> None:
     with (tmp_path / "x").open("wb") as raw:
-        file = Written(raw)
+        file = TrackedWriter(raw)
         assert [file.write(b"abc"), file.write(memoryview(b"de")), file.tell()] == [3, 2, 5]
-    assert part_of(tmp_path / "x") == Part(5, hashlib.sha256(b"abcde").hexdigest())
+    assert digest_file(tmp_path / "x") == FileDigest(5, hashlib.sha256(b"abcde").hexdigest())
 
 
 def test_what_the_disk_said_is_kept() -> None:
     with Path("/dev/full").open("wb", buffering=0) as raw:
-        file = Written(raw)
+        file = TrackedWriter(raw)
         with pytest.raises(OSError, match="No space left"):
             file.write(b"abc")
         assert file.error is not None and file.tell() == 0
@@ -38,7 +38,7 @@ def test_the_pause_comes_once_half_is_written(tmp_path: Path) -> None:
     sizes: list[int] = []
     path = tmp_path / "x"
     with path.open("wb") as raw:
-        file = Written(raw, expected=8, pause=Pause(lambda: sizes.append(path.stat().st_size)))
+        file = TrackedWriter(raw, expected=8, pause=WritePause(lambda: sizes.append(path.stat().st_size)))
         file.write(b"abc")
         assert sizes == []
         file.write(b"d")
@@ -48,12 +48,12 @@ def test_the_pause_comes_once_half_is_written(tmp_path: Path) -> None:
 def test_pages_are_gone_where_there_is_a_disk_behind_them(tmp_path: Path) -> None:
     if "tmpfs" in _kind_of(tmp_path):
         pytest.skip("temporary files are in memory here")
-    assert dropped_from_page_cache([written(tmp_path / "a"), written(tmp_path / "b"), written(tmp_path / "empty", 0)])
+    assert drop_from_page_cache([written(tmp_path / "a"), written(tmp_path / "b"), written(tmp_path / "empty", 0)])
 
 
 def test_files_in_memory_stay_there() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        assert not dropped_from_page_cache([written(Path(folder) / "a")])
+        assert not drop_from_page_cache([written(Path(folder) / "a")])
 
 
 def _kind_of(path: Path) -> str:

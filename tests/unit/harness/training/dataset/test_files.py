@@ -11,9 +11,9 @@ import fsspec
 import numpy as np
 import pytest
 
-from plumbline.declarations.training import TokenFileData
+from plumbline.declarations.workloads.training import TokenFileData
 from plumbline.harness.measurement import TrialFailed
-from plumbline.harness.training.dataset.files import prepare
+from plumbline.harness.training.dataset.preparation import declared_token_file
 
 IDS = (np.arange(2000) % 64).astype("<u2")
 RAW = IDS.tobytes()
@@ -26,7 +26,7 @@ def declared(url: str, **changed: Any) -> TokenFileData:
 
 def refused(failure_class: str, cache: Path, data: TokenFileData, vocabulary: int = 64) -> str:
     with pytest.raises(TrialFailed) as caught:
-        prepare(cache, data, vocabulary=vocabulary)
+        declared_token_file(cache, data, vocabulary=vocabulary)
     assert caught.value.failure_class == failure_class
     assert not list(cache.rglob("*.part"))
     return caught.value.detail
@@ -51,24 +51,24 @@ def remote() -> Iterator[str]:
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_a_path_is_read_where_it_is(path: Path, tmp_path: Path, scheme: str) -> None:
-    found = prepare(tmp_path / "cache", declared(f"{scheme}{path}"), vocabulary=64)
+    found = declared_token_file(tmp_path / "cache", declared(f"{scheme}{path}"), vocabulary=64)
     assert (found.path, found.dtype, found.count, found.item) == (path, "<u2", 2000, ())
     assert not (tmp_path / "cache").exists()
 
 
 def test_a_url_is_fetched_once(remote: str, tmp_path: Path) -> None:
-    found = prepare(tmp_path, declared(remote), vocabulary=64)
+    found = declared_token_file(tmp_path, declared(remote), vocabulary=64)
     assert found.path.read_bytes() == RAW and found.path.is_relative_to(tmp_path)
     with fsspec.open(remote, "wb") as file:
         file.write(b"other")
-    assert prepare(tmp_path, declared(remote), vocabulary=64) == found
+    assert declared_token_file(tmp_path, declared(remote), vocabulary=64) == found
 
 
 @pytest.mark.fault("the cached data set is damaged", ends="fetched again", keeps="the trial")
 def test_a_damaged_copy_is_fetched_again(remote: str, tmp_path: Path) -> None:
-    found = prepare(tmp_path, declared(remote), vocabulary=64)
+    found = declared_token_file(tmp_path, declared(remote), vocabulary=64)
     found.path.write_bytes(RAW[:-2])
-    assert prepare(tmp_path, declared(remote), vocabulary=64).path.read_bytes() == RAW
+    assert declared_token_file(tmp_path, declared(remote), vocabulary=64).path.read_bytes() == RAW
 
 
 def test_another_file_is_refused(path: Path, tmp_path: Path) -> None:

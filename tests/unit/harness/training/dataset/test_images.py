@@ -7,23 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.harness.training.dataset import DamagedData, DataFile, mapped
-from plumbline.harness.training.dataset.images import Images, prepare
-from plumbline.harness.training.plan import DataOrders
+from plumbline.harness.training.dataset import DataCorrupt, DataFile, map_data
+from plumbline.harness.training.dataset.synthetic import ImageBatches, generate_images
+from plumbline.harness.training.worker_protocol import DataSpec
 
 
 def small(cache: Path, **changed: int) -> DataFile:
-    return prepare(cache, **{"classes": 4, "edge": 16, "images": 400, "seed": 5, **changed})
+    return generate_images(cache, **{"classes": 4, "edge": 16, "images": 400, "seed": 5, **changed})
 
 
-def told(file: DataFile, count: int | None = None) -> DataOrders:
-    return DataOrders(str(file.path), file.dtype, count or file.count, file.item)
+def told(file: DataFile, count: int | None = None) -> DataSpec:
+    return DataSpec(str(file.path), file.dtype, count or file.count, file.item)
 
 
 def test_the_same_seed_gives_the_same_images_elsewhere(tmp_path: Path) -> None:
     here, there, other = small(tmp_path / "a"), small(tmp_path / "b"), small(tmp_path / "a", seed=6)
     assert here.sha256 == there.sha256 != other.sha256
-    assert mapped(told(here)).shape == (400, 3, 16, 16) and mapped(told(here)).dtype == np.uint8
+    assert map_data(told(here)).shape == (400, 3, 16, 16) and map_data(told(here)).dtype == np.uint8
 
 
 def test_a_file_in_the_cache_is_used_again(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_file_in_the_cache_is_used_again(tmp_path: Path) -> None:
 
 
 def test_images_of_a_class_look_more_alike_than_others(tmp_path: Path) -> None:
-    pixels = mapped(told(small(tmp_path))).astype(float).reshape(100, 4, -1)
+    pixels = map_data(told(small(tmp_path))).astype(float).reshape(100, 4, -1)
     means = pixels.mean(axis=0)
     guessed = np.array([[np.argmin(((means - image) ** 2).sum(axis=1)) for image in row] for row in pixels[:20]])
     assert (guessed == np.arange(4)).mean() > 0.95
@@ -43,8 +43,8 @@ def test_images_of_a_class_look_more_alike_than_others(tmp_path: Path) -> None:
 def test_a_step_has_its_batch_whatever_came_before(tmp_path: Path) -> None:
     file = small(tmp_path)
 
-    def batches(seed: int = 1) -> Images:
-        return Images(told(file), classes=4, images=6, seed=seed)
+    def batches(seed: int = 1) -> ImageBatches:
+        return ImageBatches(told(file), classes=4, images=6, seed=seed)
 
     straight = batches()
     for step in range(5):
@@ -58,8 +58,8 @@ def test_a_step_has_its_batch_whatever_came_before(tmp_path: Path) -> None:
 
 def test_an_image_has_its_class(tmp_path: Path) -> None:
     file = small(tmp_path)
-    pixels = mapped(told(file))
-    images, classes = Images(told(file), classes=4, images=50, seed=1).of(0)
+    pixels = map_data(told(file))
+    images, classes = ImageBatches(told(file), classes=4, images=50, seed=1).of(0)
     for image, its_class in zip(images, classes, strict=True):
         (number,) = np.flatnonzero((pixels == image).all(axis=(1, 2, 3)))
         assert number % 4 == its_class
@@ -71,12 +71,12 @@ def test_ranks_read_stretches_that_share_nothing(tmp_path: Path) -> None:
     pixels[:, 0, 0, 0], pixels[:, 0, 0, 1] = np.arange(400) % 256, np.arange(400) // 256  # each image says where it stands
     file.path.write_bytes(pixels.tobytes())
     for replica in range(3):
-        batches = Images(told(file), classes=4, images=20, seed=1, replica=replica, replicas=3)
+        batches = ImageBatches(told(file), classes=4, images=20, seed=1, replica=replica, replicas=3)
         numbers = np.concatenate([b[:, 0, 0, 0] + 256 * b[:, 0, 0, 1].astype(int) for b in (batches.of(step)[0] for step in range(50))])
         assert numbers.min() >= replica * 133 and numbers.max() < (replica + 1) * 133
         assert numbers.max() - numbers.min() > 120
 
 
 def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DamagedData, match=r"expected 384000 for 500 items of shape \[3, 16, 16\]"):
-        Images(told(small(tmp_path), 500), classes=4, images=6, seed=1)
+    with pytest.raises(DataCorrupt, match=r"expected 384000 for 500 items of shape \[3, 16, 16\]"):
+        ImageBatches(told(small(tmp_path), 500), classes=4, images=6, seed=1)

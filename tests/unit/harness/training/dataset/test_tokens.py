@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.harness.training.dataset import DamagedData, DataFile
-from plumbline.harness.training.dataset.tokens import Batches, prepare
-from plumbline.harness.training.plan import DataOrders
+from plumbline.harness.training.dataset import DataCorrupt, DataFile
+from plumbline.harness.training.dataset.synthetic import TokenBatches, generate_tokens
+from plumbline.harness.training.worker_protocol import DataSpec
 
 
 def small(cache: Path, **changed: int) -> DataFile:
-    return prepare(cache, **{"vocabulary": 64, "tokens": 300_000, "seed": 5, **changed})
+    return generate_tokens(cache, **{"vocabulary": 64, "tokens": 300_000, "seed": 5, **changed})
 
 
-def told(file: DataFile, count: int | None = None) -> DataOrders:
-    return DataOrders(str(file.path), file.dtype, count or file.count)
+def told(file: DataFile, count: int | None = None) -> DataSpec:
+    return DataSpec(str(file.path), file.dtype, count or file.count)
 
 
 def read(file: DataFile) -> np.ndarray:
@@ -70,8 +70,8 @@ def test_there_is_something_to_learn_first_how_common_then_what_follows(tmp_path
 def test_a_step_has_its_batch_whatever_came_before(tmp_path: Path) -> None:
     file = small(tmp_path)
 
-    def batches(seed: int = 1) -> Batches:
-        return Batches(told(file), sequences=6, sequence=16, seed=seed)
+    def batches(seed: int = 1) -> TokenBatches:
+        return TokenBatches(told(file), sequences=6, sequence=16, seed=seed)
 
     straight = batches()
     for step in range(5):
@@ -83,7 +83,7 @@ def test_a_step_has_its_batch_whatever_came_before(tmp_path: Path) -> None:
 
 def test_a_batch_is_made_of_stretches_of_the_file(tmp_path: Path) -> None:
     file = small(tmp_path, tokens=2000)
-    batch = Batches(told(file), sequences=6, sequence=16, seed=1).of(3)
+    batch = TokenBatches(told(file), sequences=6, sequence=16, seed=1).of(3)
     assert batch.shape == (6, 17) and batch.dtype == np.int64
     text = read(file).tobytes()
     assert all(row.astype(file.dtype).tobytes() in text for row in batch)
@@ -91,13 +91,13 @@ def test_a_batch_is_made_of_stretches_of_the_file(tmp_path: Path) -> None:
 
 def test_the_shortest_file_allowed_still_gives_batches(tmp_path: Path) -> None:
     file = small(tmp_path, tokens=17)
-    assert np.array_equal(Batches(told(file, 17), sequences=1, sequence=16, seed=1).of(0)[0], read(file))
+    assert np.array_equal(TokenBatches(told(file, 17), sequences=1, sequence=16, seed=1).of(0)[0], read(file))
 
 
 def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     file = small(tmp_path, tokens=2000)
-    with pytest.raises(DamagedData, match="4000 bytes; expected 6000 for 3000 items"):
-        Batches(told(file, 3000), sequences=6, sequence=16, seed=1)
+    with pytest.raises(DataCorrupt, match="4000 bytes; expected 6000 for 3000 items"):
+        TokenBatches(told(file, 3000), sequences=6, sequence=16, seed=1)
 
 
 def test_ranks_read_stretches_that_share_nothing(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_ranks_read_stretches_that_share_nothing(tmp_path: Path) -> None:
     ids = np.arange(3000, dtype=file.dtype)
     file.path.write_bytes(ids.tobytes())  # each token says where it stands
 
-    def read_by(rank: int) -> Batches:
-        return Batches(told(file, 3000), sequences=6, sequence=16, seed=1, replica=rank, replicas=3)
+    def read_by(rank: int) -> TokenBatches:
+        return TokenBatches(told(file, 3000), sequences=6, sequence=16, seed=1, replica=rank, replicas=3)
 
     for rank in range(3):
         seen = np.concatenate([read_by(rank).of(step) for step in range(200)])

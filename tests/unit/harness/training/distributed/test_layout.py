@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.harness.training.distributed.layout import Layout
+from plumbline.harness.training.distributed.process_group import MeshLayout
 
 
-def layouts(replicate: int, shard: int, tensor: int, processes: int) -> list[Layout]:
-    return [Layout(rank, replicate, shard, tensor, processes) for rank in range(replicate * shard * tensor)]
+def layouts(replicate: int, shard: int, tensor: int, processes: int) -> list[MeshLayout]:
+    return [MeshLayout(rank, replicate, shard, tensor, processes) for rank in range(replicate * shard * tensor)]
 
 
 @pytest.mark.parametrize(

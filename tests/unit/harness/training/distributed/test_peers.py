@@ -9,22 +9,22 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from plumbline.harness.training.checkpoint.state import TrainingState
-from plumbline.harness.training.distributed import Peers, lost_a_peer, serve
-from plumbline.harness.training.distributed.replicas import Replicated
-from plumbline.harness.training.models import build
-from plumbline.harness.training.network import gloo_interface
-from plumbline.harness.training.plan import Group
+from plumbline.harness.training.checkpoint.manager import TrainingState
+from plumbline.harness.training.distributed import DdpModel
+from plumbline.harness.training.distributed.process_group import RankGroups, is_peer_lost
+from plumbline.harness.training.job.channel import gloo_environment, serve_rendezvous_store
+from plumbline.harness.training.models import build_model
+from plumbline.harness.training.worker_protocol import ProcessGroupSpec
 
 SHAPE = {"architecture": "gpt", "layers": 1, "width": 16, "heads": 2, "vocabulary": 32, "context": 8, "seed": 3}
 
 
 @pytest.fixture
-def peers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peers]:
-    for name, value in gloo_interface("127.0.0.1").items():
+def peers(monkeypatch: pytest.MonkeyPatch) -> Iterator[RankGroups]:
+    for name, value in gloo_environment("127.0.0.1").items():
         monkeypatch.setenv(name, value)
-    store, port = serve("127.0.0.1")
-    found = Peers(Group(0, 1, 0, 1, "gloo", "127.0.0.1", port, "run"), torch.device("cpu"))
+    store, port = serve_rendezvous_store("127.0.0.1")
+    found = RankGroups(ProcessGroupSpec(0, 1, 0, 1, "gloo", "127.0.0.1", port, "run"), torch.device("cpu"))
     yield found
     found.leave()
     del store
@@ -34,11 +34,11 @@ CPU = torch.device("cpu")
 
 
 def live(shape: dict[str, Any]) -> TrainingState:
-    model = build(shape)
+    model = build_model(shape)
     return TrainingState(model, torch.optim.AdamW(model.parameters(), fused=True), torch.amp.GradScaler("cpu", enabled=False), CPU)
 
 
-def test_state_is_shared_whole(peers: Peers) -> None:
+def test_state_is_shared_whole(peers: RankGroups) -> None:
     mine, other = live(SHAPE), live(SHAPE | {"seed": 4})
     mine.model(torch.zeros(1, 4, dtype=torch.int64)).mean().backward()
     mine.optimizer.step()
@@ -49,9 +49,9 @@ def test_state_is_shared_whole(peers: Peers) -> None:
     assert there.keys() == here.keys() and all(torch.equal(there[key], here[key]) for key in there)
 
 
-def test_gradients_are_the_models_own_and_the_wait_for_others_is_seen(peers: Peers) -> None:
-    alone, model = build(SHAPE), build(SHAPE)
-    parallel = Replicated(model, "fp32", CPU)
+def test_gradients_are_the_models_own_and_the_wait_for_others_is_seen(peers: RankGroups) -> None:
+    alone, model = build_model(SHAPE), build_model(SHAPE)
+    parallel = DdpModel(model, "fp32", CPU)
     ids = torch.arange(8)[None]
     alone(ids).square().mean().backward()
     assert parallel.exposed() is None
@@ -61,8 +61,8 @@ def test_gradients_are_the_models_own_and_the_wait_for_others_is_seen(peers: Pee
     assert waited is not None and 0 < waited() < 60e9
 
 
-def test_gradients_of_all_micro_batches_but_the_last_stay_here(peers: Peers) -> None:
-    parallel = Replicated(build(SHAPE), "fp32", CPU)
+def test_gradients_of_all_micro_batches_but_the_last_stay_here(peers: RankGroups) -> None:
+    parallel = DdpModel(build_model(SHAPE), "fp32", CPU)
     with parallel.silent():
         parallel.replica(torch.arange(8)[None]).mean().backward()
     assert parallel.exposed() is None
@@ -71,14 +71,14 @@ def test_gradients_of_all_micro_batches_but_the_last_stay_here(peers: Peers) -> 
 
 
 @pytest.mark.parametrize("reduce_precision", ["fp32", "bf16"])
-def test_gradients_travel_in_the_declared_type(peers: Peers, monkeypatch: pytest.MonkeyPatch, reduce_precision: str) -> None:
+def test_gradients_travel_in_the_declared_type(peers: RankGroups, monkeypatch: pytest.MonkeyPatch, reduce_precision: str) -> None:
     kinds, plain = set[torch.dtype](), dist.all_reduce
 
     def seen(tensor: torch.Tensor, *arguments: Any, **named: Any) -> Any:
         kinds.add(tensor.dtype)
         return plain(tensor, *arguments, **named)
 
-    parallel = Replicated(build(SHAPE), reduce_precision, CPU)
+    parallel = DdpModel(build_model(SHAPE), reduce_precision, CPU)
     monkeypatch.setattr(dist, "all_reduce", seen)
     parallel.replica(torch.arange(8)[None]).mean().backward()
     assert kinds == {torch.float32 if reduce_precision == "fp32" else torch.bfloat16}
@@ -95,4 +95,4 @@ def test_gradients_travel_in_the_declared_type(peers: Peers, monkeypatch: pytest
     ],
 )
 def test_an_error_that_says_that_another_rank_is_gone(error: Exception, lost: bool) -> None:
-    assert lost_a_peer(error) is lost
+    assert is_peer_lost(error) is lost

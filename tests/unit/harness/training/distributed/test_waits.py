@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from plumbline.harness.training.distributed.waits import Waits
+from plumbline.harness.training.distributed.process_group import GradientWait
 
 MS = 1_000_000
 
@@ -40,26 +40,26 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
 
 
 def test_on_a_gpu_the_last_gradient_counts_and_each_backward_for_itself(stream: Stream) -> None:
-    waits = Waits(torch.device("cuda", 0))
-    assert waits.until_now() is None
+    waits = GradientWait(torch.device("cuda", 0))
+    assert waits.elapsed() is None
     for given in (1.0, 4.0):  # two layers' gradients
         stream.given_ms = given
-        waits.own_gradients_are_there()
+        waits.mark_gradients_ready()
     stream.given_ms = 11.0
-    waited = waits.until_now()
+    waited = waits.elapsed()
     stream.given_ms = 50.0
     assert waited is not None and waited() == 7 * MS
-    assert waits.until_now() is None
+    assert waits.elapsed() is None
 
 
 def test_on_a_cpu_by_the_clock() -> None:
-    waits = Waits(torch.device("cpu"))
-    assert waits.until_now() is None
-    waits.own_gradients_are_there()
+    waits = GradientWait(torch.device("cpu"))
+    assert waits.elapsed() is None
+    waits.mark_gradients_ready()
     time.sleep(0.01)
-    waited = waits.until_now()
+    waited = waits.elapsed()
     time.sleep(0.01)
     assert waited is not None
     first = waited()
     assert 10 * MS <= first == waited() < 60_000 * MS
-    assert waits.until_now() is None
+    assert waits.elapsed() is None

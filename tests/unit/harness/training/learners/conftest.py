@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from plumbline.declarations.training import TrainingWorkload
-from plumbline.harness.training import dataset
-from plumbline.harness.training.learners import Learner, learner_of
-from plumbline.harness.training.plan import WorkerSpec, undisturbed
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.training.dataset.preparation import prepare_inputs
+from plumbline.harness.training.learners import Learner, build_learner
+from plumbline.harness.training.plan import undisturbed_spec
+from plumbline.harness.training.worker_protocol import WorkerSpec
 
 LLAMA = {"architecture": "llama", "layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "feed_forward": 96, "vocabulary": 64, "context": 32}
 BASE: dict[str, Any] = {
@@ -48,7 +49,7 @@ def orders_of(tmp_path: Path) -> OrdersOf:
 
     def make(**changed: Any) -> WorkerSpec:
         workload = TrainingWorkload.model_validate_json(json.dumps(BASE | changed))
-        return undisturbed(workload, dataset.prepare(workload, tmp_path), tmp_path, device="cpu")
+        return undisturbed_spec(workload, prepare_inputs(workload, tmp_path), tmp_path, device="cpu")
 
     return make
 
@@ -72,7 +73,7 @@ def learned(orders_of: OrdersOf) -> Callable[..., tuple[Learner, list[float]]]:
     """A learner of the tiny workload with some keys replaced, and its losses over some steps."""
 
     def run(steps: int, rate: float = 0.003, **changed: Any) -> tuple[Learner, list[float]]:
-        learner = learner_of(orders_of(**changed), 0, 1)
+        learner = build_learner(orders_of(**changed), 0, 1)
         return learner, losses(learner, steps, rate)
 
     return run

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from plumbline.harness.training.learners import learner_of
+from plumbline.harness.training.learners import build_learner
 
 STORED = {"kind": "language_model", "initial": "stored", "response_share": "25%"}
 
@@ -20,7 +20,7 @@ def test_the_loss_falls(learned: Any) -> None:
 
 
 def test_only_responses_count(orders_of: Any) -> None:
-    learner = learner_of(orders_of(task=STORED), 0, 1)
+    learner = build_learner(orders_of(task=STORED), 0, 1)
     (ids,) = learner.batch(0)
     with torch.no_grad():
         logits = learner.model(ids[:, :-1])
@@ -32,7 +32,7 @@ def test_only_responses_count(orders_of: Any) -> None:
 
 
 def test_what_is_read_before_the_response_still_matters(orders_of: Any) -> None:
-    learner = learner_of(orders_of(task=STORED), 0, 1)
+    learner = build_learner(orders_of(task=STORED), 0, 1)
     (ids,) = learner.batch(0)
     changed = ids.clone()
     changed[:, 0] = (changed[:, 0] + 1) % 64
@@ -45,7 +45,7 @@ def test_stored_weights_are_those_of_the_seed(orders_of: Any, architecture: str)
     gpt = {"architecture": "gpt", "layers": 2, "width": 16, "heads": 2, "vocabulary": 64, "context": 32}
     model = {"model": gpt} if architecture == "gpt" else {}
     spec = orders_of(task=STORED, **model)
-    stored, drawn = learner_of(spec, 0, 1), learner_of(orders_of(**model), 0, 1)
+    stored, drawn = build_learner(spec, 0, 1), build_learner(orders_of(**model), 0, 1)
     assert stored.weights_load_s is not None and stored.weights_load_s > 0
     assert drawn.weights_load_s is None
     mine, other = stored.model.state_dict(), drawn.model.state_dict()
@@ -59,7 +59,7 @@ def test_stored_weights_are_read_from_the_file(orders_of: Any) -> None:
     assert spec.weights is not None
     found = load_file(spec.weights)
     save_file({name: tensor + 1 for name, tensor in found.items()}, spec.weights)
-    state = learner_of(spec, 0, 1).model.state_dict()
+    state = build_learner(spec, 0, 1).model.state_dict()
     assert all(torch.equal(state[name], tensor + 1) for name, tensor in found.items())
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from plumbline.declarations.architectures import LlamaShape
-from plumbline.declarations.tasks import Lora
+from plumbline.declarations.workloads.models import LlamaShape
+from plumbline.declarations.workloads.training import Lora
 from plumbline.harness.training.flops import adapter_parameters
-from plumbline.harness.training.learners import learner_of
+from plumbline.harness.training.learners import build_learner
 from plumbline.harness.training.models import weights_sha256
 
 ALL = ["query", "key", "value", "output", "feed_forward"]
@@ -23,7 +23,7 @@ def task(*targets: str) -> dict[str, Any]:
 @pytest.mark.parametrize("targets", [("query", "value"), ("feed_forward",), tuple(ALL)])
 def test_adapters_alone_learn_and_they_are_as_many_as_counted(orders_of: Any, targets: tuple[str, ...]) -> None:
     spec = orders_of(task=task(*targets))
-    model = learner_of(spec, 0, 1).model
+    model = build_learner(spec, 0, 1).model
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
     assert all("lora_" in name for name in learning)
     declared = Lora.model_validate({**task(*targets), "targets": targets})
@@ -60,15 +60,15 @@ def test_a_state_without_an_adapter_is_refused(learned: Any) -> None:
 def test_adapters_follow_from_the_seed(orders_of: Any) -> None:
     spec = orders_of(task=task("query"))
     torch.manual_seed(99)
-    first = weights_sha256(learner_of(spec, 0, 1).model)
+    first = weights_sha256(build_learner(spec, 0, 1).model)
     torch.manual_seed(5)
-    assert weights_sha256(learner_of(spec, 1, 2).model) == first
+    assert weights_sha256(build_learner(spec, 1, 2).model) == first
 
 
 def test_a_model_without_the_projection_is_refused(orders_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from plumbline.harness.training.learners import lora
+    from plumbline.harness.training import learners
 
     spec = orders_of(task=task("query"))
-    monkeypatch.setitem(lora.MODULES, "query", ("Wqkv",))
+    monkeypatch.setitem(learners.TARGET_MODULES, "query", ("Wqkv",))
     with pytest.raises(ValueError, match=r"task.targets \['query'\]: the model llama has no Wqkv; expected"):
-        learner_of(spec, 0, 1)
+        build_learner(spec, 0, 1)

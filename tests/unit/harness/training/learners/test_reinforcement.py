@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.harness.training.dataset.tokens import successors
-from plumbline.harness.training.learners import learner_of
+from plumbline.harness.training.dataset.synthetic import successors
+from plumbline.harness.training.learners import build_learner
 
 GPT = {"architecture": "gpt", "layers": 2, "width": 32, "heads": 2, "vocabulary": 64, "context": 16}
 CHANGED: dict[str, Any] = {
@@ -25,7 +25,7 @@ def changed(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def test_answers_follow_prompts_and_the_step_alone(orders_of: Any, changed: dict[str, Any]) -> None:
     spec = orders_of(**changed)
-    learner, again = learner_of(spec, 0, 1), learner_of(spec, 0, 1)
+    learner, again = build_learner(spec, 0, 1), build_learner(spec, 0, 1)
     again.prepared(again.model, again.batch(2))
     torch.manual_seed(99)
     samples = learner.batch(3)
@@ -33,11 +33,11 @@ def test_answers_follow_prompts_and_the_step_alone(orders_of: Any, changed: dict
     assert ids.shape == (16, 12) and torch.equal(ids[:, :4], samples[0])
     for mine, other in zip((ids, advantages, rewards), again.prepared(again.model, again.batch(3)), strict=True):
         assert torch.equal(mine, other)
-    assert not torch.equal(ids, learner_of(spec, 1, 2).prepared(learner.model, learner_of(spec, 1, 2).batch(3))[0])
+    assert not torch.equal(ids, build_learner(spec, 1, 2).prepared(learner.model, build_learner(spec, 1, 2).batch(3))[0])
 
 
 def test_a_group_shares_its_prompt_and_its_advantages_cancel(orders_of: Any, changed: dict[str, Any]) -> None:
-    learner = learner_of(orders_of(**changed), 0, 1)
+    learner = build_learner(orders_of(**changed), 0, 1)
     ids, advantages, rewards = learner.prepared(learner.model, learner.batch(0))
     for group in range(0, 16, 4):
         assert all(torch.equal(ids[group, :4], ids[other, :4]) for other in range(group, group + 4))
@@ -48,7 +48,7 @@ def test_a_group_shares_its_prompt_and_its_advantages_cancel(orders_of: Any, cha
 
 
 def test_tokens_are_drawn_as_likely_as_the_model_says(orders_of: Any) -> None:
-    learner = learner_of(orders_of(**{**CHANGED, "model": GPT}), 0, 1)
+    learner = build_learner(orders_of(**{**CHANGED, "model": GPT}), 0, 1)
     prompt = torch.tensor([[1, 2, 3, 4]])
     with torch.no_grad():
         chances = torch.softmax(learner.model(prompt)[0, -1], dim=-1)
@@ -61,14 +61,14 @@ def test_tokens_are_drawn_as_likely_as_the_model_says(orders_of: Any) -> None:
 def test_the_cache_changes_no_answer(orders_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from plumbline.harness.training import models
 
-    learner = learner_of(orders_of(**CHANGED), 0, 1)
+    learner = build_learner(orders_of(**CHANGED), 0, 1)
     cached = learner.prepared(learner.model, learner.batch(0))[0]
     monkeypatch.setattr(models, "new_cache", lambda model: None)
     assert torch.equal(cached, learner.prepared(learner.model, learner.batch(0))[0])
 
 
 def test_what_the_text_could_have_said_is_rewarded(orders_of: Any) -> None:
-    learner = learner_of(orders_of(**CHANGED), 0, 1)
+    learner = build_learner(orders_of(**CHANGED), 0, 1)
     follows = successors(64, 5)
 
     class Knowing(torch.nn.Module):
@@ -92,7 +92,7 @@ def test_what_the_text_could_have_said_is_rewarded(orders_of: Any) -> None:
 
 
 def test_the_loss_is_the_missing_reward_and_its_gradient_the_policys(orders_of: Any) -> None:
-    learner = learner_of(orders_of(**CHANGED), 0, 1)
+    learner = build_learner(orders_of(**CHANGED), 0, 1)
     ids, advantages, rewards = learner.prepared(learner.model, learner.batch(0))
     loss = learner.loss(learner.model, (ids, advantages, rewards))
     torch.testing.assert_close(loss.detach(), 1.0 - rewards.mean())

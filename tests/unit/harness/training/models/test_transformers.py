@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from plumbline.declarations.architectures import BertShape, LlamaShape, VitShape
+from plumbline.declarations.workloads.models import BertShape, LlamaShape, VitShape
 from plumbline.harness.training import models
 
 LLAMA = LlamaShape(architecture="llama", layers=3, width=64, heads=4, kv_heads=2, feed_forward=96, vocabulary=128, context=32)
@@ -17,7 +17,7 @@ SHAPES = [LLAMA, BERT, VIT]
 
 
 def build(shape: LlamaShape | BertShape | VitShape, **changed: int) -> torch.nn.Module:
-    return models.build({**shape.model_dump(mode="json"), **changed}).eval()
+    return models.build_model({**shape.model_dump(mode="json"), **changed}).eval()
 
 
 def products(model: torch.nn.Module) -> int:
@@ -44,7 +44,7 @@ def test_weights_follow_from_the_seed_alone(shape: LlamaShape | BertShape | VitS
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.architecture)
 def test_its_layers_are_found(shape: LlamaShape | BertShape | VitShape) -> None:
-    layers = models.layers(build(shape))
+    layers = models.repeated_layers(build(shape))
     assert len(layers) == 3 and len({type(layer) for layer in layers}) == 1
     attention = sum(p.numel() for p in layers[0].parameters())
     assert attention > 4 * 32 * 32
@@ -71,7 +71,7 @@ def test_a_cache_gives_what_all_ids_at_once_give() -> None:
 
 def test_some_models_have_no_cache() -> None:
     gpt = {"architecture": "gpt", "layers": 1, "width": 8, "heads": 1, "vocabulary": 16, "context": 8, "seed": 1}
-    assert models.new_cache(models.build(gpt)) is None
+    assert models.new_cache(models.build_model(gpt)) is None
 
 
 def test_an_encoders_vector_is_the_mean_over_all_tokens_which_see_each_other() -> None:
@@ -87,7 +87,7 @@ def test_an_encoders_vector_is_the_mean_over_all_tokens_which_see_each_other() -
 
 
 def test_an_encoder_in_training_leaves_nothing_to_chance() -> None:
-    model = models.build(BERT.model_dump(mode="json")).train()
+    model = models.build_model(BERT.model_dump(mode="json")).train()
     ids = torch.randint(0, 128, (2, 12))
     assert torch.equal(model(ids), model(ids))
 
@@ -101,8 +101,10 @@ def test_pixels_become_numbers_around_0() -> None:
 def test_a_model_of_the_hub_is_read_from_its_folder(tmp_path: Path) -> None:
     known = build(LLAMA)
     known.lm.save_pretrained(tmp_path)
-    model, seconds = models.initial({"architecture": "hub", "id": "a/b", "seed": 7}, attention="auto", weights=str(tmp_path), draws=False)
+    model, seconds = models.initial_model(
+        {"architecture": "hub", "id": "a/b", "seed": 7}, attention="auto", weights=str(tmp_path), draws=False
+    )
     ids = torch.arange(20).unsqueeze(0)
     assert seconds is not None and seconds > 0
-    assert next(model.parameters()).dtype == torch.float32 and len(models.layers(model)) == 3
+    assert next(model.parameters()).dtype == torch.float32 and len(models.repeated_layers(model)) == 3
     torch.testing.assert_close(model.eval()(ids), known(ids))

@@ -26,10 +26,10 @@ def test_names_shapes_and_buffers_are_those_of_a_drawn_model_and_no_matrix_is_dr
         return plain(tensor, *arguments, **named)
 
     monkeypatch.setattr(torch.Tensor, "normal_", counted)
-    full = models.build(shape)
+    full = models.build_model(shape)
     assert max(drawn) >= 16 * 16
     drawn.clear()
-    bare = models.build(shape, draws=False)
+    bare = models.build_model(shape, draws=False)
     assert max(drawn, default=0) < 16 * 16  # transformers draws a ViT's positions and class token as plain tensors
     assert [(name, p.shape, p.dtype) for name, p in bare.named_parameters()] == [
         (name, p.shape, p.dtype) for name, p in full.named_parameters()
@@ -40,6 +40,6 @@ def test_names_shapes_and_buffers_are_those_of_a_drawn_model_and_no_matrix_is_dr
 
 
 def test_a_state_fills_it() -> None:
-    full, bare = models.build(LLAMA), models.build(LLAMA, draws=False)
+    full, bare = models.build_model(LLAMA), models.build_model(LLAMA, draws=False)
     bare.load_state_dict(full.state_dict())
-    assert models.weights_sha256(bare) == models.weights_sha256(full) == models.weights_sha256(models.build(LLAMA))
+    assert models.weights_sha256(bare) == models.weights_sha256(full) == models.weights_sha256(models.build_model(LLAMA))

@@ -1,0 +1,106 @@
+"""State of the running Airflow, seen from a task: failed tasks, DAG files, heartbeats. `python -m plumbline.airflow.health FOLDER` parses the DAG files of a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+from airflow.sdk.configuration import conf
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+from plumbline.airflow.schedules import recent
+
+_LIMIT_S = 300
+_DATABASE = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN")
+
+
+def unreadable_files(bundle: Path) -> dict[str, str]:
+    """File, relative to the bundle, → why it cannot be parsed. RuntimeError if the files cannot be parsed at all."""
+    # A task's own environment names no database that can be opened; parsing needs none.
+    env = {k: v for k, v in os.environ.items() if not k.startswith(_DATABASE)} | {_DATABASE[0]: "sqlite://"}
+    line = [sys.executable, "-m", "plumbline.airflow.health", str(bundle)]
+    try:
+        done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"the DAG files in {bundle} were not parsed within {_LIMIT_S} s") from None
+    if done.returncode != 0:
+        raise RuntimeError(f"the DAG files in {bundle} could not be parsed: {' '.join(done.stderr.strip().splitlines()[-1:])}")
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main(bundle: str) -> None:
+    """Print {file: error} as one line of JSON."""
+    from airflow.dag_processing.dagbag import BundleDagBag
+
+    bag = BundleDagBag(dag_folder=bundle, bundle_path=Path(bundle), bundle_name="repository")
+    sys.stdout.write(json.dumps({str(file): str(error) for file, error in bag.import_errors.items()}) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+
+
+_COMPONENTS = ("triggerer", "dag_processor")
+"""What runs this task is not among them."""
+_ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
+_TIMEOUT_S = 30.0
+
+
+class TaskView:
+    """An `own_failures.AirflowView`; `ti` is the running task instance."""
+
+    def __init__(self, ti: Any, now: datetime) -> None:
+        self._ti, self._now = ti, now
+
+    def paused(self, dag_id: str) -> bool | None:
+        """None of a DAG that is not there."""
+        try:
+            return bool(self._ti.get_dag(dag_id).is_paused)
+        except AirflowRuntimeError as error:
+            if (error.error.detail or {}).get("status_code") == httpx.codes.NOT_FOUND:
+                return None
+            raise
+
+    def task_states(self, dag_id: str, task_ids: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
+        """The states of the tasks in the runs in which one of them failed."""
+        wanted = list(task_ids)
+        if not self._ti.get_ti_count(dag_id=dag_id, task_ids=wanted, states=["failed"]):
+            return {}
+        runs: dict[str, dict[str, str | None]] = self._ti.get_task_states(dag_id=dag_id, task_ids=wanted)
+        return {run_id: states for run_id, states in runs.items() if "failed" in states.values()}
+
+    def newest_states(self, dag_id: str, task_ids: Sequence[str]) -> tuple[str, Mapping[str, str | None]] | None:
+        """The newest of the last runs by the clock that has ended."""
+        for at in recent(dag_id, self._now):
+            runs: dict[str, dict[str, str | None]] = self._ti.get_task_states(dag_id=dag_id, task_ids=list(task_ids), logical_dates=[at])
+            for run_id, states in runs.items():
+                if states and all(state in _ENDED for state in states.values()):
+                    return run_id, states
+        return None
+
+    def started(self, dag_id: str, slot: datetime) -> bool:
+        """Whether there is a run of this time of the schedule."""
+        return bool(self._ti.get_dr_count(dag_id=dag_id, logical_dates=[slot]))
+
+    def unreadable_files(self) -> Mapping[str, str]:
+        """Of the bundle that this task comes from."""
+        return unreadable_files(Path(self._ti.bundle_instance.path))
+
+    def heartbeats(self) -> Mapping[str, datetime | None]:
+        """By Airflow's health page; OSError if it does not answer."""
+        address = conf.get("core", "execution_api_server_url", fallback=None) or conf.get("api", "base_url")
+        url = f"{str(address).rstrip('/').removesuffix('/execution')}/api/v2/monitor/health"
+        try:
+            answer = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False).raise_for_status().json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise OSError(f"{url}: Airflow does not say which of its components run ({error})") from error
+        beats = {name: (answer.get(name) or {}).get(f"latest_{name}_heartbeat") for name in _COMPONENTS}
+        return {name: datetime.fromisoformat(beat.replace("Z", "+00:00")) if beat else None for name, beat in beats.items()}

@@ -1,0 +1,33 @@
+"""Airflow's scheduler calls this when a run begins: the benchmark's pool exists then, whoever started the run. A task without its pool
+would wait and say nothing."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from airflow.listeners import hookimpl
+
+log = logging.getLogger(__name__)
+
+
+@hookimpl  # type: ignore[untyped-decorator]
+def on_dag_run_running(dag_run: Any, msg: str) -> None:
+    """Create the pool of the benchmark's provider where it is missing. An existing pool keeps its size."""
+    # Imported here: every component imports the module, the scheduler alone runs this and has the metadata database.
+    from airflow.models.pool import Pool  # noqa: TID251
+    from airflow.utils.session import create_session  # noqa: TID251
+
+    from plumbline.declarations import enabled_providers
+    from plumbline.workflows.plan import POOL_DESCRIPTION, pool_slots
+
+    if not dag_run.dag_id.startswith("benchmark_"):
+        return
+    # A session of its own: the scheduler's is in a transaction that a listener must not commit.
+    with create_session(scoped=False) as session:
+        if session.get_bind().dialect.name == "sqlite":
+            return  # the scheduler holds SQLite's one write lock; `plumbline up` makes the pools of new providers itself
+        for name, slots in pool_slots(p for p in enabled_providers() if p.dag_id == dag_run.dag_id).items():
+            if Pool.get_pool(name, session=session) is None:
+                session.add(Pool(pool=name, slots=slots, description=POOL_DESCRIPTION, include_deferred=True))
+                log.info("pool %s created with %d slots for %s", name, slots, dag_run.dag_id)

@@ -1,0 +1,82 @@
+"""Schedules and assets: what starts a DAG."""
+
+from __future__ import annotations
+
+from datetime import datetime, time, timedelta, timezone
+from typing import Any
+
+from airflow.sdk import Asset, AssetAlias, AssetOrTimeSchedule, CronTriggerTimetable, MultipleCronTriggerTimetable
+
+from plumbline.declarations import Declarations, Provider
+from plumbline.launch.plan import declared_slots
+
+RESULTS = Asset(name="plumbline_results", uri="x-plumbline://results")
+"""New results are in the archive; each event says of which campaign and provider: {campaign_id, provider}."""
+
+CHANGES = AssetAlias(name="provider_changed")
+"""Outlet of whoever may find that a provider changed: a mapped task says only when it runs which provider it is about."""
+
+
+def provider_changed(provider: str) -> Asset:
+    """The provider is no longer what its last results were measured on.
+
+    Each event says what is different: {provider, reason (one line for people), diff [{fact, old, new}], findings [ids], at}.
+    """
+    return Asset(name=f"provider_changed_{provider.replace('-', '_')}", uri=f"x-plumbline://provider_changed/{provider}")
+
+
+_MINUTE_OF_HOUR, _AT_NIGHT, _IN_THE_MORNING = 23, time(4, 17), time(5, 41)
+
+
+def schedule_of(declared: Declarations, provider: Provider) -> Any:
+    """The first of every month at each slot (UTC) of the provider's workloads, or when the provider was found changed; None if nothing
+    runs on it monthly and a change would start nothing."""
+    slots = sorted({slot for w in declared.monthly_workloads(provider) for slot in declared_slots(provider, w)})
+    monthly = MultipleCronTriggerTimetable(*(_monthly(slot) for slot in slots), timezone="UTC") if slots else None
+    # What nothing is measured on monthly has no baseline to be held against, unless its declaration names what a change measures.
+    if not provider.watch.enabled or not (monthly or provider.watch.workloads):
+        return monthly
+    changed = [provider_changed(provider.name)]
+    return AssetOrTimeSchedule(timetable=monthly, assets=changed) if monthly else changed
+
+
+def monthly_report() -> CronTriggerTimetable:
+    """Noon (UTC) of the day after the slots, when the slowest of them is done."""
+    return CronTriggerTimetable("0 12 2 * *", timezone="UTC")
+
+
+def daily() -> CronTriggerTimetable:
+    """Before the working day of Europe (UTC), apart from the hours at which slots usually begin."""
+    return _each_day(_IN_THE_MORNING)
+
+
+def nightly() -> CronTriggerTimetable:
+    """After the night's slots and before the daily watch (UTC)."""
+    return _each_day(_AT_NIGHT)
+
+
+def hourly() -> CronTriggerTimetable:
+    """Every hour, apart from the full hours at which slots begin."""
+    return CronTriggerTimetable(f"{_MINUTE_OF_HOUR} * * * *", timezone="UTC")
+
+
+def recent(dag_id: str, now: datetime, count: int = 3) -> list[datetime]:
+    """The latest times of the schedule of `upkeep`, `upkeep_daily` or `provider_watch`, newest first; KeyError for another DAG."""
+    there = now.astimezone(timezone.utc).replace(second=0, microsecond=0)
+    if dag_id == "upkeep":
+        last, step = there.replace(minute=_MINUTE_OF_HOUR), timedelta(hours=1)
+    else:
+        at = {"upkeep_daily": _AT_NIGHT, "provider_watch": _IN_THE_MORNING}[dag_id]
+        last, step = there.replace(hour=at.hour, minute=at.minute), timedelta(days=1)
+    if last > now:
+        last -= step
+    return [last - i * step for i in range(count)]
+
+
+def _each_day(at: time) -> CronTriggerTimetable:
+    return CronTriggerTimetable(f"{at.minute} {at.hour} * * *", timezone="UTC")
+
+
+def _monthly(slot: str) -> str:
+    hour, minute = slot.split(":")
+    return f"{int(minute)} {int(hour)} 1 * *"

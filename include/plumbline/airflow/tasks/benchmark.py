@@ -1,0 +1,128 @@
+"""Tasks of the benchmark DAGs and of the rerun on demand. A failed trial fails only its `run` task; a failed step fails the DAG run."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import TriggerRule, task
+from airflow.sdk.configuration import conf
+from airflow.sdk.exceptions import AirflowSkipException
+
+from plumbline.airflow.defaults import PLAN_WEIGHT, collect_settings, launch_settings, record_settings
+from plumbline.airflow.schedules import RESULTS, provider_changed
+from plumbline.declarations import KubernetesLauncher, Provider, load
+from plumbline.workflows import benchmark, pending_changes
+from plumbline.workflows.benchmark import stopped_by_sigterm
+from plumbline.workflows.budget import BudgetReached
+from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters, SlotMissed, TrialGroup, on_demand_campaign_id, plan_runs, run_parameters
+
+Row = dict[str, Any]
+_TITLE = "{{ task.op_kwargs['spec']['title'] }}"
+
+
+@task(priority_weight=PLAN_WEIGHT, weight_rule="absolute")
+def plan(
+    provider: str, lane: str, *, dag_run: Any = None, params: Any = None, ti: Any = None, triggering_asset_events: Any = None
+) -> list[Row]:
+    """Plan the trials of one lane; skipped if this run asks for none, or if the budget carries none."""
+    changes = [event.extra for event in (triggering_asset_events or {}).get(provider_changed(provider), ())]
+    watch = load().providers[provider].watch
+    try:
+        asked = run_parameters(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version, changes, watch.workloads)
+    except SlotMissed as missed:
+        raise AirflowSkipException(str(missed)) from None
+    try:
+        rows = benchmark.plan_trials(provider, TRIAL_GROUPS[lane], asked, most=conf.getint("core", "max_map_length"))
+    except BudgetReached as reached:
+        raise AirflowSkipException(str(reached)) from None
+    if not rows:
+        raise AirflowSkipException(f"nothing of {lane} is asked of {provider} in this run")
+    if watch.enabled:  # only now: a change that nobody measures, because the budget does not carry it, goes on waiting
+        pending_changes.record_run(provider, asked, changes)
+    return rows
+
+
+def trial(provider: Provider, lane: TrialGroup, spec: Any) -> None:
+    """One trial: run it in the provider's pool, with the provider's limits, again if its failure is worth it; then collect it."""
+    _launched(provider, lane, spec) >> collect.override(**collect_settings(provider))(spec=spec)
+
+
+def _launched(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
+    settings = launch_settings(provider)
+    if not isinstance(provider.launcher, KubernetesLauncher):
+        return run.override(**settings)(spec=spec)
+    # The cluster's client takes seconds to import: only where a cluster is declared.
+    if lane.gang:
+        from plumbline.airflow.operators import TrialGangOperator as Operator
+    else:
+        from plumbline.airflow.operators import TrialPodOperator as Operator
+    return Operator(task_id="run", provider=provider, spec=spec, map_index_template="{{ task.spec['title'] }}", **settings)
+
+
+@task(map_index_template=_TITLE)
+def run(spec: Row) -> Row:
+    """Run one trial; its failure raises after everything is stored."""
+    with stopped_by_sigterm():
+        return benchmark.run_trial(spec)
+
+
+@task(map_index_template=_TITLE, trigger_rule=TriggerRule.ALL_DONE)
+def collect(spec: Row) -> Row:
+    """A document for every attempt, also of a trial that failed. What its task left on a cluster is ended first."""
+    return benchmark.collect_trial(spec, settle=True)
+
+
+@task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS)
+def validate(provider: str, lane: str, specs: list[Row]) -> list[Row]:
+    """Verdicts on one lane's results as one table: only there can anyone see that one is missing."""
+    return benchmark.validate_group(provider, lane, specs)
+
+
+@task(map_index_template="{{ task.op_kwargs['checked']['title'] }}", **record_settings())
+def record(checked: Row) -> Row:
+    """Write one trial's attempts to the archive."""
+    return benchmark.record_trial(checked)
+
+
+@task(outlets=[RESULTS], trigger_rule=TriggerRule.ALL_DONE)
+def publish(provider: str, recorded: list[list[Row]], *, outlet_events: Any = None) -> None:
+    """Tell the DAGs that wait for results what is there, also when one kind failed; skipped if nothing was recorded."""
+    campaigns = {row["campaign_id"] for rows in recorded for row in rows or ()}
+    if not campaigns:
+        raise AirflowSkipException(f"nothing of {provider} was recorded in this run")
+    outlet_events[RESULTS].extra = {"campaign_id": campaigns.pop(), "provider": provider}
+
+
+def conclude() -> EmptyOperator:
+    """The last task, whose state is the DAG run's: failed if one of our own steps failed, whatever was published."""
+    return EmptyOperator(task_id="conclude", trigger_rule=TriggerRule.NONE_FAILED)
+
+
+@task
+def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
+    """The runs of the providers' benchmarks that answer the form; fails with what is wrong before any of them starts."""
+    asked = RunParameters(
+        campaign_id=params["campaign"] or on_demand_campaign_id(dag_run.run_after),
+        reason=params["reason"],
+        workloads=tuple(params["workloads"]) or None,
+        kinds=tuple(params["kinds"]) or None,
+        repeats=params["repeats"],
+    )
+    return [
+        # The same id when the task that starts it is tried again: what was started is not started twice.
+        {"trigger_dag_id": start.dag_id, "conf": start.conf, "trigger_run_id": f"rerun_{dag_run.run_id}"}
+        for start in plan_runs(load(), asked, params["providers"])
+    ]
+
+
+def start(chosen: Any) -> Any:
+    """Start the benchmarks, each by itself: a paused one, whose run would wait unseen, is red, and the others go on."""
+    return TriggerDagRunOperator.partial(
+        task_id="start",
+        fail_when_dag_is_paused=True,
+        skip_when_already_exists=True,
+        map_index_template="{{ task.trigger_dag_id }}",
+    ).expand_kwargs(chosen)

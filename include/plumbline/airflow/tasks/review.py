@@ -1,0 +1,178 @@
+"""Tasks of the drift review, the report, the digest and the baseline decision."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import HITLOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import Param, TriggerRule, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from plumbline.airflow.schedules import RESULTS
+from plumbline.declarations import load
+from plumbline.workflows import alert as alert_workflow
+from plumbline.workflows import baseline_decision, review
+from plumbline.workflows import decide as decide_workflow
+from plumbline.workflows import report as report_workflow
+from plumbline.workflows.alert import previous_month, send_digest
+from plumbline.workflows.baseline_decision import ACCEPT, DECISION_DAG, KEEP, RERUN
+
+Row = dict[str, Any]
+
+
+@task
+def changed(*, triggering_asset_events: Any = None, params: Any = None) -> list[Row]:
+    """What to review: each campaign and provider that an event speaks of, once; by hand, what the form says."""
+    events = [event.extra for event in (triggering_asset_events or {}).get(RESULTS, ())]
+    asked = [{"campaign_id": params["campaign"], "provider": params["provider"]}] if params["campaign"] else []
+    wanted = {(e["campaign_id"], e["provider"]): {"campaign_id": e["campaign_id"], "provider": e["provider"]} for e in events or asked}
+    if not wanted:
+        raise AirflowSkipException("no results to review: fill in the campaign, or wait for a benchmark")
+    return list(wanted.values())
+
+
+@task(map_index_template="{{ task.op_kwargs['what']['campaign_id'] }} {{ task.op_kwargs['what']['provider'] or 'all providers' }}")
+def compare(what: Row) -> list[Row]:
+    """Hold every series against its baseline and keep what drifted."""
+    return [review.review_summary(one) for one in review.review_campaign(what["campaign_id"], what["provider"])]
+
+
+@task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
+def alert() -> Row:
+    """Tell people what is open: into the log always, into Slack where a connection exists."""
+    return dict(alert_workflow.send_alerts())
+
+
+@task
+def report(*, dag_run: Any = None, params: Any = None) -> str:
+    """Write the report and its tables, which its page hands out; a scheduled run is about the campaign of its month, if there was one."""
+    month = f"{dag_run.run_after.astimezone(timezone.utc):%Y-%m}"
+    try:
+        return str(report_workflow.write_report(month if _scheduled(dag_run) else params["campaign"], ("csv", "parquet")))
+    except LookupError as nothing:
+        raise (AirflowSkipException if _scheduled(dag_run) else AirflowFailException)(str(nothing)) from None
+
+
+@task
+def decide(*, dag_run: Any = None, params: Any = None) -> list[str]:
+    """Make every team's decisions again from the archive; people hear of a first choice that changed."""
+    why = "the monthly report" if _scheduled(dag_run) else f"the report of {params['campaign'] or 'the newest campaign'}"
+    ranked = decide_workflow.decide_now(why)
+    if any(one.findings for one in ranked):
+        alert_workflow.send_alerts()
+    return [one.text for one in ranked]
+
+
+@task(retries=6, retry_delay=timedelta(minutes=10), retry_exponential_backoff=True, max_retry_delay=timedelta(hours=6))
+def digest(*, dag_run: Any = None) -> str:
+    """Tell what is open at the end of the month, ranked by money. Only a scheduled run does: a report by hand tells nobody anything."""
+    if not _scheduled(dag_run):
+        raise AirflowSkipException("by hand: `plumbline alerts digest` shows it; the scheduled run of the month sends it")
+    return send_digest(previous_month(dag_run.run_after))
+
+
+def _scheduled(dag_run: Any) -> bool:
+    return str(getattr(dag_run.run_type, "value", dag_run.run_type)) == "scheduled"
+
+
+_RETRIES = 5
+"""A campaign's command stops Airflow once its report is there, whatever else begins: what was cut off goes on when Airflow starts again, and
+its first tries may come before there is an API server."""
+_ANSWERS: dict[str, baseline_decision.Answer] = {ACCEPT: "accept", KEEP: "keep", RERUN: "rerun"}
+
+
+@task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
+def questions(reviewed: list[list[Row]], *, ti: Any = None) -> list[Row]:
+    """The runs of the decision's DAG that ask about what was found. One question a finding and campaign, and none while an earlier one waits."""
+    found = {f["finding_id"]: f for rows in reviewed for row in rows for f in row["questions"]}
+    waiting = {
+        finding: ti.get_dr_count(dag_id=DECISION_DAG, run_ids=[_run_id(finding, c) for c in f["asked_in"]], states=["queued", "running"])
+        for finding, f in found.items()
+        if f["asked_in"]
+    }
+    return [
+        {"conf": {"finding": finding}, "trigger_run_id": _run_id(finding, f["campaign_id"])}
+        for finding, f in sorted(found.items())
+        if not waiting.get(finding)
+    ]
+
+
+def _run_id(finding: str, campaign: str) -> str:
+    return f"{finding}_{campaign}"
+
+
+def ask(wanted: Any) -> Any:
+    """Start the decision's DAG for each question and wait for none: it is a person's time, not a campaign's."""
+    return TriggerDagRunOperator.partial(task_id="ask", trigger_dag_id=DECISION_DAG, skip_when_already_exists=True).expand_kwargs(wanted)
+
+
+@task(retries=_RETRIES)
+def tell(*, params: Any = None) -> Row:
+    """What the person is to decide about; skipped if it is settled already."""
+    from plumbline.archive import open_archive
+    from plumbline.results.finding import Finding
+
+    with open_archive() as archive:
+        view = archive.finding(params["finding"])
+    if view.state != "open":
+        raise AirflowSkipException(f"finding {view.finding_id} is {view.state}: nothing is left to ask")
+    declared = load()
+    answer_by = datetime.now(timezone.utc) + timedelta(seconds=declared.thresholds.drift.answer_within)
+    return asdict(baseline_decision.build_question(Finding.of(view.detail).with_state(view.state), declared, answer_by))
+
+
+class QuestionOperator(HITLOperator):  # type: ignore[misc]  # airflow's types are not followed
+    """The form: one of three answers, and why. Whoever may act on the DAG may answer; the name comes from the login."""
+
+    def execute(self, context: Any) -> Any:
+        """Wait as long as is declared now: a DAG file reads no declarations that only its runs need."""
+        self.response_timeout = timedelta(seconds=load().thresholds.drift.answer_within)
+        return super().execute(context)
+
+
+def question() -> QuestionOperator:
+    """The question, as `tell` put it."""
+    return QuestionOperator(
+        task_id="question",
+        retries=_RETRIES,
+        subject="{{ ti.xcom_pull('tell')['subject'] }}",
+        body="{{ ti.xcom_pull('tell')['body'] }}",
+        options=list(_ANSWERS),
+        defaults=KEEP,
+        params={
+            "why": Param("", type="string", maxLength=500, title="Why", description="Required; it stays with the answer in the audit log.")
+        },
+        # Without one of its own, the operator would take the time limit of the step for it.
+        response_timeout=timedelta(days=7),
+    )
+
+
+@task(retries=_RETRIES)
+def answer(given: Any, *, params: Any = None) -> Row:
+    """Carry the answer out; what is to be measured again, if that was asked."""
+    from plumbline.archive import open_archive
+
+    user = given["responded_by_user"]
+    by = (user.get("name") or user["id"]) if user else baseline_decision.TIMED_OUT
+    chosen = given["chosen_options"][0]
+    why = "no answer in time" if user is None else (given["params_input"] or {}).get("why") or f"{chosen} (no reason given)"
+    with open_archive() as archive:
+        decided = baseline_decision.apply_answer(archive, load(), params["finding"], _ANSWERS[chosen], by, why)
+    alert_workflow.send_alerts()  # what stands in Slack says so at once, not after the next campaign
+    return asdict(decided)
+
+
+@task
+def wanted(decided: Row) -> list[Row]:
+    """The benchmark to start; skipped unless a rerun was asked for."""
+    if not decided["rerun"]:
+        raise AirflowSkipException(f"the answer was {decided['answer']}: nothing to measure")
+    return [{"trigger_dag_id": decided["rerun"]["dag_id"], "conf": decided["rerun"]["conf"]}]
+
+
+def rerun(asked: Any) -> Any:
+    """Start the provider's benchmark; its own pool and limits apply. Red if that is paused: its run would wait unseen, for ever."""
+    return TriggerDagRunOperator.partial(task_id="rerun", fail_when_dag_is_paused=True).expand_kwargs(asked)

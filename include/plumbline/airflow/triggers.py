@@ -1,0 +1,437 @@
+"""Trigger that waits for the pods of a launch, and its client of the cluster's API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, fields
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import anyio
+from aiohttp import ClientError
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from plumbline.declarations import TrainingWorkload, Trial
+from plumbline.harness.launcher_protocol import ProgressLine
+from plumbline.launch import progress
+from plumbline.launch.cluster import names, observe
+from plumbline.launch.cluster.names import cluster_declaration
+from plumbline.launch.cluster.observe import Row, container_of, encode_observation, name_of, pod_watch
+from plumbline.launch.cluster.observe.pod_watch import LogReader, Outage, RequestFailed
+
+_FOREGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
+
+
+class AsyncClusterApi:
+    """One namespace of the cluster behind an Airflow connection of the type `kubernetes`, between `async with` and its end.
+
+    Every method raises NotAnswered for whatever is not a good answer: no connection, no answer within `request_timeout_s`, any HTTP status
+    but 2xx. On 401 the connection is read once more and the request repeated: tokens are rotated and run out.
+    """
+
+    def __init__(self, connection: str, namespace: str, request_timeout_s: float) -> None:
+        self._connection, self._space, self._timeout_s = connection, namespace, request_timeout_s
+        self._open = AsyncExitStack()
+        self._client: Any = None
+
+    async def __aenter__(self) -> AsyncClusterApi:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    async def pods(self, selector: str, *, cached: bool) -> tuple[list[Row], float]:
+        """Pods of a label selector, and the cluster's clock. `cached`: as the API server remembers them, which spares etcd but may be old."""
+        query = {"labelSelector": selector, **({"resourceVersion": "0"} if cached else {})}
+        text, at = await self._ask("GET", f"/api/v1/namespaces/{self._space}/pods", query)
+        return _items(text), at
+
+    async def events(self, pod: str) -> list[Row]:
+        """Events about a pod."""
+        query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}", "limit": "200"}
+        text, _ = await self._ask("GET", f"/api/v1/namespaces/{self._space}/events", query)
+        return _items(text)
+
+    async def log(self, pod: Row, query: Mapping[str, str]) -> str:
+        """What a pod's harness printed; `query` says which part."""
+        path = f"/api/v1/namespaces/{self._space}/pods/{name_of(pod)}/log"
+        text, _ = await self._ask("GET", path, {"container": container_of(pod), **query})
+        return text
+
+    async def delete(self, owner: Mapping[str, str] | None, selector: str, secret: str | None = None) -> None:
+        """Delete the object that owns a launch's pods, and the pods with it before itself; then what is left of the pods, and the Secret.
+
+        Returns at once.
+        """
+        if owner is not None:
+            version = owner["apiVersion"]
+            group = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+            await self._deleted(f"{group}/namespaces/{self._space}/{owner['kind'].lower()}s/{owner['name']}")
+        for pod in (await self.pods(selector, cached=False))[0]:
+            if "deletionTimestamp" not in pod["metadata"]:
+                await self._deleted(f"/api/v1/namespaces/{self._space}/pods/{name_of(pod)}")
+        if secret is not None:
+            await self._deleted(f"/api/v1/namespaces/{self._space}/secrets/{secret}")
+
+    async def _deleted(self, path: str) -> None:
+        try:
+            await self._ask("DELETE", path, body=_FOREGROUND)
+        except RequestFailed as problem:
+            if problem.status != 404:  # it is gone: that was wanted
+                raise
+
+    async def _ask(self, method: str, path: str, query: Mapping[str, str] | None = None, body: Row | None = None) -> tuple[str, float]:
+        try:
+            return await self._once(method, path, query or {}, body)
+        except RequestFailed as problem:
+            if problem.status != 401:
+                raise
+        await self._close()
+        return await self._once(method, path, query or {}, body)
+
+    async def _once(self, method: str, path: str, query: Mapping[str, str], body: Row | None) -> tuple[str, float]:
+        client = self._client or await self._connect()
+        try:
+            # Not asyncio.wait_for: until Python 3.12 it loses a cancellation that comes in the moment of the answer, and the watch would go on.
+            with anyio.fail_after(self._timeout_s):
+                return await _exchange(client, method, path, list(query.items()), body)
+        except (asyncio.TimeoutError, TimeoutError):
+            raise RequestFailed(f"{method} {path}: no answer within {self._timeout_s:g} s") from None
+        except (OSError, ClientError) as error:
+            raise RequestFailed(f"{method} {path}: {type(error).__name__}: {error}") from error
+
+    async def _connect(self) -> Any:
+        hook_class = await asyncio.to_thread(_hook_class)
+        try:
+            with anyio.fail_after(self._timeout_s):
+                self._client = await self._open.enter_async_context(hook_class(conn_id=self._connection).get_conn())
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the connection may be mended while the trial runs
+            # Only the kind of error: a parser quotes the kubeconfig that it fails on.
+            why = f'the Airflow connection "{self._connection}" gives no access to a cluster ({type(error).__name__}); expected type kubernetes with a kubeconfig'
+            raise RequestFailed(why) from None
+        return self._client
+
+    async def _close(self) -> None:
+        self._client = None
+        await self._open.aclose()
+
+
+def _hook_class() -> Any:
+    # Takes seconds to import: in a thread, so that the other triggers on the loop go on.
+    from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+
+    return AsyncKubernetesHook
+
+
+async def _exchange(client: Any, method: str, path: str, query: list[tuple[str, str]], body: Row | None) -> tuple[str, float]:
+    """The body of a good answer, and the time on the cluster's clock when it was given."""
+    response = await client.call_api(
+        path,
+        method,
+        query_params=query,
+        header_params={"Accept": "application/json, */*"},
+        body=body,
+        auth_settings=["BearerToken"],
+        _preload_content=False,
+    )
+    async with response:
+        text = (await response.read()).decode("utf-8", "replace")
+    if not 200 <= response.status < 300:
+        raise RequestFailed(
+            f"{method} {path}: HTTP {response.status}: {_api_message(text)}", response.status, _retry_after(response.headers)
+        )
+    return text, _server_time(response.headers)
+
+
+def _items(text: str) -> list[Row]:
+    try:
+        return [dict(item) for item in json.loads(text)["items"] or ()]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RequestFailed(f"the answer is not a list of objects but {text[:80]!r}") from error
+
+
+def _api_message(text: str) -> str:
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text[:200].strip() or "no message"
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Retry-After; 0 if it is not there or is no number."""
+    value = headers.get("Retry-After", "")
+    return float(value) if value.isdigit() else 0.0
+
+
+def _server_time(headers: Mapping[str, str]) -> float:
+    """The answer's Date; our own clock if the server does not tell its own."""
+    try:
+        return parsedate_to_datetime(headers["Date"]).timestamp()
+    except (KeyError, ValueError):
+        return time.time()
+
+
+_SETTLE_S = 3.0
+"""Between a gang's first failure and the look that ends it: kubelets report within about a second, each for itself."""
+_DELETE_LIMIT_S = 25.0
+"""How long the deletion is tried: Airflow gives `on_kill` 30 s ([triggerer] on_kill_timeout)."""
+_STATE_PATIENCE_S = 15.0
+"""How long Airflow may take to say whether it still waits: the first such question after a triggerer's start imports its whole API."""
+_deleting: set[asyncio.Task[None]] = set()
+"""Deletions under way, which nothing else holds on to."""
+EARLIEST_S = 20.0
+"""A task whose trigger fires before the scheduler took note of its deferral is failed as if its worker had died (Airflow 3.3, apache/airflow
+issue 72716). On a busy scheduler 5 s were too soon; after 20 s it was never seen. A pod that has waited for minutes does not notice."""
+_EVENT_POLLS = 2  # times as long as between looks at pods
+_EVENT_PODS = 8  # pods at a time: what holds up the others of a gang is mostly the same
+
+
+@dataclass(eq=False, repr=False)
+class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are not followed
+    """Fires once: {"status": "started" | "finished" | "stopped" | "deletion_asked", …what `watch.encode` makes of what was seen}.
+
+    Its row holds ids only: the Airflow connection is read where the trigger runs, and read again when the cluster refuses its token.
+    `owner` is {"apiVersion", "kind", "name"} of the object that owns a gang's pods, None for a pod on its own. `known`: names of pods that
+    exist already. `due_deletion`: which deletion of its pod the trial may ask for next, 0 for none. `requested_at` and `deadline` are seconds since the epoch. `started`: that all pods run was told before.
+    `patience_s`: how long the kubelet may fail to start a container before that is believed: five of its tries, at 0, 10, 30, 70 and 150 s,
+    outlast a registry's restart or a rate limit by the minute. `grace_s`: see watch.Limits. `earliest_s`: see EARLIEST_S.
+    `secret`: name of the Secret that is deleted with the pods.
+    """
+
+    connection: str
+    namespace: str
+    selector: str
+    launch: str
+    trial_id: str
+    expected: int
+    owner: dict[str, str] | None
+    requested_at: float
+    schedule_timeout_s: float
+    startup_timeout_s: float
+    deadline: float
+    unreachable_timeout_s: float
+    poll_s: float
+    started: bool = False
+    known: Sequence[str] = ()
+    grace_s: float = 60.0
+    patience_s: float = 160.0
+    log_every_s: float = 10.0
+    request_timeout_s: float = 20.0
+    earliest_s: float = 0.0
+    due_deletion: int = 0
+    secret: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._events_at = self._log_at = 0.0
+        self._clock = time.time() - time.monotonic()
+        self._unread: set[str] = set()
+
+    @classmethod
+    def of(
+        cls,
+        trial: Trial,
+        requested_at: datetime,
+        *,
+        owner: Row | None = None,
+        known: Sequence[str] = (),
+        started: bool = False,
+        replaced: int = 0,
+        since: datetime | None = None,
+        secret: str | None = None,
+    ) -> LaunchTrigger:
+        """The trigger of a trial's attempt. `owner`: the API object that owns the pods of a gang. `secret`: name of its Secret, if it has one.
+
+        `replaced`: how many pods the current one takes the place of, and `since` when: it has the time to start that the first one had.
+        The trial's own time is that of all of them together.
+        """
+        launcher = cluster_declaration(trial.provider)
+        declared = trial.workload.pod_deletions if isinstance(trial.workload, TrainingWorkload) else 0
+        grace_s = 60.0
+        return cls(
+            connection=launcher.connection,
+            namespace=launcher.namespace,
+            selector=names.selector(trial),
+            launch=names.launch_name(trial),
+            trial_id=trial.trial_id,
+            expected=trial.workload.nodes,
+            owner=owner and {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"]},
+            requested_at=(since or requested_at).timestamp(),
+            schedule_timeout_s=launcher.schedule_timeout,
+            startup_timeout_s=launcher.startup_timeout,
+            # The pods end themselves after `timeout` (activeDeadlineSeconds, from the node on): this is for what that did not end.
+            deadline=requested_at.timestamp() + launcher.schedule_timeout + launcher.timeout + grace_s,
+            unreachable_timeout_s=launcher.unreachable_timeout,
+            poll_s=launcher.poll,
+            started=started,
+            known=known,
+            grace_s=grace_s,
+            earliest_s=EARLIEST_S,
+            due_deletion=replaced + 1 if replaced < declared else 0,
+            secret=secret,
+        )
+
+    def _now(self) -> float:
+        """Seconds since the epoch by a clock that no correction moves: a corrected clock must end no launch and no outage."""
+        return self._clock + time.monotonic()
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class's path and its arguments; no secret among them."""
+        arguments = {field.name: getattr(self, field.name) for field in fields(self)}
+        return f"{type(self).__module__}.{type(self).__qualname__}", {**arguments, "known": list(self.known)}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Watch until there is something to tell."""
+        limits = pod_watch.WatchLimits(
+            self.expected,
+            self.requested_at,
+            self.schedule_timeout_s,
+            self.startup_timeout_s,
+            self.deadline,
+            self.patience_s,
+            self.grace_s,
+        )
+        began = time.monotonic()
+        # The first answer takes many seconds (_ASK_S). In `on_kill` that is too late: the next try of a cleared task waits by then.
+        self._first_question = asyncio.create_task(self._is_deferred())
+        state = pod_watch.PodWatch(limits, started=self.started, known=self.known)
+        outage, log = Outage(self.unreachable_timeout_s), LogReader(from_start=not self.started)
+        decision: pod_watch.Decision | None = None
+        async with AsyncClusterApi(self.connection, self.namespace, self.request_timeout_s) as cluster:
+            while decision is None:
+                try:
+                    decision = await self._look(cluster, state)
+                except RequestFailed as problem:
+                    decision, pause = self._not_answered(problem, outage)
+                except Exception as error:
+                    # A trigger that fails takes the task with it past its operator, and so past the deletion of its pods.
+                    self.log.exception("The watch of %s failed, trying again", self.launch)
+                    decision, pause = self._not_answered(RequestFailed(f"the watch itself failed: {error!r}"), outage)
+                else:
+                    if (outage_s := outage.answered(self._now())) is not None:
+                        self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, outage_s)
+                    await self._tell(cluster, state, log, decision)
+                    if decision is None and self.due_deletion and log.asked_deletion == self.due_deletion:
+                        decision = pod_watch.Decision("deletion_asked")
+                    pause = min(self.poll_s, _SETTLE_S) if state.settling else self.poll_s * random.uniform(0.9, 1.1)
+                if decision is None:
+                    await asyncio.sleep(pause)
+        if decision.stop is not None:
+            self.log.error("%s is given up, %s: %s", self.launch, decision.stop.reason, decision.stop.detail)
+        await asyncio.sleep(max(began + self.earliest_s - time.monotonic(), 0.0))
+        yield TriggerEvent({"status": decision.status, **encode_observation(state.seen(decision.stop))})
+
+    async def on_kill(self) -> None:
+        """Somebody ended the task (failed, succeeded, cleared): delete what the launch has on the cluster, as far as 25 s go.
+
+        Airflow cancels a trigger in the same way when another triggerer took it over because this one was silent for a while. The task
+        is still deferred then and its pods are wanted: they stay.
+
+        The work is a task of its own, because Airflow (3.3.2) cancels again in each of its rounds, every second, what it has cancelled
+        and what has not ended yet: a deletion that takes longer would end in its middle.
+        """
+        work = asyncio.create_task(self._delete())
+        _deleting.add(work)
+        work.add_done_callback(_deleting.discard)
+        await asyncio.shield(work)
+
+    async def _delete(self) -> None:
+        if await self._is_deferred():
+            self.log.warning("The watch of %s was moved to another triggerer; its pods stay", self.launch)
+            return
+        outage, until = Outage(_DELETE_LIMIT_S), self._now() + _DELETE_LIMIT_S
+        async with AsyncClusterApi(self.connection, self.namespace, min(self.request_timeout_s, _DELETE_LIMIT_S / 4)) as cluster:
+            while True:
+                try:
+                    await cluster.delete(self.owner, self.selector, self.secret)
+                except RequestFailed as problem:
+                    gives_up = outage.failed(problem, self._now()) is not None
+                    pause = outage.wait_s(problem)
+                    if gives_up or self._now() + pause > until:
+                        self.log.error("Could not delete %s, upkeep will when it expires; last: %s", self.launch, problem)
+                        break
+                    await asyncio.sleep(pause)
+                else:
+                    self.log.info("Deleted the pods of %s: somebody ended the task", self.launch)
+                    break
+        await asyncio.to_thread(progress.remove_progress, self.trial_id)
+
+    async def _look(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch) -> pod_watch.Decision | None:
+        pods, cluster_now = await cluster.pods(self.selector, cached=True)
+        if state.lacks(pods):
+            pods, cluster_now = await cluster.pods(self.selector, cached=False)
+        return state.look(pods, self._now(), cluster_now)
+
+    def _not_answered(self, problem: RequestFailed, outage: Outage) -> tuple[pod_watch.Decision | None, float]:
+        stop = outage.failed(problem, self._now())
+        if outage.is_new():
+            self.log.warning("The API of namespace %s gives no usable answer, trying again: %s", self.namespace, problem)
+        return (None if stop is None else pod_watch.Decision("stopped", stop)), outage.wait_s(problem)
+
+    async def _tell(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch, log: LogReader, decision: pod_watch.Decision | None) -> None:
+        """What there is to read goes to the task's log and to the progress file, at a slower pace and at the end."""
+        now = self._now()
+        if self._events_at + _EVENT_POLLS * self.poll_s <= now or decision is not None:
+            self._events_at = now
+            await self._tolerated("events", self._hear(cluster, state))
+        started = decision is not None and decision.status == "started"  # the watch that follows reads the log from its beginning
+        news = state.news()
+        for line in news:
+            self.log.info("%s", line)
+        if news and not self.started:  # what is waited for, and that the wait is over
+            phase, line = ("started", news[0]) if started else ("queued", news[-1])  # pods first, then what the cluster says of them
+            newest = ProgressLine(self.trial_id, phase, 0.0, line.replace(f"pod {self.launch}-", "pod "))
+            await asyncio.to_thread(progress.write_progress, newest)
+        if not started and (self._log_at + self.log_every_s <= now or decision is not None):
+            self._log_at = now
+            await self._tolerated("log", self._tell_log(cluster, state, log, now))
+
+    async def _tolerated(self, what: str, reading: Awaitable[None]) -> None:
+        """No failure here is worth more than one line: the trial goes on unseen."""
+        try:
+            await reading
+        except Exception as problem:  # noqa: BLE001 - a pod prints what it likes, and a trigger that fails ends its trial
+            if what not in self._unread:
+                self._unread.add(what)
+                self.log.warning("The %s of %s could not be read, said once: %r", what, self.launch, problem)
+
+    async def _hear(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch) -> None:
+        for pod in state.awaited()[:_EVENT_PODS]:
+            state.hear(await cluster.events(pod))
+
+    async def _tell_log(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch, log: LogReader, now: float) -> None:
+        pod = state.rank_0()
+        if pod is None or not observe.has_started(pod):
+            return
+        lines, newest = log.read(await cluster.log(pod, log.query(now)), now)
+        for line in lines:
+            self.log.info("%s", line)
+        if newest is not None:
+            # The pod's word for whose progress this is must not choose a file of ours.
+            await asyncio.to_thread(progress.write_progress, ProgressLine(self.trial_id, newest.phase, newest.fraction, newest.note))
+
+    async def _is_deferred(self) -> bool:
+        """Whether Airflow still waits for this trigger's task; False if that cannot be found out: an orphan costs more than a repeat."""
+        if self.task_instance is None:
+            return False
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(_state_of, self.task_instance), _STATE_PATIENCE_S) == "deferred"
+        except Exception as error:  # noqa: BLE001 - what the SDK raises here depends on which part is away
+            self.log.warning("Could not ask whether the task of %s still waits (%s); taking it as ended", self.launch, error)
+            return False
+
+
+def _state_of(task: Any) -> str | None:
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    found = RuntimeTaskInstance.get_task_states(
+        dag_id=task.dag_id, task_ids=[task.task_id], run_ids=[task.run_id], map_index=task.map_index
+    )
+    state = found[task.run_id].get(task.task_id if task.map_index < 0 else f"{task.task_id}_{task.map_index}")
+    return None if state is None else str(state)

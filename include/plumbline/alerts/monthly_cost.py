@@ -1,0 +1,162 @@
+"""Monthly cost of a finding at the declared volumes. An unknown cost is never zero: the text names what to declare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from fnmatch import fnmatchcase
+from typing import get_args
+
+from plumbline.analysis.prices.book import quote
+from plumbline.declarations import Alerts, Provider
+from plumbline.declarations.alerts import RentedVolume
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.findings.decision_change import is_decision_change
+from plumbline.findings.price import HELD_SUBJECT, format_price_name
+from plumbline.results.finding import Finding, Member
+from plumbline.results.sample import Series
+
+HOUR_S = 3600.0
+_RATES = ("tokens_per_second", "samples_per_second", "output_token_throughput", "request_throughput", "goodput")
+"""What an hour delivers, the plainest first; of training that has none of these, the time of a step says the same."""
+_PACE = (*_RATES, "step_time")
+
+
+@dataclass(frozen=True)
+class MonthlyCost:
+    """`usd` more a month (negative: less), `low` and `high` by the finding's interval where it has one; None where it cannot be told.
+
+    `text`: one sentence for a person, empty for findings that no cost follows from.
+    """
+
+    usd: float | None
+    text: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class _TimeChange:
+    """Instance time more a month, as fractions of the declared time: the middle and both ends of the interval."""
+
+    middle: float
+    low: float | None = None
+    high: float | None = None
+
+
+Accepted = Callable[[Purchase], float | None]
+"""The price of an instance-hour that was accepted last, in USD; None if none was."""
+
+
+def monthly_cost(finding: Finding, alerts: Alerts, provider: Provider | None, on: date, accepted: Accepted | None = None) -> MonthlyCost:
+    """What the finding costs a month at the declared volumes and the prices that hold on the day `on`.
+
+    Of a performance finding it follows from the metric that tells what an hour delivers, of a price finding from its effect. `provider` is
+    None of one that is no longer declared. A price that was `accepted` goes before the declared one.
+    """
+    if is_decision_change(finding):
+        return MonthlyCost(None, "")  # what changed in price or pace has a finding, and a cost, of its own
+    if finding.kind == "price":
+        return _price_change_cost(finding, alerts, provider, on, accepted)
+    if finding.kind != "performance":
+        return MonthlyCost(None, "")
+    if not finding.campaigns:
+        return MonthlyCost(None, "no workload was measured yet: what it costs, the benchmark shows")
+    paces = _paces(finding)
+    if not paces:
+        return MonthlyCost(None, "what an hour delivers did not move: no cost follows from it directly")
+    volumes = [v for v in alerts.volumes if fnmatchcase(finding.provider, v.provider)]
+    named = {v.workload for v in volumes if v.workload}
+    changes = [(v, paces[v.workload]) for v in volumes if v.workload in paces]
+    rest = [name for name in paces if name not in named]
+    if rest:
+        # What is rented for everything else is slowed as its leading workload is: how it is shared among them was not declared.
+        changes += [(v, paces[finding.workload if finding.workload in rest else rest[0]]) for v in volumes if v.workload is None]
+    return _sum(finding, changes, provider, on, accepted)
+
+
+def _paces(finding: Finding) -> dict[str, _TimeChange]:
+    """By workload, how much longer the same work takes."""
+    found: dict[str, _TimeChange] = {}
+    for key in dict.fromkeys(m.series_key or finding.series_key for m in finding.members):
+        members = [m for m in finding.members if (m.series_key or finding.series_key) == key and m.effect is not None]
+        lead = min((m for m in members if _metric(m) in _PACE), key=lambda m: _PACE.index(_metric(m)), default=None)
+        if lead is not None and key:
+            found[Series.parse(key).workload] = _time_change(lead)
+    return found
+
+
+def _metric(member: Member) -> str:
+    return member.name.split(" ")[0]
+
+
+def _time_change(member: Member) -> _TimeChange:
+    values = [member.effect, member.ci_low, member.ci_high]
+    if _metric(member) in _RATES:
+        values = [None if v is None or v <= -1 else 1 / (1 + v) - 1 for v in values]
+    middle, *ends = values
+    if middle is None or None in ends:
+        return _TimeChange(middle or 0.0)
+    return _TimeChange(middle, min(e for e in ends if e is not None), max(e for e in ends if e is not None))
+
+
+def _price_change_cost(finding: Finding, alerts: Alerts, provider: Provider | None, on: date, accepted: Accepted | None) -> MonthlyCost:
+    if finding.effect is None or finding.subject.startswith(HELD_SUBJECT):
+        return MonthlyCost(None, "")
+    purchase = _purchase(finding)
+    volumes = [v for v in alerts.volumes if fnmatchcase(finding.provider, v.provider) and v.purchase == purchase]
+    return _sum(finding, [(v, _TimeChange(finding.effect or 0.0)) for v in volumes], provider, on, accepted)
+
+
+def _purchase(finding: Finding) -> Purchase:
+    """The kind of purchase that a price finding is about, which stands in its subject."""
+    kinds: tuple[Purchase, ...] = get_args(Purchase)
+    return next((purchase for purchase in kinds if format_price_name(purchase, None) in finding.subject), "on_demand")
+
+
+def _sum(
+    finding: Finding, changes: list[tuple[RentedVolume, _TimeChange]], provider: Provider | None, on: date, accepted: Accepted | None
+) -> MonthlyCost:
+    if not changes:
+        return MonthlyCost(
+            None,
+            f"what it costs is not known: declare how much of {finding.provider} is rented a month (`volumes` in alerts.yaml: "
+            "time_per_month: 730h is one instance all month long)",
+        )
+    if provider is None:
+        return MonthlyCost(None, f"what it costs is not known: {finding.provider} is no longer declared")
+    hourly: dict[Purchase, float] = {}
+    for purchase in {volume.purchase for volume, _ in changes}:
+        price = accepted(purchase) if accepted else None
+        if price is None:
+            listed = quote(provider, on, purchase)
+            if listed.basis is None:
+                return MonthlyCost(None, f"what it costs is not known: {listed.reason}")
+            price = listed.basis.usd_per_hour
+        hourly[purchase] = price
+    worth = [volume.time_per_month / HOUR_S * hourly[volume.purchase] for volume, _ in changes]
+    usd = sum(w * more.middle for w, (_, more) in zip(worth, changes, strict=True))
+    ends = [(more.low, more.high) for _, more in changes]
+    low = high = None
+    if all(lo is not None for lo, _ in ends):
+        low, high = (sum(w * (end[i] or 0.0) for w, end in zip(worth, ends, strict=True)) for i in (0, 1))
+    hours = sum(volume.time_per_month for volume, _ in changes) / HOUR_S
+    return MonthlyCost(usd, _sentence(usd, low, high, hours, hourly), low, high)
+
+
+def _sentence(usd: float, low: float | None, high: float | None, hours: float, prices: Mapping[Purchase, float]) -> str:
+    verb = "costs" if usd >= 0 else "saves"
+    sign = 1 if usd >= 0 else -1
+    between = ""
+    if low is not None and high is not None:
+        first, last = sorted((sign * low, sign * high))
+        between = f" ({format_amount(first)} … {format_amount(last)})"
+    by = ", ".join(f"{purchase} {price:.10g} USD/h" for purchase, price in sorted(prices.items()))
+    return f"{verb} {format_amount(abs(usd))} USD a month{between} at the declared volume: {hours:,.10g} instance-hours, {by}"
+
+
+def format_amount(value: float) -> str:
+    """An amount as people read it, without the unit: cents only below 10."""
+    text = f"{abs(value):,.2f}" if abs(value) < 10 else f"{abs(value):,.0f}"
+    return f"−{text}" if value < 0 and text.strip("0.,") else text

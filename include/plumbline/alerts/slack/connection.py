@@ -1,0 +1,149 @@
+"""Slack client from an Airflow connection, its retries, paging and error classes."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.http_retry import ConnectionErrorRetryHandler, HttpRequest, HttpResponse, RateLimitErrorRetryHandler, RetryState
+
+if TYPE_CHECKING:
+    from slack_sdk import WebClient
+
+
+CONNECTION = "plumbline_slack"
+_CHANNEL_ID = re.compile(r"[CGD][A-Z0-9]{6,}")
+_LONGEST_WAIT_S = 60
+_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True)
+class Slack:
+    """A client that may be used and the id of the channel that findings go to."""
+
+    client: WebClient
+    channel: str
+
+
+class ShortRateLimit(RateLimitErrorRetryHandler):
+    """Waits as long as Slack asks, but not for ever: a message that must wait longer is kept as undelivered and retried by a later run."""
+
+    def _can_retry(
+        self, *, state: RetryState, request: HttpRequest, response: HttpResponse | None = None, error: Exception | None = None
+    ) -> bool:
+        if response is None or response.status_code != 429:
+            return False
+        asked = next((values[0] for name, values in response.headers.items() if name.lower() == "retry-after"), "1")
+        return asked.isdigit() and int(asked) <= _LONGEST_WAIT_S
+
+
+def connect(conn_id: str = CONNECTION, log: logging.Logger | None = None) -> Slack | None:
+    """The Slack of an Airflow connection; None (with the reason in the log) if there is no such connection or it cannot be used."""
+    from airflow.exceptions import AirflowNotFoundException
+    from airflow.providers.slack.hooks.slack import SlackHook
+
+    log = log or logging.getLogger(__name__)
+    try:
+        connection = SlackHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        log.info("no Slack connection %s: findings go to the log and the page only", conn_id)
+        return None
+    channel = str(connection.extra_dejson.get("channel") or "")
+    if not _CHANNEL_ID.fullmatch(channel) or not connection.password:
+        log.error(
+            'Slack connection %s has channel "%s" and %s token; expected a bot token as password and extra {"channel": "C0123456789"} '
+            "(an id, not a name). Findings go to the log and the page only.",
+            conn_id,
+            channel,
+            "a" if connection.password else "no",
+        )
+        return None
+    # Only errors from before the request was sent are retried at once: after that the message may have arrived, and deliver() looks
+    # for it before it posts again.
+    retries = [ShortRateLimit(max_retry_count=2), ConnectionErrorRetryHandler(max_retry_count=2, error_types=[URLError])]
+    hook = SlackHook(slack_conn_id=conn_id, retry_handlers=retries, timeout=_TIMEOUT_S)
+    return Slack(hook.client, channel)
+
+
+MESSAGE_GONE = (
+    "message_not_found",
+    "thread_not_found",
+    "cannot_reply_to_message",
+    "cant_update_message",
+    "edit_window_closed",
+    "restricted_action_thread_locked",
+)
+"""What Slack says of a message that can no longer be changed or answered: somebody deleted or locked it, or it is too old."""
+CHANNEL_CLOSED = ("is_archived", "channel_not_found", "not_in_channel")
+"""What Slack says of a channel that takes nothing more until somebody mends that."""
+MESSAGE_REJECTED = (
+    "invalid_blocks",
+    "invalid_blocks_format",
+    "msg_too_long",
+    "no_text",
+    "invalid_metadata_format",
+    "msg_blocks_too_long",
+)
+"""Refusals that another message need not meet."""
+_WORKSPACE_ERRORS = (
+    "",  # no word from Slack at all
+    "access_denied",
+    "accesslimited",
+    "account_inactive",
+    "ekm_access_denied",
+    "fatal_error",
+    "internal_error",
+    "invalid_auth",
+    "missing_scope",
+    "not_authed",
+    "org_login_required",
+    "ratelimited",
+    "request_timeout",
+    "service_unavailable",
+    "team_access_not_granted",
+    "token_expired",
+    "token_revoked",
+)
+SLACK_ERRORS = (SlackClientError, OSError, HTTPException)
+"""Everything that a call of Slack's client raises when Slack refuses or cannot be reached."""
+
+
+def error_code(error: Exception) -> str:
+    """Slack's own word for why it refused; empty when it gave none."""
+    if not isinstance(error, SlackApiError):
+        return ""
+    data = error.response.data
+    return str(data.get("error") or "") if isinstance(data, dict) else ""
+
+
+def describe_error(error: Exception) -> str:
+    """The error in one line."""
+    return error_code(error) or f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def affects_workspace(error: Exception) -> bool:
+    """Whether another channel would meet the same failure."""
+    return error_code(error) in _WORKSPACE_ERRORS
+
+
+_PAGE = 200
+
+
+def iterate_messages(method: Callable[..., Any], **arguments: Any) -> Iterator[dict[str, Any]]:
+    """What `conversations_history` (newest first) or `conversations_replies` (oldest first) answers, as far as it is asked for.
+
+    Raises what Slack's client raises.
+    """
+    cursor: str | None = None
+    while True:
+        page = method(**arguments, limit=_PAGE, cursor=cursor)
+        yield from page["messages"]
+        cursor = (page.get("response_metadata") or {}).get("next_cursor") or None
+        if cursor is None:
+            return

@@ -1,0 +1,68 @@
+"""Slack's mrkdwn: escape, truncate, and parse for the preview."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from slack_sdk.models.blocks import MarkdownTextObject
+
+TRUNCATION_MARK = " … (cut: see the finding)"
+
+
+def escape(text: str) -> str:
+    """Slack's three control characters, so that a version string cannot become a link or a mention."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def truncate(text: str, limit: int) -> str:
+    """At most `limit` characters."""
+    return text if len(text) <= limit else text[: limit - len(TRUNCATION_MARK)] + TRUNCATION_MARK
+
+
+def text_object(text: str, limit: int, *, label: str | None = None, bold: bool = False, before: str = "") -> MarkdownTextObject:
+    """A text object of at most `limit` characters of plain `text`; `before` is put in front as it is, such as a mention."""
+    # Cut before the bold marks go round it, or the cut would take the closing one.
+    body = truncate(escape(text), limit - 60 - len(before))
+    return MarkdownTextObject(text=before + (f"*{label}*\n{body}" if label else f"*{body}*" if bold else body))
+
+
+_TOKEN = re.compile(r"`(?P<code>[^`\n]+)`|(?<![\w*])\*(?P<bold>[^*\n]+)\*(?![\w*])|<(?P<link>[^<>\s|]+)(?:\|(?P<words>[^<>]*))?>")
+_MENTION = re.compile(r"@[UW][A-Z0-9]+|!subteam\^(?P<group>S[A-Z0-9]+)|!(?P<all>here|channel|everyone)|#C[A-Z0-9]+")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of text and how it looks. `link`: where it leads."""
+
+    text: str
+    bold: bool = False
+    code: bool = False
+    mention: bool = False
+    link: str | None = None
+
+
+def parse_spans(mrkdwn: str) -> list[Span]:
+    """The text in pieces, in order."""
+    found, at = list[Span](), 0
+    for token in _TOKEN.finditer(mrkdwn):
+        found += _plain(mrkdwn[at : token.start()])
+        at = token.end()
+        if token["code"] is not None:
+            found.append(Span(unescape(token["code"]), code=True))
+        elif token["bold"] is not None:
+            found.append(Span(unescape(token["bold"]), bold=True))
+        elif mention := _MENTION.fullmatch(token["link"]):
+            found.append(Span("@" + (mention["group"] or mention["all"] or mention.group()[1:]), mention=True))
+        else:
+            found.append(Span(unescape(token["words"] or token["link"]), link=unescape(token["link"])))
+    return found + _plain(mrkdwn[at:])
+
+
+def unescape(text: str) -> str:
+    """What a person reads for what Slack is sent."""
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _plain(text: str) -> list[Span]:
+    return [Span(unescape(text))] if text else []

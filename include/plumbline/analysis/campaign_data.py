@@ -1,0 +1,87 @@
+"""One campaign: its documents, what was planned and declared, and its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from plumbline.analysis.trial_sample import USABLE
+from plumbline.declarations import AnyWorkload, Provider, Team, Trial
+from plumbline.declarations.economics import Economics
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.references import References
+from plumbline.results import ResultDocument, ResultStore
+
+
+@dataclass(frozen=True)
+class FindingRow:
+    """What a report says of one finding. `explanation`: what it is attributed to, in words; empty if nothing explains it."""
+
+    finding_id: str
+    series_key: str
+    kind: str
+    severity: str
+    headline: str
+    state: str
+    explanation: str = ""
+    campaign_id: str | None = None
+
+
+@dataclass(frozen=True)
+class SeriesDrift:
+    """One series compared with its accepted baseline. `baseline`: campaign ids, empty if none was accepted before this campaign.
+
+    `verdicts`: how many metrics got each verdict (regressed, improved, unchanged, suspected, insufficient_data).
+    """
+
+    series_key: str
+    provider: str
+    kind: str
+    workload: str
+    baseline: tuple[str, ...]
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What the quality checks decided about one attempt: accept, annotate or reject, and why."""
+
+    action: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CampaignData:
+    """Everything that one report says.
+
+    `documents`: every collected attempt that no correction replaced. `planned`: what was asked; a planned trial without a document is reported as missing.
+    `quality`: by (trial id, attempt); a rejected attempt is kept, shown and never scored. `store`: where the raw evidence behind the
+    distribution charts lies; without it those charts are left out and the report says so. `written_at`: also the day whose prices count.
+    `workloads`: as they are declared now, by name, for which number is asked first; criteria are those of the trials. `references`: what
+    others publish. `economics`: what a cost depends on and nobody measures. `retention_s`: how long raw evidence is kept, None for ever.
+    """
+
+    campaign_id: str
+    reason: str
+    documents: tuple[ResultDocument, ...]
+    providers: Mapping[str, Provider]
+    teams: Mapping[str, Team]
+    written_at: datetime
+    planned: tuple[Trial, ...] = ()
+    findings: tuple[FindingRow, ...] = ()
+    drift: tuple[SeriesDrift, ...] = ()
+    quality: Mapping[tuple[str, int], Quality] = field(default_factory=dict)
+    store: ResultStore | None = None
+    purchase: Purchase = "on_demand"
+    workloads: Mapping[str, AnyWorkload] = field(default_factory=dict)
+    references: References = field(default_factory=References)
+    economics: Economics = field(default_factory=Economics)
+    retention_s: float | None = None
+
+    @property
+    def usable(self) -> tuple[ResultDocument, ...]:
+        """Documents whose numbers count: valid or degraded, and not rejected by the quality checks."""
+        rejected = {key for key, quality in self.quality.items() if quality.action == "reject"}
+        return tuple(d for d in self.documents if d.validity.status in USABLE and (d.trial.trial_id, d.trial.attempt) not in rejected)

@@ -1,0 +1,112 @@
+"""What follows from a campaign's numbers: the one place that the report, the command line and the pages take it from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+
+from plumbline.analysis.campaign_data import CampaignData
+from plumbline.analysis.cost.bill import Bill
+from plumbline.analysis.cost.campaign_bill import CampaignBill, ProviderCost
+from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision
+from plumbline.analysis.decisions.decide import decide
+from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.document_sample import campaign_numbers, epoch_tokens
+from plumbline.analysis.prices.book import Quote, quote
+from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
+from plumbline.analysis.trial_sample import TrialSample, WorkloadKind, with_costs
+from plumbline.declarations import Preference
+
+KINDS: tuple[WorkloadKind, ...] = ("training", "inference")
+
+
+@dataclass(frozen=True)
+class Conclusions:
+    """What follows from a campaign's numbers at the prices of the day: cards, decisions, quotes by provider.
+
+    `trials`: every attempt with its costs. `decided`: each team's choices with what would change them; they rest on measured numbers alone,
+    unless all are simulated. What takes longer is worked out when it is first asked for.
+    """
+
+    campaign: CampaignData
+    cards: tuple[Scorecard, ...]
+    decided: tuple[TeamDecision, ...]
+    quotes: dict[str, Quote]
+    trials: tuple[TrialSample, ...]
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The rankings."""
+        return tuple(d.decision for d in self.decided)
+
+    @cached_property
+    def bills(self) -> dict[str, Bill]:
+        """The bill of each trial, by trial id."""
+        return self._paid.bills(self.day, self.campaign.purchase)
+
+    @cached_property
+    def provider_costs(self) -> tuple[ProviderCost, ...]:
+        """What the campaign cost at each provider."""
+        return self._paid.by_provider(self.day, self.campaign.purchase)
+
+    @property
+    def _paid(self) -> CampaignBill:
+        campaign = self.campaign
+        rejected = frozenset(key for key, quality in campaign.quality.items() if quality.action == "reject")
+        return CampaignBill(campaign.campaign_id, campaign.documents, dict(campaign.providers), rejected, campaign.retention_s)
+
+    @property
+    def day(self) -> date:
+        """The day whose prices count."""
+        return self.campaign.written_at.date()
+
+
+def conclude(campaign: CampaignData) -> Conclusions:
+    """Scorecards and decisions of a campaign; criteria are those that each trial was planned with."""
+    day = campaign.written_at.date()
+    trials = with_costs(
+        campaign_numbers(campaign), campaign.providers, day, epoch_tokens=epoch_tokens(campaign), purchase=campaign.purchase
+    )
+    specs = [d.trial for d in campaign.documents] or list(campaign.planned)
+    cards = scorecards(
+        trials,
+        acceptance={t.workload.name: t.workload.acceptance for t in specs},
+        providers=campaign.providers,
+        primaries={t.workload.name: primary_of(campaign.workloads.get(t.workload.name, t.workload)) for t in specs},
+    )
+    names = sorted({c.provider for c in cards})
+    quotes = {n: quote(campaign.providers[n], day, campaign.purchase) for n in names if n in campaign.providers}
+    return Conclusions(campaign, cards, _decided(campaign, trials, day), quotes, trials)
+
+
+def _decided(campaign: CampaignData, trials: tuple[TrialSample, ...], day: date) -> tuple[TeamDecision, ...]:
+    # A decision about real money rests on measured numbers alone; where all is simulated it is a rehearsal's.
+    measured = tuple(t for t in trials if not _simulated(campaign, t.provider)) or trials
+    known = {(t.kind, t.workload) for t in measured}
+    whole = CurrentResults(
+        trials=measured,
+        providers={n: p for n, p in campaign.providers.items() if any(t.provider == n for t in measured)},
+        campaigns={(t.provider, t.workload): campaign.campaign_id for t in measured},
+        simulated=frozenset(n for n in campaign.providers if _simulated(campaign, n)),
+        day=day,
+        purchase=campaign.purchase,
+        workloads={t.workload.name: t.workload for t in ([d.trial for d in campaign.documents] or campaign.planned)},
+    )
+    asked: list[tuple[str, WorkloadKind, Preference]] = [
+        (team.name, kind, preference)
+        for team in campaign.teams.values()
+        for kind in KINDS
+        for preference in team.preferences(kind)
+        if any((kind, w) in known for w in preference.workloads)
+    ]
+    found = []
+    for team, kind, preference in asked:
+        part = whole.of(preference.workloads)
+        found.append(TeamDecision(decide(team, kind, preference, part.trials), preference, part))
+    return tuple(found)
+
+
+def _simulated(campaign: CampaignData, provider: str) -> bool:
+    found = campaign.providers.get(provider)
+    return found is not None and found.simulated

@@ -1,0 +1,122 @@
+"""A provider's monthly budget: what was used of it, and how much of a plan it still carries. Pure arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from statistics import median
+
+from plumbline.analysis.cost.unit_costs import HOUR_S
+from plumbline.analysis.prices.book import charged, quote, share_of
+from plumbline.declarations import Budget, Provider
+
+_ROUNDING = 1e-9
+"""Of the limit: sums of many hours that are meant to be equal to it differ by less."""
+
+
+@dataclass(frozen=True)
+class BudgetUse:
+    """What it took to hold a provider. `usd` is None where no price says, and `unpriced` why: an unknown cost is not a cost of nothing."""
+
+    gpu_hours: float = 0.0
+    usd: float | None = 0.0
+    unpriced: str | None = None
+
+    def __add__(self, other: BudgetUse) -> BudgetUse:
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        return BudgetUse(self.gpu_hours + other.gpu_hours, usd, self.unpriced or other.unpriced)
+
+    def times(self, n: int) -> BudgetUse:
+        """The same, `n` times over."""
+        return BudgetUse(self.gpu_hours * n, None if self.usd is None else self.usd * n, self.unpriced)
+
+
+def budget_use(provider: Provider, held_s: float, on: date, gpus: int | None = None) -> BudgetUse:
+    """What holding `gpus` accelerators (None: all) of the provider's instances for `held_s` seconds (summed over the nodes) from the day
+    `on` takes.
+
+    GPU-hours are 0 of an instance without accelerators; USD is the on-demand price of that day in its list, charged by `share_of`.
+    """
+    if held_s <= 0:
+        return BudgetUse()
+    hours = held_s / HOUR_S
+    share = share_of(provider, gpus)
+    counted = 0 if provider.accelerator.kind == "cpu" else share.gpus if share is not None else provider.accelerator.count
+    quoted = charged(quote(provider, on), share)
+    return BudgetUse(counted * hours, None if quoted.basis is None else quoted.basis.usd_per_hour * hours, quoted.reason)
+
+
+def expected_held_s(held: Sequence[float], estimated_s: float) -> float:
+    """Seconds (over all nodes) that a trial is expected to hold its provider: the median of the last ones of its series, else the estimate."""
+    return median(held) if held else estimated_s
+
+
+@dataclass(frozen=True)
+class Balance:
+    """A provider's budget of one calendar month (`2026-11`, UTC) and what is used of it."""
+
+    provider: str
+    month: str
+    budget: Budget
+    used: BudgetUse
+
+    @property
+    def gpu_hours_left(self) -> float | None:
+        """None without such a limit; never below 0."""
+        limit = self.budget.gpu_hours_per_month
+        return None if limit is None else _left(limit, self.used.gpu_hours)
+
+    @property
+    def usd_left(self) -> float | None:
+        """None without such a limit, or where the cost of what was used is not known; never below 0."""
+        limit = self.budget.usd_per_month
+        return None if limit is None or self.used.usd is None else _left(limit, self.used.usd)
+
+    def with_used(self, more: BudgetUse) -> Balance:
+        """The balance after that was used too."""
+        return Balance(self.provider, self.month, self.budget, self.used + more)
+
+    @property
+    def exceeded(self) -> str | None:
+        """Which limit what is used goes past, in words; None if none. A cost that is not known is past any limit in USD."""
+        gpu_hours, usd = self.budget.gpu_hours_per_month, self.budget.usd_per_month
+        if gpu_hours is not None and self.used.gpu_hours > gpu_hours * (1 + _ROUNDING):
+            return f"{_figure(self.used.gpu_hours)} of {_figure(gpu_hours)} GPU-hours"
+        if usd is None:
+            return None
+        if self.used.usd is None:
+            return f"USD cannot be counted: {self.used.unpriced}"
+        return f"{_figure(self.used.usd)} of {_figure(usd)} USD" if self.used.usd > usd * (1 + _ROUNDING) else None
+
+    def __str__(self) -> str:
+        parts = []
+        if self.budget.gpu_hours_per_month is not None:
+            parts.append(f"{_figure(self.gpu_hours_left or 0.0)} of {_figure(self.budget.gpu_hours_per_month)} GPU-hours")
+        if self.budget.usd_per_month is not None:
+            left = "an unknown part" if self.usd_left is None else _figure(self.usd_left)
+            parts.append(f"{left} of {_figure(self.budget.usd_per_month)} USD")
+        why = f" ({self.used.unpriced})" if self.budget.usd_per_month is not None and self.used.usd is None else ""
+        return f"{' and '.join(parts)} left of {self.month}{why}"
+
+
+def rounds_within_budget(balance: Balance, rounds: Sequence[BudgetUse]) -> tuple[int, str | None]:
+    """How many rounds, from the first on, the balance carries, and in words what the next one would go past; None if all fit.
+
+    A round that does not fit ends the plan: a later, smaller one is not slipped in before it.
+    """
+    for n, use in enumerate(rounds):
+        balance = balance.with_used(use)
+        if (why := balance.exceeded) is not None:
+            return n, why
+    return len(rounds), None
+
+
+def _left(limit: float, used: float) -> float:
+    left = limit - used
+    return left if left > limit * _ROUNDING else 0.0
+
+
+def _figure(value: float) -> str:
+    """As a person reads an amount: hundredths, and three digits of what is below 1."""
+    return f"{value:,.2f}".removesuffix(".00") if value >= 1 or value == 0 else f"{value:.3g}"

@@ -1,0 +1,250 @@
+"""The bill of a campaign: one a trial, one a provider and kind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING
+
+from plumbline.analysis.cost.bill import Bill, Money, combine_bills
+from plumbline.analysis.cost.trial_bill import TrialUsage, hour_price, trial_bill
+from plumbline.analysis.cost.unit_costs import Cost, costs_of
+from plumbline.analysis.document_sample import billed_seconds
+from plumbline.analysis.prices.book import Basis, Quote, all_with_effective_prices, charged, share_of
+from plumbline.analysis.trial_sample import USABLE, WorkloadKind
+from plumbline.declarations import Declarations, Provider, TrainingWorkload
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics import PHASES
+from plumbline.results import Event, ResultDocument
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+
+
+Attempt = tuple[str, int]
+"""Trial id and attempt."""
+
+_NOT_MEASURED = ("warmup", "cooldown")
+_COLD_STARTS = (("server_started", "first_inference_ended"), ("training_launched", "first_step_done"))
+_BREAKS = frozenset({"rank_killed", "group_killed", "rank_stopped", "rank_killed_in_checkpoint", "pod_deleted", "training_broke_off"})
+_RECOVERED = frozenset({"lost_step_done_again", "training_done"})
+"""How a training tells of an interruption and of its end; each may happen several times."""
+
+
+def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> TrialUsage:
+    """What one attempt used. `retention_s`: how long raw evidence is kept, None for ever. Its share of what a campaign costs once is left open."""
+    trial, usable = document.trial, document.validity.status in USABLE
+    nodes, measured = trial.workload.nodes, measured_s(document)
+    evidence = sum(each.bytes for each in document.evidence)
+    return TrialUsage(
+        trial_id=trial.trial_id,
+        provider=trial.provider.name,
+        day=_began(document),
+        usable=usable,
+        ended=document.validity.failure_class or document.validity.status,
+        held_s=billed_seconds(document),
+        measured_s=None if measured is None else measured * nodes,
+        evidence_bytes=evidence,
+        checkpoint_bytes=document.value("checkpoint_size", "value") or 0.0,
+        egress_bytes=evidence if trial.provider.launcher.kind == "kubernetes" else 0,
+        retention_s=retention_s,
+        gpus=trial.workload.gpus,
+    )
+
+
+def measured_s(document: ResultDocument) -> float | None:
+    """Seconds in which the workload's phases ran: from the cold start on, of a training also what an interruption took; warm-up and cool-down
+    are left out. None if no phase was seen.
+
+    A simulated trial tells no phases: its whole measurement counts.
+    """
+    at = {e.name: e.monotonic_s for e in document.timeline if e.clock == "harness" and e.monotonic_s is not None}
+    spans = [(at.get(f"{name}_started", at.get(f"{name}_begun")), at.get(f"{name}_ended")) for name in PHASES if name not in _NOT_MEASURED]
+    spans += [(at.get(start), at.get(end)) for start, end in _COLD_STARTS]
+    known = [(start, end) for start, end in spans if start is not None and end is not None and end > start] + _recoveries(document)
+    if not known and document.simulated:
+        start, end = at.get("measurement_started"), at.get("measurement_finished")
+        known = [(start, end)] if start is not None and end is not None and end > start else []
+    return _covered(known) if known else None
+
+
+def outcome_costs(
+    document: ResultDocument, provider: Provider, on: date | None = None, purchase: Purchase = "on_demand"
+) -> tuple[Cost, ...]:
+    """What one attempt's outcomes cost at the rates that it measured and at the price of its bill, an invoice's too; empty where its
+    numbers do not count. `on`: None for the day that it began. What is in them: docs/cost.md."""
+    use, workload = usage_of(document), document.trial.workload
+    if not use.usable:
+        return ()
+    tokens = workload.data.tokens if isinstance(workload, TrainingWorkload) and workload.data.source != "images" else None
+    told = hour_price(provider, on or use.day, purchase)
+    quoted = Quote(None, told) if isinstance(told, str) else Quote(Basis(purchase, told.unit_price.amount, told.since, told.source), None)
+    quoted = charged(quoted, share_of(provider, workload.gpus))
+    return costs_of(workload.kind, quoted, document.value, held_s=use.held_s, epoch_tokens=tokens, nodes=workload.nodes)
+
+
+def _recoveries(document: ResultDocument) -> list[tuple[float, float]]:
+    """(start, end) of each interruption of a training, in seconds, from the break to the lost step done again."""
+    found: list[tuple[float, float]] = []
+    began: float | None = None
+    moments = ((e.monotonic_s, e.name) for e in document.timeline if e.clock == "harness" and e.monotonic_s is not None)
+    for seconds, name in sorted(moments):
+        if name in _BREAKS and began is None:
+            began = seconds
+        elif name in _RECOVERED and began is not None:
+            found.append((began, seconds))
+            began = None
+    return found
+
+
+def trial_bills(
+    documents: Iterable[ResultDocument],
+    providers: Mapping[str, Provider],
+    on: date | None = None,
+    purchase: Purchase = "on_demand",
+    *,
+    retention_s: float | None = None,
+    rejected: Collection[Attempt] = (),
+) -> dict[str, Bill]:
+    """The bill of each trial of a campaign, all its attempts in it, by trial id.
+
+    `providers` as they are priced, which has to name each document's. `on`: the day whose prices count; None: of each attempt the day
+    that it began. `rejected`: attempts that the quality checks rejected; they were paid for nothing, like those that failed.
+    """
+    uses = _uses(documents, retention_s, rejected)
+    return {trial_id: _bill(own, providers, on, purchase) for trial_id, own in uses.items()}
+
+
+@dataclass(frozen=True)
+class ProviderCost:
+    """What a campaign's trials of one kind cost at one provider: a training run and an inference run are no runs of one size.
+
+    `finished`: trials with a usable attempt; `lost`: attempts that came to nothing.
+    """
+
+    provider: str
+    kind: WorkloadKind
+    simulated: bool
+    bill: Bill
+    trials: int
+    finished: int
+    lost: int
+
+    @property
+    def label(self) -> str:
+        """Whose and of what, as people read it."""
+        return f"{self.provider} · {self.kind}"
+
+    @property
+    def per_finished_run(self) -> Money | None:
+        """Everything on the bill over the finished runs; None if none finished or nothing could be priced."""
+        total = self.bill.total
+        return total / self.finished if total is not None and self.finished else None
+
+    @property
+    def why_not(self) -> str:
+        """Why there is no cost per finished run; empty if there is one."""
+        if self.per_finished_run is not None:
+            return ""
+        return "no run finished" if not self.finished else "; ".join(dict.fromkeys(each.reason for each in self.bill.unknown))
+
+
+def provider_costs(
+    documents: Sequence[ResultDocument],
+    providers: Mapping[str, Provider],
+    on: date | None = None,
+    purchase: Purchase = "on_demand",
+    *,
+    retention_s: float | None = None,
+    rejected: Collection[Attempt] = (),
+) -> tuple[ProviderCost, ...]:
+    """A campaign's cost by provider and kind, in the order of their names; arguments as those of `campaign_bills`."""
+    uses = _uses(documents, retention_s, rejected)
+    simulated = {(d.trial.provider.name, d.trial.workload.kind): d.simulated for d in documents}
+    kinds = {d.trial.trial_id: d.trial.workload.kind for d in documents}
+    found = []
+    for name, kind in sorted(simulated):
+        own = {trial_id: attempts for trial_id, attempts in uses.items() if (attempts[0].provider, kinds[trial_id]) == (name, kind)}
+        finished = sum(any(use.usable for use in attempts) for attempts in own.values())
+        lost = sum(not use.usable for attempts in own.values() for use in attempts)
+        bill = combine_bills(_bill(attempts, providers, on, purchase) for attempts in own.values()).condensed()
+        found.append(ProviderCost(name, kind, simulated[name, kind], bill, len(own), finished, lost))
+    return tuple(found)
+
+
+def _bill(attempts: Sequence[TrialUsage], providers: Mapping[str, Provider], on: date | None, purchase: Purchase) -> Bill:
+    return combine_bills(trial_bill(use, providers[use.provider], on or use.day, purchase) for use in attempts)
+
+
+def rejected_usage(use: TrialUsage) -> TrialUsage:
+    """What an attempt used that the quality checks rejected: all of it came to nothing."""
+    return replace(use, usable=False, ended="rejected by the quality checks")
+
+
+def _uses(documents: Iterable[ResultDocument], retention_s: float | None, rejected: Collection[Attempt]) -> dict[str, list[TrialUsage]]:
+    """Every attempt by trial, each trial with its share of what its provider's campaign costs once; its last attempt carries it."""
+    uses: dict[str, list[TrialUsage]] = {}
+    for document in sorted(documents, key=lambda d: (d.trial.trial_id, d.trial.attempt)):
+        use = usage_of(document, retention_s=retention_s)
+        if (document.trial.trial_id, document.trial.attempt) in rejected:
+            use = rejected_usage(use)
+        uses.setdefault(use.trial_id, []).append(replace(use, share=0.0))
+    trials: dict[str, int] = {}
+    for own in uses.values():
+        trials[own[0].provider] = trials.get(own[0].provider, 0) + 1
+    for own in uses.values():
+        own[-1] = replace(own[-1], share=1 / trials[own[-1].provider])
+    return uses
+
+
+def _began(document: ResultDocument) -> date:
+    """The day of the first event; of an attempt without any, the day for which it was planned."""
+    events: tuple[Event, ...] = (*(document.launch.events if document.launch else ()), *document.timeline)
+    return min((e.utc for e in events), default=document.trial.planned_at).date()
+
+
+def _covered(spans: list[tuple[float, float]]) -> float:
+    """Seconds that the spans cover; what two of them share counts once."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+@dataclass(frozen=True)
+class CampaignBill:
+    """One campaign. `rejected`: attempts that the quality checks rejected. `retention_s`: how long evidence is kept, None for ever."""
+
+    campaign_id: str
+    documents: tuple[ResultDocument, ...]
+    providers: dict[str, Provider]
+    rejected: frozenset[Attempt]
+    retention_s: float | None
+
+    def bills(self, on: date | None = None, purchase: Purchase = "on_demand") -> dict[str, Bill]:
+        """The bill of each trial; see `campaign_bills`."""
+        return trial_bills(self.documents, self.providers, on, purchase, retention_s=self.retention_s, rejected=self.rejected)
+
+    def by_provider(self, on: date | None = None, purchase: Purchase = "on_demand") -> tuple[ProviderCost, ...]:
+        """What each provider cost; see `provider_costs`."""
+        return provider_costs(self.documents, self.providers, on, purchase, retention_s=self.retention_s, rejected=self.rejected)
+
+
+def campaign_bill(archive: Archive, declared: Declarations, campaign_id: str) -> CampaignBill:
+    """Everything that the campaign's bills say. LookupError if the archive has no trial of it that was run here."""
+    # A correction is the same run in other words: both on one bill would be paid for twice.
+    trials = [t for t in archive.trials(campaign_id) if t.source != "imported" and not t.corrected]
+    if not trials:
+        raise LookupError(f'the archive has no trial of campaign "{campaign_id}" that could have a bill; `plumbline campaigns` lists them')
+    documents = tuple(d for t in trials if (d := archive.document(t.trial_id, t.attempt)) is not None)
+    providers = {d.trial.provider.name: d.trial.provider for d in documents}
+    return CampaignBill(
+        campaign_id=campaign_id,
+        documents=documents,
+        # As they were when they were measured, if a provider is gone from the declarations by now.
+        providers=all_with_effective_prices(archive, (declared.providers.get(name, p) for name, p in providers.items())),
+        rejected=frozenset((t.trial_id, t.attempt) for t in trials if t.quality_action == "reject"),
+        retention_s=declared.upkeep.evidence.keep,
+    )

@@ -1,0 +1,229 @@
+"""Cost forecast of a self-hosted model against hosted ones: break-even utilisation and monthly volume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from plumbline.analysis.cost.forecast_inputs import ForecastInputs, UnknownInput
+from plumbline.analysis.cost.scenarios import Range, instance_hours
+from plumbline.analysis.cost.trial_bill import MONTH_H
+from plumbline.analysis.cost.unit_costs import HOUR_S
+from plumbline.analysis.trial_sample import TrialSample
+from plumbline.declarations import AnyWorkload, InferenceWorkload, Provider
+from plumbline.declarations.economics import Economics, HostedModel
+from plumbline.declarations.providers.rates import Purchase
+
+
+@dataclass(frozen=True)
+class SelfHosted:
+    """`price`: USD an hour of all instances that deliver `rate` requests a second together. `fixed`: USD a month that no volume changes."""
+
+    price: float
+    rate: float
+    failure_rate: float = 0.0
+    fixed: float = 0.0
+    always_on: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rate <= 0 or self.price < 0 or self.fixed < 0 or not 0 <= self.failure_rate < 1:
+            raise ValueError(f"{self}; expected a rate above 0, a failure rate below 1, and no amount below 0")
+
+    def per_request(self, utilisation: float) -> float:
+        """USD for one request, what is fixed left out."""
+        return self.price / (HOUR_S * self.rate * (1 - self.failure_rate) * utilisation)
+
+    @property
+    def standing(self) -> float:
+        """USD a month that instances cost before the first request."""
+        return self.always_on * MONTH_H * self.price
+
+    def monthly(self, volume: float, utilisation: float) -> float:
+        """USD a month for so many requests."""
+        return self.price * instance_hours(volume, self.rate, utilisation, self.failure_rate, self.always_on) + self.fixed
+
+
+@dataclass(frozen=True)
+class BreakEvenPoint:
+    """Where both cost the same, or None, and in a sentence what follows."""
+
+    value: float | None
+    sentence: str
+
+
+def even_volume(own: SelfHosted, hosted: float, utilisation: float) -> BreakEvenPoint:
+    """The requests a month from which on one's own is cheaper, at a utilisation; `hosted`: USD for one request there."""
+    each, waiting = own.per_request(utilisation), own.standing
+    if hosted <= each:
+        return BreakEvenPoint(
+            None,
+            f"hosted is cheaper at any volume: a request costs {each:.3g} USD of one's own at {utilisation:.0%} utilisation, and {hosted:.3g} USD there",
+        )
+    value = (waiting + own.fixed) / hosted
+    if value * each > waiting:  # the instances that always run are full before the fixed costs are earned
+        value = own.fixed / (hosted - each)
+    if value == 0:
+        return BreakEvenPoint(0.0, "one's own is cheaper from the first request on: nothing is paid that does not grow with the volume")
+    return BreakEvenPoint(value, f"one's own is cheaper from {value:,.0f} requests a month on, at {utilisation:.0%} utilisation")
+
+
+def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEvenPoint:
+    """The utilisation from which on one's own is cheaper, at a monthly volume."""
+    budget = volume * hosted
+    left = budget - own.fixed
+    if left <= 0:
+        return BreakEvenPoint(
+            None, f"hosted is cheaper at any utilisation: it costs {budget:,.2f} USD a month, and what is fixed alone {own.fixed:,.2f} USD"
+        )
+    if own.standing > left:
+        return BreakEvenPoint(
+            None,
+            f"hosted is cheaper at any utilisation: it costs {budget:,.2f} USD a month, and instances that always run with what is fixed "
+            f"{own.standing + own.fixed:,.2f} USD",
+        )
+    value = own.per_request(1.0) * volume / left
+    if value > 1:
+        return BreakEvenPoint(
+            None,
+            f"hosted is cheaper even if every paid hour is used: {budget:,.2f} USD a month there, {own.monthly(volume, 1.0):,.2f} USD of one's own",
+        )
+    return BreakEvenPoint(value, f"one's own is cheaper from {value:.1%} utilisation on, at {volume:,.0f} requests a month")
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """One's own against one hosted model, at the expected utilisation. Costs in USD a month at the declared volume, None without one.
+
+    `per_request`: USD for a request there; `request`: how that is reckoned. `utilisation`: from which on one's own is cheaper at that
+    volume, None without one. `reason` says why nothing can be told, and is None exactly where `volume` is set.
+    """
+
+    hosted: HostedModel
+    per_request: float | None = None
+    request: str = ""
+    volume: BreakEvenPoint | None = None
+    utilisation: BreakEvenPoint | None = None
+    hosted_monthly: float | None = None
+    own_monthly: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class HostedForecast:
+    """`own`: what one's own costs, None where `reason` says why. `expected`: the utilisation that is reckoned with, 1 where none is declared."""
+
+    provider: str
+    workload: str
+    purchase: Purchase
+    own: SelfHosted | None = None
+    price: str = ""
+    rate: str = ""
+    utilisation: Range | None = None
+    expected: float = 1.0
+    volume: float | None = None
+    against: tuple[BreakEven, ...] = ()
+    reason: str | None = None
+    unknown: tuple[UnknownInput, ...] = ()
+    sources: tuple[tuple[str, str], ...] = ()
+    trials: tuple[str, ...] = ()
+
+
+def hosted_forecast(
+    provider: Provider,
+    workload: AnyWorkload,
+    trials: Sequence[TrialSample],
+    economics: Economics,
+    on: date,
+    purchase: Purchase = "on_demand",
+) -> HostedForecast:
+    """One's own model at the prices of the day `on` against each hosted one that the economics name for the workload."""
+    case = ForecastInputs(provider, workload, trials, economics, on)
+    told = (provider.name, workload.name, purchase)
+    if not isinstance(workload, InferenceWorkload):
+        return HostedForecast(*told, reason=f"{workload.name} is training: there is no price by the token or request to hold it against")
+    hosted = economics.hosted_for(workload.name)
+    if not hosted:
+        why = (
+            f"no hosted model is declared for {workload.name}; declare one in economics.yaml, such as hosted: [{{name: …, "
+            f"workloads: [{workload.name}], input: 0.20 USD/1M tokens, output: 0.20 USD/1M tokens, since: …, source: …}}]"
+        )
+        return HostedForecast(*told, reason=why)
+    priced = case.price(purchase)
+    if isinstance(priced, str):
+        return HostedForecast(*told, reason=priced)
+    # Who hosts bills every request, in time or not: one's own are counted the same way.
+    outcome = case.at_best("cost_per_1k_requests")
+    delivered = case.delivered(outcome)
+    if isinstance(delivered, str):
+        return HostedForecast(*told, reason=delivered)
+    utilisation = case.range("utilisation", "the break-even volume is as if every paid hour delivered")
+    failures = case.range("failure_rate", "the cost is as if nothing had to be done again")
+    monthly = [case.monthly_data("egress"), case.monthly_data("storage")]
+    people = case.engineering()
+    own = SelfHosted(
+        price=priced.hourly.expected,
+        rate=delivered.rate.expected,
+        failure_rate=0.0 if failures is None else failures.expected,
+        fixed=sum(part.expected for part in monthly if part is not None) + (people or 0.0),
+        always_on=case.always_on(),
+    )
+    volume = case.volume(outcome)
+    expected = 1.0 if utilisation is None else utilisation.expected
+    return HostedForecast(
+        *told,
+        own=own,
+        price=priced.basis,
+        rate=delivered.basis,
+        utilisation=utilisation,
+        expected=expected,
+        volume=volume,
+        against=tuple(_against(case, workload, own, each, expected, volume) for each in hosted),
+        unknown=tuple(m for m in case.unknown if m.what != "price"),  # only the middle of its range counts here
+        sources=tuple(case.sources.items()),
+        trials=delivered.trials,
+    )
+
+
+def _against(
+    case: ForecastInputs, workload: InferenceWorkload, own: SelfHosted, hosted: HostedModel, utilisation: float, volume: float | None
+) -> BreakEven:
+    price = _per_request(case, workload, hosted)
+    if isinstance(price, str):
+        return BreakEven(hosted, reason=price)
+    each, words = price
+    return BreakEven(
+        hosted,
+        per_request=each,
+        request=words,
+        volume=even_volume(own, each, utilisation),
+        utilisation=None if volume is None else even_utilisation(own, each, volume),
+        hosted_monthly=None if volume is None else volume * each,
+        own_monthly=None if volume is None else own.monthly(volume, utilisation),
+    )
+
+
+def _per_request(case: ForecastInputs, workload: InferenceWorkload, hosted: HostedModel) -> tuple[float, str] | str:
+    """USD for one request of the workload, and how it is reckoned; or why it cannot be."""
+    if hosted.request is not None:
+        return hosted.request, f"{hosted.request * 1000:.10g} USD for 1,000 requests"
+    assert hosted.input is not None and hosted.output is not None
+    requests, written = case.measured("request_throughput", "value"), case.measured("output_token_throughput", "value")
+    if requests is None or written is None or requests.expected <= 0:
+        return f"how many tokens {workload.name} gets for a request was not measured, and {hosted.name} bills by tokens"
+    asked, got = prompt_tokens(workload), written.expected / requests.expected
+    return (
+        asked * hosted.input + got * hosted.output,
+        f"{asked:,.4g} input tokens at {hosted.input * 1e6:.10g} USD and {got:,.4g} output tokens at {hosted.output * 1e6:.10g} USD, each for 1M",
+    )
+
+
+def prompt_tokens(workload: InferenceWorkload) -> float:
+    """Tokens of the mean prompt as it is declared: with retrieved documents, and in a conversation with what was said before."""
+    from plumbline.launch.simulated.inference import mean_tokens  # the whole simulation comes with it
+
+    asked = workload.requests
+    prefix = float(asked.shared_prefix.tokens) if asked.shared_prefix else 0.0
+    own, turns = mean_tokens(asked.input_tokens) - prefix, asked.turns.count if asked.turns else 1
+    said_before = (turns - 1) / 2 * (own + mean_tokens(asked.output_tokens))
+    return prefix + own + said_before + workload.added_tokens

@@ -1,0 +1,183 @@
+"""Precision as an economic lever: what an outcome costs in each precision of one model, with the measured difference in quality beside it.
+
+Workloads belong together if they differ in the model's precision and in nothing else that is measured. A cheaper precision whose quality nobody
+measured is shown as that: "not measured", never as equal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, SUSTAINED, Outcome, not_measured
+from plumbline.analysis.decisions.cheapest import COST_METRICS, fitting_cost
+from plumbline.analysis.scorecards.pooling import Pooled, pool
+from plumbline.analysis.trial_sample import TrialSample
+from plumbline.declarations import AnyWorkload, InferenceWorkload
+from plumbline.metrics.formatting import common_scale, format_name, format_percent
+
+FINEST = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "int4")
+_NOT_MEASURED = frozenset(
+    {
+        "name",
+        "version",
+        "description",
+        "precision",
+        "quality",
+        "acceptance",
+        "drift",
+        "repeats",
+        "on_demand_only",
+        "providers",
+        "primary",
+        "loss",
+    }
+)
+"""Fields of a workload that change nothing but the precision, or how often and by what it is judged."""
+
+
+@dataclass(frozen=True)
+class PrecisionRow:
+    """One precision. `cost`: USD for the lever's outcome over usable trials, None where `why` says so. `saving`: the share of the
+    reference's cost that it saves, negative if it costs more. `quality`: the measured figure of `Lever.measure`, None if nobody measured it;
+    `difference`: what it means beside the reference, in words."""
+
+    precision: str
+    workload: str
+    version: int
+    cost: Pooled | None
+    saving: float | None
+    quality: float | None
+    difference: str
+    trials: tuple[str, ...]
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Lever:
+    """The precisions of one model on one provider, the finest first. `measure`: `output_agreement` of inference, `final_loss` of training.
+    `load`: at which load the cost is."""
+
+    provider: str
+    kind: str
+    metric: str
+    outcome: str
+    measure: str
+    reference: str
+    load: str
+    rows: tuple[PrecisionRow, ...]
+
+    def cost_text(self, row: PrecisionRow) -> str:
+        """A cost in the unit that all rows share; an en dash where there is none."""
+        shown = common_scale("USD", [r.cost.value for r in self.rows if r.cost is not None])
+        return shown.text(row.cost.value if row.cost is not None else None)
+
+
+def precision_levers(trials: Sequence[TrialSample], workloads: Mapping[str, AnyWorkload]) -> tuple[Lever, ...]:
+    """A lever for each provider that ran at least two precisions of one model; empty where none did. `trials`: priced, of one campaign of each
+    series; `workloads`: as they were measured, by name."""
+    families: dict[tuple[str, str], list[AnyWorkload]] = {}
+    for provider, name in sorted({(t.provider, t.workload) for t in trials if t.usable}):
+        if name in workloads:
+            families.setdefault((provider, family(workloads[name])), []).append(workloads[name])
+    found = (_lever(provider, trials, members) for (provider, _), members in families.items())
+    return tuple(lever for lever in found if lever is not None)
+
+
+def family(workload: AnyWorkload) -> str:
+    """Equal for workloads that differ in their precision alone."""
+    plain: dict[str, Any] = {k: v for k, v in workload.model_dump(mode="json").items() if k not in _NOT_MEASURED}
+    plain["model"] = {k: v for k, v in plain["model"].items() if k != "precision"}
+    return json.dumps(plain, sort_keys=True)
+
+
+def precision_of(workload: AnyWorkload) -> str:
+    """Of the served weights and arithmetic, or of the trained matrix products."""
+    return workload.model.precision if isinstance(workload, InferenceWorkload) else workload.precision
+
+
+def _lever(provider: str, trials: Sequence[TrialSample], members: Sequence[AnyWorkload]) -> Lever | None:
+    ordered = sorted(members, key=lambda w: FINEST.index(precision_of(w)))
+    if len({precision_of(w) for w in ordered}) < 2:
+        return None
+    own = {w.name: [t for t in trials if t.usable and (t.provider, t.workload) == (provider, w.name)] for w in ordered}
+    first = ordered[0]
+    outcome = _outcome(first, own)
+    declared = {w.quality.reference for w in ordered if isinstance(w, InferenceWorkload) and w.quality is not None}
+    reference = next((w for w in ordered if precision_of(w) in declared), first)
+    measure, phase = ("output_agreement", "cold_start") if first.kind == "inference" else ("final_loss", "steady")
+    # Single requests are reckoned by the million, as everywhere where costs are looked ahead at.
+    amount = outcome.amount if outcome.amount is not None and outcome.amount > 1 else 1e6
+    times = amount / (outcome.amount or amount)
+    found = {
+        name: [v * times for t in of if (v := t.value(outcome.metric, "value", outcome.phase)) is not None] for name, of in own.items()
+    }
+    costs = {name: pool(values) if values else None for name, values in found.items()}
+    qualities = {name: _pooled(of, measure, phase) for name, of in own.items()}
+    base_cost, base_quality = costs[reference.name], qualities[reference.name]
+    rows = []
+    for w in ordered:
+        cost, quality = costs[w.name], qualities[w.name]
+        saving = None if cost is None or base_cost is None or base_cost.value == 0 else 1 - cost.value / base_cost.value
+        rows.append(
+            PrecisionRow(
+                precision=precision_of(w),
+                workload=w.name,
+                version=w.version,
+                cost=cost,
+                saving=saving,
+                quality=None if quality is None else quality.value,
+                difference=_difference(w, reference, measure, quality, base_quality),
+                trials=tuple(t.trial_id for t in own[w.name]),
+                why=""
+                if cost is not None
+                else f"{format_name(outcome.metric)} has no value in any usable trial: no price, or {not_measured(outcome)}",
+            )
+        )
+    named = f"{amount:,.0f} {outcome.what}"
+    return Lever(
+        provider, first.kind, outcome.metric, named, measure, precision_of(reference), _load(first.kind, outcome.sustained), tuple(rows)
+    )
+
+
+def _outcome(first: AnyWorkload, own: Mapping[str, Sequence[TrialSample]]) -> Outcome:
+    """What the workload is paid for, of inference at the highest rate that keeps the SLO: an open loop costs the same in every precision.
+
+    All of them at that rate, or none: one that was searched beside one that was not would look better than it is.
+    """
+    best = next(o for o in COSTS if o.metric == fitting_cost(first.kind, first.name, own[first.name]))
+    if not best.sustained or all(t.value(SUSTAINED, "value", "sweep") is not None for of in own.values() for t in of):
+        return best
+    offered = [next(o for o in COSTS if o.metric == name + AT_OFFERED_RATE) for name in COST_METRICS["inference"]]
+    return next((o for o in offered if any(t.value(o.metric, "value", o.phase) is not None for t in own[first.name])), offered[0])
+
+
+def _load(kind: str, searched: bool) -> str:
+    if kind == "training":
+        return "at the steady rate"
+    if searched:
+        return "at the highest rate that keeps the SLO"
+    return "at the offered rate, the same for each: what a faster one could carry beyond it was not searched in every trial"
+
+
+def _pooled(trials: Sequence[TrialSample], metric: str, phase: str) -> Pooled | None:
+    values = [v for t in trials if (v := t.value(metric, "value", phase)) is not None]
+    return pool(values) if values else None
+
+
+def _difference(w: AnyWorkload, reference: AnyWorkload, measure: str, own: Pooled | None, base: Pooled | None) -> str:
+    if w is reference:
+        return "the reference" if measure == "output_agreement" or base is None else f"the reference, final loss {base.value:.4g} nats"
+    if own is None:
+        return "not measured"
+    if measure == "output_agreement":
+        against = w.quality.reference if isinstance(w, InferenceWorkload) and w.quality is not None else precision_of(reference)
+        return f"{format_percent(own.value, 1)} of the outputs are those of {against}"
+    if base is None:
+        return f"final loss {own.value:.4g} nats; that of {precision_of(reference)} was not measured"
+    # Without a run of its own for each seed nobody can tell how much of so small a difference is chance: the spread of the repeats is beside it.
+    spread = max((p.high - p.low for p in (own, base) if p.high is not None and p.low is not None), default=None)
+    beside = "one repeat each" if spread is None else f"repeats spread over {spread:.2g}"
+    return f"final loss {own.value:.4g} nats, {own.value - base.value:+.2g} ({beside})"

@@ -1,0 +1,264 @@
+"""Cost forecast of a training run on spot instances, with the interruption rate at which spot stops being cheaper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from plumbline.analysis.cost.forecast_inputs import RATES, ForecastInputs, UnknownInput, format_grouped
+from plumbline.analysis.cost.unit_costs import HOUR_S
+from plumbline.analysis.trial_sample import TrialSample
+from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload
+from plumbline.declarations.economics import Economics, SpotRate
+
+_HIGHEST = 1.0
+"""Interruptions a second: no run makes progress at such a rate; where the search for the break-even ends."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run: `work_s` seconds of work at the measured rate, checkpoints every `every_s` of it, each holding it up `checkpoint_s`;
+    `restart_s`: paid seconds from an interruption to work going on, without what is done again (with it, where `every_s` is None)."""
+
+    work_s: float
+    restart_s: float
+    every_s: float | None = None
+    checkpoint_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("work_s", self.work_s), ("every_s", 1.0 if self.every_s is None else self.every_s)):
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} is {value:g}; expected seconds above 0")
+        for name, value in (("restart_s", self.restart_s), ("checkpoint_s", self.checkpoint_s)):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} is {value:g}; expected seconds, at least 0")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Mean seconds that a run holds its instances, and what they go into. All are infinite where a run never ends."""
+
+    held_s: float
+    work_s: float
+    checkpoint_s: float
+    restarting_s: float
+    again_s: float
+    interruptions: float
+
+
+@dataclass(frozen=True)
+class SpotCost:
+    """A finished run on spot against on demand, USD. `break_even`: interruptions an hour from which on spot is not cheaper; None: see `why`."""
+
+    on_demand: float
+    spot: float
+    expected: Expected
+    break_even: float | None
+    why: str
+
+    @property
+    def saving(self) -> float:
+        """Of the cost on demand, the share that spot is expected to save; negative if it costs more."""
+        return 1 - self.spot / self.on_demand if self.on_demand else 0.0
+
+
+def expected_time(run: Run, per_s: float) -> Expected:
+    """Mean time of a run that is interrupted `per_s` times a second. OverflowError never: a run that practically never ends is infinite."""
+    count = 0.0 if run.every_s is None else run.work_s / run.every_s
+    checkpoints = math.floor(count) * run.checkpoint_s
+    if per_s <= 0:
+        return Expected(run.work_s + checkpoints, run.work_s, checkpoints, 0.0, 0.0, 0.0)
+    try:
+        held = _held(run, per_s)
+    except OverflowError:
+        return Expected(*[math.inf] * 6)
+    interruptions = per_s * held
+    # A recovery lasts until work goes on or the next interruption, whichever comes first.
+    restarting = interruptions * -math.expm1(-per_s * run.restart_s) / per_s
+    return Expected(held, run.work_s, checkpoints, restarting, max(0.0, held - run.work_s - checkpoints - restarting), interruptions)
+
+
+def _held(run: Run, per_s: float) -> float:
+    recovering = math.exp(per_s * run.restart_s)
+    if run.every_s is None:
+        return run.work_s * recovering
+
+    def stretch(seconds: float) -> float:
+        return recovering * math.expm1(per_s * seconds) / per_s
+
+    full = math.floor(run.work_s / run.every_s)
+    rest = max(0.0, run.work_s - full * run.every_s)
+    return full * stretch(run.every_s + run.checkpoint_s) + stretch(rest)
+
+
+def spot_cost(run: Run, on_demand_per_hour: float, spot_per_hour: float, per_hour: float) -> SpotCost:
+    """What a finished run is expected to cost both ways. Prices in USD an hour of all its instances; `per_hour`: interruptions of the whole
+    run an hour (each instance's rate times their number: one that is taken away stops all). On demand is reckoned without interruptions."""
+    quiet, expected = expected_time(run, 0.0), expected_time(run, per_hour / HOUR_S)
+    on_demand = on_demand_per_hour * quiet.held_s / HOUR_S
+    spot = spot_per_hour * expected.held_s / HOUR_S if spot_per_hour else 0.0
+    even, why = break_even_rate(run, on_demand_per_hour, spot_per_hour)
+    return SpotCost(on_demand, spot, expected, even, why)
+
+
+def break_even_rate(run: Run, on_demand_per_hour: float, spot_per_hour: float) -> tuple[float | None, str]:
+    """Interruptions an hour at which both cost the same, and a sentence; None where there is no such rate."""
+    if spot_per_hour <= 0:
+        return None, "spot costs nothing: it is cheaper however often it is taken away"
+    if spot_per_hour >= on_demand_per_hour:
+        return (
+            None,
+            f"spot at {spot_per_hour:.10g} USD/h is no cheaper than {on_demand_per_hour:.10g} USD/h on demand, without any interruption",
+        )
+    if run.every_s is None and run.restart_s == 0:
+        return None, "an interruption costs no paid time: spot is cheaper however often it is taken away"
+    longest = expected_time(run, 0.0).held_s * on_demand_per_hour / spot_per_hour
+    low, high = 0.0, _HIGHEST
+    for _ in range(200):  # more than the bits of a float: it ends where no float lies between
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if expected_time(run, middle).held_s < longest else (low, middle)
+    if high == _HIGHEST:
+        return None, "spot is cheaper even if it is taken away every second"
+    return high * HOUR_S, f"from {high * HOUR_S:.3g} interruptions an hour on, spot is no longer cheaper"
+
+
+@dataclass(frozen=True)
+class SpotForecast:
+    """A finished run on spot against on demand. `reason` says why there is none, and is None exactly where `cost` is set.
+
+    `run_basis`: what one run is. `restart_basis`: how the measured penalty is taken. `per_hour`: interruptions of the whole run an hour.
+    """
+
+    provider: str
+    workload: str
+    run: Run | None = None
+    run_basis: str = ""
+    restart_basis: str = ""
+    on_demand_per_hour: float | None = None
+    spot_per_hour: float | None = None
+    per_hour: float | None = None
+    rate: SpotRate | None = None
+    cost: SpotCost | None = None
+    prices: tuple[str, str] = ("", "")
+    reason: str | None = None
+    unknown: tuple[UnknownInput, ...] = ()
+    trials: tuple[str, ...] = ()
+
+
+def spot_forecast(
+    provider: Provider,
+    workload: AnyWorkload,
+    trials: Sequence[TrialSample],
+    economics: Economics,
+    on: date,
+    work_s: float | None = None,
+) -> SpotForecast:
+    """What a run costs both ways at the prices that hold on the day `on`. `work_s`: seconds of work of the run; left out, as declared
+    (`run`), else one pass over the workload's data."""
+    case = ForecastInputs(provider, workload, trials, economics, on)
+
+    def without(reason: str) -> SpotForecast:
+        return SpotForecast(provider.name, workload.name, reason=reason)
+
+    if not isinstance(workload, TrainingWorkload):
+        return without(
+            f"{workload.name} is inference: a service has no run that is finished, and what an interruption costs it is requests"
+        )
+    on_demand, spot = case.price("on_demand"), case.price("spot")
+    for priced in (on_demand, spot):
+        if isinstance(priced, str):
+            return without(priced)
+    work = _work(case, workload, work_s)
+    if isinstance(work, str):
+        return without(work)
+    run = _run(case, workload, work[0])
+    if isinstance(run, str):
+        return without(run)
+    rate = economics.interruptions(provider.name)
+    if rate is None:
+        return without(
+            f"how often {provider.name} takes a spot instance away is not known; declare it in economics.yaml, such as "
+            f"spot: [{{provider: {provider.name}, interruptions: 0.05/h, since: …, source: …}}]"
+        )
+    assert not isinstance(on_demand, str) and not isinstance(spot, str)
+    per_hour = rate.interruptions * 3600.0 * workload.nodes
+    expected = (on_demand.hourly.expected, spot.hourly.expected)
+    cost = spot_cost(run[0], *expected, per_hour)
+    if not math.isfinite(cost.expected.held_s):
+        return without(f"at {format_grouped(per_hour)} interruptions an hour a run practically never ends; {cost.why}")
+    return SpotForecast(
+        provider.name,
+        workload.name,
+        run=run[0],
+        run_basis=work[1],
+        restart_basis=run[1],
+        on_demand_per_hour=expected[0],
+        spot_per_hour=expected[1],
+        per_hour=per_hour,
+        rate=rate,
+        cost=cost,
+        prices=(on_demand.basis, spot.basis),
+        unknown=tuple(m for m in case.unknown if m.what != "price"),  # the middle of the range is what counts here
+        trials=case.measured_in("restart_penalty", "value", "recovery"),
+    )
+
+
+def _work(case: ForecastInputs, workload: TrainingWorkload, work_s: float | None) -> tuple[float, str] | str:
+    """Seconds of work that one run is, and in words what that rests on; or why it is not known."""
+    if work_s is not None:
+        return work_s, f"{work_s / 3600:,.4g} h of work, as asked"
+    declared = case.economics.said("run", case.provider.name, workload.name)
+    if declared is not None and declared.value.time is not None:
+        return declared.value.time, f"{declared.value.time / 3600:,.4g} h of work ({declared.source})"
+    if declared is not None:
+        what = "trained_tokens" if declared.value.trained_tokens is not None else "trained_samples"
+        amount, source = getattr(declared.value, what), declared.source
+    elif workload.data.source == "images":
+        what, amount, source = "trained_samples", workload.data.images, "one pass over the declared data"
+    else:
+        what, amount, source = "trained_tokens", workload.data.tokens, "one pass over the declared data"
+    rate = case.measured(*RATES[what])
+    if rate is None or rate.expected <= 0:
+        return f"how long a run of {amount:,} {what.replace('_', ' ')} takes is not known: {RATES[what][0]} was not measured in any usable trial"
+    seconds = amount / rate.expected
+    return seconds, f"{amount:,} {what.replace('_', ' ')} at {format_grouped(rate.expected)}/s: {seconds / 3600:,.4g} h of work ({source})"
+
+
+def _run(case: ForecastInputs, workload: TrainingWorkload, work_s: float) -> tuple[Run, str] | str:
+    """The run with its measured restarts and checkpoints, and in words how the penalty is taken; or why it is not known."""
+    penalty = case.measured("restart_penalty", "value", "recovery")
+    if penalty is None:
+        return (
+            f"what an interruption costs is not known: restart_penalty of {workload.name} on {case.provider.name} was not measured; "
+            "a workload that declares a fault measures it"
+        )
+    new_node = case.measured("image_pull_time", "value", "cold_start") if workload.pod_deletions == 0 else None
+    pulling = "" if new_node is None else f" + {new_node.expected:.3g} s to pull the image on a new node"
+    started = penalty.expected + (new_node.expected if new_node is not None else 0.0)
+    again = case.measured("restart_recompute_time", "value", "recovery")
+    step = case.measured("step_time", "median")
+    if again is None or step is None:
+        basis = (
+            f"restart_penalty {penalty.expected:.4g} s with the work done again in it{pulling}: where the trial's fault hit, not on average"
+        )
+        return Run(work_s, started), basis
+    held_up = case.measured("checkpoint_blocking_time", "median")
+    if held_up is None:
+        case.unknown.append(
+            UnknownInput(
+                "checkpoint_blocking_time",
+                "how long a checkpoint holds up the work was not measured: the cost is as if it did not",
+                "a workload whose steady steps hold a checkpoint measures it",
+            )
+        )
+    every_s = workload.checkpoint.every * step.expected
+    basis = (
+        f"restart_penalty {penalty.expected:.4g} s less {again.expected:.4g} s of work done again{pulling}; a checkpoint every "
+        f"{workload.checkpoint.every} steps, {every_s:.4g} s"
+    )
+    run = Run(work_s, max(0.0, started - again.expected), every_s, 0.0 if held_up is None else held_up.expected)
+    return run, basis

@@ -1,0 +1,192 @@
+"""What one attempt of a trial cost, line by line: its instance's hours, and what the provider declares beside them. Pure arithmetic.
+
+Hours are counted in steps of 1e-9 h (3.6 µs), so that the measured and the idle ones add up to those that were held, and their costs to
+price × held time, with nothing lost between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from plumbline.analysis.cost.bill import Bill, CostBasis, Item, Line, Money, Quantity, UnitPrice, Unknown, exact
+from plumbline.analysis.prices.book import InstanceShare, quote, share_of
+from plumbline.declarations import Provider
+from plumbline.declarations.providers.launchers import KubernetesLauncher
+from plumbline.declarations.providers.rates import Purchase, RateItem, SourcedAmount
+
+HOUR_S = 3600.0
+MONTH_H = 730.5
+_BYTES = {"GB": 1e9, "GiB": 2.0**30}
+BASES: Mapping[Purchase, CostBasis] = {"on_demand": "list", "spot": "spot", "reserved": "reserved"}
+
+
+@dataclass(frozen=True)
+class TrialUsage:
+    """What one attempt of a trial used. Times are seconds summed over its nodes, None where nobody recorded them.
+
+    `usable`: whether it finished a run whose numbers count; the whole of any other is `failed_launches`. `ended`: its status, of a failed
+    one the failure class. `held_s`: from the moment that is billed (a node's assignment on a cluster) to the release. `measured_s`: the
+    part of it in which the workload's phases ran, warm-up and cool-down left out. `retention_s`: how long its evidence is kept, None for ever.
+    `checkpoint_bytes`: of one checkpoint. `egress_bytes`: what left the provider. `share`: of what a campaign costs once, None if unknown.
+    `gpus`: accelerators that it held on each node, None for all.
+    """
+
+    trial_id: str
+    provider: str
+    day: date
+    usable: bool
+    ended: str
+    held_s: float | None
+    measured_s: float | None
+    evidence_bytes: int = 0
+    checkpoint_bytes: float = 0.0
+    egress_bytes: int = 0
+    retention_s: float | None = None
+    share: float | None = None
+    gpus: int | None = None
+
+
+def trial_bill(use: TrialUsage, provider: Provider, on: date, purchase: Purchase = "on_demand") -> Bill:
+    """The bill of one attempt at the prices and rates that hold on the day `on`, in USD.
+
+    An invoice of that month goes before the list. What was used and has no price, rate or record is `unknown`, with the reason. Of an
+    instance whose accelerators the trial did not all hold, its share of the instance-hours is billed: see `share_of`.
+    """
+    share = share_of(provider, use.gpus)
+    found = [*_instance(use, provider, on, purchase, share), *_beside(use, provider, on, share), *_engineering(use, provider, on, share)]
+    return Bill(
+        tuple(each for each in found if isinstance(each, Line)),
+        tuple(each for each in found if isinstance(each, Unknown)),
+    )
+
+
+def hours(seconds: float, share: InstanceShare | None = None) -> float:
+    """Seconds as hours, to 1e-9 h; of a share of the instance so much of them."""
+    return round(seconds / HOUR_S * (1.0 if share is None else share.fraction), 9)
+
+
+@dataclass(frozen=True)
+class HourPrice:
+    """What an instance-hour costs, and who says so."""
+
+    unit_price: UnitPrice
+    basis: CostBasis
+    source: str
+    since: date
+
+
+def hour_price(provider: Provider, on: date, purchase: Purchase = "on_demand") -> HourPrice | str:
+    """The effective price of an invoice of that month, else the price in the book; the reason in words if there is neither."""
+    invoice = next((i for i in provider.invoices if i.purchase == purchase and i.month == f"{on:%Y-%m}"), None)
+    if invoice is not None:
+        an_hour = _usd(invoice.amount.amount, invoice) / invoice.instance_hours
+        told = f"{Money(invoice.amount.amount, invoice.amount.currency)} for {invoice.instance_hours:,.10g} instance-hours"
+        source = f"{_source(invoice)}: {told}"
+        return HourPrice(UnitPrice(an_hour, "USD", "instance-hour"), "invoiced", source, on.replace(day=1))
+    quoted = quote(provider, on, purchase)
+    if quoted.basis is None:
+        return str(quoted.reason)
+    basis = quoted.basis
+    return HourPrice(UnitPrice(basis.usd_per_hour, "USD", "instance-hour"), BASES[basis.purchase], basis.source, basis.since)
+
+
+def _instance(use: TrialUsage, provider: Provider, on: date, purchase: Purchase, share: InstanceShare | None) -> Iterator[Line | Unknown]:
+    measuring: Item = "cpu" if provider.accelerator.kind == "cpu" else "gpu"
+    if use.held_s is None:
+        item = measuring if use.usable else "failed_launches"
+        yield Unknown(item, f"the time that {use.trial_id} held {provider.name} was not recorded")
+        return
+    price = hour_price(provider, on, purchase)
+    if isinstance(price, str):
+        yield Unknown(measuring if use.usable else "failed_launches", price)
+        return
+
+    def line(item: Item, held_h: float, what: str) -> Line:
+        part = f"{what}: {share}" if share is not None else what
+        return Line(item, Quantity(held_h, "instance-hour"), price.unit_price, price.basis, price.source, price.since, part)
+
+    held_h = hours(use.held_s, share)
+    if not use.usable:
+        yield line("failed_launches", held_h, use.ended.replace("_", " "))
+        return
+    if use.measured_s is None:
+        yield Unknown("idle", f"when {use.trial_id} measured was not recorded: its whole time counts as {measuring}")
+        yield line(measuring, held_h, provider.instance_type)
+        return
+    measured_h = min(hours(use.measured_s, share), held_h)
+    yield line(measuring, measured_h, provider.instance_type)
+    yield line("idle", float(exact(held_h) - exact(measured_h)), "start, probes, warm-up and stop")
+
+
+def _beside(use: TrialUsage, provider: Provider, on: date, share: InstanceShare | None) -> Iterator[Line | Unknown]:
+    """What is billed by rates of its own."""
+    own_cpu = provider.accelerator.kind != "cpu" and any(rate.item == "cpu" for rate in provider.rates)
+    if own_cpu:
+        launcher = provider.launcher
+        cores = launcher.resources.cpu if isinstance(launcher, KubernetesLauncher) else None
+        if cores is None:
+            yield Unknown("cpu", f"how many cores of {provider.name} a trial uses is declared nowhere (launcher.resources.cpu)")
+        elif use.held_s is None:
+            yield Unknown("cpu", f"the time that {use.trial_id} held {provider.name} was not recorded")
+        else:
+            yield _rated("cpu", cores * hours(use.held_s), provider, on, f"{cores} cores")
+    if use.evidence_bytes and use.retention_s is None:
+        yield Unknown("storage", "evidence is kept for ever: there is no time to reckon with (evidence.keep in upkeep.yaml)")
+    elif use.evidence_bytes and use.retention_s is not None:
+        yield _rated("storage", use.evidence_bytes * hours(use.retention_s) / MONTH_H, provider, on, "evidence")
+    on_volume = isinstance(provider.launcher, KubernetesLauncher) and provider.launcher.volume_claim is not None
+    if on_volume and use.checkpoint_bytes and use.held_s is not None:
+        yield _rated("storage", use.checkpoint_bytes * hours(use.held_s) / MONTH_H, provider, on, "checkpoints while it ran")
+    if use.egress_bytes:
+        yield _rated("egress", use.egress_bytes, provider, on, "evidence")
+    if use.held_s is None:
+        yield Unknown("observability", f"the time that {use.trial_id} held {provider.name} was not recorded")
+    else:
+        yield _rated("observability", hours(use.held_s, share), provider, on, "metrics and logs")
+
+
+def _rated(item: RateItem, used: float, provider: Provider, on: date, what: str) -> Line | Unknown:
+    """One line by a declared rate. `used`: in core-hours, byte-months, bytes or instance-hours."""
+    declared = [rate for rate in provider.rates if rate.item == item]
+    rate = next((rate for rate in declared if rate.holds(on)), None)
+    if rate is None:
+        when = f"holds on {on.isoformat()} for" if declared else "is declared for"
+        return Unknown(item, f"no {item} rate {when} {provider.name}")
+    unit = rate.price.per
+    per_byte = _BYTES.get(unit.removesuffix("-month"))
+    value = used / per_byte if per_byte is not None else used
+    price = UnitPrice(_usd(rate.price.amount, rate), "USD", unit)
+    return Line(item, Quantity(value, unit), price, "declared", _source(rate), rate.since, what)
+
+
+def _engineering(use: TrialUsage, provider: Provider, on: date, share: InstanceShare | None) -> Iterator[Line | Unknown]:
+    holding = [each for each in provider.overhead if each.holds(on)]
+    if not holding:
+        when = f"holds on {on.isoformat()} for" if provider.overhead else "is declared for"
+        yield Unknown("engineering", f"no overhead {when} {provider.name}")
+    for each in holding:
+        spent_h = hours(each.time)
+        if each.instance_hours is not None:
+            if use.held_s is None:
+                yield Unknown("engineering", f"the time that {use.trial_id} held {provider.name} was not recorded")
+                continue
+            value = spent_h * hours(use.held_s, share) / each.instance_hours
+        elif use.share is None:
+            yield Unknown("engineering", f"{each.what}: {spent_h:g} h for each campaign, and how many trials share them is not known")
+            continue
+        else:
+            value = spent_h * use.share
+        price = UnitPrice(_usd(each.price.amount, each), "USD", "hour")
+        yield Line("engineering", Quantity(value, "hour"), price, "declared", _source(each), each.since, each.what)
+
+
+def _usd(amount: float, stated: SourcedAmount) -> float:
+    return float(exact(amount) * exact(stated.usd_per_unit))
+
+
+def _source(stated: SourcedAmount) -> str:
+    """Who says so, and at which rate it was exchanged."""
+    rate = stated.rate
+    return stated.source if rate is None else f"{stated.source}, at {rate.usd:g} USD/{rate.currency} of {stated.rate_on}"

@@ -1,0 +1,175 @@
+"""Cost of one outcome: the price of an hour over the outcomes measured in that hour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from plumbline.analysis.prices.book import Basis, Quote
+
+HOUR_S = 3600.0
+SUSTAINED = "highest_sustained_rate"
+AT_OFFERED_RATE = "_at_offered_rate"
+"""What the names of costs end in that a faster provider does not lower: an open loop gets the rate that it offers from every provider."""
+
+MetricLookup = Callable[[str, str, str], float | None]
+"""(metric, statistic, phase) → one trial's number in the catalogue's unit, None if absent."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One cost in USD. `value` is None exactly when `reason` says why; `formula` shows the arithmetic with its numbers; `phase`: see `phase_of`."""
+
+    metric: str
+    value: float | None
+    basis: Basis | None
+    formula: str = ""
+    reason: str | None = None
+
+    @property
+    def phase(self) -> str:
+        return phase_of(self.metric)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One cost metric: `amount` units of something that is measured as `rate` (a metric, per second).
+
+    `sustained`: at the highest rate that keeps the SLO, which the sweep found; else at the rate of the steady phase.
+    `without`: another rate, which tells of the same work where it is measured; this cost is left out there.
+    """
+
+    metric: str
+    kind: str
+    rate: str
+    statistic: str
+    amount: float | None  # None: the amount is the workload's own (tokens of one epoch)
+    what: str
+    without: str | None = None
+    sustained: bool = False
+
+    @property
+    def phase(self) -> str:
+        """The phase whose numbers the cost rests on."""
+        return "sweep" if self.sustained else "steady"
+
+    def delivered(self, measured: MetricLookup) -> float | None:
+        """Units per second of one trial; None where they were not measured.
+
+        Sustained: the highest rate of requests, times the share of them that finished at it, times the units of one that finished. The
+        throughput of the probe itself would count the time in which the last answers come in, which weighs more the shorter the probe is.
+        """
+        if not self.sustained:
+            return measured(self.rate, self.statistic, "steady")
+        highest, units = measured(SUSTAINED, "value", "sweep"), measured(self.rate, self.statistic, "sweep")
+        finished, lost = measured("request_throughput", "value", "sweep"), measured("error_rate", "value", "sweep")
+        if highest is None or units is None or finished is None or lost is None or finished <= 0:
+            return None
+        return highest * (1 - lost) * units / finished
+
+
+def _of_inference(metric: str, rate: str, amount: float, what: str) -> Iterator[Outcome]:
+    yield Outcome(metric, "inference", rate, "value", amount, what, sustained=True)
+    yield Outcome(metric + AT_OFFERED_RATE, "inference", rate, "value", amount, what)
+
+
+COSTS: tuple[Outcome, ...] = (
+    Outcome("cost_per_1m_trained_tokens", "training", "tokens_per_second", "median", 1e6, "trained tokens"),
+    Outcome("cost_per_1m_trained_samples", "training", "samples_per_second", "median", 1e6, "trained samples", without="tokens_per_second"),
+    Outcome("cost_per_epoch", "training", "tokens_per_second", "median", None, "trained tokens (one pass over the data)"),
+    *_of_inference("cost_per_1k_requests", "request_throughput", 1e3, "requests"),
+    *_of_inference("cost_per_1m_input_tokens", "input_token_throughput", 1e6, "input tokens"),
+    *_of_inference("cost_per_1m_output_tokens", "output_token_throughput", 1e6, "output tokens"),
+    *_of_inference("cost_per_good_request", "goodput", 1.0, "requests within the SLO"),
+)
+_SUSTAINED = frozenset(o.metric for o in COSTS if o.sustained)
+
+
+def sustained(metric: str) -> bool:
+    """Whether the metric is a cost at the highest rate that keeps the SLO."""
+    return metric in _SUSTAINED
+
+
+def phase_of(metric: str) -> str:
+    """The phase that a cost's numbers belong to."""
+    return "sweep" if sustained(metric) else "steady"
+
+
+def costs_of(
+    kind: str,
+    quote: Quote,
+    measured: MetricLookup,
+    *,
+    held_s: float | None = None,
+    epoch_tokens: int | None = None,
+    nodes: int = 1,
+) -> tuple[Cost, ...]:
+    """Every cost metric of one trial of `kind` ("training" or "inference").
+
+    `held_s`: seconds that the trial held the provider, idle time included, summed over its nodes. `epoch_tokens`: tokens of one pass
+    over the data. `nodes`: instances that together delivered what was measured, each at the quoted price.
+    """
+    found = [cost_per_run(quote, held_s)]
+    for outcome in COSTS:
+        if outcome.kind != kind:
+            continue
+        if outcome.without is not None and (
+            measured(outcome.without, "median", "steady") is not None or outcome.delivered(measured) is None
+        ):
+            continue
+        amount = outcome.amount if outcome.amount is not None else epoch_tokens
+        if amount is None:
+            found.append(Cost(outcome.metric, None, quote.basis, reason="the size of one epoch is not known"))
+        else:
+            found.append(cost_of_outcome(outcome, quote, amount, outcome.delivered(measured), nodes))
+    return tuple(found)
+
+
+def cost_per_run(quote: Quote, held_s: float | None) -> Cost:
+    """Price × the time that one trial held its nodes, from request (on a cluster: from the node's assignment) to release."""
+    if quote.basis is None:
+        return Cost("cost_per_run", None, None, reason=quote.reason)
+    if held_s is None or not math.isfinite(held_s) or held_s <= 0:
+        return Cost("cost_per_run", None, quote.basis, reason="the time that the trial held the provider was not recorded")
+    price = quote.basis.usd_per_hour
+    return Cost("cost_per_run", price * held_s / HOUR_S, quote.basis, f"{quote.basis.hour} × {held_s:.4g} s")
+
+
+def cost_per_finished_run(quote: Quote, held_s: float | None, lost_s: float | None) -> Cost:
+    """Price × the time that one finished run held its nodes and its share of what attempts held that came to nothing.
+
+    `lost_s`: the seconds of all those attempts over the number of finished runs; None if they are not known.
+    """
+    own = cost_per_run(quote, held_s)
+    if own.value is None or quote.basis is None or held_s is None:
+        return replace(own, metric="cost_per_finished_run")
+    if lost_s is None:
+        return Cost("cost_per_finished_run", None, quote.basis, reason="the time that failed attempts held the provider was not recorded")
+    price = quote.basis.usd_per_hour
+    formula = f"{quote.basis.hour} × ({held_s:.4g} s + {lost_s:.4g} s of attempts that came to nothing)"
+    return Cost("cost_per_finished_run", price * (held_s + lost_s) / HOUR_S, quote.basis, formula)
+
+
+def cost_of_outcome(outcome: Outcome, quote: Quote, amount: float, per_second: float | None, nodes: int = 1) -> Cost:
+    """Price × the time that `amount` outcomes take at the rate `per_second` of all `nodes`, as `Outcome.delivered` gives it."""
+    if quote.basis is None:
+        return Cost(outcome.metric, None, None, reason=quote.reason)
+    if per_second is None or not math.isfinite(per_second):
+        return Cost(outcome.metric, None, quote.basis, reason=not_measured(outcome))
+    if per_second <= 0:
+        return Cost(outcome.metric, None, quote.basis, reason=f"{outcome.rate} was {per_second:g}: nothing was delivered for the price")
+    price = quote.basis.usd_per_hour
+    value = nodes * price / HOUR_S * amount / per_second
+    several = f"{nodes} nodes × " if nodes > 1 else ""
+    where = f" at the {'highest rate that keeps the SLO' if outcome.sustained else 'offered rate'}" if outcome.kind == "inference" else ""
+    return Cost(
+        outcome.metric, value, quote.basis, f"{several}{quote.basis.hour} × {amount:.10g} {outcome.what} ÷ {per_second:.6g}/s{where}"
+    )
+
+
+def not_measured(outcome: Outcome) -> str:
+    """Why a cost has no rate to rest on."""
+    if outcome.sustained:
+        return f"{outcome.rate} at the highest rate that keeps the SLO was not measured: no sweep, or one that found no highest rate"
+    return f"{outcome.rate} was not measured"

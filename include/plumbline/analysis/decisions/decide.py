@@ -1,0 +1,190 @@
+"""A decision: providers ranked by one team's weights, with the probability that each is really first.
+
+Each metric is valued from 0 to 1: by its ratio to the best eligible provider (best/value where lower is better, value/best where higher
+is better; a share of failures, such as error_rate, by the share that did not fail), or linearly between a declared worst and best. No
+value is below `FLOOR`. The score is the weighted geometric mean of the values over the team's metrics and workloads: 1 is best at
+everything. With ratios it has no unit and no zero point to choose: scaling all prices changes nothing, and taking a provider away never
+reorders the others.
+
+Gates come first. A gate is judged on the median over usable repeats; a provider whose median fails one, or that nobody measured, is
+not eligible whatever its score, and takes no part in finding the best. So is a provider that lacks a number for a weighted metric:
+what is missing is neither a zero nor skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+import numpy as np
+
+from plumbline.analysis.cost.unit_costs import SUSTAINED, phase_of, sustained
+from plumbline.analysis.decisions.decision import Column, Decision, Gate, Ranked
+from plumbline.analysis.decisions.probability import probabilities
+from plumbline.analysis.decisions.value_functions import Array, describe_value_function, log_values, log_worths, worth
+from plumbline.analysis.scorecards.comparability import ComparedTrial, ComparisonClass, classify_comparison, refusals
+from plumbline.analysis.scorecards.scorecard import last_attempts
+from plumbline.analysis.trial_sample import TrialSample, WorkloadKind, leading_phase
+from plumbline.declarations import Criterion, Preference
+from plumbline.metrics import METRICS
+
+DRAWS = 4000
+
+
+def rank(team: str, kind: WorkloadKind, preference: Preference, trials: Sequence[TrialSample]) -> Decision:
+    """The ranking alone, without its probabilities (`draws` is 0): what asks "and if" hundreds of times needs no more."""
+    return decide(team, kind, preference, trials, draws=0)
+
+
+def decide(
+    team: str, kind: WorkloadKind, preference: Preference, trials: Sequence[TrialSample], *, seed: int = 20260801, draws: int = DRAWS
+) -> Decision:
+    """Rank the providers that ran the preference's workloads.
+
+    `trials`: priced trials (see `inputs.priced`) of any provider, kind and workload; others than asked for are left out. Numbers that answer
+    different questions are ranked all the same, and the note says what they differ in.
+    """
+    own = [t for t in last_attempts(trials) if t.kind == kind and t.workload in preference.workloads]
+    columns = _columns(preference, own)
+    candidates = [_candidate(p, preference, columns, [t for t in own if t.provider == p]) for p in sorted({t.provider for t in own})]
+    eligible = [c for c in candidates if c.eligible]
+    values = _values(preference, columns, eligible)
+    scores = {p: float(np.exp(np.array([c.weight for c in columns]) @ np.log(v))) for p, v in values.items()}
+    chances = probabilities(preference, columns, eligible, own, seed, draws) if draws else {}
+    ranked = [
+        replace(
+            c,
+            score=scores[c.provider],
+            ratios=tuple(float(v) for v in values[c.provider]),
+            probability_first=chances.get(c.provider),
+        )
+        for c in sorted(eligible, key=lambda c: (-scores[c.provider], c.provider))
+    ]
+    rest = [c for c in candidates if not c.eligible]
+    blind = [c for c in columns if no_sweep(c.metric, [t for t in own if t.workload == c.workload])]
+    said = _cannot_tell(blind) if blind else _note(candidates, eligible, own)
+    if draws and len(eligible) > 1:
+        names = {c.provider for c in eligible}
+        said = " ".join([*(f"Not comparable: {why}." for why in refusals(t for t in own if t.provider in names)), said]).strip()
+    compared = ComparisonClass()
+    if draws:
+        names, costs = {c.provider for c in eligible}, any(c.unit == "USD" for c in columns)
+        measured = (ComparedTrial(t.provider, t.conditions, t.share) for t in own if t.usable and t.provider in names)
+        compared = classify_comparison(measured, costs=costs)
+    return Decision(team, kind, columns, (*ranked, *rest), said, seed, draws, compared, "no_sweep" if blind else None)
+
+
+def _columns(preference: Preference, trials: Sequence[TrialSample]) -> tuple[Column, ...]:
+    columns = []
+    for workload in preference.workloads:
+        of_workload = [t for t in trials if t.workload == workload]
+        for name, weight in preference.weights.items():
+            known = METRICS[name]
+            phase = leading_phase(of_workload, name, known.statistic) or phase_of(name)
+            columns.append(
+                Column(
+                    workload,
+                    name,
+                    known.statistic,
+                    phase,
+                    known.unit,
+                    weight / len(preference.workloads),
+                    describe_value_function(preference, name),
+                )
+            )
+    return tuple(columns)
+
+
+def _candidate(provider: str, preference: Preference, columns: Sequence[Column], trials: Sequence[TrialSample]) -> Ranked:
+    values = tuple(_middle(trials, c.workload, c.metric, c.statistic, c.phase) for c in columns)
+    gates = tuple(gate_of(gate, w, trials) for w in preference.workloads for gate in preference.gates)
+    why_not = [_gap(c, trials) for c, value in zip(columns, values, strict=True) if value is None] + [
+        f'gate "{g.text}" on {g.workload} ' + ("was not measured" if g.value is None else "is not met") for g in gates if not g.passed
+    ]
+    usable = [t for t in trials if t.usable]
+    asked = {(c.workload, c.metric, c.statistic, c.phase) for c in columns}
+    asked |= {(w, g.metric, g.statistic, g.phase) for w in preference.workloads for g in preference.gates}
+    n = min(sum(t.workload == w and t.value(*rest) is not None for t in usable) for w, *rest in asked)
+    return Ranked(provider, not why_not, None, None, values, None, gates, tuple(why_not), n, tuple(t.trial_id for t in usable))
+
+
+def _gap(column: Column, trials: Sequence[TrialSample]) -> str:
+    """Why one provider lacks a weighted number."""
+    why = cost_gap(column.metric, [t for t in trials if t.workload == column.workload])
+    return f"{column.workload}: {why}" if why else f"{column.metric} on {column.workload} was not measured"
+
+
+def _middle(trials: Sequence[TrialSample], workload: str, metric: str, statistic: str, phase: str) -> float | None:
+    values = [v for t in trials if t.usable and t.workload == workload and (v := t.value(metric, statistic, phase)) is not None]
+    return median(values) if values else None
+
+
+def gate_of(gate: Criterion, workload: str, trials: Sequence[TrialSample]) -> Gate:
+    """One provider's gate on one workload, judged on the median over its usable repeats."""
+    value = _middle(trials, workload, gate.metric, gate.statistic, gate.phase)
+    return Gate(workload, gate.text, METRICS[gate.metric].unit, value, gate.limit, value is not None and gate.met_by(value))
+
+
+def _values(preference: Preference, columns: Sequence[Column], eligible: Sequence[Ranked]) -> dict[str, Array]:
+    """Values from `FLOOR` to 1, one per column, by provider."""
+    if not eligible:
+        return {}
+    table = np.empty((len(eligible), len(columns)))
+    for j, column in enumerate(columns):
+        numbers = np.array([c.values[j] for c in eligible], dtype=float)
+        best = float(worth(column.metric, numbers).max())
+        found = log_worths(column.metric, numbers, best)
+        table[:, j] = np.exp(log_values(column.metric, preference.values.get(column.metric), found, best))
+    return dict(zip((c.provider for c in eligible), table, strict=True))
+
+
+def _cannot_tell(blind: Sequence[Column]) -> str:
+    """No ranking by what every provider costs at an offered rate: its price."""
+    workloads = " and ".join(dict.fromkeys(c.workload for c in blind))
+    metrics = " and ".join(dict.fromkeys(c.metric for c in blind))
+    return (
+        f"Cannot tell: {workloads} has no sweep, so {metrics} at the highest rate that keeps the SLO is not known. "
+        "Add a phase sweep to the workload, or weigh no cost of requests or tokens."
+    )
+
+
+def _note(candidates: Sequence[Ranked], eligible: Sequence[Ranked], trials: Sequence[TrialSample]) -> str:
+    if not candidates:
+        return "No provider ran this team's workloads."
+    if not eligible:
+        return "No provider is eligible; the reasons stand beside each one."
+    if len(eligible) == 1:
+        return f"Only {eligible[0].provider} is eligible: there is nothing to choose between."
+    few = min(eligible, key=lambda c: c.n)
+    if few.n < 2:
+        return f"{few.provider} has {few.n} usable repeat of some number; a probability needs at least two."
+    said = []
+    if few.n < 6:
+        said.append(f"Probabilities rest on as few as {few.n} repeats and are indicative; more repeats sharpen them.")
+    names = [c.provider for c in eligible]
+    pairs = {(t.provider, t.workload): set[str]() for t in trials if t.usable and t.provider in names}
+    for t in trials:
+        if (t.provider, t.workload) in pairs and t.usable:
+            pairs[t.provider, t.workload].add(t.slot)
+    if single := sorted({provider for (provider, _), slots in pairs.items() if len(slots) == 1}):
+        who = "All repeats" if len(single) == len(names) else f"The repeats of {', '.join(single)}"
+        said.append(f"{who} ran in one slot: what another hour of the day would change is assumed, not measured.")
+    return " ".join(said)
+
+
+def no_sweep(metric: str, trials: Sequence[TrialSample]) -> bool:
+    """Whether a cost at the highest rate that keeps the SLO cannot be known, since no usable trial of this workload searched that rate."""
+    usable = [t for t in trials if t.usable]
+    return bool(usable) and sustained(metric) and not any(t.number(SUSTAINED, "value", "sweep") for t in usable)
+
+
+def cost_gap(metric: str, trials: Sequence[TrialSample]) -> str:
+    """Why usable trials of one workload and provider lack a cost at the highest rate that keeps the SLO; empty where that is not the reason."""
+    if not sustained(metric):
+        return ""
+    if no_sweep(metric, trials):
+        return f"{metric} cannot be known: its trials have no sweep"
+    searched = [n for t in trials if t.usable and (n := t.number(SUSTAINED, "value", "sweep")) is not None]
+    if searched and all(n.value is None for n in searched):
+        return f"{metric} is not known: the sweep found no highest rate that keeps the SLO"
+    return ""

@@ -1,0 +1,93 @@
+"""What a decision is: the columns that were weighed, the gates, the ranking, and what it cannot say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from plumbline.analysis.scorecards.comparability import ComparisonClass
+from plumbline.analysis.trial_sample import WorkloadKind
+
+
+@dataclass(frozen=True)
+class Column:
+    """One weighted number: a metric on a workload, in the phase and statistic that stand for the metric.
+
+    `valued`: the value function in words, as declared.
+    """
+
+    workload: str
+    metric: str
+    statistic: str
+    phase: str
+    unit: str
+    weight: float
+    valued: str = "ratio to the best"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One hard gate of one provider on one workload. `value` None: not measured, which is not a pass."""
+
+    workload: str
+    text: str
+    unit: str
+    value: float | None
+    limit: float
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One provider. `score` and `ratios` are None when it is not eligible, `why_not` says why.
+
+    `ratios`: the value from 0 to 1 of each column's number, its ratio to the best eligible provider's where nothing else is declared.
+    `probability_first` (among those that are eligible) is None when it cannot be computed: the decision's note says why. `n`: usable
+    repeats behind the number that has the fewest.
+    """
+
+    provider: str
+    eligible: bool
+    score: float | None
+    probability_first: float | None
+    values: tuple[float | None, ...]
+    ratios: tuple[float, ...] | None
+    gates: tuple[Gate, ...]
+    why_not: tuple[str, ...]
+    n: int
+    trials: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The ranking, best first; providers that are not eligible come last, by name. `note` says what the ranking cannot say.
+
+    `comparison`: of those that are eligible, in which class they are compared and what limits it.
+    `cannot_tell`: no_sweep where a cost is weighed that only a sweep shows and no trial of its workload has one: no provider is ranked.
+    """
+
+    team: str
+    kind: WorkloadKind
+    columns: tuple[Column, ...]
+    ranking: tuple[Ranked, ...]
+    note: str
+    seed: int
+    draws: int
+    comparison: ComparisonClass = field(default_factory=ComparisonClass)
+    cannot_tell: Literal["no_sweep"] | None = None
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """The workloads that were weighed: with team and kind they name the choice."""
+        return tuple(dict.fromkeys(c.workload for c in self.columns))
+
+    @property
+    def first(self) -> Ranked | None:
+        """The provider that ranks first, also where it is the only eligible one; None when nobody is eligible."""
+        return next((r for r in self.ranking if r.eligible), None)
+
+    @property
+    def winner(self) -> Ranked | None:
+        """The first of at least two eligible providers; None when there was no choice to make."""
+        eligible = [r for r in self.ranking if r.eligible]
+        return eligible[0] if len(eligible) > 1 else None

@@ -1,0 +1,82 @@
+"""Value functions: from a metric's numbers to values from 0 to 1, in which 1 is as good as it gets.
+
+Numbers are first turned into a worth (more is better, ratios mean something) and written as the logarithm of its ratio to one reference;
+a metric's noise is about the same share of it everywhere, so that on this scale it is added. The declared function is applied after.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.declarations import Preference
+from plumbline.declarations.teams import LinearValue, is_failure_share
+from plumbline.metrics import METRICS
+
+FLOOR = 1e-3
+"""A thousandfold worse than the best counts as a thousandfold, and nothing is worth less: one dreadful number must not make the score 0."""
+
+Array = NDArray[np.float64]
+
+
+def worth(metric: str, values: Array) -> Array:
+    """Values of one metric turned so that more is better and ratios mean something: shape and order kept, unit gone."""
+    known = METRICS[metric]
+    if known.direction == "higher_is_better":
+        return np.maximum(values, 0.0)
+    if is_failure_share(known):
+        return np.clip(1.0 - values, 0.0, 1.0)
+    with np.errstate(divide="ignore"):
+        return np.where(values > 0, 1.0 / np.maximum(values, 1e-300), np.inf)
+
+
+def log_worths(metric: str, values: Array, reference: float) -> Array:
+    """Logarithms of the worths' ratios to a reference worth, within a thousandfold of it; a number that is missing (NaN) stays so."""
+    worths = worth(metric, values)
+    if np.isinf(reference):  # something costs or takes nothing: only another nothing compares with it
+        ratios = np.where(np.isinf(worths), 1.0, FLOOR)
+    elif reference == 0:
+        ratios = np.ones_like(worths)
+    else:
+        ratios = np.clip(worths / reference, FLOOR, 1 / FLOOR)
+    found: Array = np.where(np.isnan(values), np.nan, np.log(ratios))
+    return found
+
+
+def log_values(metric: str, function: LinearValue | None, found: Array, reference: float) -> Array:
+    """Logarithms of the values, from 0 (worth 1) down to that of `FLOOR`.
+
+    `found`: as `logs` gives them, shape (providers, …); each column is one state of the world, in which the best provider is looked for.
+    """
+    behind = found - found.max(axis=0)
+    if function is None:
+        ratios: Array = np.maximum(behind, np.log(FLOOR))
+        return ratios
+    known = METRICS[metric]
+    worst, best = function.ends(known)
+    with np.errstate(over="ignore"):  # beyond every number is beyond worst or best all the same
+        if function.relative:
+            numbers = np.exp(behind if known.direction == "higher_is_better" else -behind)
+        else:
+            numbers = _numbers(metric, found, reference)
+    logarithms: Array = np.log(np.clip((numbers - worst) / (best - worst), FLOOR, 1.0))
+    return logarithms
+
+
+def _numbers(metric: str, found: Array, reference: float) -> Array:
+    """Back from logarithms of worths to the metric's own unit."""
+    known = METRICS[metric]
+    worths = np.exp(found) * reference
+    if known.direction == "higher_is_better":
+        return worths
+    if is_failure_share(known):
+        return 1.0 - worths
+    with np.errstate(divide="ignore"):
+        numbers: Array = 1.0 / worths
+    return numbers
+
+
+def describe_value_function(preference: Preference, metric: str) -> str:
+    """The value function of a metric, as declared."""
+    function = preference.values.get(metric)
+    return "ratio to the best" if function is None else f"linear: 0 at {function.worst}, 1 at {function.best}"

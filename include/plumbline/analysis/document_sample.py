@@ -1,0 +1,147 @@
+"""From result documents to trial samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+from plumbline.analysis.campaign_data import CampaignData, Quality
+from plumbline.analysis.scorecards.comparability import FACTS
+from plumbline.analysis.trial_sample import USABLE, Conditions, MetricValue, TrialSample
+from plumbline.declarations import TrainingWorkload, Trial
+from plumbline.declarations.trials import flatten, requested_specification
+from plumbline.results import Event, ResultDocument
+from plumbline.results.launch_record import launch_metrics
+
+
+def sample_of(document: ResultDocument, quality: Quality | None = None) -> TrialSample:
+    """One attempt as plain numbers. An attempt that the quality checks rejected counts as invalid, with their reasons."""
+    trial = document.trial
+    numbers = TrialSample(
+        trial_id=trial.trial_id,
+        provider=trial.provider.name,
+        kind=trial.workload.kind,
+        workload=trial.workload.name,
+        version=trial.workload.version,
+        status=document.validity.status,
+        slot=trial.slot,
+        repeat=trial.repeat,
+        started=_started(document),
+        metrics=tuple(
+            MetricValue(m.phase, m.metric, m.statistic, m.value, m.unit, m.direction, m.n, m.ci_low, m.ci_high)
+            for m in (*document.metrics, *(launch_metrics(document.launch) if document.launch is not None else ()))
+        ),
+        attempt=trial.attempt,
+        failure_class=document.validity.failure_class,
+        reasons=tuple(f"{reason.code}: {reason.detail}" for reason in document.validity.reasons),
+        held_s=billed_seconds(document),
+        nodes=trial.workload.nodes,
+        gpus=trial.workload.gpus,
+        conditions=conditions_of(document),
+    )
+    return numbers if quality is None else with_quality_verdict(numbers, quality)
+
+
+def conditions_of(document: ResultDocument) -> Conditions:
+    """Under what the trial was measured: what decides what its numbers may be put beside."""
+    _, _, protocol, engine, *_ = document.trial.series_key.split("/")
+    facts = document.environment.facts if document.environment is not None else {}
+    return Conditions(
+        "simulated" if document.simulated else "measured",
+        protocol,
+        engine,
+        tuple(flatten(requested_specification(document.trial))),
+        stack=tuple((name, str(facts[name])) for name in FACTS if facts.get(name) is not None),
+        accelerator=document.trial.provider.accelerator.product,
+    )
+
+
+def with_quality_verdict(numbers: TrialSample, quality: Quality) -> TrialSample:
+    """The attempt after the quality checks: a rejected one is invalid, one with a note degraded, each with their reasons."""
+    if quality.action == "accept":
+        return numbers
+    status = numbers.status
+    if quality.action == "reject" and status in USABLE:
+        status = "invalid"
+    elif status == "valid" and quality.reasons:
+        status = "degraded"
+    return replace(numbers, status=status, reasons=(*numbers.reasons, *quality.reasons))
+
+
+def missing_trial(trial: Trial) -> TrialSample:
+    """A planned trial of which nothing came back."""
+    return TrialSample(
+        trial_id=trial.trial_id,
+        provider=trial.provider.name,
+        kind=trial.workload.kind,
+        workload=trial.workload.name,
+        version=trial.workload.version,
+        status="missing",
+        slot=trial.slot,
+        repeat=trial.repeat,
+        started=None,
+        attempt=trial.attempt,
+        reasons=("no_result: planned, but nothing came back",),
+    )
+
+
+def campaign_numbers(campaign: CampaignData) -> tuple[TrialSample, ...]:
+    """Every attempt of the campaign, and one "missing" entry for each planned trial without a document."""
+    found = [sample_of(d, campaign.quality.get((d.trial.trial_id, d.trial.attempt))) for d in campaign.documents]
+    seen = {t.trial_id for t in found}
+    return (*found, *(missing_trial(t) for t in campaign.planned if t.trial_id not in seen))
+
+
+def epoch_tokens(campaign: CampaignData) -> dict[str, int]:
+    """Tokens of one pass over the declared data, by training workload."""
+    workloads = (d.trial.workload for d in campaign.documents)
+    return {w.name: w.data.tokens for w in workloads if isinstance(w, TrainingWorkload) and w.data.source != "images"}
+
+
+def held_seconds(document: ResultDocument) -> float | None:
+    """Seconds that the trial held its provider: from the launcher's first event to its last; the harness's own timeline without it.
+
+    On a cluster each pod holds its node from the moment it has one: the sum over the pods. Waiting in the queue for a place to be free
+    holds nothing and is left out. None when nobody saw two moments: a duration is then unknown, not zero.
+    """
+    if document.launch is not None and document.launch.pods:
+        gone = tuple(e for e in document.launch.events if e.name == "deleted")
+        spans = [_span(_on_node(pod.events, gone)) for pod in document.launch.pods]
+        return sum(span for span in spans if span is not None) or None
+    for events in (document.launch.events if document.launch else (), document.timeline):
+        span = _span(tuple(e for e in events if e.name != "queued"))
+        if span is not None:
+            return span
+    return None
+
+
+def billed_seconds(document: ResultDocument) -> float | None:
+    """As `held_s`; 0 of an attempt that was launched, seen to its end and never had a place."""
+    held = held_seconds(document)
+    return 0.0 if held is None and document.launch is not None and document.validity.status == "failed" else held
+
+
+def _on_node(events: tuple[Event, ...], gone: tuple[Event, ...]) -> tuple[Event, ...]:
+    """What happened since a pod had its node. One that never finished by itself held it until the launch was deleted."""
+    scheduled = next((e.utc for e in events if e.name == "scheduled"), None)
+    if scheduled is None:
+        return ()
+    ended = any(e.name in ("finished", "deleted") for e in events)
+    return tuple(e for e in (*events, *(() if ended else gone)) if e.utc >= scheduled)
+
+
+def _span(events: tuple[Event, ...]) -> float | None:
+    if len(events) < 2:
+        return None
+    clocked = [e.monotonic_s for e in events if e.monotonic_s is not None]
+    if len(clocked) == len(events):
+        span = max(clocked) - min(clocked)
+    else:
+        moments = [e.utc for e in events]
+        span = (max(moments) - min(moments)).total_seconds()
+    return span if span > 0 else None
+
+
+def _started(document: ResultDocument) -> date | None:
+    events = (*(document.launch.events if document.launch else ()), *document.timeline)
+    return min(e.utc for e in events).date() if events else None

@@ -1,0 +1,282 @@
+"""One campaign of a series against its accepted baseline: a row per metric, with an effect, an interval and a verdict.
+
+Which rows are judged. A metric that has thresholds (the workload's, the file's or the catalogue's) is judged by its leading statistic,
+in the steady phase if it is measured there and otherwise in the phases where it is, warm-up excepted; its p95 and p99 are judged as
+`tail`, in a family of their own, because tails are noisy and never page alone. Every other row is informative: it has an effect
+and an interval but no verdict.
+
+Verdicts, with `warn` the metric's practical threshold and q the p corrected by Benjamini–Hochberg over the judged rows of the same
+family in everything that is compared together (plumbline.analysis.drift.verdicts says why):
+
+    regressed, improved  |effect| >= warn, q <= the declared false discovery rate and p <= 1 - confidence; which of both by the direction
+    suspected            |effect| >= warn but not significant: `repeats_needed` more repeats would settle it
+    unchanged            the interval lies within ±warn; or |effect| < warn and a change of warn would have been found (minimum
+                         detectable effect <= warn)
+    insufficient_data    anything else: the repeats can neither show nor exclude a change that matters; again with `repeats_needed`
+
+With 2 against 2 repeats no p is below 1/3: such a comparison can suspect, never accuse."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from plumbline.analysis.drift import environment
+from plumbline.analysis.drift.comparison import Comparison, Family, Limits, MetricComparison, Verdict
+from plumbline.analysis.drift.effect import Effect, estimate_effect, from_analysis_scale, to_analysis_scale
+from plumbline.analysis.drift.noise import repeat_noise
+from plumbline.analysis.drift.reliability import reliability_of
+from plumbline.analysis.drift.verdicts import RowWithEffect, judge_series
+from plumbline.declarations.thresholds import DriftRules
+from plumbline.declarations.trials import REQUIRED_EQUAL, SOURCES_NEVER_MIX, difference_reason, specification_differences
+from plumbline.metrics import METRICS
+from plumbline.results.sample import CampaignSample, Series
+
+_TAILS = ("p95", "p99")
+
+
+@dataclass(frozen=True)
+class SeriesPair:
+    """One series to compare: a campaign with all accepted campaigns of its baseline.
+
+    `limits` gives a metric's thresholds, None for one that never alarms. `history` are campaigns since the baseline that did not drift,
+    oldest first: what campaigns of this series differ by is learned from them.
+    """
+
+    baseline: Sequence[CampaignSample]
+    candidate: CampaignSample
+    limits: Limits
+    history: Sequence[CampaignSample] = ()
+
+
+def compare(
+    baseline: Sequence[CampaignSample],
+    candidate: CampaignSample,
+    *,
+    rules: DriftRules,
+    limits: Limits,
+    across_providers: bool = False,
+) -> Comparison:
+    """Compare a campaign of one series with all accepted campaigns of its baseline. What is not comparable is refused in `problems`
+    and has no rows; reliability and missing trials are reported all the same.
+    """
+    return compare_series([SeriesPair(baseline, candidate, limits)], rules=rules, across_providers=across_providers)[0]
+
+
+def compare_series(pairs: Sequence[SeriesPair], *, rules: DriftRules, across_providers: bool = False) -> list[Comparison]:
+    """Compare several series of one campaign, corrected together for how many metrics they have; one comparison each, in their order."""
+    refused = [find_incomparabilities(pair.baseline, pair.candidate, across_providers) for pair in pairs]
+    measured = [[] if no else _measured(pair, rules.confidence) for pair, no in zip(pairs, refused, strict=True)]
+    return [
+        Comparison(
+            series_key=pair.candidate.series_key,
+            baseline_campaigns=tuple(sample.campaign_id for sample in pair.baseline),
+            candidate_campaign=pair.candidate.campaign_id,
+            simulated=pair.candidate.simulated,
+            imported=pair.candidate.imported,
+            confidence=rules.confidence,
+            rows=rows,
+            environment_changes=()
+            if no
+            else environment.diff_environments(
+                [facts for sample in pair.baseline for facts in sample.environments], pair.candidate.environments, rules.environment
+            ),
+            reliability=reliability_of(pair.baseline, pair.candidate),
+            problems=no,
+        )
+        for pair, no, rows in zip(pairs, refused, judge_series(measured, rules), strict=True)
+    ]
+
+
+_Key = tuple[str, str, str]
+
+
+def _measured(pair: SeriesPair, confidence: float) -> list[RowWithEffect]:
+    baseline, candidate, limits = pair.baseline, pair.candidate, pair.limits
+    since = [_by_metric(sample) for sample in pair.history]
+    before = [_by_metric(sample) for sample in baseline]
+    after = _by_metric(candidate)
+    keys = sorted(set(after).union(*before))
+    about = {(o.metric, o.statistic, o.phase): o for sample in (*baseline, candidate) for o in sample.observations}
+    steady = {metric for metric, _, phase in keys if phase == "steady"}
+    measured: list[RowWithEffect] = []
+    for key in keys:
+        metric, statistic, phase = key
+        known = limits(metric)
+        told = [campaign[key] for campaign in before if key in campaign]
+        row = MetricComparison(
+            metric=metric,
+            statistic=statistic,
+            phase=phase,
+            unit=about[key].unit,
+            direction=about[key].direction,
+            family=_family(key, known is not None, metric in steady),
+            n_baseline=sum(len(v) for campaign in told for v in campaign.values()),
+            n_candidate=sum(len(v) for v in after.get(key, {}).values()),
+        )
+        if row.family != "informative" and known is not None:
+            row = replace(row, warn=known.warn, page=known.page)
+        if not row.n_baseline or not row.n_candidate:
+            absent = "this campaign" if row.n_baseline else "the baseline"
+            verdict: Verdict | None = "insufficient_data" if row.family != "informative" else None
+            measured.append((replace(row, verdict=verdict, notes=(f"absent from {absent}",)), None))
+            continue
+        history = [campaign[key] for campaign in since if key in campaign] if row.warn is not None else ()
+        effect = estimate_effect(metric, told, after[key], confidence, history=history, warn=row.warn)
+        measured.append((_with_effect(row, effect), effect))
+    return measured
+
+
+def _by_metric(sample: CampaignSample) -> dict[_Key, dict[str, list[float]]]:
+    found: dict[_Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for o in sample.observations:
+        found[o.metric, o.statistic, o.phase][o.slot].append(o.value)
+    return found
+
+
+def _family(key: _Key, has_limits: bool, in_steady: bool) -> Family:
+    metric, statistic, phase = key
+    known = METRICS[metric]
+    if not has_limits or known.direction == "informative" or phase == "warmup" or (in_steady and phase != "steady"):
+        return "informative"
+    if statistic == known.statistic:
+        return "lead"
+    return "tail" if statistic in _TAILS else "informative"
+
+
+def _with_effect(row: MetricComparison, effect: Effect) -> MetricComparison:
+    notes = effect.notes
+    if effect.scale == "difference" and row.unit != "ratio" and row.warn is not None:
+        # A relative threshold means nothing against a baseline of zero.
+        row = replace(row, family="informative", warn=None, page=None)
+        notes = (*notes, "the baseline is zero: no relative threshold applies")
+    sign = 1 if effect.effect >= 0 else -1
+    past = sum(1 for change in effect.candidate_changes if row.warn is not None and sign * change >= row.warn)
+    return replace(
+        row,
+        scale=effect.scale,
+        baseline=effect.baseline,
+        candidate=effect.candidate,
+        effect=effect.effect,
+        ci_low=effect.ci_low,
+        ci_high=effect.ci_high,
+        p=effect.p,
+        smallest_p=effect.smallest_p,
+        blocked=effect.blocked,
+        past_threshold=past,
+        notes=notes,
+    )
+
+
+_WITHIN_A_SERIES = {
+    "provider": "name the two providers to compare them with each other",
+    "region": "another region is another place",
+    "instance_type": "another instance type is another machine",
+}
+_NAMED_BY_THE_SERIES = ("kind", "name", "version")
+
+
+def find_incomparabilities(
+    baseline: Sequence[CampaignSample], candidate: CampaignSample, across_providers: bool = False
+) -> tuple[str, ...]:
+    """Every reason why the comparison is refused, each naming the field and both values; empty if it may go on."""
+    found: list[str] = []
+    new = Series.parse(candidate.series_key)
+    fields = REQUIRED_EQUAL if across_providers else {**REQUIRED_EQUAL, **_WITHIN_A_SERIES}
+    for sample in baseline:
+        old = Series.parse(sample.series_key)
+        names = _names(sample, candidate)
+        if _source(sample) != _source(candidate):
+            found.append(f"source: {_source(sample)} in {names[0]}, {_source(candidate)} in {names[1]}: {SOURCES_NEVER_MIX}")
+        for field, why in fields.items():
+            before, after = getattr(old, field), getattr(new, field)
+            if before != after:
+                found.append(f"{field}: {before} in {names[0]}, {after} in {names[1]}: {why}")
+        if sample.spec is not None and candidate.spec is not None:
+            found += [
+                f"{field}: {before} in {names[0]}, {after} in {names[1]}: {difference_reason(field)}"
+                for field, before, after in specification_differences(sample.spec, candidate.spec)
+                if field not in _NAMED_BY_THE_SERIES
+            ]
+        if (sample.series_key, sample.campaign_id) == (candidate.series_key, candidate.campaign_id):
+            found.append(f"campaign: {candidate.campaign_id} is part of the baseline that it is compared with")
+    if not baseline:
+        found.append("baseline: the series has no accepted baseline yet")
+    elif not any(sample.observations for sample in baseline):
+        found.append(f"baseline: no believed number in {', '.join(s.campaign_id for s in baseline)}")
+    if not candidate.observations:
+        found.append(f"candidate: no believed number in {candidate.campaign_id}")
+    return tuple(dict.fromkeys(found))
+
+
+def _names(old: CampaignSample, new: CampaignSample) -> tuple[str, str]:
+    """What tells the two apart: the campaigns, or the providers where both took part in one campaign."""
+    if old.campaign_id != new.campaign_id:
+        return old.campaign_id, new.campaign_id
+    return Series.parse(old.series_key).provider, Series.parse(new.series_key).provider
+
+
+def _source(sample: CampaignSample) -> str:
+    return "imported" if sample.imported else "simulated" if sample.simulated else "measured"
+
+
+# Two single trials side by side, such as a trial and its replay.
+#
+# One against one repeat can never be significant by itself. What can be asked is whether the two differ by more than trials of this
+# series differ anyway. The two come from different campaigns, so the scatter is that of all trials of a slot, over campaigns as well as
+# within them; a series that has drifted scatters more, which makes this verdict the more careful. It says how far two trials may lie apart:
+#
+#     reach = t(1 − α / (2 · rows)) × noise × √2,   t with the noise's degrees of freedom, α the declared false discovery rate
+#
+#     unchanged            the difference is inside the reach, which stands beside the verdict as the smallest change one would see
+#     suspected            it is outside, and at least `warn`: run a campaign to know; a single trial never accuses
+#     insufficient_data    the series has no two other trials of one slot yet, so nobody knows how much it scatters
+
+
+def compare_trials(
+    baseline: CampaignSample, candidate: CampaignSample, history: Sequence[CampaignSample], *, rules: DriftRules, limits: Limits
+) -> Comparison:
+    """Compare two samples of one trial each; `history` holds the series' other campaigns, from which its scatter is learned.
+
+    ValueError if a sample holds more than one trial.
+    """
+    for sample in (baseline, candidate):
+        trials = {(o.slot, o.repeat) for o in sample.observations}
+        if len(trials) > 1:
+            raise ValueError(f"{len(trials)} trials of {sample.campaign_id}; expected one (compare campaigns for more)")
+    found = compare([baseline], candidate, rules=rules, limits=limits)
+    judged = sum(row.verdict is not None for row in found.rows)
+    rows = tuple(row if row.verdict is None else _judged(row, history, rules.false_discovery_rate / max(judged, 1)) for row in found.rows)
+    return replace(found, rows=rows)
+
+
+def _judged(row: MetricComparison, history: Sequence[CampaignSample], level: float) -> MetricComparison:
+    plain = replace(row, ci_low=None, ci_high=None, p=None, q=None, mde=None, repeats_needed=None, repeats_where=None)
+    if row.effect is None or row.baseline is None or row.warn is None:
+        return replace(plain, verdict="insufficient_data")
+    noise, df = repeat_noise([_values(history, row)])
+    if noise is None:
+        return replace(
+            plain, verdict="insufficient_data", notes=(*row.notes, "no two other trials of this series to learn its scatter from")
+        )
+    reach = float(stats.t.ppf(1 - level / 2, df)) * noise * math.sqrt(2)
+    shift = to_analysis_scale(row.effect, row.scale)
+    inside = shift <= reach or abs(row.effect) < row.warn
+    return replace(plain, mde=from_analysis_scale(reach, row.scale), verdict="unchanged" if inside else "suspected")
+
+
+def _values(history: Sequence[CampaignSample], row: MetricComparison) -> dict[str, np.ndarray]:
+    """Slot → values of the row's number in all campaigns, on the row's analysis scale."""
+    by_slot: dict[str, list[float]] = {}
+    for o in (o for sample in history for o in sample.observations):
+        if (o.metric, o.statistic, o.phase) == (row.metric, row.statistic, row.phase) and (row.scale != "ratio" or o.value > 0):
+            by_slot.setdefault(o.slot, []).append(o.value)
+    if row.scale == "ratio":
+        return {slot: np.log(v) for slot, v in by_slot.items()}
+    divisor = abs(row.baseline or 0.0) if row.scale == "relative_difference" else 1.0
+    return {slot: np.asarray(v) / (divisor or 1.0) for slot, v in by_slot.items()}

@@ -1,0 +1,164 @@
+"""The result of comparing one series with its baseline: one row a metric, and the text of its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbline.analysis.drift.effect import Scale
+from plumbline.analysis.drift.environment import EnvironmentChange
+from plumbline.analysis.drift.reliability import Reliability
+from plumbline.declarations.workloads import DriftLimits
+from plumbline.metrics import Direction
+
+Verdict = Literal["regressed", "improved", "unchanged", "suspected", "insufficient_data"]
+Family = Literal["lead", "tail", "informative"]
+RepeatsWhere = Literal["candidate", "both"]
+Limits = Callable[[str], DriftLimits | None]
+
+
+@dataclass(frozen=True)
+class MetricComparison:
+    """One statistic of one metric in one phase.
+
+    `baseline` and `candidate` are medians over repeats in the metric's unit. `effect` and its interval are fractions
+    (`candidate / baseline - 1`; see plumbline.analysis.drift.effect for the other scales), None where one side has no value. `mde` is the
+    smallest change that these repeats would find, as a fraction. `past_threshold` counts the candidate's repeats beyond warn.
+    `repeats_needed` further repeats would settle a doubt: of the candidate, or of candidate and baseline each (`repeats_where`);
+    None in doubt means that not even 200 on each side would. `past` is what a long series said where that gave the verdict; `crept`: the
+    effect is that against the oldest accepted baseline.
+    """
+
+    metric: str
+    statistic: str
+    phase: str
+    unit: str
+    direction: Direction
+    family: Family
+    n_baseline: int
+    n_candidate: int
+    scale: Scale = "ratio"
+    baseline: float | None = None
+    candidate: float | None = None
+    effect: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    p: float | None = None
+    q: float | None = None
+    mde: float | None = None
+    warn: float | None = None
+    page: float | None = None
+    verdict: Verdict | None = None
+    blocked: bool = True
+    past_threshold: int = 0
+    repeats_needed: int | None = None
+    repeats_where: RepeatsWhere | None = None
+    smallest_p: float | None = None
+    notes: tuple[str, ...] = ()
+    past: str | None = None
+    crept: bool = False
+
+    @property
+    def worse(self) -> bool | None:
+        """Whether the candidate is worse (True) or better (False); None if the metric has no good side or did not move."""
+        if not self.effect or self.direction == "informative":
+            return None
+        return (self.effect > 0) == (self.direction == "lower_is_better")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What became of a series: rows by metric, what changed around it, how reliably it ran, and why it was refused, if it was."""
+
+    series_key: str
+    baseline_campaigns: tuple[str, ...]
+    candidate_campaign: str
+    simulated: bool
+    confidence: float
+    rows: tuple[MetricComparison, ...]
+    environment_changes: tuple[EnvironmentChange, ...]
+    reliability: Reliability
+    problems: tuple[str, ...] = ()
+    imported: bool = False
+
+    @property
+    def moved(self) -> tuple[MetricComparison, ...]:
+        """The rows that regressed or improved."""
+        return tuple(row for row in self.rows if row.verdict in ("regressed", "improved"))
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The series' verdict: the gravest of its rows'; None if nothing was judged."""
+        found = {row.verdict for row in self.rows}
+        order: tuple[Verdict, ...] = ("regressed", "improved", "suspected", "insufficient_data", "unchanged")
+        return next((v for v in order if v in found), None)
+
+
+_SHORT = {
+    "matmul_tflops": "matmul",
+    "memory_bandwidth": "memory bandwidth",
+    "disk_write_bandwidth": "disk",
+    "all_reduce_bus_bandwidth": "all-reduce",
+    "inter_node_all_reduce_bus_bandwidth": "all-reduce between nodes",
+}
+
+
+def format_relative_change(fraction: float, digits: int = 1) -> str:
+    """`+91 %`, `−8.2 %`: a decimal only below ten per cent, a real minus sign."""
+    value = 100 * fraction
+    text = f"{abs(value):.{0 if round(abs(value), digits) >= 10 else digits}f}"
+    return f"{'−' if value < 0 and float(text) else '+'}{text} %"
+
+
+def format_effect(row: MetricComparison) -> str:
+    """The effect of a row: `+91 %`, or `+2.0 points` / `+3 s` where ratios mean nothing."""
+    return "no value" if row.effect is None else _amount(row.effect, row)
+
+
+def format_interval(row: MetricComparison, confidence: float) -> str:
+    """`95 %: +80 … +104`, or why there is none."""
+    level = f"{100 * confidence:g} %"
+    if row.ci_low is None or row.ci_high is None:
+        return f"no {level} interval from {row.n_baseline} + {row.n_candidate} repeats"
+    low, high = (_amount(end, row).removesuffix(" %") for end in (row.ci_low, row.ci_high))
+    return f"{level}: {low} … {high}"
+
+
+def format_metric_name(row: MetricComparison, lead_statistic: str) -> str:
+    """The metric as a headline names it; the statistic and the phase only where they are not the usual ones."""
+    statistic = "" if row.statistic == lead_statistic else f"{row.statistic} "
+    return f"{statistic}{row.metric}" + ("" if row.phase == "steady" else f" in {row.phase}")
+
+
+def parse_metric_name(named: str) -> tuple[str, str | None, str]:
+    """Metric, statistic (None: the metric's usual one) and phase of what `name` made."""
+    said, _, phase = named.partition(" in ")
+    statistic, _, metric = said.rpartition(" ")
+    return metric, statistic or None, phase or "steady"
+
+
+def format_probe_name(metric: str) -> str:
+    """A hardware probe's everyday name."""
+    product = metric.removeprefix("matmul_tflops_")
+    return f"matmul in {product}" if product != metric else _SHORT.get(metric, metric.replace("_", " "))
+
+
+def format_repeats_needed(row: MetricComparison) -> str:
+    """What would settle a doubt, in words; empty if there is no doubt."""
+    if row.verdict not in ("suspected", "insufficient_data"):
+        return ""
+    if row.repeats_needed is None:
+        return "no affordable number of repeats settles it: the metric scatters too much for its threshold"
+    plural = "s" if row.repeats_needed > 1 else ""
+    if row.repeats_where == "both":
+        return f"{row.repeats_needed} more repeat{plural} on each side would settle it"
+    return f"{row.repeats_needed} more repeat{plural} would settle it"
+
+
+def _amount(value: float, row: MetricComparison) -> str:
+    if row.scale != "difference":
+        return format_relative_change(value)
+    if row.unit == "ratio":
+        return format_relative_change(value).removesuffix(" %") + " points"
+    return f"{'−' if value < 0 else '+'}{abs(value):.3g} {row.unit}"

@@ -1,0 +1,158 @@
+"""The price book: which declared price of a provider holds on a day, and the reason when none does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from plumbline.declarations import EndpointLauncher, Price, Provider
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.providers.simulation import PriceChange, SimulatedLauncher
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive, PriceView
+
+
+OTHER_GPUS = "other_gpus_alike"
+"""The caveat of every figure that charges a part of an instance that is sold whole."""
+OTHER_GPUS_TEXT = "assumes the other GPUs are used alike"
+
+
+@dataclass(frozen=True)
+class InstanceShare:
+    """What a trial is charged of each instance: `gpus` of its `of` accelerators. `assumed`: the provider sells the instance whole."""
+
+    gpus: int
+    of: int
+    assumed: bool = False
+
+    @property
+    def fraction(self) -> float:
+        return self.gpus / self.of
+
+    @property
+    def caveat(self) -> str | None:
+        """The code of what the figure assumes; None if it assumes nothing."""
+        return OTHER_GPUS if self.assumed else None
+
+    def __str__(self) -> str:
+        return f"{self.gpus} of {self.of} GPUs" + (f", {OTHER_GPUS_TEXT}" if self.assumed else "")
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a cost rests on; every figure in USD that is shown to a person carries one.
+
+    `share`: the part of the instance that `usd_per_hour` charges; None for all of it.
+    """
+
+    purchase: Purchase
+    usd_per_hour: float
+    since: date
+    source: str
+    share: InstanceShare | None = None
+
+    @property
+    def hour(self) -> str:
+        """The price of an hour as a formula shows it."""
+        if self.share is None:
+            return f"{self.usd_per_hour:.10g} USD/h"
+        return f"{self.usd_per_hour / self.share.fraction:.10g} USD/h × {self.share.gpus}/{self.share.of}"
+
+    def __str__(self) -> str:
+        part = "" if self.share is None else f" ({self.share})"
+        return f"{self.purchase}, {self.hour}{part} since {self.since.isoformat()}, source: {self.source}"
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A provider's price on a day, or why there is none: exactly one of the two is set."""
+
+    basis: Basis | None
+    reason: str | None
+
+
+def share_of(provider: Provider, gpus: int | None) -> InstanceShare | None:
+    """What a trial that holds `gpus` accelerators of each instance (None: all) is charged of it; None for all of it.
+
+    The cores of a CPU provider are one trial's, the client's beside the server's, and what is behind an endpoint is billed as a whole.
+    """
+    has = provider.accelerator
+    if gpus is None or gpus >= has.count or has.kind == "cpu" or isinstance(provider.launcher, EndpointLauncher):
+        return None
+    return InstanceShare(gpus, has.count, assumed=provider.sold_by == "instance")
+
+
+def charged(quoted: Quote, share: InstanceShare | None) -> Quote:
+    """The quote of an instance as one of the part of it that is charged."""
+    if quoted.basis is None or share is None:
+        return quoted
+    return Quote(replace(quoted.basis, usd_per_hour=quoted.basis.usd_per_hour * share.fraction, share=share), None)
+
+
+def price_of(provider: Provider, on: date, purchase: Purchase = "on_demand") -> Price | None:
+    """The declared price of the whole instance that holds on the day `on`; None if none does.
+
+    A price holds from `since` (included) until `until` (excluded). Declarations reject overlaps, so at most one holds.
+    """
+    return next(
+        (p for p in provider.price_list if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)),
+        None,
+    )
+
+
+def quote(provider: Provider, on: date, purchase: Purchase = "on_demand") -> Quote:
+    """Like `price_of`, with the reason in words when no price holds: a cost that is unknown must never look like a cost of nothing."""
+    price = price_of(provider, on, purchase)
+    if price is not None:
+        return Quote(Basis(price.purchase, price.price, price.since, price.source), None)
+    declared = sorted((p for p in provider.price_list if p.purchase == purchase), key=lambda p: p.since)
+    if not provider.price_list:
+        return Quote(None, f"no price is declared for {provider.name}")
+    if not declared:
+        others = ", ".join(sorted({p.purchase for p in provider.price_list}))
+        return Quote(None, f"no {purchase} price is declared for {provider.name} (declared: {others})")
+    spans = ", ".join(f"{p.since.isoformat()} to {p.until.isoformat() if p.until else 'open'}" for p in declared)
+    return Quote(None, f"no {purchase} price of {provider.name} holds on {on.isoformat()} (declared: {spans})")
+
+
+def with_effective_prices(archive: Archive, provider: Provider) -> Provider:
+    """The provider with what was accepted before what is declared in its price list, each until something newer is declared: costs follow.
+
+    A simulated provider keeps its own list: what its declared changes make of the price is what it costs.
+    """
+    return provider if provider.simulated else _with(provider, archive.prices(provider.name))
+
+
+def all_with_effective_prices(archive: Archive, providers: Iterable[Provider]) -> dict[str, Provider]:
+    """The same for several, by name, however many they are in one question to the archive."""
+    found = {p.name: p for p in providers}
+    held: dict[str, list[PriceView]] = {name: [] for name in found}
+    for price in archive.prices(list(found)):
+        held[price.provider].append(price)
+    return {name: p if p.simulated else _with(p, held[name]) for name, p in found.items()}
+
+
+def _with(provider: Provider, accepted: Iterable[PriceView]) -> Provider:
+    own: list[Price] = []
+    for held in sorted(accepted, key=lambda p: p.since, reverse=True):
+        newer = [p.since for p in provider.prices if p.purchase == held.purchase and p.since > held.since]
+        until = min((day for day in (held.until, *newer) if day is not None), default=None)
+        if held.term is None and until != held.since:
+            of: Any = {"purchase": held.purchase, "price": held.usd_per_hour, "since": held.since, "until": until, "source": held.source}
+            own.append(Price.model_construct(None, **of))
+    return provider.model_copy(update={"prices": (*own, *provider.prices)})
+
+
+def with_price_factor(provider: Provider, factor: float) -> Provider:
+    """The provider with every price of its list multiplied by `factor`, above 0; of a simulated one, what its declared changes make of it too."""
+    if factor <= 0:
+        raise ValueError(f"{provider.name}'s prices cannot be multiplied by {factor:g}; expected a factor above 0")
+    prices = tuple(price.model_copy(update={"price": price.price * factor}) for price in provider.prices)
+    launcher = provider.launcher
+    if isinstance(launcher, SimulatedLauncher):
+        drift = tuple(e.model_copy(update={"price": e.price * factor}) if isinstance(e, PriceChange) else e for e in launcher.drift)
+        launcher = launcher.model_copy(update={"drift": drift})
+    return provider.model_copy(update={"prices": prices, "launcher": launcher})

@@ -1,0 +1,190 @@
+"""What the readings of one price mean against the price that was accepted last. Pure: readings in, one verdict out.
+
+A list price (on demand, reserved) has changed when it moved by 1 % or more and was seen twice, or a second source says the same. Of a spot
+price the median of three readings counts, and 15 %. What no price should do is *held* and never used until somebody confirms it: a price
+of 0, a move of more than 60 %, a reserved price that is not below the on-demand one. A second source can confirm all but a price of 0.
+
+A reading that is held says nothing about the others: a price that was read before and after it was seen twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Literal
+
+from plumbline.results.price_reading import Reading, SourceKind
+
+LIST_MOVE = 0.01
+SPOT_MOVE = 0.15
+IMPLAUSIBLE_MOVE = 0.60
+SPOT_READINGS = 3
+CONFIRMATION_PERIOD = timedelta(days=3)
+"""How long a catalog may say the same in one version until that counts as seen again, and how old a source's word may be to count at all."""
+SOURCE_PRIORITY: tuple[SourceKind, ...] = ("contract", "csv", "simulated", "gpuhunt")
+"""Whose readings are checked where several sources tell of one price, the first that is fresh; the others can only confirm. OpenCost tells
+what was paid, discounts and idle hours included: that is no price that could have changed, so it never leads."""
+READINGS_NEEDED = 30
+"""How many of the newest readings of a price are enough to check it."""
+APART = timedelta(hours=1)
+"""How far two sightings lie apart at least: what is asked twice at once is one answer."""
+_ROUNDING = 1e-9
+
+PriceStatus = Literal["first", "unchanged", "seen_once", "changed", "held"]
+
+
+@dataclass(frozen=True)
+class PriceVerdict:
+    """What the newest `reading` means, all prices in USD per GPU-hour.
+
+    `price`: what is to be believed if it is believed, of a spot price the median. `accepted`: what it was held against. `since`: when it was
+    first read so. `sightings` that agree. `confirmed_by`: the second source, if one did. `reason`: why it is held. `steps`: prices that were
+    read on the way and are neither the accepted one nor this one, oldest first.
+    """
+
+    meaning: PriceStatus
+    reading: Reading
+    price: float
+    accepted: float | None
+    since: datetime
+    sightings: int = 1
+    confirmed_by: SourceKind | None = None
+    reason: str | None = None
+    steps: tuple[Reading, ...] = ()
+
+    @property
+    def effect(self) -> float | None:
+        """The move as a fraction of the accepted price; None without one."""
+        return None if self.accepted is None else self.price / self.accepted - 1
+
+
+def check_price(
+    readings: Sequence[Reading], accepted: float | None, *, on_demand: float | None = None, now: datetime | None = None
+) -> PriceVerdict:
+    """What the readings of one provider, purchase and term, in the order in which they were observed, mean now.
+
+    `accepted`: the accepted price in USD per GPU-hour, None if none ever was. `on_demand`: what the same hour costs on demand, to hold
+    reserved prices against. `now`: when the sources were asked last; a row of a history that is three days old and still the newest counts
+    as seen again, as only changes may be written there. Any other source says so itself, or says nothing. The last `READINGS_NEEDED` readings are enough. ValueError if none is of a source that tells prices.
+    """
+    newest = next((r for r in reversed(readings) if r.source in SOURCE_PRIORITY), None)
+    if newest is None:
+        raise ValueError(f"there are no readings to check; expected at least one of {', '.join(SOURCE_PRIORITY)}")
+    others: list[Reading] = []
+    own = readings
+    if any(r.source != newest.source for r in readings):
+        latest = {r.source: r for r in readings}
+        fresh = [r for r in latest.values() if newest.observed_at - r.observed_at <= CONFIRMATION_PERIOD]
+        lead = min((r for r in fresh if r.source in SOURCE_PRIORITY), key=lambda r: SOURCE_PRIORITY.index(r.source))
+        own = [r for r in readings if r.source == lead.source]
+        others = [r for r in fresh if r.source != lead.source]
+    own = _sightings(own)
+    told = own[-1]
+    if now is not None and told.source == "csv" and told.amount > 0 and now - told.observed_at >= CONFIRMATION_PERIOD:
+        own.append(replace(told, observed_at=now))
+    found = _spot(own, others, accepted) if newest.purchase == "spot" else _listed(own, others, accepted, on_demand)
+    return replace(found, reading=told)
+
+
+def implausible(reading: Reading, accepted: float | None, on_demand: float | None) -> str | None:
+    """Why a price is not to be believed at once; None if nothing speaks against it."""
+    price = reading.usd_per_gpu_hour
+    if not price > 0:
+        return f"the source says {price:g} USD, and nothing costs nothing"
+    if accepted is not None and abs(price / accepted - 1) > IMPLAUSIBLE_MOVE + _ROUNDING:
+        return f"{price:.4g} is more than {IMPLAUSIBLE_MOVE:.0%} away from the accepted {accepted:.4g} USD"
+    if reading.purchase == "reserved" and on_demand is not None and price >= on_demand:
+        return f"reserved {price:.4g} is not below on-demand {on_demand:.4g} USD"
+    return None
+
+
+def moved_by(price: float, accepted: float, least: float) -> bool:
+    """Whether a price is `least` (a fraction) or more away from the accepted one."""
+    return abs(price / accepted - 1) >= least - _ROUNDING
+
+
+def _listed(own: list[Reading], others: Sequence[Reading], accepted: float | None, on_demand: float | None) -> PriceVerdict:
+    newest = own[-1]
+    price = newest.usd_per_gpu_hour
+    if accepted is not None and not moved_by(price, accepted, LIST_MOVE):
+        alike = 0
+        while alike < len(own) and not moved_by(own[-1 - alike].usd_per_gpu_hour, accepted, LIST_MOVE):
+            alike += 1
+        return PriceVerdict("unchanged", newest, price, accepted, own[-alike].observed_at, alike)
+    second = next((o.source for o in others if price > 0 and not moved_by(o.usd_per_gpu_hour, price, LIST_MOVE)), None)
+    why = implausible(newest, accepted, on_demand)
+    since, sightings, steps = _path(own, accepted, on_demand, why is not None)
+    if why is not None and second is None:
+        return PriceVerdict("held", newest, price, accepted, since, sightings, None, why, steps)
+    if accepted is None:
+        return PriceVerdict("first", newest, price, None, since, sightings)
+    meaning: PriceStatus = "changed" if sightings > 1 or second is not None else "seen_once"
+    return PriceVerdict(meaning, newest, price, accepted, since, sightings, second, None, steps)
+
+
+def _path(
+    own: Sequence[Reading], accepted: float | None, on_demand: float | None, doubted: bool
+) -> tuple[datetime, int, tuple[Reading, ...]]:
+    """Since when the newest price is read, how often, and what else was read since the accepted one."""
+    newest = own[-1]
+    since, sightings, steps, together = newest.observed_at, 1, [], True
+    for before in reversed(own[:-1]):
+        price = before.usd_per_gpu_hour
+        if accepted is not None and not moved_by(price, accepted, LIST_MOVE):
+            break
+        same = newest.usd_per_gpu_hour == price or (newest.usd_per_gpu_hour > 0 and not moved_by(price, newest.usd_per_gpu_hour, LIST_MOVE))
+        unbelievable = implausible(before, accepted, on_demand) is not None
+        if same and together and unbelievable == doubted:
+            since, sightings = before.observed_at, sightings + 1
+        elif not unbelievable:
+            together = False
+            steps.append(before)
+        elif doubted:
+            together = False
+    return since, sightings, tuple(_distinct(steps[::-1]))
+
+
+def _spot(own: list[Reading], others: Sequence[Reading], accepted: float | None) -> PriceVerdict:
+    newest = own[-1]
+    if not newest.usd_per_gpu_hour > 0:
+        return PriceVerdict(
+            "held", newest, newest.usd_per_gpu_hour, accepted, newest.observed_at, reason=implausible(newest, accepted, None)
+        )
+    if accepted is None:
+        return PriceVerdict("first", newest, newest.usd_per_gpu_hour, None, newest.observed_at)
+    counted = [r for r in own if r.usd_per_gpu_hour > 0][-SPOT_READINGS:]
+    if len(counted) < SPOT_READINGS:
+        meaning: PriceStatus = "seen_once" if moved_by(newest.usd_per_gpu_hour, accepted, SPOT_MOVE) else "unchanged"
+        return PriceVerdict(meaning, newest, newest.usd_per_gpu_hour, accepted, newest.observed_at)
+    price = median(r.usd_per_gpu_hour for r in counted)
+    apart = [r for r in counted if moved_by(r.usd_per_gpu_hour, accepted, SPOT_MOVE)]
+    if not moved_by(price, accepted, SPOT_MOVE):
+        meaning = "seen_once" if newest in apart else "unchanged"
+        return PriceVerdict(meaning, newest, price, accepted, newest.observed_at)
+    second = next((o.source for o in others if o.usd_per_gpu_hour > 0 and not moved_by(o.usd_per_gpu_hour, price, SPOT_MOVE)), None)
+    since = apart[0].observed_at
+    if abs(price / accepted - 1) > IMPLAUSIBLE_MOVE + _ROUNDING and second is None:
+        why = f"the median {price:.4g} of three readings is more than {IMPLAUSIBLE_MOVE:.0%} away from the accepted {accepted:.4g} USD"
+        return PriceVerdict("held", newest, price, accepted, since, len(apart), None, why)
+    return PriceVerdict("changed", newest, price, accepted, since, len(apart), second)
+
+
+def _sightings(own: Sequence[Reading]) -> list[Reading]:
+    """The readings that count: the same answer soon after counts once, and a catalog that is read again in the same version said nothing new."""
+    counted: list[Reading] = []
+    for reading in own:
+        last = counted[-1] if counted else None
+        if last is None or reading.amount != last.amount or reading.observed_at - last.observed_at >= _anew(reading, last):
+            counted.append(reading)
+    return counted
+
+
+def _anew(reading: Reading, last: Reading) -> timedelta:
+    """How long after the last answer the same one counts as another."""
+    return CONFIRMATION_PERIOD if reading.source == "gpuhunt" and reading.source_version == last.source_version else APART
+
+
+def _distinct(steps: Sequence[Reading]) -> list[Reading]:
+    return [r for i, r in enumerate(steps) if i == 0 or r.usd_per_gpu_hour != steps[i - 1].usd_per_gpu_hour]

@@ -1,0 +1,273 @@
+"""What of several scorecards cannot be put side by side, and why. A number that cannot be compared is shown as such, never ranked away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from plumbline.analysis.prices.book import OTHER_GPUS, OTHER_GPUS_TEXT, InstanceShare
+from plumbline.analysis.scorecards.scorecard import Scorecard, scorecards
+from plumbline.analysis.trial_sample import Conditions, TrialSample, WorkloadKind
+from plumbline.declarations.trials import REQUIRED_EQUAL, SOURCES_NEVER_MIX, difference_reason
+
+MONTHS_APART_D = 31
+"""Days between two measurements from which on software, neighbours and prices had time to move."""
+
+SAME_LENGTH = 0.05
+"""Relative difference in tokens of an answer up to which latencies and rates of requests are still of the same work."""
+
+_OF_LENGTHS = ("output_token_throughput", "request_throughput")
+"""What tells how long answers are: tokens over requests."""
+
+_OF_THE_SERIES = ("kind", "name", "version")
+_HOW = {"source": SOURCES_NEVER_MIX, "protocol": REQUIRED_EQUAL["protocol"], "engine": REQUIRED_EQUAL["engine"]}
+"""How a number was measured, and why another way forbids a comparison; the other fields are what was asked."""
+
+
+@dataclass(frozen=True)
+class Incomparable:
+    """One reason not to compare. `weight` refused: the numbers answer different questions; caution: they may be read with this in mind.
+
+    `providers`: the columns that it concerns. `reason` names them, with what each has. `code`: of what limits a comparison that is made,
+    `native_stack` or one of `stack.Limitation`; else empty.
+    """
+
+    kind: WorkloadKind
+    workload: str
+    providers: tuple[str, ...]
+    reason: str
+    weight: Literal["refused", "caution"]
+    code: str = ""
+
+
+def incomparable(cards: Iterable[Scorecard]) -> tuple[Incomparable, ...]:
+    """Every reason not to compare cards of one workload with each other, refusals first; empty if all may be compared. Pure."""
+
+    def identity(card: Scorecard) -> tuple[str, str]:
+        return (card.kind, card.workload)
+
+    found: list[Incomparable] = []
+    for _, group in groupby(sorted(cards, key=identity), key=identity):
+        side_by_side = sorted(group, key=lambda c: (c.provider, c.version))
+        found += [
+            *_versions(side_by_side),
+            *_conditions(side_by_side),
+            *_lengths(side_by_side),
+            *_degraded(side_by_side),
+            *_apart(side_by_side),
+            *_limited(side_by_side),
+        ]
+    return tuple(sorted(found, key=lambda i: i.weight != "refused"))
+
+
+def refusals(trials: Iterable[TrialSample]) -> tuple[str, ...]:
+    """Why usable numbers of several providers answer different questions, in words; empty if they may be ranked. Pure."""
+    # A card of all their metrics would cost many times as much and say the same.
+    slim = [replace(t, metrics=tuple(m for m in t.metrics if m.metric in _OF_LENGTHS)) for t in trials if t.usable]
+    return tuple(each.reason for each in incomparable(scorecards(slim)) if each.weight == "refused")
+
+
+def _versions(cards: Sequence[Scorecard]) -> list[Incomparable]:
+    values = {f"version {v}": [c.provider for c in cards if c.version == v] for v in sorted({c.version for c in cards})}
+    return [_refused(cards, values, REQUIRED_EQUAL["version"])] if len(values) > 1 else []
+
+
+def _conditions(cards: Sequence[Scorecard]) -> list[Incomparable]:
+    """What was asked and how it was measured, field by field; of cards of one version, since another version differs anyway."""
+    found = []
+    for _, group in groupby(sorted(cards, key=lambda c: c.version), key=lambda c: c.version):
+        told = [(card.provider, fields) for card in group for fields in map(_fields, card.conditions)]
+        for field in (*_HOW, *sorted({name for _, fields in told for name in fields} - {*_HOW, *_OF_THE_SERIES})):
+            values = _by_value(told, field)
+            if len(values) > 1:
+                named = values if field == "source" else {f"{field} {value}": providers for value, providers in values.items()}
+                found.append(_refused(cards, named, _HOW.get(field) or difference_reason(field)))
+    return found
+
+
+def _fields(told: Conditions) -> dict[str, str]:
+    """Everything that must be the same, as text by field."""
+    asked = {name: str(value) for name, value in told.asked}
+    return {**asked, "source": told.source, "protocol": told.protocol, "engine": told.engine}
+
+
+def _by_value(told: Sequence[tuple[str, dict[str, str]]], field: str) -> dict[str, list[str]]:
+    """Providers by the value of a field; one provider stands at several where its own trials differ."""
+    values: dict[str, list[str]] = {}
+    for provider, fields in told:
+        providers = values.setdefault(fields.get(field, "absent"), [])
+        if provider not in providers:
+            providers.append(provider)
+    return values
+
+
+def _refused(cards: Sequence[Scorecard], values: dict[str, list[str]], why: str) -> Incomparable:
+    told = "; ".join(f"{value} on {', '.join(providers)}" for value, providers in values.items())
+    providers = tuple(dict.fromkeys(p for several in values.values() for p in several))
+    return Incomparable(cards[0].kind, cards[0].workload, providers, f"{told}: {why}", "refused")
+
+
+def _lengths(cards: Sequence[Scorecard]) -> list[Incomparable]:
+    """Answers that came out of different lengths: an endpoint may end them earlier than it was asked to."""
+    found = {c.provider: tokens for c in cards if (tokens := _tokens_an_answer(c)) is not None}
+    if len(found) < 2 or max(found.values()) <= min(found.values()) * (1 + SAME_LENGTH):
+        return []
+    told = "; ".join(f"answers of {tokens:.0f} tokens on {provider}" for provider, tokens in found.items())
+    return [
+        Incomparable(cards[0].kind, cards[0].workload, tuple(found), f"{told}: {difference_reason('requests.output_tokens')}", "refused")
+    ]
+
+
+def _tokens_an_answer(card: Scorecard) -> float | None:
+    tokens, requests = (card.row(name, "value", "steady") for name in _OF_LENGTHS)
+    if tokens is None or requests is None or not tokens.value or not requests.value:
+        return None
+    return tokens.value / requests.value
+
+
+def _degraded(cards: Sequence[Scorecard]) -> list[Incomparable]:
+    return [
+        Incomparable(
+            c.kind,
+            c.workload,
+            (c.provider,),
+            f"{c.counts['degraded']} of {c.usable} usable trials on {c.provider} are degraded: {'; '.join(c.degraded_by) or 'no reason was kept'}",
+            "caution",
+        )
+        for c in cards
+        if c.counts["degraded"]
+    ]
+
+
+def _apart(cards: Sequence[Scorecard]) -> list[Incomparable]:
+    dated = sorted(((c.first, c) for c in cards if c.first is not None), key=lambda pair: (pair[0], pair[1].provider))
+    if len({c.provider for _, c in dated}) < 2 or (days := (dated[-1][0] - dated[0][0]).days) <= MONTHS_APART_D:
+        return []
+    told = ", ".join(f"{c.provider} from {first}" for first, c in dated)
+    why = f"measured {days} days apart ({told}): software, neighbours and prices had time to move"
+    return [Incomparable(cards[0].kind, cards[0].workload, tuple(dict.fromkeys(c.provider for _, c in dated)), why, "caution")]
+
+
+def _limited(cards: Sequence[Scorecard]) -> list[Incomparable]:
+    """Stacks and accelerators that differ, and costs that charge a part of an instance that is sold whole."""
+    found = classify_comparison(ComparedTrial(c.provider, conditions, c.charged) for c in cards for conditions in c.conditions)
+    names = tuple(dict.fromkeys(c.provider for c in cards))
+    cautions = [("native_stack", f"each provider's own stack: {', '.join(found.differences)}")] if found.differences else []
+    cautions += [(each.code, each.text) for each in found.limitations]
+    return [Incomparable(cards[0].kind, cards[0].workload, names, text, "caution", code) for code, text in cautions]
+
+
+# The class of a comparison: whether the providers ran one software stack, and what else limits it.
+#
+# standardised   the same image digest (or no image on any of them) and the same versions of what computes
+# native         each provider's own stack, as good as its people make it
+# None           not known: fewer than two providers, or one without software facts
+#
+# A decision ranks within one class: standardised where all that it ranks share a stack, else native. Drivers belong to the provider, not to the stack.
+
+
+IMAGE = "container.image_digest"
+VERSIONS = (
+    "torch.version",
+    "triton.version",
+    "vllm.version",
+    "tensorrt_llm.version",
+    "tensorrt.version",
+    "flash_attn.version",
+    "flash_attn_3.version",
+    "flashinfer.version",
+    "transformer_engine.version",
+    "torchao.version",
+)
+FACTS = (IMAGE, *VERSIONS)
+"""The environment's facts that make a stack."""
+GPU_CLASS = "gpu_class"
+_DIGEST_CHARACTERS = 12
+_NONE = "none"
+
+ProvidersByValue = Mapping[str, list[str]]
+"""Providers by what they have."""
+
+
+@dataclass(frozen=True)
+class Limitation:
+    """What a reader of a comparison has to know. `code`: gpu_class or other_gpus_alike."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ComparisonClass:
+    """See the module. `differences`: what the stacks differ in, with each provider's version."""
+
+    kind: Literal["standardised", "native"] | None = None
+    differences: tuple[str, ...] = ()
+    limitations: tuple[Limitation, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """All of it in one line; empty if there is nothing to say."""
+        parts = []
+        if self.kind is not None:
+            parts.append(f"Comparison class: {self.kind}{': ' if self.differences else ''}{', '.join(self.differences)}.")
+        return " ".join([*parts, *(f"{each.text}." for each in self.limitations)])
+
+
+class ComparedTrial(NamedTuple):
+    """What a usable trial brings to a comparison."""
+
+    provider: str
+    conditions: Conditions | None
+    share: InstanceShare | None
+
+
+def classify_comparison(measured: Iterable[ComparedTrial], *, costs: bool = True) -> ComparisonClass:
+    """The class of a comparison of these trials. `costs`: whether costs are compared. Pure."""
+    distinct = list(dict.fromkeys(measured))
+    limitations = [*_gpu_classes(distinct), *(_shares(distinct) if costs else ())]
+    stacks: dict[str, list[dict[str, str]]] = {}
+    for each in distinct:
+        stacks.setdefault(each.provider, []).append(dict(each.conditions.stack) if each.conditions else {})
+    if len(stacks) < 2 or not all(stack for several in stacks.values() for stack in several):
+        return ComparisonClass(None, (), tuple(limitations))
+    found: list[str] = []
+    for fact in (*VERSIONS, IMAGE):
+        values: dict[str, list[str]] = {}
+        for provider, several in stacks.items():
+            for value in sorted({stack.get(fact, _NONE) for stack in several}):
+                values.setdefault(value, []).append(provider)
+        # An image that differs in versions too needs no second name.
+        if len(values) > 1 and not (fact == IMAGE and found):
+            found.append(_named(fact, values))
+    return ComparisonClass("native" if found else "standardised", tuple(found), tuple(limitations))
+
+
+def _named(fact: str, values: ProvidersByValue) -> str:
+    name = "image" if fact == IMAGE else fact.removesuffix(".version")
+    shown = {value.removeprefix("sha256:")[:_DIGEST_CHARACTERS] if fact == IMAGE else value: where for value, where in values.items()}
+    return f"{name} {_against(shown)}"
+
+
+def _against(values: ProvidersByValue) -> str:
+    return " against ".join(f"{value} ({', '.join(where)})" for value, where in values.items())
+
+
+def _gpu_classes(measured: Iterable[ComparedTrial]) -> list[Limitation]:
+    values: dict[str, list[str]] = {}
+    for each in measured:
+        product = each.conditions.accelerator if each.conditions else None
+        if product and each.provider not in values.setdefault(product, []):
+            values[product].append(each.provider)
+    return [Limitation(GPU_CLASS, f"Accelerators differ: {_against(values)}")] if len(values) > 1 else []
+
+
+def _shares(measured: Iterable[ComparedTrial]) -> list[Limitation]:
+    """Providers whose costs charge a part of an instance that they sell whole."""
+    charged = {each.provider: each.share for each in measured if each.share is not None and each.share.caveat == OTHER_GPUS}
+    if not charged:
+        return []
+    who = ", ".join(f"{provider} ({share.gpus} of {share.of} GPUs charged)" for provider, share in charged.items())
+    return [Limitation(OTHER_GPUS, f"Cost of {who} {OTHER_GPUS_TEXT}")]

@@ -1,0 +1,84 @@
+"""Several repeats into one number with an interval, and a ratio into one that admits how little a few launches prove."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from plumbline.metrics.proportions import CONFIDENCE
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The median over repeats with an order-statistic interval; `coverage` is the confidence that the interval really has.
+
+    The interval makes no assumption about the distribution: between the k-th smallest and k-th largest of n repeats lies the true
+    median with probability 1 - 2·P(Binomial(n, ½) < k). The largest k that keeps 95 % is taken; below six repeats even smallest to
+    largest cannot reach 95 %, and the honest coverage (50 % for two, 75 % for three) is given with it. One repeat has no interval.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    coverage: float | None
+    n: int
+
+
+def pool(values: Sequence[float]) -> Pooled:
+    """Pool at least one value; ValueError on none."""
+    if not values:
+        raise ValueError("nothing to pool; expected at least one value")
+    ordered = sorted(values)
+    n = len(ordered)
+    if n == 1:
+        return Pooled(ordered[0], None, None, None, 1)
+    k = next((k for k in range((n + 1) // 2, 0, -1) if _coverage(n, k) >= CONFIDENCE), 1)
+    return Pooled(median(ordered), ordered[k - 1], ordered[n - k], _coverage(n, k), n)
+
+
+def _coverage(n: int, k: int) -> float:
+    return max(0.0, 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2.0**n)
+
+
+@dataclass(frozen=True)
+class PooledMetric:
+    """Several measurements of one metric as a median with its interval (as of `Pooled`), or None with the reason in words.
+
+    `values`, in the catalogue's unit, and `trials` belong together: one entry for each measurement. `reason` is empty where there is a value.
+    """
+
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    coverage: float | None
+    n: int
+    values: tuple[float, ...]
+    trials: tuple[str, ...]
+    reason: str = ""
+
+
+def pool_measurements(metric: str, found: Sequence[tuple[str, float]], reason: str) -> PooledMetric:
+    """The measurements (trial id, value) of a metric pooled; `reason` says why there is none, and is dropped where there is one."""
+    if not found:
+        return PooledMetric(metric, None, None, None, None, 0, (), (), reason)
+    values = tuple(value for _, value in found)
+    pooled = pool(values)
+    return PooledMetric(
+        metric, pooled.value, pooled.low, pooled.high, pooled.coverage, pooled.n, values, tuple(trial for trial, _ in found)
+    )
+
+
+def binomial_at_most(successes: int, n: int, p: float) -> float:
+    """Probability of at most that many successes in `n` tries that each succeed with probability `p`."""
+    if successes >= n or p <= 0:
+        return 1.0
+    if p >= 1:
+        return 0.0
+    logs = (
+        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
+        for k in range(successes + 1)
+    )
+    return min(1.0, math.fsum(math.exp(log) for log in logs))

@@ -1,0 +1,201 @@
+"""Launch success, lead time and capacity of one provider, against what its contract promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbline.analysis.scorecards.pooling import PooledMetric, binomial_at_most, pool_measurements
+from plumbline.analysis.trial_sample import TrialSample
+from plumbline.declarations import Provider
+from plumbline.metrics.proportions import Proportion, min_successes_to_prove, wilson_interval
+
+NOT_STARTED = frozenset({"insufficient_capacity", "launch_timeout", "unreachable", "wrong_hardware"})
+"""Failure classes in which the provider did not deliver what was asked before the harness could start."""
+OPERATOR_FAULTS = frozenset({"bad_declaration", "image_error", "quota_exceeded"})
+"""Failure classes that are no launch of the provider's: what was asked for was wrong, or more than was agreed."""
+
+
+@dataclass(frozen=True)
+class LaunchSuccess:
+    """Attempts whose harness started over attempts that were launched, against what the contract promises.
+
+    `verdict`: met (the interval lies at or above the promise), missed (wholly below it, and so
+    few successes would be chance less than one time in forty), unproven (too few launches to tell), or
+    none_declared. `launches_needed`: flawless launches after which the promise would be proven.
+    """
+
+    share: Proportion
+    promised: float | None
+    verdict: str
+    launches_needed: int | None
+
+
+def provider_launches(trials: Sequence[TrialSample]) -> tuple[TrialSample, ...]:
+    """Attempts that were launches of the provider's. Missing trials were not seen to launch or to fail; what failed by our fault is none."""
+    return tuple(t for t in trials if t.status != "missing" and t.failure_class not in OPERATOR_FAULTS)
+
+
+def launch_success(trials: Sequence[TrialSample], promised: float | None) -> LaunchSuccess:
+    """Launch success over all attempts that were launches of the provider's."""
+    tried = provider_launches(trials)
+    share = wilson_interval(sum(t.failure_class not in NOT_STARTED for t in tried), len(tried))
+    if promised is None:
+        return LaunchSuccess(share, None, "none_declared", None)
+    needed = min_successes_to_prove(promised) if 0 < promised < 1 else None
+    if share.low is None or share.high is None:
+        verdict = "unproven"
+    elif share.high < promised and binomial_at_most(share.successes, share.n, promised) < 0.025:
+        # Wilson alone would call one failure among eleven a miss of 99 %, which happens to a provider that keeps its word one time in ten.
+        verdict = "missed"
+    else:
+        verdict = "met" if share.low >= promised else "unproven"
+    return LaunchSuccess(share, promised, verdict, needed)
+
+
+PHASE = "cold_start"
+"""The phase that the outside's view of a launch belongs to."""
+
+PromiseVerdict = Literal["met", "missed", "unproven", "none_declared"]
+
+_NO_POD = {
+    "local": "a process on this machine is started: there is no pod",
+    "simulated": "the simulation makes up no pods",
+    "endpoint": "the endpoint's server runs already: there is no pod",
+}
+
+
+@dataclass(frozen=True)
+class LeadTime:
+    """From the request for a trial to its process running (of a gang: the last pod's), in seconds, against what the contract promises.
+
+    The promise is one about each launch: `kept` counts those within `promised_s`, and a single one beyond it is a miss. Launches that
+    never ran have no lead time: launch success counts them.
+    """
+
+    time: PooledMetric
+    promised_s: float | None
+    kept: Proportion
+    verdict: PromiseVerdict
+
+
+@dataclass(frozen=True)
+class Friction:
+    """`manual_steps`: what a person must do first, as declared; () says nothing, None that nobody declared it."""
+
+    lead_time: LeadTime
+    pod_scheduling: PooledMetric
+    image_pull: PooledMetric
+    launch: LaunchSuccess
+    manual_steps: tuple[str, ...] | None
+
+
+def friction(trials: Sequence[TrialSample], provider: Provider | None) -> Friction:
+    """The friction of every attempt of one provider's trials. `provider` None: it is not declared, so nothing is promised.
+
+    Pure. A retry is a launch of its own; a trial that failed after it had started was launched all the same.
+    """
+    return Friction(
+        lead_time=_lead_time(trials, provider),
+        pod_scheduling=_of_pods(trials, "pod_scheduling_time", provider),
+        image_pull=_of_pods(trials, "image_pull_time", provider),
+        launch=launch_success(trials, provider.sla.launch_success if provider is not None else None),
+        manual_steps=provider.manual_steps if provider is not None else None,
+    )
+
+
+def lead_time_of(trials: Sequence[TrialSample], provider: Provider | None) -> PooledMetric:
+    """Lead times of all launches that ran; None with the reason where nothing is provisioned or nobody measured it."""
+    if provider is not None and provider.launcher.kind == "endpoint":
+        return pool_measurements("provisioning_lead_time", (), "nothing is provisioned: the endpoint's server runs already")
+    return pool_measurements("provisioning_lead_time", _values(trials, "provisioning_lead_time"), _unmeasured(trials))
+
+
+def _lead_time(trials: Sequence[TrialSample], provider: Provider | None) -> LeadTime:
+    time = lead_time_of(trials, provider)
+    promised = provider.sla.provisioning_lead_time if provider is not None else None
+    within = sum(value <= promised for value in time.values) if promised is not None else 0
+    kept = wilson_interval(within, time.n if promised is not None else 0)
+    verdict: PromiseVerdict
+    if promised is None:
+        verdict = "none_declared"
+    elif not time.n:
+        verdict = "unproven"
+    else:
+        verdict = "met" if within == time.n else "missed"
+    return LeadTime(time, promised, kept, verdict)
+
+
+def _of_pods(trials: Sequence[TrialSample], metric: str, provider: Provider | None) -> PooledMetric:
+    found = _values(trials, metric)
+    reason = _NO_POD.get(provider.launcher.kind) if provider is not None else None
+    if reason is None:
+        scheduled = metric == "image_pull_time" and _values(trials, "pod_scheduling_time")
+        reason = "no node was seen to pull the image: each held it already, or did not say" if scheduled else _unmeasured(trials)
+    return pool_measurements(metric, found, reason)
+
+
+def _values(trials: Sequence[TrialSample], metric: str) -> list[tuple[str, float]]:
+    return [(t.trial_id, value) for t in provider_launches(trials) if (value := t.value(metric, "value", PHASE)) is not None]
+
+
+def _unmeasured(trials: Sequence[TrialSample]) -> str:
+    return "no launch was seen from the outside" if provider_launches(trials) else "nothing was launched"
+
+
+@dataclass(frozen=True)
+class ScaleTime:
+    """From the request to the last of `nodes` pods running, in seconds."""
+
+    nodes: int
+    time: PooledMetric
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """How often launches in one slot of the day (UTC) were refused for want of capacity; `trials` are those that were."""
+
+    slot: str
+    refused: Proportion
+    trials: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """`scale` by rising number of nodes, `shortage` by slot, `refused` over all slots. `reason` says what was not measured, if anything."""
+
+    scale: tuple[ScaleTime, ...]
+    shortage: tuple[Shortage, ...]
+    refused: Proportion
+    reason: str = ""
+
+
+def capacity(trials: Sequence[TrialSample], provider: Provider | None) -> Capacity:
+    """The capacity that all launches of one provider show, whatever they were launched for. Pure."""
+    scale = tuple(
+        ScaleTime(nodes, lead_time_of([t for t in trials if t.nodes == nodes], provider))
+        for nodes in sorted({t.nodes for t in provider_launches(trials)})
+    )
+    tried = provider_launches(trials)
+    slots = tuple(_shortage(slot, [t for t in tried if t.slot == slot]) for slot in sorted({t.slot for t in tried}))
+    refused = sum(share.refused.successes for share in slots)
+    return Capacity(scale, slots, wilson_interval(refused, len(tried)), _reason(scale, provider))
+
+
+def _shortage(slot: str, trials: Sequence[TrialSample]) -> Shortage:
+    refused = tuple(t.trial_id for t in trials if t.failure_class == "insufficient_capacity")
+    return Shortage(slot, wilson_interval(len(refused), len(trials)), refused)
+
+
+def _reason(scale: Sequence[ScaleTime], provider: Provider | None) -> str:
+    if not scale:
+        return "nothing was launched"
+    if provider is not None and provider.launcher.kind == "local":
+        return "one machine, this one: it cannot be scaled"
+    known = [s.nodes for s in scale if s.time.value is not None]
+    if not known:
+        return scale[0].time.reason
+    if len(known) == 1:
+        return f"only launches of {known[0]} {'node' if known[0] == 1 else 'nodes'} were measured; a workload with other parallelism.nodes shows more"
+    return ""

@@ -1,0 +1,275 @@
+"""A scorecard: what one provider measured for one workload of one kind. Training and inference never meet in one card."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
+
+from plumbline.analysis.prices.book import InstanceShare
+from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge
+from plumbline.analysis.scorecards.pooling import pool
+from plumbline.analysis.scorecards.provisioning import Capacity, Friction, LaunchSuccess, capacity, friction
+from plumbline.analysis.trial_sample import PHASE_ORDER, Conditions, TrialSample, WorkloadKind, leading_phase
+from plumbline.declarations import AnyWorkload, Criterion, Provider, TrainingWorkload
+from plumbline.declarations.workloads import Primary
+from plumbline.declarations.workloads.models import Encoder
+from plumbline.metrics import METRICS, PHASES
+
+STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
+GROUPS = ("latency", "throughput", "cost", "reliability", "start_up", "recovery", "hardware", "quality", "client")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of the card: the median over usable repeats, with what is behind it.
+
+    `value` None: no usable repeat measured it. `low`…`high` is an order-statistic interval whose true confidence is `coverage`.
+    `leading`: the statistic and phase that stand for the metric. `observations`: all repeats' observations together.
+    """
+
+    group: str
+    metric: str
+    statistic: str
+    phase: str
+    unit: str
+    direction: str
+    value: float | None
+    low: float | None
+    high: float | None
+    coverage: float | None
+    n: int
+    observations: int
+    values: tuple[float, ...]
+    trials: tuple[str, ...]
+    leading: bool
+
+
+@dataclass(frozen=True)
+class Scorecard:
+    """What one provider measured for one workload.
+
+    `counts` has every status, also at 0; `planned` counts trials, `attempts` also their retries. `reasons` are of all trials, `degraded_by` of
+    the degraded ones, whose numbers count. `asked_first` says which number is the
+    primary one; `primary` is None if no usable repeat measured it. `capacity` is of all launches of the kind, whatever the workload.
+    `conditions`: under what its usable trials were measured, each once; `first` and `last`: the days on which they began.
+    `charged`: the part of an instance that its costs charge; None for all of it.
+    """
+
+    provider: str
+    kind: WorkloadKind
+    workload: str
+    version: int
+    rows: tuple[Row, ...]
+    counts: dict[str, int]
+    planned: int
+    attempts: int
+    acceptance: tuple[CriterionVerdict, ...]
+    reasons: tuple[str, ...]
+    degraded_by: tuple[str, ...]
+    primary: Row | None
+    primary_metric: Primary | None
+    friction: Friction
+    capacity: Capacity
+    conditions: tuple[Conditions, ...]
+    first: date | None
+    last: date | None
+    charged: InstanceShare | None = None
+
+    @property
+    def launch(self) -> LaunchSuccess:
+        """Launch success against the promise."""
+        return self.friction.launch
+
+    @property
+    def simulated(self) -> bool:
+        """Whether there was no machine behind it."""
+        return any(c.source == "simulated" for c in self.conditions)
+
+    @property
+    def usable(self) -> int:
+        """Trials whose numbers count."""
+        return self.counts["valid"] + self.counts["degraded"]
+
+    def row(self, metric: str, statistic: str | None = None, phase: str | None = None) -> Row | None:
+        """One row: the leading one of the metric, or the one of that statistic and phase."""
+        return next(
+            (
+                r
+                for r in self.rows
+                if r.metric == metric
+                and (r.leading if statistic is None else r.statistic == statistic)
+                and (phase is None or r.phase == phase)
+            ),
+            None,
+        )
+
+
+def scorecard(
+    trials: Sequence[TrialSample],
+    *,
+    acceptance: Sequence[Criterion] = (),
+    place: Provider | None = None,
+    primary: Primary | None = None,
+    launches: Sequence[TrialSample] | None = None,
+) -> Scorecard:
+    """The card of trials that all share one provider, kind, workload and version; ValueError if they do not.
+
+    `trials`: every attempt of every planned trial of the campaign. `place`: the provider as declared, for what its contract promises.
+    `primary`: the number that is asked first. `launches`: attempts of the provider's other workloads too, from which its capacity shows.
+    """
+    identities = {(t.provider, t.kind, t.workload, t.version) for t in trials}
+    if len(identities) != 1:
+        raise ValueError(
+            f"trials of {len(identities)} different provider/kind/workload/version; expected exactly one: {sorted(identities)}"
+        )
+    provider, kind, workload, version = identities.pop()
+    final = last_attempts(trials)
+    rows = _rows(final)
+    usable = [t for t in final if t.usable]
+    days = [t.started for t in usable if t.started is not None]
+    return Scorecard(
+        provider=provider,
+        kind=kind,
+        workload=workload,
+        version=version,
+        rows=rows,
+        counts={status: sum(t.status == status for t in final) for status in STATUSES},
+        planned=len(final),
+        attempts=sum(t.status != "missing" for t in trials),
+        acceptance=tuple(judge(criterion, final) for criterion in acceptance),
+        reasons=tuple(dict.fromkeys(reason for t in final for reason in t.reasons)),
+        degraded_by=tuple(dict.fromkeys(reason for t in usable if t.status == "degraded" for reason in t.reasons)),
+        primary=_first(rows, primary),
+        primary_metric=primary,
+        friction=friction(trials, place),
+        capacity=capacity(trials if launches is None else launches, place),
+        conditions=tuple(dict.fromkeys(t.conditions for t in usable if t.conditions is not None)),
+        first=min(days, default=None),
+        last=max(days, default=None),
+        charged=next((t.share for t in usable if t.share is not None), None),
+    )
+
+
+def _first(rows: Sequence[Row], primary: Primary | None) -> Row | None:
+    if primary is None:
+        return None
+    wanted = [r for r in rows if (r.metric, r.statistic) == (primary.metric, primary.statistic) and r.value is not None]
+    home = [r for r in wanted if r.phase == primary.phase] if primary.phase else sorted(wanted, key=lambda r: PHASE_ORDER.index(r.phase))
+    return home[0] if home else None
+
+
+def last_attempts(trials: Iterable[TrialSample]) -> tuple[TrialSample, ...]:
+    """One attempt of each trial: the last usable one, else the last one. A failed retry never hides a good measurement."""
+    ordered = sorted(trials, key=lambda t: (t.trial_id, t.usable, t.attempt))
+    return tuple(list(attempts)[-1] for _, attempts in groupby(ordered, key=lambda t: t.trial_id))
+
+
+def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
+    usable = [t for t in trials if t.usable]
+    keys = dict.fromkeys((m.metric, m.statistic, m.phase) for t in usable for m in t.metrics)
+    homes = {name: leading_phase(usable, name, METRICS[name].statistic) for name in {metric for metric, _, _ in keys}}
+    rows = []
+    for metric, statistic, phase in keys:
+        numbers = [(t.trial_id, m) for t in usable for m in t.metrics if (m.metric, m.statistic, m.phase) == (metric, statistic, phase)]
+        found = [(trial_id, m.value) for trial_id, m in numbers if m.value is not None]
+        values = tuple(value for _, value in found)
+        pooled = pool(values) if values else None
+        rows.append(
+            Row(
+                group=METRICS[metric].group,
+                metric=metric,
+                statistic=statistic,
+                phase=phase,
+                unit=numbers[0][1].unit,
+                direction=numbers[0][1].direction,
+                value=pooled.value if pooled else None,
+                low=pooled.low if pooled else None,
+                high=pooled.high if pooled else None,
+                coverage=pooled.coverage if pooled else None,
+                n=len(values),
+                observations=sum(m.n for _, m in numbers if m.value is not None),
+                values=values,
+                trials=tuple(trial_id for trial_id, _ in found),
+                leading=statistic == METRICS[metric].statistic and phase == (homes[metric] or phase),
+            )
+        )
+    names = list(METRICS)
+    return tuple(sorted(rows, key=lambda r: (GROUPS.index(r.group), names.index(r.metric), PHASES.index(r.phase), r.statistic)))
+
+
+def scorecards(
+    trials: Iterable[TrialSample],
+    *,
+    acceptance: dict[str, Sequence[Criterion]] | None = None,
+    providers: Mapping[str, Provider] | None = None,
+    primaries: Mapping[str, Primary] | None = None,
+) -> tuple[Scorecard, ...]:
+    """The cards of a campaign, one per kind, workload, version and provider. `acceptance` and `primaries` by workload, `providers` by name."""
+
+    def identity(t: TrialSample) -> tuple[str, str, int, str]:
+        return (t.kind, t.workload, t.version, t.provider)
+
+    ordered = sorted(trials, key=identity)
+    launches: dict[tuple[str, str], list[TrialSample]] = {}
+    for trial in ordered:
+        launches.setdefault((trial.kind, trial.provider), []).append(trial)
+    cards = []
+    for (kind, workload, _, provider), group in groupby(ordered, key=identity):
+        cards.append(
+            scorecard(
+                list(group),
+                acceptance=(acceptance or {}).get(workload, ()),
+                place=(providers or {}).get(provider),
+                primary=(primaries or {}).get(workload),
+                launches=launches[kind, provider],
+            )
+        )
+    return tuple(cards)
+
+
+def leaders(rows: dict[str, Row | None]) -> tuple[str, ...]:
+    """Providers that lead on one number: the best, and all whose interval overlaps the best one's. One name: a clear leader.
+
+    Empty when fewer than two providers measured it or when the number has no better side.
+    """
+    measured = {p: r for p, r in rows.items() if r is not None and r.value is not None and r.direction != "informative"}
+    if len(measured) < 2:
+        return ()
+    lower = next(iter(measured.values())).direction == "lower_is_better"
+    best = (min if lower else max)(measured, key=lambda p: measured[p].value or 0.0)
+    low, high = _span(measured[best])
+    return tuple(p for p, r in measured.items() if p == best or (_span(r)[0] <= high and low <= _span(r)[1]))
+
+
+def _span(row: Row) -> tuple[float, float]:
+    # One repeat says nothing about its spread: it overlaps everything.
+    return (row.low if row.low is not None else -math.inf, row.high if row.high is not None else math.inf)
+
+
+_TRAINING = {
+    "language_model": "tokens_per_second_per_device",
+    "lora": "tokens_per_second_per_device",
+    "contrastive": "samples_per_second",
+    "classification": "samples_per_second_per_device",
+    "reinforcement": "samples_per_second",
+}
+"""By task: what is trained a second, in the unit that the task is told in; per device where the harness reports it so."""
+
+
+def primary_of(workload: AnyWorkload) -> Primary:
+    """What the workload declares; else of training what one device trains a second, of inference how much load it holds within its SLO.
+
+    Without a search for that load, the wait for the first token (of an encoder: for the answer) at the load that is declared.
+    """
+    if workload.primary is not None:
+        return workload.primary
+    if isinstance(workload, TrainingWorkload):
+        return Primary.model_validate(_TRAINING[workload.task.kind])
+    if any(phase.name == "sweep" for phase in workload.phases):
+        return Primary.model_validate("highest_sustained_rate")
+    if isinstance(workload.model, Encoder):
+        return Primary.model_validate("p95 request_scheduled_latency in steady")
+    return Primary.model_validate("p95 time_to_first_token in steady")

@@ -1,0 +1,156 @@
+"""One attempt of one trial as plain numbers: what scorecards, decisions and costs are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Literal
+
+from plumbline.analysis.cost.unit_costs import cost_per_finished_run, costs_of
+from plumbline.analysis.prices.book import InstanceShare, charged, quote, share_of
+from plumbline.declarations import Provider
+from plumbline.metrics import METRICS
+
+WorkloadKind = Literal["training", "inference"]
+USABLE = ("valid", "degraded")
+"""Statuses whose numbers count. Invalid, failed and missing trials are counted as trials, never as numbers."""
+
+PHASE_ORDER = ("steady", "cold_start", "recovery", "environment", "context", "stress", "sweep", "burst", "fault", "warmup", "cooldown")
+"""Where a metric's leading number is looked for when nobody names a phase: the first phase in which it was measured."""
+
+
+@dataclass(frozen=True)
+class MetricValue:
+    """One metric row of one trial, in the catalogue's unit. `value` None: could not be measured. `n`: observations behind it.
+    `ci_low`…`ci_high`: the row's own 95 % interval, from this one trial's observations; None where there is none."""
+
+    phase: str
+    metric: str
+    statistic: str
+    value: float | None
+    unit: str
+    direction: str
+    n: int
+    ci_low: float | None = None
+    ci_high: float | None = None
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Under what a trial was measured, as far as it decides what its numbers may be put beside.
+
+    `protocol` and `engine` are those of the series key; `asked` is the specification as (field, value), every default written out.
+    `stack`: what computed, as (fact, version), see `stack.FACTS`; empty if it was not recorded. `accelerator`: its product, None of a CPU.
+    """
+
+    source: Literal["measured", "simulated"]
+    protocol: str
+    engine: str
+    asked: tuple[tuple[str, str | int | float | bool | None], ...] = ()
+    stack: tuple[tuple[str, str], ...] = ()
+    accelerator: str | None = None
+
+
+@dataclass(frozen=True)
+class TrialSample:
+    """One attempt of one trial. A planned trial without any result has the status "missing" and no metrics."""
+
+    trial_id: str
+    provider: str
+    kind: WorkloadKind
+    workload: str
+    version: int
+    status: str
+    slot: str
+    repeat: int
+    started: date | None
+    metrics: tuple[MetricValue, ...] = ()
+    attempt: int = 1
+    failure_class: str | None = None
+    reasons: tuple[str, ...] = ()
+    held_s: float | None = field(
+        default=None, metadata={"unit": "s", "meaning": "request to release, idle time included, summed over nodes"}
+    )
+    nodes: int = 1
+    gpus: int | None = field(default=None, metadata={"meaning": "accelerators that it holds on each node; None: all"})
+    share: InstanceShare | None = field(default=None, metadata={"meaning": "what its costs charge of each instance; None: all of it"})
+    conditions: Conditions | None = field(default=None, metadata={"meaning": "None of a trial whose document is not at hand"})
+
+    @property
+    def usable(self) -> bool:
+        """Whether its numbers count."""
+        return self.status in USABLE
+
+    def value(self, metric: str, statistic: str, phase: str) -> float | None:
+        """One number, None if absent."""
+        found = self.number(metric, statistic, phase)
+        return found.value if found else None
+
+    def number(self, metric: str, statistic: str, phase: str) -> MetricValue | None:
+        """One number with what is behind it, None if there is no such row."""
+        return next((m for m in self.metrics if (m.metric, m.statistic, m.phase) == (metric, statistic, phase)), None)
+
+
+def leading_phase(trials: Iterable[TrialSample], metric: str, statistic: str) -> str | None:
+    """The phase whose numbers lead for this metric: the first of `PHASE_ORDER` that any usable trial measured it in."""
+    seen = {
+        m.phase for t in trials if t.usable for m in t.metrics if m.metric == metric and m.statistic == statistic and m.value is not None
+    }
+    return next((phase for phase in PHASE_ORDER if phase in seen), None)
+
+
+def with_costs(
+    trials: Iterable[TrialSample],
+    providers: Mapping[str, Provider],
+    on: date,
+    *,
+    epoch_tokens: Mapping[str, int] | None = None,
+    purchase: Literal["on_demand", "spot", "reserved"] = "on_demand",
+) -> tuple[TrialSample, ...]:
+    """The same trials with their costs at the prices that hold on the day `on`, as further numbers: in the sweep what inference costs at the
+    highest rate that keeps the SLO, in the steady phase all others.
+
+    Costs that a trial already carries are replaced, so a price change re-scores old trials without a rerun. `epoch_tokens`: tokens of
+    one pass over the data, by workload. A cost without a price is a number without a value.
+    """
+    result = []
+    trials = tuple(trials)
+    lost = _lost_s(trials)
+    for trial in trials:
+        provider = providers.get(trial.provider)
+        if provider is None or not trial.usable:
+            result.append(trial)
+            continue
+        share = share_of(provider, trial.gpus)
+        quoted = charged(quote(provider, on, purchase), share)
+        found = costs_of(
+            trial.kind,
+            quoted,
+            trial.value,
+            held_s=trial.held_s,
+            epoch_tokens=(epoch_tokens or {}).get(trial.workload),
+            nodes=trial.nodes,
+        )
+        found += (cost_per_finished_run(quoted, trial.held_s, lost[trial.provider, trial.workload]),)
+        costs = tuple(MetricValue(c.phase, c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in found)
+        names = {c.metric for c in costs}
+        result.append(replace(trial, share=share, metrics=tuple(m for m in trial.metrics if m.metric not in names) + costs))
+    return tuple(result)
+
+
+def _lost_s(trials: Iterable[TrialSample]) -> dict[tuple[str, str], float | None]:
+    """By provider and workload, the seconds that attempts without usable numbers held the provider, over the number of usable ones.
+
+    None where one of them was launched and nobody saw how long it held anything. A trial that is missing never held anything.
+    """
+    usable: dict[tuple[str, str], int] = {}
+    lost: dict[tuple[str, str], float | None] = {}
+    for trial in trials:
+        place = trial.provider, trial.workload
+        if trial.usable:
+            usable[place] = usable.get(place, 0) + 1
+        elif trial.status != "missing":
+            so_far = lost.get(place, 0.0)
+            lost[place] = None if so_far is None or trial.held_s is None else so_far + trial.held_s
+    return {place: None if (held := lost.get(place, 0.0)) is None else held / n for place, n in usable.items()}

@@ -1,0 +1,516 @@
+"""Paged queries for the dashboard and its API. Rows are found by index and paged by key, never by offset."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar, cast
+
+from sqlalchemy import Engine, and_, func, literal, or_, select, tuple_
+from sqlalchemy.orm import Session
+
+from plumbline.archive.engine import reading
+from plumbline.archive.findings import OPEN_STATES, finding_view
+from plumbline.archive.records import (
+    DecisionView,
+    FindingKind,
+    FindingState,
+    FindingView,
+    Outcomes,
+    PriceReadingView,
+    PriceView,
+    SeriesView,
+    Severity,
+    Source,
+    TrialView,
+)
+from plumbline.archive.schema import (
+    AuditEntry,
+    Baseline,
+    Campaign,
+    Decision,
+    Environment,
+    Finding,
+    Metric,
+    Price,
+    PriceReading,
+    Series,
+    SeriesCampaign,
+    Trial,
+)
+from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcomes, trial_view
+
+T = TypeVar("T")
+MAX_ROW_ID = 2**31 - 1
+"""What the column that numbers rows can hold."""
+MAX_OPEN_FINDINGS = 500
+"""So many findings that wait for somebody are looked through for those that a campaign showed again."""
+
+
+@dataclass(frozen=True)
+class Slice(Generic[T]):
+    """Some rows, and where the next ones begin: `after` is to be handed in for them, None where these are the last."""
+
+    rows: tuple[T, ...]
+    after: str | None
+
+
+@dataclass(frozen=True)
+class CampaignHead:
+    """What a campaign was planned as."""
+
+    campaign_id: str
+    reason: str
+    planned_at: datetime
+
+
+@dataclass(frozen=True)
+class SeriesOutcome:
+    """One series' part of a campaign: how its trials ended, and by metric what its usable trials measured in the steady phase."""
+
+    series: SeriesView
+    outcomes: Outcomes
+    values: dict[str, tuple[float, ...]]
+
+
+class Paging:
+    """Lists that may be long, a page at a time: each method is one transaction."""
+
+    engine: Engine
+
+    def campaign_head(self, campaign_id: str) -> CampaignHead | None:
+        """The campaign's own row; None if there is none of that id."""
+        with reading(self.engine) as session:
+            row = session.get(Campaign, campaign_id)
+            return None if row is None else CampaignHead(row.campaign_id, row.reason, row.planned_at)
+
+    def campaign_series(
+        self, campaign_id: str, measured: Sequence[tuple[str, str]] = (), after: str | None = None, limit: int = 25
+    ) -> Slice[SeriesOutcome]:
+        """Series that took part in a campaign, by key. `measured`: (metric, statistic) to hand out, of the steady phase."""
+        with reading(self.engine) as session:
+            own = select(SeriesCampaign.series_key).where(SeriesCampaign.campaign_id == campaign_id)
+            if after is not None:
+                own = own.where(SeriesCampaign.series_key > after)
+            keys = session.scalars(own.order_by(SeriesCampaign.series_key).limit(limit + 1)).all()
+            shown = keys[:limit]
+            found = {s.series_key: s for s in session.scalars(select(Series).where(Series.series_key.in_(shown)))}
+            ended, values = _campaign_outcomes(session, campaign_id, shown), _campaign_values(session, campaign_id, shown, measured)
+            names = SeriesView.__dataclass_fields__
+            rows = [
+                SeriesOutcome(SeriesView(**{n: getattr(found[key], n) for n in names}), ended.get(key, Outcomes()), values.get(key, {}))
+                for key in shown
+            ]
+            return Slice(tuple(rows), shown[-1] if len(keys) > limit else None)
+
+    def trials_page(
+        self, campaign_id: str | None = None, series_key: str | None = None, after: str | None = None, limit: int = 50
+    ) -> Slice[TrialView]:
+        """Attempts in the order in which they were recorded, of one campaign and one series if asked. ValueError for an `after` that is no number."""
+        query = select(Trial, Series, ~EFFECTIVE).join(Series, Series.series_key == Trial.series_key)
+        if campaign_id is not None:
+            query = query.where(Trial.campaign_id == campaign_id)
+        if series_key is not None:
+            query = query.where(Trial.series_key == series_key)
+        if after is not None:
+            row = int(after)
+            if not 0 <= row <= MAX_ROW_ID:  # a number that no column holds is an error of the database, not an empty page
+                raise ValueError(f"{row} is no trial's row; expected the `after` of the page before")
+            query = query.where(Trial.id > row)
+        with reading(self.engine) as session:
+            rows = session.execute(query.order_by(Trial.id).limit(limit + 1)).all()
+            shown = tuple(trial_view(trial, series, corrected) for trial, series, corrected in rows[:limit])
+            return Slice(shown, str(rows[limit - 1][0].id) if len(rows) > limit else None)
+
+    def provider_names(self) -> tuple[str, ...]:
+        """Every provider that there is a series of, by name."""
+        with reading(self.engine) as session:
+            return tuple(session.scalars(select(Series.provider).distinct().order_by(Series.provider)))
+
+    def findings_page(
+        self,
+        state: FindingState | None = None,
+        kind: FindingKind | None = None,
+        severity: Severity | None = None,
+        provider: str | None = None,
+        after: str | None = None,
+        limit: int = 25,
+    ) -> Slice[FindingView]:
+        """Findings, newest first, of one state, kind, severity and provider if asked. `after`: a finding's id; LookupError for an unknown one."""
+        query = select(Finding)
+        for column, value in ((Finding.state, state), (Finding.kind, kind), (Finding.severity, severity), (Finding.provider, provider)):
+            if value is not None:
+                query = query.where(column == value)
+        with reading(self.engine) as session:
+            if after is not None:
+                last = session.get(Finding, after)
+                if last is None:
+                    raise LookupError(f'the archive has no finding "{after}"')
+                same_time = and_(Finding.opened_at == last.opened_at, Finding.finding_id > last.finding_id)
+                query = query.where(or_(Finding.opened_at < last.opened_at, same_time))
+            rows = session.scalars(query.order_by(Finding.opened_at.desc(), Finding.finding_id).limit(limit + 1)).all()
+            shown = tuple(finding_view(row) for row in rows[:limit])
+            return Slice(shown, shown[-1].finding_id if len(rows) > limit else None)
+
+    def findings_shown_by(self, campaign_id: str, limit: int) -> tuple[FindingView, ...]:
+        """Findings that a campaign opened, and those that wait for somebody which it showed again; newest first, at most `limit`."""
+        order = (Finding.opened_at.desc(), Finding.finding_id)
+        opened = select(Finding).where(Finding.campaign_id == campaign_id).order_by(*order).limit(limit)
+        standing = select(Finding).where(Finding.state.in_(OPEN_STATES)).order_by(*order).limit(MAX_OPEN_FINDINGS)
+        with reading(self.engine) as session:
+            views = {row.finding_id: finding_view(row) for query in (opened, standing) for row in session.scalars(query)}
+        shown = [view for view in views.values() if view.shown_by(campaign_id)]
+        return tuple(sorted(shown, key=lambda v: (-v.opened_at.timestamp(), v.finding_id))[:limit])
+
+    def newest_readings(self, providers: Sequence[str]) -> tuple[PriceReadingView, ...]:
+        """The newest reading of each kind of purchase of these providers."""
+        of = (PriceReading.provider, PriceReading.purchase)
+        newest = (
+            select(*of, func.max(PriceReading.observed_at).label("at")).where(PriceReading.provider.in_(providers)).group_by(*of).subquery()
+        )
+        same = (PriceReading.provider == newest.c.provider) & (PriceReading.purchase == newest.c.purchase)
+        query = select(PriceReading).join(newest, same & (PriceReading.observed_at == newest.c.at)).order_by(PriceReading.reading_id)
+        names = PriceReadingView.__dataclass_fields__
+        with reading(self.engine) as session:
+            return tuple(PriceReadingView(**{name: getattr(row, name) for name in names}) for row in session.scalars(query))
+
+    def as_of(self) -> tuple[int, int, int]:
+        """What grows with everything that a decision can rest on: the newest trial's row, the newest entry of the audit log, the number of prices.
+        The same again: so is every decision."""
+        counted = (func.max(Trial.id), func.max(AuditEntry.id), func.count(Price.price_id))
+        with reading(self.engine) as session:
+            trial, entry, prices = (session.scalar(select(each)) or 0 for each in counted)
+            return trial, entry, prices
+
+    def decisions_page(
+        self, team: str | None = None, kind: str | None = None, after: str | None = None, limit: int = 25
+    ) -> Slice[DecisionView]:
+        """Stored decisions, newest first. `after`: a decision's id; LookupError for an unknown one."""
+        query = select(Decision)
+        for column, value in ((Decision.team, team), (Decision.kind, kind)):
+            if value is not None:
+                query = query.where(column == value)
+        with reading(self.engine) as session:
+            if after is not None:
+                last = session.get(Decision, after)
+                if last is None:
+                    raise LookupError(f'the archive has no decision "{after}"')
+                same_time = and_(Decision.decided_at == last.decided_at, Decision.decision_id > last.decision_id)
+                query = query.where(or_(Decision.decided_at < last.decided_at, same_time))
+            rows = session.scalars(query.order_by(Decision.decided_at.desc(), Decision.decision_id).limit(limit + 1)).all()
+            names = DecisionView.__dataclass_fields__
+            shown = tuple(DecisionView(**{name: getattr(row, name) for name in names}) for row in rows[:limit])
+            return Slice(shown, shown[-1].decision_id if len(rows) > limit else None)
+
+
+def _campaign_outcomes(session: Session, campaign_id: str, keys: Sequence[str]) -> dict[str, Outcomes]:
+    columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
+    attempts: dict[str, list[Any]] = defaultdict(list)
+    for row in session.execute(select(*columns).where(Trial.series_key.in_(keys), Trial.campaign_id == campaign_id, EFFECTIVE)):
+        attempts[row.series_key].append(row)
+    return {key: outcomes(rows) for key, rows in attempts.items()}
+
+
+def _campaign_values(
+    session: Session, campaign_id: str, keys: Sequence[str], measured: Sequence[tuple[str, str]]
+) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Series → metric → what the best usable attempt of each trial measured."""
+    if not measured:
+        return {}
+    of = select(Trial.id, Trial.series_key, Trial.slot, Trial.repeat).where(Trial.series_key.in_(keys), Trial.campaign_id == campaign_id)
+    best = {(row.series_key, row.slot, row.repeat): row.id for row in session.execute(of.where(*USABLE).order_by(Trial.attempt))}
+    series_of = {trial: key for (key, *_), trial in best.items()}
+    wanted = or_(*(and_(Metric.metric == metric, Metric.statistic == statistic) for metric, statistic in measured))
+    query = select(Metric.trial_pk, Metric.metric, Metric.value).where(Metric.trial_pk.in_(series_of), Metric.phase == "steady", wanted)
+    found: dict[str, dict[str, tuple[float, ...]]] = defaultdict(dict)
+    for row in session.execute(query.where(Metric.value.is_not(None)).order_by(Metric.trial_pk)):
+        own = found[series_of[row.trial_pk]]
+        own[row.metric] = (*own.get(row.metric, ()), row.value)
+    return found
+
+
+# What pages show of many series at a glance: a page's worth of providers, and of each series its newest campaign, in a fixed number of
+# statements. Everything is found by indexes; nothing is counted over the whole archive.
+
+
+# Not "in measured or simulated": by an index on the source nearly every series would be read.
+NOT_IMPORTED = Series.source != "imported"
+"""That a series is of what ran here."""
+
+
+MetricKey = tuple[str, str, str]
+"""(metric, statistic, phase)"""
+
+
+@dataclass(frozen=True)
+class SeriesResult:
+    """A series in its newest campaign: how its trials ended, whether it has a baseline, and what each usable trial measured."""
+
+    series: SeriesView
+    campaign_id: str
+    planned_at: datetime
+    outcomes: Outcomes
+    baseline: bool
+    measured: tuple[Mapping[MetricKey, float], ...]
+
+    def values(self, metric: str, statistic: str, phase: str = "steady") -> tuple[float, ...]:
+        """One number of each usable trial that has it."""
+        return tuple(own[metric, statistic, phase] for own in self.measured if (metric, statistic, phase) in own)
+
+
+@dataclass(frozen=True)
+class WorkloadName:
+    """One version of a workload that was ever run here."""
+
+    kind: str
+    workload: str
+    version: int
+
+
+class Overview:
+    """Short answers about many series: each method is one transaction."""
+
+    engine: Engine
+
+    def providers_page(self, after: str = "", limit: int = 20) -> Slice[str]:
+        """Names of providers with a series of their own, in order; imported results have no provider of ours."""
+        query = select(Series.provider).where(Series.provider > after, NOT_IMPORTED).distinct()
+        with reading(self.engine) as session:
+            found = session.scalars(query.order_by(Series.provider).limit(limit + 1)).all()
+        return Slice(tuple(found[:limit]), found[limit - 1] if len(found) > limit else None)
+
+    def series_of(self, providers: Sequence[str], kind: str | None = None, workload: str | None = None) -> list[SeriesView]:
+        """The series of these providers, imported ones aside, by key."""
+        query = select(Series).where(Series.provider.in_(providers), NOT_IMPORTED)
+        for column, value in ((Series.kind, kind), (Series.workload, workload)):
+            if value is not None:
+                query = query.where(column == value)
+        with reading(self.engine) as session:
+            return [_series_view(row) for row in session.scalars(query.order_by(Series.series_key))]
+
+    def series_page(
+        self,
+        provider: str | None = None,
+        kind: str | None = None,
+        workload: str | None = None,
+        campaign_id: str | None = None,
+        after: str = "",
+        limit: int = 50,
+    ) -> Slice[SeriesView]:
+        """Series by key, of one provider, kind, workload and campaign if asked."""
+        query = select(Series).where(Series.series_key > after)
+        for column, value in ((Series.provider, provider), (Series.kind, kind), (Series.workload, workload)):
+            if value is not None:
+                query = query.where(column == value)
+        if campaign_id is not None:
+            part = and_(SeriesCampaign.series_key == Series.series_key, SeriesCampaign.campaign_id == campaign_id)
+            query = query.where(select(SeriesCampaign.series_key).where(part).exists())
+        with reading(self.engine) as session:
+            found = [_series_view(row) for row in session.scalars(query.order_by(Series.series_key).limit(limit + 1))]
+        return Slice(tuple(found[:limit]), found[limit - 1].series_key if len(found) > limit else None)
+
+    def workload_names(self) -> list[WorkloadName]:
+        """Every version of every workload that was run here, training first."""
+        query = select(Series.kind, Series.workload, Series.version).where(NOT_IMPORTED).distinct()
+        with reading(self.engine) as session:
+            found = [WorkloadName(*row) for row in session.execute(query)]
+        return sorted(found, key=lambda w: (w.kind != "training", w.workload, w.version))
+
+    def providers_of(self, workload: str, after: str = "", limit: int = 20) -> Slice[str]:
+        """Providers that ran a workload, by name."""
+        query = select(Series.provider).where(Series.workload == workload, Series.provider > after, NOT_IMPORTED).distinct()
+        with reading(self.engine) as session:
+            found = session.scalars(query.order_by(Series.provider).limit(limit + 1)).all()
+        return Slice(tuple(found[:limit]), found[limit - 1] if len(found) > limit else None)
+
+    def newest_parts(self, series: Sequence[SeriesView], measured: Sequence[MetricKey] = ()) -> list[SeriesResult]:
+        """Each of these series in its newest campaign, in the given order. `measured`: the numbers to hand out."""
+        keys = {s.series_key: s for s in series}
+        with reading(self.engine) as session:
+            newest = _newest_campaign(session, list(keys))
+            pairs = [(key, campaign) for key, (campaign, _) in newest.items()]
+            ended, values = _series_outcomes(session, pairs), _series_values(session, pairs, measured)
+            current = select(Baseline.series_key).where(Baseline.series_key.in_(keys), Baseline.superseded_at.is_(None))
+            held = set(session.scalars(current.distinct()))
+        return [
+            SeriesResult(one, *newest[key], ended.get(key, Outcomes()), key in held, values.get(key, ()))
+            for key, one in keys.items()
+            if key in newest
+        ]
+
+    def campaigns_page(self, after: str | None = None, limit: int = 20) -> Slice[CampaignHead]:
+        """Campaigns, those planned last first. `after`: a campaign's id; LookupError for an unknown one."""
+        query = select(Campaign)
+        with reading(self.engine) as session:
+            if after is not None:
+                last = session.get(Campaign, after)
+                if last is None:
+                    raise LookupError(f'the archive has no campaign "{after}"')
+                same_time = and_(Campaign.planned_at == last.planned_at, Campaign.campaign_id < last.campaign_id)
+                query = query.where(or_(Campaign.planned_at < last.planned_at, same_time))
+            query = query.order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc()).limit(limit + 1)
+            found = [CampaignHead(row.campaign_id, row.reason, row.planned_at) for row in session.scalars(query)]
+        return Slice(tuple(found[:limit]), found[limit - 1].campaign_id if len(found) > limit else None)
+
+    def marked(self, campaigns: Sequence[str]) -> dict[str, tuple[Source, ...]]:
+        """Of each of these campaigns, which other sources than our own measurements it has: "simulated", "imported"."""
+        # From the few such series to their campaigns, not from the campaigns to all their series.
+        few = select(Series.series_key).where(Series.source.in_(("simulated", "imported")))
+        query = select(SeriesCampaign.campaign_id, Series.source).join(Series, Series.series_key == SeriesCampaign.series_key)
+        query = query.where(SeriesCampaign.series_key.in_(few), SeriesCampaign.campaign_id.in_(campaigns)).distinct()
+        found: dict[str, set[Source]] = defaultdict(set)
+        with reading(self.engine) as session:
+            for row in session.execute(query):
+                found[row.campaign_id].add(cast(Source, row.source))
+        return {campaign: tuple(sorted(found[campaign])) for campaign in campaigns}
+
+
+def _newest_campaign(session: Session, keys: Sequence[str]) -> dict[str, tuple[str, datetime]]:
+    newest = (
+        select(SeriesCampaign.campaign_id)
+        .where(SeriesCampaign.series_key == Series.series_key)
+        .order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
+        .limit(1)
+        .correlate(Series)
+        .scalar_subquery()
+    )
+    chosen = select(Series.series_key, newest.label("campaign_id")).where(Series.series_key.in_(keys)).subquery()
+    query = select(SeriesCampaign.series_key, SeriesCampaign.campaign_id, SeriesCampaign.planned_at).join(
+        chosen, and_(SeriesCampaign.series_key == chosen.c.series_key, SeriesCampaign.campaign_id == chosen.c.campaign_id)
+    )
+    return {row.series_key: (row.campaign_id, row.planned_at) for row in session.execute(query)}
+
+
+def _series_outcomes(session: Session, pairs: Sequence[tuple[str, str]]) -> dict[str, Outcomes]:
+    columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
+    attempts: dict[str, list[Any]] = defaultdict(list)
+    for row in session.execute(select(*columns).where(in_series_campaigns(pairs), EFFECTIVE)):
+        attempts[row.series_key].append(row)
+    return {key: outcomes(rows) for key, rows in attempts.items()}
+
+
+def _series_values(
+    session: Session, pairs: Sequence[tuple[str, str]], measured: Sequence[MetricKey]
+) -> dict[str, tuple[Mapping[MetricKey, float], ...]]:
+    """Series → what the best usable attempt of each trial measured."""
+    if not measured:
+        return {}
+    of = select(Trial.id, Trial.series_key, Trial.slot, Trial.repeat).where(in_series_campaigns(pairs), *USABLE)
+    best = {(row.series_key, row.slot, row.repeat): row.id for row in session.execute(of.order_by(Trial.attempt))}
+    wanted = or_(*(and_(Metric.metric == m, Metric.statistic == statistic, Metric.phase == phase) for m, statistic, phase in measured))
+    query = select(Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.value)
+    query = query.where(Metric.trial_pk.in_(best.values()), wanted, Metric.value.is_not(None))
+    trials: dict[int, dict[MetricKey, float]] = {trial: {} for trial in best.values()}
+    for row in session.execute(query):
+        trials[row.trial_pk][row.metric, row.statistic, row.phase] = row.value
+    found: dict[str, tuple[Mapping[MetricKey, float], ...]] = {}
+    for (key, *_), trial in sorted(best.items(), key=lambda item: item[1]):
+        found[key] = (*found.get(key, ()), trials[trial])
+    return found
+
+
+def _series_view(row: Series) -> SeriesView:
+    return SeriesView(**{name: getattr(row, name) for name in SeriesView.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class LaunchCounts:
+    """Every attempt on a provider in one campaign, over all its workloads: failure class → how many, None for those that did not fail.
+    Trials that are missing were never seen to launch and are left out, and so is what a correction replaced: it was launched once.
+    `lead_times`: request to running process, in seconds."""
+
+    campaign_id: str
+    planned_at: datetime
+    ended: Mapping[str | None, int]
+    lead_times: tuple[float, ...]
+
+
+class Trends:
+    """Questions about a provider's past: each method is one transaction."""
+
+    engine: Engine
+
+    def measured_names(self, series_key: str, campaign_id: str) -> list[tuple[str, str, str]]:
+        """(phase, metric, statistic) that a usable trial of the series measured in the campaign."""
+        of = select(Trial.id).where(Trial.series_key == series_key, Trial.campaign_id == campaign_id, *USABLE)
+        query = select(Metric.phase, Metric.metric, Metric.statistic).where(Metric.trial_pk.in_(of), Metric.value.is_not(None))
+        with reading(self.engine) as session:
+            return sorted((phase, metric, statistic) for phase, metric, statistic in session.execute(query.distinct()))
+
+    def facts_by_campaign(self, series_key: str, campaigns: Sequence[str]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+        """Campaign → the facts of the environments that the usable trials of the series ran on, each environment once."""
+        query = select(Trial.campaign_id, Trial.environment_hash).where(
+            Trial.series_key == series_key, Trial.campaign_id.in_(campaigns), Trial.environment_hash.is_not(None), *USABLE
+        )
+        with reading(self.engine) as session:
+            pairs = session.execute(query.distinct().order_by(Trial.environment_hash)).all()
+            known = select(Environment).where(Environment.environment_hash.in_({row.environment_hash for row in pairs}))
+            facts = {row.environment_hash: row.facts for row in session.scalars(known)}
+        found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for row in pairs:
+            found[row.campaign_id].append(facts[row.environment_hash])
+        return {campaign: tuple(several) for campaign, several in found.items()}
+
+    def launches(self, provider: str, latest: int) -> list[LaunchCounts]:
+        """How the launches of a provider ended in its newest campaigns, oldest first."""
+        with reading(self.engine) as session:
+            keys = session.scalars(select(Series.series_key).where(Series.provider == provider, NOT_IMPORTED)).all()
+            newest = _newest_campaigns(session, keys, latest)
+            # In pairs and counted here: by the campaign alone, or grouped by it, a database may read everybody's trials of it.
+            own = and_(Trial.series_key.in_(keys), Trial.campaign_id.in_(newest), EFFECTIVE)
+            ended: dict[str, Counter[str | None]] = defaultdict(Counter)
+            for row in session.execute(select(Trial.campaign_id, Trial.failure_class).where(own, Trial.status != "missing")):
+                ended[row.campaign_id][row.failure_class] += 1
+            leads: dict[str, list[float]] = defaultdict(list)
+            timed = select(Trial.campaign_id, Metric.value).join(Metric, Metric.trial_pk == Trial.id)
+            timed = timed.where(own, Metric.metric == "provisioning_lead_time", Metric.statistic == "value", Metric.phase == "cold_start")
+            for campaign_id, seconds in session.execute(timed.order_by(Trial.id)):
+                if seconds is not None:
+                    leads[campaign_id].append(seconds)
+        return [LaunchCounts(c, at, ended.get(c, {}), tuple(leads.get(c, ()))) for c, at in newest.items()]
+
+    def campaigns_of(self, series_key: str, after: str | None = None, limit: int = 24) -> Slice[tuple[str, datetime]]:
+        """(campaign, planned for) of a series, newest first. `after`: a campaign's id; LookupError for one that the series has no part in."""
+        query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key == series_key)
+        with reading(self.engine) as session:
+            if after is not None:
+                last = session.get(SeriesCampaign, (series_key, after))
+                if last is None:
+                    raise LookupError(f'the series "{series_key}" has no trial in the campaign "{after}"')
+                same_time = and_(SeriesCampaign.planned_at == last.planned_at, SeriesCampaign.campaign_id < last.campaign_id)
+                query = query.where(or_(SeriesCampaign.planned_at < last.planned_at, same_time))
+            order = (SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
+            rows = [(row.campaign_id, row.planned_at) for row in session.execute(query.order_by(*order).limit(limit + 1))]
+        return Slice(tuple(rows[:limit]), rows[limit - 1][0] if len(rows) > limit else None)
+
+    def prices_page(self, provider: str | None = None, after: str | None = None, limit: int = 50) -> Slice[PriceView]:
+        """Accepted prices by provider, purchase and day. `after`: a price's id; LookupError for an unknown one."""
+        key = (Price.provider, Price.purchase, Price.since, Price.price_id)
+        query = select(Price) if provider is None else select(Price).where(Price.provider == provider)
+        with reading(self.engine) as session:
+            if after is not None:
+                last = session.get(Price, after)
+                if last is None:
+                    raise LookupError(f'the archive has no price "{after}"')
+                query = query.where(tuple_(*key) > tuple_(*(literal(getattr(last, c.key), c.type) for c in key)))
+            rows = session.scalars(query.order_by(*key).limit(limit + 1)).all()
+            names = PriceView.__dataclass_fields__
+            shown = tuple(PriceView(**{name: getattr(row, name) for name in names}) for row in rows[:limit])
+        return Slice(shown, rows[limit - 1].price_id if len(rows) > limit else None)
+
+    def last_run(self, providers: Sequence[str]) -> dict[str, datetime]:
+        """Provider → when its newest campaign was planned for."""
+        query = select(Series.provider, func.max(SeriesCampaign.planned_at).label("last"))
+        query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
+        query = query.where(Series.provider.in_(providers), NOT_IMPORTED).group_by(Series.provider)
+        with reading(self.engine) as session:
+            return {row.provider: row.last for row in session.execute(query)}
+
+
+def _newest_campaigns(session: Session, keys: Sequence[str], latest: int) -> dict[str, datetime]:
+    """Campaign → planned for, oldest first, of the newest campaigns of these series."""
+    query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key.in_(keys)).distinct()
+    order = (SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
+    return {row.campaign_id: row.planned_at for row in session.execute(query.order_by(*order).limit(latest)).all()[::-1]}

@@ -1,0 +1,219 @@
+"""Prices: readings from price sources and the accepted price of each purchase type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import date, datetime, timezone
+
+from sqlalchemy import Engine, Select, select, update
+from sqlalchemy.orm import Session
+
+from plumbline.archive import audit
+from plumbline.archive.engine import reading, writing
+from plumbline.archive.recording import utc_now
+from plumbline.archive.records import (
+    DecisionRecord,
+    DecisionView,
+    PriceReadingRecord,
+    PriceReadingView,
+    PriceRecord,
+    PriceView,
+    SnapshotKind,
+    SnapshotRecord,
+    SnapshotView,
+)
+from plumbline.archive.repository import insert_new
+from plumbline.archive.schema import Decision, Price, PriceReading, Snapshot
+from plumbline.declarations import digest
+
+
+def save_prices(session: Session, prices: Sequence[PriceRecord], now: datetime) -> tuple[PriceRecord, ...]:
+    """Store prices; those that were not known, which is what a price finding starts from."""
+    new = []
+    for price in prices:
+        content, price_id = asdict(price), _price_id(price)
+        if insert_new(session, Price, {**content, "price_id": price_id, "first_seen_at": now, "last_seen_at": now}, ["price_id"]):
+            new.append(price)
+        else:
+            session.execute(update(Price).where(Price.price_id == price_id).values(last_seen_at=now))
+    return tuple(new)
+
+
+def prices(session: Session, provider: str | Sequence[str] | None = None) -> list[PriceView]:
+    """Prices by provider, purchase and the day from which they hold; of one provider, or of several."""
+    query = select(Price).order_by(Price.provider, Price.purchase, Price.since, Price.first_seen_at)
+    if provider is not None:
+        query = query.where(Price.provider.in_([provider] if isinstance(provider, str) else provider))
+    return [_price_view(row) for row in session.scalars(query)]
+
+
+def accepted_price(session: Session, provider: str, purchase: str, term: str | None) -> PriceView | None:
+    """The price that has no end; None if none was ever accepted."""
+    row = session.scalars(_in_force(provider, purchase, term)).first()
+    return None if row is None else _price_view(row)
+
+
+def accept_price(
+    session: Session,
+    provider: str,
+    purchase: str,
+    term: str | None,
+    usd_per_hour: float,
+    since: date,
+    source: str,
+    by: str,
+    why: str,
+    now: datetime,
+) -> PriceView:
+    """End the price that holds on the day `since` and let this one follow it; the same price from no later day changes nothing."""
+    before = session.scalars(_in_force(provider, purchase, term).with_for_update()).all()
+    if before and before[0].usd_per_hour == usd_per_hour and since <= before[0].since:
+        return _price_view(before[0])
+    for row in before:
+        row.until = max(since, row.since)
+    record = PriceRecord(provider, purchase, usd_per_hour, since, None, source, term)
+    # Its own row, also if the same price was accepted on the same day before: what ended stays as it was said.
+    price_id = digest({"price": _price_id(record), "accepted_at": now.isoformat()})
+    made = Price(**asdict(record), price_id=price_id, first_seen_at=now, last_seen_at=now)
+    session.add(made)
+    detail = {
+        "usd_per_hour": usd_per_hour,
+        "before": before[0].usd_per_hour if before else None,
+        "term": term,
+        "since": since.isoformat(),
+        "source": source,
+    }
+    audit.write_entry(session, now, who=by, what="price_accepted", subject=f"price/{provider}/{purchase}", why=why, detail=detail)
+    session.flush()
+    return _price_view(made)
+
+
+def _in_force(provider: str, purchase: str, term: str | None) -> Select[Price]:
+    of = select(Price).where(Price.provider == provider, Price.purchase == purchase, Price.term == term, Price.until.is_(None))
+    return of.order_by(Price.since.desc(), Price.first_seen_at.desc())
+
+
+def _price_id(price: PriceRecord) -> str:
+    content = {**asdict(price), "since": price.since.isoformat(), "until": price.until.isoformat() if price.until else None}
+    if price.term is None:
+        del content["term"]  # prices were named before there were terms
+    return digest(content)
+
+
+def _price_view(row: Price) -> PriceView:
+    return PriceView(**{name: getattr(row, name) for name in PriceView.__dataclass_fields__})
+
+
+def save_decision(session: Session, decision: DecisionRecord, now: datetime) -> bool:
+    """Store a decision; False if the same one, from the same inputs, is there already."""
+    values = {**asdict(decision), "detail": dict(decision.detail), "decided_at": now}
+    return insert_new(session, Decision, values, ["decision_id"])
+
+
+def decisions(session: Session, team: str | None = None, kind: str | None = None) -> list[DecisionView]:
+    """Decisions, newest first."""
+    query = select(Decision).order_by(Decision.decided_at.desc(), Decision.decision_id)
+    if team is not None:
+        query = query.where(Decision.team == team)
+    if kind is not None:
+        query = query.where(Decision.kind == kind)
+    return [DecisionView(**{name: getattr(row, name) for name in DecisionView.__dataclass_fields__}) for row in session.scalars(query)]
+
+
+class Watched:
+    """Readings of prices, the accepted price of each kind, and snapshots of providers' facts."""
+
+    engine: Engine
+
+    def record_readings(self, records: Sequence[PriceReadingRecord]) -> tuple[str, ...]:
+        """Store readings; the ids of those that are new. One that is known changes nothing."""
+        with writing(self.engine) as session:
+            now = utc_now()
+            rows = [{**asdict(record), "recorded_at": now} for record in records]
+            return tuple(str(row["reading_id"]) for row in rows if insert_new(session, PriceReading, row, ["reading_id"]))
+
+    def price_readings(
+        self,
+        provider: str,
+        purchase: str | None = None,
+        term: str | None = None,
+        *,
+        source: str | None = None,
+        since: datetime | None = None,
+        latest: int | None = None,
+    ) -> list[PriceReadingView]:
+        """A provider's readings, oldest first: of one kind of purchase, one term and one source if asked, from a time on, the `latest` so many."""
+        query = select(PriceReading).where(PriceReading.provider == provider)
+        if purchase is not None:
+            query = query.where(PriceReading.purchase == purchase)
+        if term is not None:
+            query = query.where(PriceReading.term == term)
+        if source is not None:
+            query = query.where(PriceReading.source == source)
+        if since is not None:
+            query = query.where(PriceReading.observed_at >= since)
+        query = query.order_by(PriceReading.observed_at.desc(), PriceReading.reading_id.desc()).limit(latest)
+        names = PriceReadingView.__dataclass_fields__
+        with reading(self.engine) as session:
+            return [PriceReadingView(**{n: getattr(row, n) for n in names}) for row in session.scalars(query)][::-1]
+
+    def accepted_price(self, provider: str, purchase: str, term: str | None = None) -> PriceView | None:
+        """The price that holds now, by what was accepted; None if none ever was."""
+        with reading(self.engine) as session:
+            return accepted_price(session, provider, purchase, term)
+
+    def accept_price(
+        self, provider: str, purchase: str, term: str | None, usd_per_hour: float, since: date, source: str, *, by: str, why: str
+    ) -> PriceView:
+        """From the day `since` on, readings are held against this price (USD, whole instance); the one before ends there.
+
+        Goes to the audit log under the subject `price/<provider>/<purchase>`; the price that holds already, from no later day, changes nothing.
+        ValueError for a price that is not above 0, and without who and why.
+        """
+        if not (math.isfinite(usd_per_hour) and usd_per_hour > 0):
+            raise ValueError(f"usd_per_hour is {usd_per_hour}; expected a price above 0 in USD per instance-hour")
+        for name, value in (("by", by), ("why", why)):
+            if not value.strip():
+                raise ValueError(f"{name} is empty; expected who accepts the price and why")
+        with writing(self.engine) as session:
+            return accept_price(session, provider, purchase, term, usd_per_hour, since, source, by, why, utc_now())
+
+    def save_snapshot(self, record: SnapshotRecord) -> SnapshotView:
+        """Store a snapshot. The same one again changes nothing."""
+        facts, figures = dict(sorted(record.facts.items())), dict(sorted(record.figures.items()))
+        taken_at = record.taken_at.astimezone(timezone.utc)
+        content = {"provider": record.provider, "kind": record.kind, "taken_at": taken_at.isoformat(), "facts": facts, "figures": figures}
+        view = SnapshotView(record.provider, record.kind, taken_at, facts, figures, snapshot_id=digest(content), facts_hash=digest(facts))
+        with writing(self.engine) as session:
+            insert_new(session, Snapshot, asdict(view), ["snapshot_id"])
+        return view
+
+    def latest_snapshot(self, provider: str, kind: SnapshotKind, before: datetime | None = None) -> SnapshotView | None:
+        """The provider's last snapshot of a kind, taken `before` a time if asked; None if there is none."""
+        query = _snapshots(provider, kind).order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(1)
+        if before is not None:
+            query = query.where(Snapshot.taken_at < before)
+        with reading(self.engine) as session:
+            return next(iter(_views(session, query)), None)
+
+    def snapshots(
+        self, provider: str, kind: SnapshotKind | None = None, since: datetime | None = None, latest: int | None = None
+    ) -> list[SnapshotView]:
+        """A provider's snapshots, oldest first: of one kind if asked, from a time on, the `latest` so many."""
+        query = _snapshots(provider, kind).order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(latest)
+        if since is not None:
+            query = query.where(Snapshot.taken_at >= since)
+        with reading(self.engine) as session:
+            return _views(session, query)[::-1]
+
+
+def _snapshots(provider: str, kind: SnapshotKind | None) -> Select[Snapshot]:
+    query = select(Snapshot).where(Snapshot.provider == provider)
+    return query if kind is None else query.where(Snapshot.kind == kind)
+
+
+def _views(session: Session, query: Select[Snapshot]) -> list[SnapshotView]:
+    names = SnapshotView.__dataclass_fields__
+    return [SnapshotView(**{name: getattr(row, name) for name in names}) for row in session.scalars(query)]

@@ -1,0 +1,419 @@
+"""Writes attempts, corrections, published results and signing keys. Idempotent by natural key; never replaces a row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Literal, cast
+
+from pydantic import ValidationError
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from plumbline.archive import audit, retention
+from plumbline.archive.records import Action, Source
+from plumbline.archive.repository import insert_new
+from plumbline.archive.schema import (
+    NATURAL_KEY,
+    Base,
+    Campaign,
+    Correction,
+    Document,
+    Environment,
+    Evidence,
+    Metric,
+    Series,
+    SeriesCampaign,
+    Stage,
+    Telemetry,
+    Trial,
+)
+from plumbline.results import InvalidResult, MetricRow, Reason, ResultDocument
+from plumbline.results.launch_record import effective_environment
+from plumbline.results.published import PublishedResult
+
+Recorded = Literal["inserted", "unchanged", "kept"]
+
+
+class Refused(ValueError):
+    """A document that must not enter the archive; the message says which and why. Nothing was written."""
+
+
+def record(
+    session: Session,
+    document: ResultDocument,
+    *,
+    action: Action,
+    quality_reasons: Sequence[Reason],
+    uri: str,
+    extra_metrics: Sequence[MetricRow],
+    now: datetime,
+) -> Recorded:
+    """Write the attempt, or find that it is there. See Archive.record."""
+    metrics = metric_rows(document, action, extra_metrics)
+    _insert_parents(session, document, now)
+    values = trial_row(document, action, quality_reasons, uri, now)
+    if not insert_new(session, Trial, values, NATURAL_KEY):
+        return _already_recorded(session, document, action, quality_reasons, uri, now)
+    pk = session.scalars(select(Trial.id).where(*(getattr(Trial, name) == values[name] for name in NATURAL_KEY))).one()
+    content = document.model_dump_json()
+    session.execute(insert(Document), [{"trial_pk": pk, "schema_version": document.schema_version, "content": content}])
+    for model, rows in (*child_rows(document), (Metric, metric_values(metrics))):
+        if rows:
+            session.execute(insert(model), [{"trial_pk": pk, **row} for row in rows])
+    return "inserted"
+
+
+def child_rows(document: ResultDocument) -> tuple[tuple[Any, list[dict[str, Any]]], ...]:
+    """Tables with the rows of what the document lists, but for its numbers; a row's `position` is its place in the document."""
+    listed = ((Stage, document.stages), (Telemetry, document.telemetry), (Evidence, document.evidence))
+    return tuple((model, [{"position": i, **part.model_dump()} for i, part in enumerate(of)]) for model, of in listed)
+
+
+def metric_values(metrics: Sequence[MetricRow]) -> list[dict[str, Any]]:
+    """Rows of `metrics`; why a number is absent and how it was measured stay in the document."""
+    return [m.model_dump(exclude={"reason", "method"}) for m in metrics]
+
+
+def _insert_parents(session: Session, document: ResultDocument, now: datetime) -> None:
+    """The campaign, series and environment that the attempt belongs to, made on their first trial."""
+    trial, series = document.trial, {**series_row(document), "recorded_at": now}
+    insert_new(
+        session,
+        Campaign,
+        {"campaign_id": trial.campaign_id, "reason": trial.reason, "planned_at": trial.planned_at, "recorded_at": now},
+        ["campaign_id"],
+    )
+    if not insert_new(session, Series, series, ["series_key"]):
+        known = session.scalars(select(Series.source).where(Series.series_key == trial.series_key)).one()
+        if known != series["source"]:
+            raise Refused(
+                f"{trial.trial_id}: a {series['source']} trial cannot join the series {trial.series_key}, which is {known}; "
+                "measured and simulated numbers never share a series (give the simulated provider a name of its own)"
+            )
+    membership = {"series_key": trial.series_key, "campaign_id": trial.campaign_id, "planned_at": trial.planned_at}
+    insert_new(session, SeriesCampaign, membership, ["series_key", "campaign_id"])
+    environment = effective_environment(document)
+    if environment is not None:
+        row = {"environment_hash": environment.environment_hash, "facts": environment.facts, "recorded_at": now}
+        insert_new(session, Environment, row, ["environment_hash"])
+
+
+def series_row(document: ResultDocument) -> dict[str, Any]:
+    """The series that the attempt belongs to, as a row but for when it was recorded."""
+    trial = document.trial
+    source: Source = "simulated" if document.simulated else "measured"
+    return {
+        "series_key": trial.series_key,
+        "kind": trial.workload.kind,
+        "workload": trial.workload.name,
+        "version": trial.workload.version,
+        "provider": trial.provider.name,
+        "region": trial.provider.region,
+        "instance_type": trial.provider.instance_type,
+        "source": source,
+    }
+
+
+def trial_row(document: ResultDocument, action: Action, quality_reasons: Sequence[Reason], uri: str, now: datetime) -> dict[str, Any]:
+    """The attempt as a row of `trials`: its verdict, address and time of recording beside what its document says."""
+    trial, origin, environment = document.trial, document.trial.origin, effective_environment(document)
+    moments = [event.utc for event in (*document.timeline, *(document.launch.events if document.launch else ()))]
+    return {
+        "series_key": trial.series_key,
+        "campaign_id": trial.campaign_id,
+        "slot": trial.slot,
+        "repeat": trial.repeat,
+        "attempt": trial.attempt,
+        "trial_id": trial.trial_id,
+        "status": document.validity.status,
+        "reasons": [r.model_dump() for r in document.validity.reasons],
+        "failure_class": document.validity.failure_class,
+        "quality_action": action,
+        "quality_reasons": [r.model_dump() for r in quality_reasons],
+        "spec_hash": trial.spec_hash,
+        "criteria_hash": trial.criteria_hash,
+        "schedule_hash": trial.schedule_hash,
+        "environment_hash": environment.environment_hash if environment else None,
+        "launcher": trial.provider.launcher.kind,
+        "harness_version": document.harness_version,
+        "planned_at": trial.planned_at,
+        "started_at": min(moments, default=None),
+        "finished_at": max(moments, default=None),
+        "recorded_at": now,
+        "replay_of": trial.replay_of,
+        "dag_id": origin.dag_id if origin else None,
+        "run_id": origin.run_id if origin else None,
+        "bundle_version": origin.bundle_version if origin else None,
+        "uri": uri,
+        "checksum": document.checksum,
+    }
+
+
+def _already_recorded(
+    session: Session, document: ResultDocument, action: Action, quality_reasons: Sequence[Reason], uri: str, now: datetime
+) -> Recorded:
+    """The natural key is taken: by the same document (a retry), or by another one, which then is suspicious and only logged."""
+    trial = document.trial
+    key = {name: getattr(trial, name) for name in NATURAL_KEY}
+    old = session.execute(
+        select(Trial.checksum, Trial.uri, Trial.quality_action).where(*(getattr(Trial, name) == value for name, value in key.items()))
+    ).one()
+    subject = f"{trial.trial_id}#{trial.attempt}"
+    if old.checksum == document.checksum:
+        if old.quality_action != action:
+            audit.write_entry(
+                session,
+                now,
+                who="record",
+                what="verdict_differs",
+                subject=subject,
+                why="the same document was checked again with another verdict; the first one stands",
+                detail={"recorded": old.quality_action, "arrived": action, "reasons": [r.model_dump() for r in quality_reasons]},
+                once=f"verdict_differs {subject} {document.checksum} {action}",
+            )
+        return "unchanged"
+    audit.write_entry(
+        session,
+        now,
+        who="record",
+        what="document_kept_out",
+        subject=subject,
+        why="the archive holds another document of the same attempt; measurements are never replaced",
+        detail={
+            **key,
+            "kept": {"checksum": old.checksum, "uri": old.uri},
+            "arrived": {"checksum": document.checksum, "uri": uri, "status": document.validity.status},
+        },
+        once=f"document_kept_out {' '.join(str(v) for v in key.values())} {document.checksum}",
+    )
+    return "kept"
+
+
+def metric_rows(document: ResultDocument, action: Action, extra: Sequence[MetricRow]) -> list[MetricRow]:
+    """The numbers of the attempt; Refused if it repeats one and is not rejected."""
+    rows = [*document.metrics, *extra]
+    seen = Counter((r.phase, r.metric, r.statistic) for r in rows)
+    repeated = sorted(key for key, count in seen.items() if count > 1)
+    if repeated and action != "reject":
+        raise Refused(
+            f"{document.trial.trial_id}: {' '.join(repeated[0])} stands {seen[repeated[0]]} times; expected one row for each phase, metric "
+            "and statistic"
+        )
+    # Of a rejected document the ambiguous rows are left out; the document itself is kept whole.
+    return [r for r in rows if seen[r.phase, r.metric, r.statistic] == 1]
+
+
+def utc_now() -> datetime:
+    """The archive's clock."""
+    return datetime.now(timezone.utc)
+
+
+def correct(
+    session: Session,
+    document: ResultDocument,
+    corrects: int,
+    *,
+    action: Action,
+    quality_reasons: Sequence[Reason],
+    uri: str,
+    extra_metrics: Sequence[MetricRow],
+    by: str,
+    why: str,
+    now: datetime,
+) -> Recorded:
+    """Record `document` in the place of the same trial's attempt `corrects`; the same correction again is "unchanged".
+
+    LookupError without such an attempt; ValueError without who and why; Refused if the document is of another trial, is not of a new
+    attempt, or if another correction stands in the old attempt's place.
+    """
+    for name, value in (("by", by), ("why", why)):
+        if not value.strip():
+            raise ValueError(f"{name} is empty; expected who corrects the measurement and why")
+    trial = document.trial
+    old = session.execute(
+        select(Trial.id, Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat, Trial.checksum).where(
+            Trial.trial_id == trial.trial_id, Trial.attempt == corrects, Trial.campaign_id == trial.campaign_id
+        )
+    ).first()
+    subject = f"{trial.trial_id}#{corrects}"
+    if old is None:
+        raise LookupError(f'the archive has no attempt "{subject}" to correct')
+    key = (trial.series_key, trial.campaign_id, trial.slot, trial.repeat)
+    if (old.series_key, old.campaign_id, old.slot, old.repeat) != key or trial.attempt <= corrects:
+        raise Refused(
+            f"{subject} cannot be corrected by attempt {trial.attempt} of {' '.join(map(str, key))}; expected a later attempt of it"
+        )
+    said = record(session, document, action=action, quality_reasons=quality_reasons, uri=uri, extra_metrics=extra_metrics, now=now)
+    new = session.scalars(
+        select(Trial.id).where(Trial.trial_id == trial.trial_id, Trial.attempt == trial.attempt, Trial.checksum == document.checksum)
+    ).first()
+    if new is None:
+        raise Refused(
+            f"{trial.trial_id}#{trial.attempt} is in the archive with another document; expected an attempt that is not there yet"
+        )
+    values = {"trial_pk": new, "corrects": old.id, "corrected_at": now, "corrected_by": by, "why": why}
+    if not insert_new(session, Correction, values, ["corrects"]):
+        standing = session.scalars(select(Correction.trial_pk).where(Correction.corrects == old.id)).one()
+        if standing != new:
+            raise Refused(f"{subject} was corrected already; expected the correction itself to be corrected")
+        return "unchanged"
+    retention.copy_expiry(session, old.id, new)
+    detail = {"by": f"{trial.trial_id}#{trial.attempt}", "action": action, "before": old.checksum, "after": document.checksum}
+    audit.write_entry(session, now, who=by, what="measurement_corrected", subject=subject, why=why, detail=detail)
+    return said
+
+
+IMPORTED_LAUNCHER = "imported"
+"""Stands in a trial's row where a measured one names what started it."""
+
+
+@dataclass(frozen=True)
+class PublishedImport:
+    """What became of the results of one import. `kept_out`: trial ids of which the archive holds something else, which stays."""
+
+    inserted: int
+    unchanged: int
+    kept_out: tuple[str, ...]
+
+
+def import_published(session: Session, results: Sequence[PublishedResult], now: datetime) -> PublishedImport:
+    """Write the results that are not there yet. Refused, and nothing written, if a series of theirs is one that we measured."""
+    inserted, unchanged = [], 0
+    kept_out = []
+    for row in _first_of_each(results, "campaign_id"):
+        values = {"campaign_id": row.campaign_id, "reason": row.reason, "planned_at": row.published_at, "recorded_at": now}
+        insert_new(session, Campaign, values, ["campaign_id"])
+    for row in _first_of_each(results, "series_key"):
+        _insert_published_series(session, row, now)
+    for place in sorted({(r.series_key, r.campaign_id, r.published_at) for r in results}):
+        values = dict(zip(("series_key", "campaign_id", "planned_at"), place, strict=True))
+        insert_new(session, SeriesCampaign, values, ["series_key", "campaign_id"])
+    for row in _first_of_each([r.environment for r in results], "environment_hash"):
+        values = {"environment_hash": row.environment_hash, "facts": row.facts, "recorded_at": now}
+        insert_new(session, Environment, values, ["environment_hash"])
+    for result in results:
+        if insert_new(session, Trial, {**published_trial_row(result), "recorded_at": now}, NATURAL_KEY):
+            inserted.append(result)
+        elif _existing_checksum(session, result).checksum == result.checksum:
+            unchanged += 1
+        else:
+            kept_out.append(result.trial_id)
+    for batch in _batches(inserted):
+        keys = {trial_id: pk for pk, trial_id in session.execute(_select_ids(batch))}
+        documents = [{"trial_pk": keys[r.trial_id], "schema_version": r.schema_version, "content": r.model_dump_json()} for r in batch]
+        session.execute(insert(Document), documents)
+        metrics = [{"trial_pk": keys[r.trial_id], **m.model_dump()} for r in batch for m in r.metrics]
+        if metrics:
+            session.execute(insert(Metric), metrics)
+    return PublishedImport(len(inserted), unchanged, tuple(kept_out))
+
+
+def published_result(session: Session, trial_id: str) -> PublishedResult | None:
+    """An imported result as it was imported; None if there is none of that id. BadResult if it no longer holds."""
+    query = select(Document.content).join(Trial, Trial.id == Document.trial_pk)
+    content = session.scalars(query.where(Trial.trial_id == trial_id, Trial.launcher == IMPORTED_LAUNCHER)).first()
+    if content is None:
+        return None
+    try:
+        return PublishedResult.model_validate_json(content)
+    except ValidationError as error:
+        raise InvalidResult(f"the imported result {trial_id} does not hold: {error.errors(include_url=False)[0]['msg']}") from error
+
+
+def _insert_published_series(session: Session, result: PublishedResult, now: datetime) -> None:
+    if insert_new(session, Series, {**published_series_row(result), "recorded_at": now}, ["series_key"]):
+        return
+    source = session.scalars(select(Series.source).where(Series.series_key == result.series_key)).one()
+    if source != "imported":
+        raise Refused(f"{result.trial_id}: an imported result cannot join the series {result.series_key}, which is {source}")
+
+
+def published_series_row(result: PublishedResult) -> dict[str, Any]:
+    """The result's series as a row, but for when it was recorded."""
+    named = ("series_key", "kind", "workload", "version", "provider", "region", "instance_type")
+    return {**{name: getattr(result, name) for name in named}, "source": "imported"}
+
+
+def published_trial_row(result: PublishedResult) -> dict[str, Any]:
+    """The result as a row of `trials`, but for when it was recorded."""
+    return {
+        "series_key": result.series_key,
+        "campaign_id": result.campaign_id,
+        "slot": result.system,
+        "repeat": result.repeat,
+        "attempt": 1,
+        "trial_id": result.trial_id,
+        "status": result.validity.status,
+        "reasons": [r.model_dump() for r in result.validity.reasons],
+        "failure_class": result.validity.failure_class,
+        "quality_action": "accept",
+        "quality_reasons": [],
+        "spec_hash": result.spec_hash,
+        "criteria_hash": result.criteria_hash,
+        "schedule_hash": None,
+        "environment_hash": result.environment.environment_hash,
+        "launcher": IMPORTED_LAUNCHER,
+        "harness_version": result.publisher,
+        "planned_at": result.published_at,
+        "started_at": None,
+        "finished_at": None,
+        "replay_of": None,
+        "dag_id": None,
+        "run_id": None,
+        "bundle_version": None,
+        "uri": result.url,
+        "checksum": result.checksum,
+    }
+
+
+def _existing_checksum(session: Session, result: PublishedResult) -> Any:
+    known = published_trial_row(result)
+    return session.execute(select(Trial.checksum).where(*(getattr(Trial, name) == known[name] for name in NATURAL_KEY))).one()
+
+
+def _select_ids(batch: Sequence[PublishedResult]) -> Any:
+    return select(Trial.id, Trial.trial_id).where(Trial.trial_id.in_([r.trial_id for r in batch]), Trial.launcher == IMPORTED_LAUNCHER)
+
+
+def _batches(results: Sequence[PublishedResult], size: int = 500) -> Iterator[Sequence[PublishedResult]]:
+    for start in range(0, len(results), size):
+        yield results[start : start + size]
+
+
+def _first_of_each(rows: Sequence[Any], name: Literal["campaign_id", "series_key", "environment_hash"]) -> list[Any]:
+    """One of each value, in the values' order: all writers lock in one order, so that no two wait for each other."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        found.setdefault(cast(str, getattr(row, name)), row)
+    return [found[key] for key in sorted(found)]
+
+
+_SIGNING_KEY = ("campaign_id", "trial_id", "attempt")
+
+
+class SigningKey(Base):
+    """The public key of one attempt. It refers to no trial: it is issued before there is anything to record."""
+
+    __tablename__ = "signing_keys"
+    campaign_id: Mapped[str] = mapped_column(primary_key=True)
+    trial_id: Mapped[str] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    public_key: Mapped[str]
+    issued_at: Mapped[datetime]
+
+
+def issue_signing_key(session: Session, campaign_id: str, trial_id: str, attempt: int, public_key: str, now: datetime) -> None:
+    """Keep the key of an attempt. One of a launcher that died before it announced the attempt is replaced: no pod ever had it."""
+    key = dict(zip(_SIGNING_KEY, (campaign_id, trial_id, attempt), strict=True))
+    values = {"public_key": public_key, "issued_at": now}
+    if not insert_new(session, SigningKey, {**key, **values}, _SIGNING_KEY):
+        session.execute(update(SigningKey).filter_by(**key).values(**values))
+
+
+def signing_keys(session: Session, campaign_id: str, trial_id: str) -> dict[int, str]:
+    """The public keys of a trial's attempts, by attempt."""
+    query = select(SigningKey.attempt, SigningKey.public_key).filter_by(campaign_id=campaign_id, trial_id=trial_id)
+    return dict(session.execute(query).tuples().all())

@@ -1,0 +1,32 @@
+"""Inserts that tolerate an existing key, race-free on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from plumbline.archive.schema import Base
+
+
+def insert_new(session: Session, model: type[Base], values: dict[str, Any], key: Sequence[str]) -> bool:
+    """Insert a row unless one with the same `key` columns exists; whether it was inserted.
+
+    A concurrent writer of the same key is waited for: afterwards its row is visible.
+    """
+    maker = _maker(session)
+    first = model.__mapper__.primary_key[0]
+    statement = maker(model).values(values).on_conflict_do_nothing(index_elements=list(key)).returning(first)
+    return session.execute(statement).first() is not None
+
+
+def insert_missing(session: Session, model: type[Base], rows: Sequence[dict[str, Any]], key: Sequence[str]) -> None:
+    """The same for many rows in one statement, for who need not know which of them were new."""
+    if rows:
+        session.execute(_maker(session)(model).on_conflict_do_nothing(index_elements=list(key)), list(rows))
+
+
+def _maker(session: Session) -> Any:
+    return postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert

@@ -1,0 +1,471 @@
+"""Tables of the archive. Measured rows are written once; a correction is a new row that names the old one."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import date, datetime, timezone
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    LargeBinary,
+    MetaData,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An instant. Takes only datetimes with a zone, keeps them in UTC and hands them back with it (SQLite itself drops the zone)."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value} has no time zone; expected an instant such as 2026-11-01T02:00:00+00:00")
+        return value.astimezone(timezone.utc)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=timezone.utc) if value.tzinfo is None else value.astimezone(timezone.utc)
+
+
+class CompressedText(TypeDecorator[str]):
+    """Text kept as zlib bytes: a result document is a third of the archive's size otherwise, and is read whole or not at all."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:
+        return None if value is None else zlib.compress(value.encode(), 6)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> str | None:
+        return None if value is None else zlib.decompress(bytes(value)).decode()
+
+
+# Every constraint has a name, so that a migration can drop it on both databases.
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
+ACTIONS = ("accept", "annotate", "reject")
+SOURCES = ("measured", "simulated", "imported")
+QUARANTINE_STATES = ("kept", "released")
+NATURAL_KEY = ("series_key", "campaign_id", "slot", "repeat", "attempt")
+"""What names an attempt; see Trial."""
+
+
+def one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
+    """A named check that a column holds one of these words."""
+    return CheckConstraint(f"{column} IN ({', '.join(repr(v) for v in values)})", name=column)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, list[Any]: JSON}  # noqa: RUF012 (SQLAlchemy reads it)
+
+
+class Campaign(Base):
+    """The trials that answer one question, over all series."""
+
+    __tablename__ = "campaigns"
+    campaign_id: Mapped[str] = mapped_column(primary_key=True)
+    reason: Mapped[str]
+    planned_at: Mapped[datetime] = mapped_column(index=True)
+    recorded_at: Mapped[datetime]
+
+
+class Series(Base):
+    """One workload on one provider, over time. `source` is fixed by the first trial: measured and simulated numbers never share a series."""
+
+    __tablename__ = "series"
+    __table_args__ = (
+        one_of("source", SOURCES),
+        Index(None, "provider", "kind"),
+        Index(None, "workload", "version", "kind", "source", "provider"),
+        Index(None, "source"),
+    )
+    series_key: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    workload: Mapped[str]
+    version: Mapped[int]
+    provider: Mapped[str]
+    region: Mapped[str]
+    instance_type: Mapped[str]
+    source: Mapped[str]
+    recorded_at: Mapped[datetime]
+
+
+class SeriesCampaign(Base):
+    """That a series took part in a campaign: finds a series' latest campaigns without reading its trials."""
+
+    __tablename__ = "series_campaigns"
+    __table_args__ = (Index(None, "series_key", "planned_at"), Index(None, "campaign_id"))
+    series_key: Mapped[str] = mapped_column(ForeignKey("series.series_key"), primary_key=True)
+    campaign_id: Mapped[str] = mapped_column(ForeignKey("campaigns.campaign_id"), primary_key=True)
+    planned_at: Mapped[datetime]
+
+
+class Environment(Base):
+    """The facts of an environment, once per hash."""
+
+    __tablename__ = "environments"
+    environment_hash: Mapped[str] = mapped_column(primary_key=True)
+    facts: Mapped[dict[str, Any]]
+    recorded_at: Mapped[datetime]
+
+
+class Trial(Base):
+    """One attempt of one trial, also one that failed. The natural key is what makes a retry change nothing."""
+
+    __tablename__ = "trials"
+    __table_args__ = (
+        UniqueConstraint(*NATURAL_KEY, name="uq_trials_natural_key"),
+        ForeignKeyConstraint(["series_key", "campaign_id"], ["series_campaigns.series_key", "series_campaigns.campaign_id"]),
+        one_of("status", STATUSES),
+        one_of("quality_action", ACTIONS),
+        Index(None, "campaign_id"),
+        Index(None, "trial_id", "attempt"),
+    )
+    id: Mapped[int] = mapped_column(primary_key=True)
+    series_key: Mapped[str]
+    campaign_id: Mapped[str]
+    slot: Mapped[str]
+    repeat: Mapped[int]
+    attempt: Mapped[int]
+    trial_id: Mapped[str]
+    status: Mapped[str]
+    reasons: Mapped[list[Any]]
+    failure_class: Mapped[str | None]
+    quality_action: Mapped[str]
+    quality_reasons: Mapped[list[Any]]
+    spec_hash: Mapped[str]
+    criteria_hash: Mapped[str]
+    schedule_hash: Mapped[str | None]
+    environment_hash: Mapped[str | None] = mapped_column(ForeignKey("environments.environment_hash"))
+    launcher: Mapped[str]
+    harness_version: Mapped[str]
+    planned_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    recorded_at: Mapped[datetime]
+    replay_of: Mapped[str | None]
+    dag_id: Mapped[str | None]
+    run_id: Mapped[str | None]
+    bundle_version: Mapped[str | None]
+    uri: Mapped[str]
+    checksum: Mapped[str]
+
+
+class Document(Base):
+    """The whole result document as collected: what a replay and an export start from. Apart, so that scans of trials stay small."""
+
+    __tablename__ = "documents"
+    trial_pk: Mapped[int] = mapped_column(ForeignKey("trials.id"), primary_key=True, autoincrement=False)
+    schema_version: Mapped[int]
+    content: Mapped[str] = mapped_column(CompressedText)
+
+
+class Metric(Base):
+    """One number of one trial. `value` is null when it could not be measured."""
+
+    __tablename__ = "metrics"
+    # Clustered by trial in SQLite: all numbers of a trial lie on a page or two.
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    trial_pk: Mapped[int] = mapped_column(ForeignKey("trials.id"), primary_key=True)
+    phase: Mapped[str] = mapped_column(primary_key=True)
+    metric: Mapped[str] = mapped_column(primary_key=True)
+    statistic: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[float | None]
+    unit: Mapped[str]
+    n: Mapped[int]
+    direction: Mapped[str]
+    ci_low: Mapped[float | None]
+    ci_high: Mapped[float | None]
+
+
+class Stage(Base):
+    """Where the time of a phase went; `position` is the row's place in the document."""
+
+    __tablename__ = "stages"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    trial_pk: Mapped[int] = mapped_column(ForeignKey("trials.id"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    phase: Mapped[str]
+    stage: Mapped[str]
+    total_s: Mapped[float]
+    n: Mapped[int]
+
+
+class Telemetry(Base):
+    """Summary of one signal beside the measurement."""
+
+    __tablename__ = "telemetry"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    trial_pk: Mapped[int] = mapped_column(ForeignKey("trials.id"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    phase: Mapped[str]
+    signal: Mapped[str]
+    unit: Mapped[str]
+    n: Mapped[int]
+    mean: Mapped[float]
+    min: Mapped[float]
+    max: Mapped[float]
+
+
+class Evidence(Base):
+    """A raw file behind the numbers; `uri` is relative to the trial's."""
+
+    __tablename__ = "evidence"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    trial_pk: Mapped[int] = mapped_column(ForeignKey("trials.id"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    uri: Mapped[str]
+    sha256: Mapped[str]
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class Expired(Base):
+    """That a raw file is not kept any longer, by which rule and since when. `removed_at` is null until the store has deleted it."""
+
+    __tablename__ = "expired_evidence"
+    __table_args__ = (
+        ForeignKeyConstraint(["trial_pk", "position"], ["evidence.trial_pk", "evidence.position"]),
+        Index(None, "removed_at"),
+        {"sqlite_with_rowid": False},
+    )
+    trial_pk: Mapped[int] = mapped_column(primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    expired_at: Mapped[datetime]
+    rule: Mapped[str]
+    removed_at: Mapped[datetime | None]
+
+
+class Correction(Base):
+    """That one attempt stands in another one's place: the old row stays, and no longer counts. At most one stands in a row's place."""
+
+    __tablename__ = "corrections"
+    __table_args__ = (CheckConstraint("trial_pk <> corrects", name="another"),)
+    trial_pk: Mapped[int] = mapped_column(ForeignKey("trials.id"), primary_key=True, autoincrement=False)
+    corrects: Mapped[int] = mapped_column(ForeignKey("trials.id"), unique=True)
+    corrected_at: Mapped[datetime]
+    corrected_by: Mapped[str]
+    why: Mapped[str]
+
+
+class Quarantined(Base):
+    """A result document that could not be believed: why, and where it is kept. It refers to no trial: its own words about that are in doubt."""
+
+    __tablename__ = "quarantine"
+    __table_args__ = (one_of("state", QUARANTINE_STATES), Index(None, "state", "quarantined_at"), Index(None, "campaign_id"))
+    quarantine_id: Mapped[str] = mapped_column(primary_key=True)
+    campaign_id: Mapped[str]
+    trial_id: Mapped[str]
+    attempt: Mapped[int]
+    uri: Mapped[str]
+    sha256: Mapped[str]
+    reason: Mapped[str]
+    state: Mapped[str]
+    quarantined_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+
+
+FINDING_KINDS = ("performance", "environment", "price", "reliability", "missing_data", "self")
+SEVERITIES = ("info", "warn", "page")
+FINDING_STATES = ("open", "acknowledged", "accepted", "resolved")
+
+
+class Baseline(Base):
+    """A campaign that a series is held against. The current ones have no `superseded_at`; old ones stay, for slow drift."""
+
+    __tablename__ = "baselines"
+    __table_args__ = (
+        ForeignKeyConstraint(["series_key", "campaign_id"], ["series_campaigns.series_key", "series_campaigns.campaign_id"]),
+        one_of("rule", ("bootstrap", "decision")),
+        Index(None, "series_key", "accepted_at"),
+        Index(
+            "uq_baselines_current",
+            "series_key",
+            "campaign_id",
+            unique=True,
+            sqlite_where=text("superseded_at IS NULL"),
+            postgresql_where=text("superseded_at IS NULL"),
+        ),
+        # A campaign joins by the rule once in a series' life, whatever races there are.
+        Index(
+            "uq_baselines_bootstrap",
+            "series_key",
+            "campaign_id",
+            unique=True,
+            sqlite_where=text("rule = 'bootstrap'"),
+            postgresql_where=text("rule = 'bootstrap'"),
+        ),
+    )
+    id: Mapped[int] = mapped_column(primary_key=True)
+    series_key: Mapped[str]
+    campaign_id: Mapped[str]
+    rule: Mapped[str]
+    accepted_at: Mapped[datetime]
+    accepted_by: Mapped[str]
+    why: Mapped[str]
+    superseded_at: Mapped[datetime | None]
+
+
+class Finding(Base):
+    """A drift that was detected. `series_key` refers to no table: a grouped finding covers several series and has a key of its own."""
+
+    __tablename__ = "findings"
+    __table_args__ = (
+        one_of("kind", FINDING_KINDS),
+        one_of("severity", SEVERITIES),
+        one_of("state", FINDING_STATES),
+        Index(None, "state", "opened_at"),
+        Index(None, "opened_at"),
+        Index(None, "campaign_id"),
+        Index(None, "series_key", "opened_at"),
+        Index(None, "provider", "opened_at"),
+    )
+    finding_id: Mapped[str] = mapped_column(primary_key=True)
+    series_key: Mapped[str]
+    campaign_id: Mapped[str | None] = mapped_column(ForeignKey("campaigns.campaign_id"))
+    provider: Mapped[str]
+    kind: Mapped[str]
+    severity: Mapped[str]
+    headline: Mapped[str]
+    detail: Mapped[dict[str, Any]]
+    effect: Mapped[float | None]
+    ci_low: Mapped[float | None]
+    ci_high: Mapped[float | None]
+    metric: Mapped[str | None]
+    state: Mapped[str]
+    opened_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+    last_seen_at: Mapped[datetime]
+    snoozed_until: Mapped[datetime | None]
+
+
+class Incident(Base):
+    """Where a finding is talked about: one Slack thread per finding and channel."""
+
+    __tablename__ = "incidents"
+    __table_args__ = (UniqueConstraint("finding_id", "channel"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    finding_id: Mapped[str] = mapped_column(ForeignKey("findings.finding_id"))
+    channel: Mapped[str]
+    ts: Mapped[str]
+    state: Mapped[str]
+    message_hash: Mapped[str]
+    severity: Mapped[str | None]
+    said: Mapped[dict[str, Any] | None]
+    posted_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+
+
+class Decision(Base):
+    """A ranking of providers for one team and one kind of workload, with what it was made from."""
+
+    __tablename__ = "decisions"
+    __table_args__ = (Index(None, "team", "kind", "decided_at"), Index(None, "decided_at"))
+    decision_id: Mapped[str] = mapped_column(primary_key=True)
+    team: Mapped[str]
+    kind: Mapped[str]
+    winner: Mapped[str | None]
+    probability: Mapped[float | None]
+    decided_at: Mapped[datetime]
+    detail: Mapped[dict[str, Any]]
+
+
+class Price(Base):
+    """A price that was accepted, or declared by a source; seen again, only `last_seen_at` moves. `term`: of a reserved one, such as 1y."""
+
+    __tablename__ = "prices"
+    __table_args__ = (Index(None, "provider", "purchase", "since"),)
+    price_id: Mapped[str] = mapped_column(primary_key=True)
+    provider: Mapped[str]
+    purchase: Mapped[str]
+    usd_per_hour: Mapped[float]
+    since: Mapped[date]
+    until: Mapped[date | None]
+    source: Mapped[str]
+    first_seen_at: Mapped[datetime]
+    last_seen_at: Mapped[datetime]
+    term: Mapped[str | None]
+
+
+class AuditEntry(Base):
+    """Who did what to which subject, and why. The database refuses to change or delete a row. `once_key` keeps a retry from saying it twice."""
+
+    __tablename__ = "audit"
+    __table_args__ = (Index(None, "subject"), UniqueConstraint("once_key"))
+    id: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime]
+    who: Mapped[str]
+    what: Mapped[str]
+    subject: Mapped[str]
+    why: Mapped[str]
+    detail: Mapped[dict[str, Any]]
+    once_key: Mapped[str | None]
+
+
+PURCHASES = ("on_demand", "spot", "reserved")
+UNITS = ("gpu_hour", "instance_hour")
+SNAPSHOT_KINDS = ("cluster", "probe")
+
+
+class PriceReading(Base):
+    """A price as a source named it at a time, and what it is in USD."""
+
+    __tablename__ = "price_readings"
+    __table_args__ = (
+        one_of("purchase", PURCHASES),
+        one_of("per", UNITS),
+        Index(None, "provider", "purchase", "observed_at"),
+    )
+    reading_id: Mapped[str] = mapped_column(primary_key=True)
+    provider: Mapped[str]
+    purchase: Mapped[str]
+    term: Mapped[str | None]
+    source: Mapped[str]
+    source_version: Mapped[str]
+    observed_at: Mapped[datetime]
+    amount: Mapped[float]
+    currency: Mapped[str]
+    per: Mapped[str]
+    gpus: Mapped[int]
+    usd_per_unit: Mapped[float]
+    usd_per_gpu_hour: Mapped[float]
+    usd_per_instance_hour: Mapped[float]
+    recorded_at: Mapped[datetime]
+
+
+class Snapshot(Base):
+    """The facts of a provider at a time, from its cluster or from a probe trial, and the figures that the probe measured."""
+
+    __tablename__ = "snapshots"
+    __table_args__ = (one_of("kind", SNAPSHOT_KINDS), Index(None, "provider", "kind", "taken_at"))
+    snapshot_id: Mapped[str] = mapped_column(primary_key=True)
+    provider: Mapped[str]
+    kind: Mapped[str]
+    taken_at: Mapped[datetime]
+    facts: Mapped[dict[str, Any]]
+    facts_hash: Mapped[str]
+    figures: Mapped[dict[str, Any]]

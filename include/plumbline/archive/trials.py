@@ -1,0 +1,247 @@
+"""Reads trials, attempts and result documents."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any, cast
+
+from pydantic import ValidationError
+from sqlalchemy import ColumnElement, and_, case, func, select, tuple_
+from sqlalchemy.orm import Session
+
+from plumbline.archive.recording import IMPORTED_LAUNCHER
+from plumbline.archive.records import CampaignView, MetricPoint, Outcomes, SeriesView, Source, TrialView
+from plumbline.archive.schema import Campaign, Correction, Document, Metric, Series, SeriesCampaign, Trial
+from plumbline.results import InvalidResult, Reason, ResultDocument, Status
+
+EFFECTIVE = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
+"""That no correction stands in an attempt's place."""
+
+_MEASURED = ("valid", "degraded")
+_ACCEPTED = and_(Trial.status.in_(_MEASURED), Trial.quality_action != "reject")
+
+USABLE = (_ACCEPTED, EFFECTIVE)
+"""What makes an attempt count: believed by the harness, not rejected by the quality checks, and not corrected."""
+
+
+def in_series_campaigns(pairs: Collection[tuple[str, str]]) -> ColumnElement[bool]:
+    """That an attempt is of one of these series in that campaign of it; (series, campaign) pairs."""
+    # The pairs alone SQLite holds against every row there is; by what they are made of, an index finds the few that can be meant.
+    keys, campaigns = {key for key, _ in pairs}, {campaign for _, campaign in pairs}
+    exactly = tuple_(Trial.series_key, Trial.campaign_id).in_(sorted(pairs))
+    return and_(Trial.series_key.in_(sorted(keys)), Trial.campaign_id.in_(sorted(campaigns)), exactly)
+
+
+_FROM_SERIES = ("kind", "workload", "version", "provider", "region", "instance_type", "source")
+_FROM_TRIAL = tuple(
+    name for name in TrialView.__dataclass_fields__ if name not in _FROM_SERIES and name not in ("reasons", "quality_reasons", "corrected")
+)
+
+
+def trials(
+    session: Session,
+    campaign_id: str | None = None,
+    series_key: str | None = None,
+    provider: str | None = None,
+    kind: str | None = None,
+) -> list[TrialView]:
+    """Attempts in the order in which they were planned: campaign, slot, repeat, attempt."""
+    query = select(Trial, Series, ~EFFECTIVE).join(Series, Series.series_key == Trial.series_key)
+    for column, value in (
+        (Trial.campaign_id, campaign_id),
+        (Trial.series_key, series_key),
+        (Series.provider, provider),
+        (Series.kind, kind),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
+    return [trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
+
+
+def started_since(session: Session, provider: str, since: datetime) -> list[TrialView]:
+    """Attempts on a provider that began at `since` or later, in the order of their planning; corrections, for which nothing ran, left out."""
+    began = func.coalesce(Trial.started_at, Trial.planned_at)
+    corrects = select(Correction.trial_pk).where(Correction.trial_pk == Trial.id).exists()
+    query = select(Trial, Series, ~EFFECTIVE).join(Series, Series.series_key == Trial.series_key)
+    query = query.where(Series.provider == provider, Series.source != "imported", began >= since, ~corrects)
+    query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
+    return [trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
+
+
+def trial_view(trial: Trial, series: Series, corrected: bool) -> TrialView:
+    """A row with its series as plain data."""
+    values: dict[str, Any] = {name: getattr(trial, name) for name in _FROM_TRIAL}
+    values |= {name: getattr(series, name) for name in _FROM_SERIES}
+    return TrialView(
+        **values,
+        reasons=tuple(Reason(**r) for r in trial.reasons),
+        quality_reasons=tuple(Reason(**r) for r in trial.quality_reasons),
+        corrected=bool(corrected),
+    )
+
+
+def series(session: Session, provider: str | None = None, kind: str | None = None, campaign_id: str | None = None) -> list[SeriesView]:
+    """Every series, by key; of one campaign, those that took part in it."""
+    query = select(Series).order_by(Series.series_key)
+    if provider is not None:
+        query = query.where(Series.provider == provider)
+    if kind is not None:
+        query = query.where(Series.kind == kind)
+    if campaign_id is not None:
+        query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key).where(SeriesCampaign.campaign_id == campaign_id)
+    return [SeriesView(**{name: getattr(s, name) for name in SeriesView.__dataclass_fields__}) for s in session.scalars(query)]
+
+
+def campaigns(session: Session, series_key: str | None = None, latest: int | None = None) -> list[CampaignView]:
+    """Campaigns, oldest first; of one series, only what it contributed. `latest`: only that many, the newest ones."""
+    query = select(Campaign.campaign_id, Campaign.reason, Campaign.planned_at)
+    if series_key is not None:
+        query = query.join(SeriesCampaign, SeriesCampaign.campaign_id == Campaign.campaign_id).where(
+            SeriesCampaign.series_key == series_key
+        )
+    query = query.order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc())
+    chosen = session.execute(query.limit(latest) if latest is not None else query).all()[::-1]
+    ids = [row.campaign_id for row in chosen] if series_key is not None or latest is not None else None
+    counted = _outcomes_by_campaign(session, series_key, ids)
+    took_part = _series_by_campaign(session, series_key, ids)
+    return [
+        CampaignView(
+            row.campaign_id,
+            row.reason,
+            row.planned_at,
+            took_part[row.campaign_id].total(),
+            counted.get(row.campaign_id, Outcomes()),
+            tuple(sorted(took_part[row.campaign_id])),
+        )
+        for row in chosen
+    ]
+
+
+def newest_campaign(session: Session) -> str | None:
+    """The campaign that was planned last of those that hold more than imported series; None if there is none."""
+    own = (
+        select(SeriesCampaign.series_key)
+        .join(Series, Series.series_key == SeriesCampaign.series_key)
+        .where(SeriesCampaign.campaign_id == Campaign.campaign_id, Series.source != "imported")
+    )
+    query = select(Campaign.campaign_id).where(own.exists()).order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc())
+    return session.scalars(query.limit(1)).first()
+
+
+def series_campaigns(session: Session, series_key: str, latest: int) -> list[tuple[str, datetime]]:
+    """(campaign, planned for) of the newest campaigns of a series, oldest first; an index answers it."""
+    query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key == series_key)
+    newest = query.order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc()).limit(latest)
+    return [(row.campaign_id, row.planned_at) for row in session.execute(newest)][::-1]
+
+
+def latest_campaign(session: Session, series_key: str) -> str | None:
+    """The newest campaign in which the series took part; None if there is none."""
+    query = select(SeriesCampaign.campaign_id).where(SeriesCampaign.series_key == series_key)
+    return session.scalars(query.order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc()).limit(1)).first()
+
+
+def _outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, Outcomes]:
+    """How the trials of each campaign ended, counted by the database: a year of a large installation does not pass through Python."""
+    trial = (Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat)  # in the order of the natural key's index
+    rank = func.row_number().over(partition_by=trial, order_by=(case((_ACCEPTED, 1), else_=0).desc(), Trial.attempt.desc()))
+    ranked = select(Trial.campaign_id, Trial.status, Trial.quality_action, rank.label("rank")).where(EFFECTIVE)
+    if series_key is not None:
+        ranked = ranked.where(Trial.series_key == series_key)
+    if ids is not None:
+        ranked = ranked.where(Trial.campaign_id.in_(ids))
+    best = ranked.subquery()
+    told = (best.c.campaign_id, best.c.status, best.c.quality_action)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in session.execute(select(*told, func.count().label("n")).where(best.c.rank == 1).group_by(*told)):
+        counts[row.campaign_id][_outcome_of(row)] += row.n
+    return {campaign: Outcomes(planned=ended.total(), **ended) for campaign, ended in counts.items()}
+
+
+def _series_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, Counter[Source]]:
+    """How many series of each source took part in each campaign."""
+    query = select(SeriesCampaign.campaign_id, Series.source, func.count().label("n"))
+    query = query.join(Series, Series.series_key == SeriesCampaign.series_key)
+    if series_key is not None:
+        query = query.where(SeriesCampaign.series_key == series_key)
+    if ids is not None:
+        query = query.where(SeriesCampaign.campaign_id.in_(ids))
+    found: dict[str, Counter[Source]] = defaultdict(Counter)
+    for row in session.execute(query.group_by(SeriesCampaign.campaign_id, Series.source)):
+        found[row.campaign_id][cast(Source, row.source)] += row.n
+    return found
+
+
+def outcomes(attempts: Iterable[Any]) -> Outcomes:
+    """Counts by trial from rows with series_key, slot, repeat, attempt, status and quality_action.
+
+    A trial with a usable attempt is usable, whatever its other attempts were; else its last attempt says how it ended.
+    """
+    by_trial: dict[tuple[str, str, int], list[Any]] = defaultdict(list)
+    for row in attempts:
+        by_trial[row.series_key, row.slot, row.repeat].append(row)
+    counts = Counter(_outcome_of(max(rows, key=lambda r: (usable(r), r.attempt))) for rows in by_trial.values())
+    return Outcomes(planned=len(by_trial), **counts)
+
+
+def _outcome_of(best: Any) -> str:
+    """Which of the outcomes a trial's best attempt is."""
+    return "usable" if usable(best) else "rejected" if best.status in _MEASURED else cast(str, best.status)
+
+
+def usable(attempt: Any) -> bool:
+    """Whether an attempt counts; the same rule as USABLE, for rows in hand that are STANDING."""
+    return attempt.status in _MEASURED and attempt.quality_action != "reject"
+
+
+def document(session: Session, trial_id: str, attempt: int | None = None) -> ResultDocument | None:
+    """The whole document of an attempt; without `attempt`, of the best one: the last usable, else the last. BadResult if it does not hold."""
+    query = (
+        select(Document.content, Trial.attempt, Trial.status, Trial.quality_action)
+        .join(Trial, Trial.id == Document.trial_pk)
+        .where(Trial.trial_id == trial_id, Trial.launcher != IMPORTED_LAUNCHER)
+    )
+    # An attempt that is asked for is shown, corrected or not.
+    query = query.where(Trial.attempt == attempt if attempt is not None else EFFECTIVE)
+    found = session.execute(query.order_by(Trial.attempt, Trial.id)).all()
+    if not found:
+        return None
+    best = max(found, key=lambda row: (usable(row), row.attempt))
+    try:
+        return ResultDocument.model_validate_json(cast(str, best.content))
+    except ValidationError as error:
+        why = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise InvalidResult(f"the archived document of {trial_id}#{best.attempt} does not hold: {why}") from error
+
+
+def metric_history(
+    session: Session, series_key: str, metric: str, statistic: str, phase: str, campaigns: Sequence[str] | None = None
+) -> list[MetricPoint]:
+    """One number over all campaigns of a series (or these), oldest first: of each trial, its last usable attempt; absent values are left out."""
+    own = (Trial.series_key == series_key, *USABLE, *(() if campaigns is None else (Trial.campaign_id.in_(campaigns),)))
+    rank = func.row_number().over(partition_by=(Trial.campaign_id, Trial.slot, Trial.repeat), order_by=Trial.attempt.desc())
+    best = (
+        select(Trial.id, Trial.trial_id, Trial.campaign_id, Trial.slot, Trial.repeat, Trial.environment_hash, rank.label("rank"))
+        .where(*own)
+        .subquery()
+    )
+    query = (
+        select(
+            best.c.campaign_id, SeriesCampaign.planned_at, best.c.slot, best.c.repeat, best.c.trial_id,
+            Metric.value, Metric.n, Metric.ci_low, Metric.ci_high, best.c.environment_hash,
+        )
+        .join(Metric, Metric.trial_pk == best.c.id)
+        .join(SeriesCampaign, (SeriesCampaign.series_key == series_key) & (SeriesCampaign.campaign_id == best.c.campaign_id))
+        .where(best.c.rank == 1, Metric.metric == metric, Metric.statistic == statistic, Metric.phase == phase)
+        .where(Metric.value.is_not(None))
+        .order_by(SeriesCampaign.planned_at, best.c.campaign_id, best.c.slot, best.c.repeat)
+    )  # fmt: skip
+    return [MetricPoint(*row) for row in session.execute(query)]
+
+
+def outcome_status(row: Any) -> Status:
+    """An attempt's status as drift should see it."""
+    return "invalid" if row.quality_action == "reject" and row.status in _MEASURED else cast(Status, row.status)

@@ -1,0 +1,171 @@
+"""`plumbline compare` and `plumbline drift detect`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from plumbline.analysis.drift.comparison import Comparison, format_effect, format_interval, format_relative_change, format_repeats_needed
+from plumbline.analysis.drift.environment import changes_by_group
+from plumbline.cli.output import DRIFTED, OK, UNUSABLE, Json, clear_errors, emit, fail, marked, open_archive, out, table
+from plumbline.declarations import DeclarationError, load
+from plumbline.metrics.formatting import format_quantity
+from plumbline.workflows.compare import ComparisonSet, compare_named
+
+_STYLE = {"regressed": "bold red", "improved": "green", "suspected": "yellow", "unchanged": "green", "insufficient_data": "dim"}
+
+
+def compare(
+    old: Annotated[str, typer.Argument(help="campaign, provider or trial id")],
+    new: Annotated[str, typer.Argument(help="campaign, provider or trial id")],
+    provider: Annotated[str | None, typer.Option(help="only this provider's series")] = None,
+    workload: Annotated[str | None, typer.Option(help="only this workload's series")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="also the metrics that have no threshold, and changes that do not matter")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two campaigns, two providers or two trials: effect, interval and verdict by metric, and what changed around them.
+
+    What is not comparable is refused field by field. Exit code 4 if something drifted.
+    """
+    with clear_errors(LookupError, DeclarationError, ValueError), open_archive() as archive:
+        found = compare_named(archive, load(), old, new, provider=provider, workload=workload)
+    comparisons = found.comparisons
+    only = {"old": found.only_old, "new": found.only_new}
+    emit(
+        as_json,
+        {"verdict": overall(comparisons), "comparisons": comparisons, "only_in": only, "series": found.series},
+        lambda: _show(found, old, new, everything),
+    )
+    # Two providers differ, and that is no drift.
+    raise typer.Exit(DRIFTED if found.kind != "provider" and any(c.moved for c in comparisons) else OK)
+
+
+def overall(found: Sequence[Comparison]) -> str:
+    """The gravest verdict of all series; `not judged` if what was comparable has no thresholds, `not comparable` if nothing was."""
+    verdicts = [c.verdict for c in found if c.verdict is not None]
+    order = ("regressed", "improved", "suspected", "insufficient_data", "unchanged")
+    return next((v for v in order if v in verdicts), "not judged" if any(not c.problems for c in found) else "not comparable")
+
+
+def _show(found: ComparisonSet, old: str, new: str, everything: bool) -> None:
+    for comparison, series in zip(found.comparisons, found.series, strict=True):
+        _one(comparison, series, everything)
+    for side, only in ((old, found.only_old), (new, found.only_new)):
+        if only:
+            out.print(
+                f"{len(only)} series only in {side}: {', '.join(only[:3])}{', …' if len(only) > 3 else ''}", style="dim", highlight=False
+            )
+    counted = Counter(r.verdict.replace("_", " ") for c in found.comparisons for r in c.rows if r.verdict)
+    summary = ", ".join(f"{n} {verdict}" for verdict, n in counted.most_common())
+    verdict = overall(found.comparisons).replace("_", " ")
+    out.print(marked("[bold]{}[/]{}", verdict, f"  ({summary})" if summary else ""), highlight=False)
+
+
+def _one(comparison: Comparison, series: tuple[str, str], everything: bool) -> None:
+    against = ", ".join(comparison.baseline_campaigns)
+    other = "  SIMULATED" if comparison.simulated else "  IMPORTED" if comparison.imported else ""
+    out.print(marked("[bold]{}[/][yellow]{}[/]", comparison.series_key, other), highlight=False)
+    against = against if series[0] == series[1] else f"{against} of {series[0]}"
+    out.print(f"{comparison.candidate_campaign} against {against}", highlight=False, soft_wrap=True)
+    for problem in comparison.problems:
+        out.print(f"  not comparable: {problem}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    _metrics(comparison, everything)
+    # Nobody can judge what others measured by a threshold of ours: there everything is shown.
+    changes = [c for c in comparison.environment_changes if everything or c.matters or comparison.imported]
+    for group, own in changes_by_group(changes):
+        out.print(f"  {group}", style="bold", highlight=False)
+        for c in own:
+            out.print(f"    {c.text}", style=None if c.matters else "dim", highlight=False, markup=False, soft_wrap=True)
+    left_out = len(comparison.environment_changes) - len(changes)
+    if left_out:
+        out.print(f"  {left_out} changes around it that do not matter (--all shows them)", style="dim", highlight=False)
+    elif not changes and not comparison.problems:
+        out.print("  environment: no change", style="dim", highlight=False)
+
+
+def _metrics(comparison: Comparison, everything: bool) -> None:
+    rows = [r for r in comparison.rows if everything or r.verdict is not None or comparison.imported]
+    if not rows:
+        return
+    columns = ("metric", "statistic", "phase", "before", "after", "change", "interval", "sees from", "verdict")
+    shown = table("", *columns, right=("before", "after", "change", "sees from"))
+    for r in rows:
+        verdict = (r.verdict.replace("_", " "), _STYLE[r.verdict]) if r.verdict else ("not judged", "dim")
+        more = format_repeats_needed(r)
+        shown.add_row(
+            r.metric,
+            r.statistic,
+            r.phase,
+            format_quantity(r.baseline, r.unit),
+            format_quantity(r.candidate, r.unit),
+            format_effect(r),
+            format_interval(r, comparison.confidence) if r.ci_low is not None else "",
+            "" if r.mde is None else "over 100 %" if r.mde > 1 else format_relative_change(r.mde),
+            Text.assemble(verdict, f" ({more})" if more else ""),
+        )
+    out.print(shown)
+    for note in dict.fromkeys(note for r in rows for note in r.notes):
+        about = [f"{r.metric} {r.statistic}" for r in rows if note in r.notes]
+        which = "all" if len(about) == len(rows) else ", ".join(about[:3]) + (f" and {len(about) - 3} more" if len(about) > 3 else "")
+        out.print(f"  {which}: {note}", style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
+drift = typer.Typer(help="Change points of series that come from elsewhere.", no_args_is_help=True)
+
+
+@drift.callback()
+def group() -> None:
+    """Change points of series that come from elsewhere."""
+
+
+@drift.command()
+def detect(
+    stdin: Annotated[bool, typer.Option("--stdin", help='JSON lines: {"values": [101.2, null, …]}, one series a line')] = False,
+    floor: Annotated[float | None, typer.Option(help="least relative change, such as 0.05; default 0.015")] = None,
+) -> None:
+    """Print, for each series read, a JSON list of the 0-based indices of the first points after its changes.
+
+    Each line is answered at once, in order. null and NaN are missing points. Other fields, such as `repeats`, are not used.
+    A line that is no such series is answered with null and named on standard error; the lines around it are not affected, and the
+    exit code is then 2.
+    """
+    if not stdin:
+        fail("nothing to read; expected --stdin and JSON lines on standard input")
+    # ruptures and scipy take a second: `plumbline --help` does not wait for them.
+    from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_changes
+
+    least = MINIMUM_CHANGE if floor is None else floor
+    code = OK
+    for number, line in enumerate(sys.stdin, 1):
+        if not line.strip():
+            continue
+        try:
+            answer: list[int] | None = [change.index for change in detect_changes(_values(line), floor=least)]
+        except (ValueError, OverflowError) as error:
+            answer, code = None, UNUSABLE
+            print(f"line {number}: {error}", file=sys.stderr, flush=True)
+        print(json.dumps(answer), flush=True)
+    raise typer.Exit(code)
+
+
+def _values(line: str) -> list[float | None]:
+    """The series of one line. Raises ValueError that names the field and what was expected."""
+    try:
+        said: Any = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f'not JSON ({error}); expected {{"values": [101.2, 100.9, null]}}') from None
+    values = said.get("values") if isinstance(said, dict) else None
+    if not isinstance(values, list):
+        raise ValueError('values: missing or no list; expected {"values": [101.2, 100.9, null]}')
+    for place, value in enumerate(values):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            raise ValueError(f"values[{place}]: {json.dumps(value)} is no number; expected a number, or null for a missing point")
+    return values

@@ -1,0 +1,263 @@
+"""`plumbline cost scenarios|tornado|spot|break-even|precision`: the expected cost of an outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.text import Text
+
+from plumbline.analysis.cost.forecast import CostForecast, cost_forecast
+from plumbline.analysis.cost.forecast_inputs import UnknownInput, format_grouped
+from plumbline.analysis.cost.hosted_forecast import hosted_forecast
+from plumbline.analysis.cost.spot_forecast import spot_forecast
+from plumbline.analysis.trial_sample import TrialSample
+from plumbline.cli.cost import How, as_day, as_purchase
+from plumbline.cli.output import FAILED, Json, clear_errors, emit, err, fail, marked, open_archive, out, table
+from plumbline.declarations import AnyWorkload, DeclarationError, Provider, load
+from plumbline.declarations.economics import Economics
+from plumbline.presentation.charts.costs import DRIVERS, PARTS
+
+Where = Annotated[str, typer.Argument(help="a provider of the archive, enabled or not", metavar="PROVIDER")]
+What = Annotated[str, typer.Argument(help="a workload that was measured there", metavar="WORKLOAD")]
+On = Annotated[str | None, typer.Option("--on", help="the day whose prices count, such as 2026-11-21; today if left out")]
+Work = Annotated[str | None, typer.Option("--run", help="work of one run without interruptions, such as 500h; as declared if left out")]
+
+
+@dataclass(frozen=True)
+class _ForecastCase:
+    """The newest usable campaign of a provider and a workload, and all that its cost rests on."""
+
+    provider: Provider
+    workload: AnyWorkload
+    trials: Sequence[TrialSample]
+    economics: Economics
+    day: date
+    campaign: str
+    simulated: bool
+
+    @property
+    def case(self) -> tuple[Provider, AnyWorkload, Sequence[TrialSample], Economics, date]:
+        return self.provider, self.workload, self.trials, self.economics, self.day
+
+
+def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
+    """Best, expected and worst cost of an outcome, with what it is made of."""
+    way, asked = as_purchase(purchase), _forecast_case(provider, workload, on)
+    found = cost_forecast(*asked.case, way)
+    told = _require_forecast(found, as_json, asked)
+    points = told.scenarios
+    assert points is not None
+
+    def show() -> None:
+        numbers = ("best", "expected", "worst")
+        shown = table(_title(f"{told.outcome}, {workload} on {provider}, USD", asked), "", *numbers, right=numbers)
+        for part, words in PARTS.items():
+            values = [getattr(points, name).by_name()[part] for name in numbers]
+            if any(value is not None for value in values):
+                shown.add_row(words, *(_usd(v) for v in values), end_section=part == "engineering")
+        shown.add_row("together", *(_usd(getattr(points, name).total) for name in numbers), style="bold")
+        out.print(shown)
+        _basis(told, asked)
+
+    totals = {name: getattr(points, name).total for name in ("best", "expected", "worst")}
+    emit(as_json, {**_as_data(asked, told), "scenarios": points, "totals": totals}, show)
+
+
+def tornado(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
+    """What the cost of an outcome hangs on: each driver over its range, the widest first."""
+    way, asked = as_purchase(purchase), _forecast_case(provider, workload, on)
+    found = cost_forecast(*asked.case, way)
+    told = _require_forecast(found, as_json, asked)
+    spread = told.tornado
+    assert spread is not None
+
+    def show() -> None:
+        numbers = ("low", "expected", "high", "USD at low", "USD at high", "moves it by")
+        title = _title(f"{told.outcome}, {workload} on {provider}: {_usd(spread.expected)} USD as expected", asked)
+        shown = table(title, "driver", *numbers, right=numbers)
+        for bar in spread.bars:
+            ends = (_driver(bar.driver, value) for value in (bar.range.low, bar.range.expected, bar.range.high))
+            shown.add_row(DRIVERS[bar.driver], *ends, _usd(bar.at_low), _usd(bar.at_high), f"{bar.width / spread.expected:.1%}")
+        out.print(shown if spread.bars else f"{told.outcome}: {_usd(spread.expected)} USD; nothing that it depends on has a range")
+        _basis(told, asked)
+
+    emit(as_json, {**_as_data(asked, told), "tornado": spread}, show)
+
+
+def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_json: Json = False) -> None:
+    """A finished training run on spot against on demand, restarts and work done again included."""
+    from plumbline.metrics.units import SECONDS, parse
+
+    asked = _forecast_case(provider, workload, on)
+    with clear_errors(ValueError):
+        work_s = None if run is None else parse(run, SECONDS, "--run: a duration", "500h")
+    if work_s is not None and work_s <= 0:
+        fail(f'--run "{run}" is no work; expected a duration such as 500h')
+    found = spot_forecast(*asked.case, work_s)
+    if found.cost is None:
+        _exit_without_figure(found.reason, as_json, asked, found)
+    cost, expected = found.cost, found.cost.expected
+
+    def show() -> None:
+        shown = table(_title(f"A finished run, {workload} on {provider}", asked), "", "on demand", "spot", right=("on demand", "spot"))
+        shown.add_row("USD/h of all instances", _usd(found.on_demand_per_hour), _usd(found.spot_per_hour))
+        hours = (("work", expected.work_s, expected.work_s), ("checkpoints", expected.checkpoint_s, expected.checkpoint_s))
+        for words, quiet, disturbed in (*hours, ("restarting", 0.0, expected.restarting_s), ("done again", 0.0, expected.again_s)):
+            shown.add_row(f"hours {words}", format_grouped(quiet / 3600), format_grouped(disturbed / 3600))
+        shown.add_row("interruptions", "0", format_grouped(expected.interruptions), end_section=True)
+        shown.add_row("USD", _usd(cost.on_demand), _usd(cost.spot), style="bold")
+        out.print(shown)
+        _print_notes(
+            f"spot saves {cost.saving:.1%}; {cost.why}",
+            f"run: {found.run_basis}",
+            f"restart: {found.restart_basis}",
+            f"interruptions: {format_grouped(found.per_hour or 0.0)} an hour of the run ({found.rate.source if found.rate else ''})",
+            *(f"price: {basis}" for basis in found.prices),
+            f"trials of {asked.campaign}: {', '.join(found.trials)}",
+        )
+        _unknown(found.unknown)
+
+    emit(as_json, {**_head(asked), "spot": found, "saving": cost.saving}, show)
+
+
+def break_even(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
+    """From which utilisation and which monthly volume on a model of one's own is cheaper than a hosted one."""
+    way, asked = as_purchase(purchase), _forecast_case(provider, workload, on)
+    found = hosted_forecast(*asked.case, way)
+    if found.own is None:
+        _exit_without_figure(found.reason, as_json, asked, found)
+
+    def show() -> None:
+        numbers = ("USD a request there", "USD a month there", "USD a month of one's own", "break-even volume", "break-even utilisation")
+        shown = table(_title(f"One's own or hosted, {workload} on {provider}", asked), "hosted", *numbers, right=numbers)
+        for each in found.against:
+            volume, share = each.volume.value if each.volume else None, each.utilisation.value if each.utilisation else None
+            cells = (_usd(each.per_request), _usd(each.hosted_monthly), _usd(each.own_monthly))
+            shown.add_row(each.hosted.name, *cells, "–" if volume is None else f"{volume:,.0f}", "–" if share is None else f"{share:.1%}")
+        out.print(shown)
+        for each in found.against:
+            _print_notes(*(f"{each.hosted.name}: {even.sentence}" for even in (each.volume, each.utilisation) if even is not None))
+            _print_notes(f"{each.hosted.name}: {each.request or each.reason}; {each.hosted.source}, {each.hosted.since}")
+        monthly = "not declared" if found.volume is None else f"{found.volume:,.0f} requests a month"
+        _print_notes(f"reckoned with: volume {monthly}, utilisation {found.expected:.0%}, rate {found.rate}", f"price: {found.price}")
+        _unknown(found.unknown)
+
+    emit(as_json, {**_head(asked), "break_even": found}, show)
+
+
+def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCase:
+    from plumbline.analysis.decisions.current_results import current_results
+
+    day = as_day(on) or datetime.now(timezone.utc).date()
+    with clear_errors(DeclarationError):
+        declared = load()
+    made_up = provider in declared.providers and declared.providers[provider].simulated
+    with open_archive() as archive:
+        now = current_results(archive, declared, day, workloads=[workload], simulated=made_up)
+    if (provider, workload) not in now.campaigns:
+        gone = [each.reason for each in now.left_out if (each.provider, each.workload) == (provider, workload)]
+        there = ", ".join(sorted(name for name, _ in now.campaigns))
+        why = f": {gone[0]}" if gone else f"; it was measured on {there}" if there else ": no provider has a usable trial of it"
+        fail(f"{workload} on {provider} has nothing to reckon with{why}")
+    campaign = now.campaigns[provider, workload]
+    return _ForecastCase(
+        now.providers[provider], now.workloads[workload], now.trials, declared.economics, day, campaign, provider in now.simulated
+    )
+
+
+def _require_forecast(found: CostForecast, as_json: bool, asked: _ForecastCase) -> CostForecast:
+    if found.model is None:
+        _exit_without_figure(found.reason, as_json, asked, found)
+    return found
+
+
+def _exit_without_figure(reason: str | None, as_json: bool, asked: _ForecastCase, found: Any) -> NoReturn:
+    """There is no figure: say why and leave with 1."""
+    emit(
+        as_json, {**_head(asked), "reason": reason, "found": found}, lambda: err.print(reason, style="red", highlight=False, soft_wrap=True)
+    )
+    raise typer.Exit(FAILED)
+
+
+def _head(asked: _ForecastCase) -> dict[str, Any]:
+    names = {"provider": asked.provider.name, "workload": asked.workload.name, "campaign": asked.campaign}
+    return {**names, "simulated": asked.simulated, "on": asked.day}
+
+
+def _as_data(asked: _ForecastCase, found: CostForecast) -> dict[str, Any]:
+    told = ("metric", "what", "amount", "purchase", "model", "price", "rate", "sources", "trials")
+    unknown = [{"what": m.what, "reason": m.reason, "remedy": m.remedy} for m in found.unknown]
+    return {**_head(asked), **{name: getattr(found, name) for name in told}, "unknown": unknown}
+
+
+def _basis(found: CostForecast, asked: _ForecastCase) -> None:
+    _print_notes(f"price: {found.price}", f"rate: {found.rate}; {len(found.trials)} trials of {asked.campaign}")
+    _print_notes(*(f"{what.replace('_', ' ')}: {source}" for what, source in found.sources if what != "price"))
+    _unknown(found.unknown)
+
+
+def _unknown(missing: Iterable[UnknownInput]) -> None:
+    for each in missing:
+        out.print(f"  {each}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_notes(*lines: str) -> None:
+    for line in lines:
+        out.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
+def _title(text: str, asked: _ForecastCase) -> Text:
+    return marked("{}[yellow]{}[/]", text, "  SIMULATED" if asked.simulated else "")
+
+
+def _usd(value: float | None) -> str:
+    """An amount of USD: to the cent, and with three digits below one."""
+    return "–" if value is None else f"{value:,.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
+
+
+def _driver(driver: str, value: float) -> str:
+    if driver in ("utilisation", "failure_rate"):
+        return f"{100 * value:.3g} %"
+    return f"{format_grouped(value)}/s" if driver == "rate" else f"{format_grouped(value)} USD{'/h' if driver == 'price' else ' a month'}"
+
+
+def precision(
+    provider: Annotated[str | None, typer.Argument(help="a provider of the archive; every one if left out")] = None,
+    purchase: How = "on_demand",
+    on: On = None,
+    as_json: Json = False,
+) -> None:
+    """What an outcome costs in each precision of one model, with the measured difference in quality beside it."""
+    from plumbline.analysis.cost.precision import precision_levers
+    from plumbline.analysis.decisions.current_results import current_results
+
+    way, day = as_purchase(purchase), as_day(on) or datetime.now(timezone.utc).date()
+    with clear_errors(DeclarationError):
+        declared = load()
+    made_up = provider in declared.providers and declared.providers[provider].simulated
+    with open_archive() as archive:
+        now = current_results(archive, declared, day, purchase=way, simulated=made_up)
+    found = [each for each in precision_levers(now.trials, now.workloads) if provider in (None, each.provider)]
+
+    def show() -> None:
+        for each in found:
+            simulated = "  SIMULATED" if each.provider in now.simulated else ""
+            name = f"{each.outcome}, {each.rows[0].workload} on {each.provider}, {each.load}"
+            title = marked("{}[yellow]{}[/]", name, simulated)
+            shown = table(title, "precision", "workload", "cost", "saves", "quality", right=("cost", "saves"))
+            for row in each.rows:
+                saves = "" if row.saving is None or row.precision == each.reference else f"{row.saving:.1%}"
+                shown.add_row(row.precision, f"{row.workload} v{row.version}", each.cost_text(row), saves, row.difference)
+            out.print(shown)
+            for row in each.rows:
+                if row.why:
+                    out.print(f"  {row.precision}: {row.why}", style="dim", highlight=False, markup=False, soft_wrap=True)
+        if not found:
+            who = f"no campaign of {provider}" if provider else "no provider's campaigns"
+            out.print(f"{who} ran two precisions of one model; chat-limits-cpu and chat-limits-int8-cpu are such a pair", soft_wrap=True)
+
+    emit(as_json, {"on": day, "simulated": sorted(now.simulated), "levers": found}, show)

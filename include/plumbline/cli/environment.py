@@ -1,0 +1,177 @@
+"""`plumbline watch`: check providers' environment and prices now."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plumbline.cli.output import DRIFTED, FAILED, OK, Json, clear_errors, emit, err, fail, marked, out, table
+from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
+from plumbline.findings.price import format_price_name
+
+if TYPE_CHECKING:
+    from plumbline.analysis.prices.check import PriceVerdict
+    from plumbline.findings.probe import ProbeVerdict
+    from plumbline.workflows.check_provider import EnvironmentCheck
+    from plumbline.workflows.probe import ProbeReport
+    from plumbline.workflows.read_prices import PriceCheckResult
+
+
+@dataclass
+class _ProviderReport:
+    """What was found out about one provider; None where it could not be, then `failures` say why."""
+
+    provider: str
+    looked: EnvironmentCheck | None = None
+    priced: PriceCheckResult | None = None
+    probed: ProbeReport | None = None
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        priced = any(check.meaning in ("changed", "held") for check in self.priced.checks) if self.priced else False
+        return bool(self.looked and self.looked.changes) or bool(self.probed and (self.probed.changes or self.slow)) or priced
+
+    @property
+    def slow(self) -> list[ProbeVerdict]:
+        """What a probe found slower than usual, also for once."""
+        return [figure for figure in (self.probed.figures if self.probed else ()) if figure.slow]
+
+
+def watch(
+    providers: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROVIDER]…", help="declared providers, enabled or not; left out, every watched one")
+    ] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="also measure their arithmetic and memory from inside: two minutes of one GPU at most")
+    ] = False,
+    facts: Annotated[bool, typer.Option("--facts", help="show everything that was seen, not only what changed")] = False,
+    as_json: Json = False,
+) -> None:
+    """Look at providers' machines and prices now, keep what changed as findings, and say what waits for a rerun.
+
+    Nothing runs on a GPU but with --probe, and nothing is started: `provider_watch` starts the rerun of what changed, also of what was seen here first.
+    Exit code 4 if something differs from what was accepted, 1 if something could not be looked at; the others are shown all the same.
+    """
+    chosen = _chosen(providers)
+    _adopt_connections(chosen)
+    seen = [_look(place.name, probe) for place in chosen]
+
+    def show() -> None:
+        for one in seen:
+            _show(one, facts)
+
+    emit(as_json, seen, show)
+    raise typer.Exit(FAILED if any(s.failures for s in seen) else DRIFTED if any(s.changed for s in seen) else OK)
+
+
+def _chosen(names: list[str] | None) -> list[Provider]:
+    from plumbline.workflows.pending_changes import monitored_providers
+
+    with clear_errors(DeclarationError):
+        declared: Declarations = load()
+    unknown = [name for name in names or () if name not in declared.providers]
+    if unknown:
+        fail(f'no provider is called "{unknown[0]}"; declared: {", ".join(sorted(declared.providers))}')
+    found = [declared.providers[name] for name in dict.fromkeys(names)] if names else monitored_providers(declared)
+    if not found:
+        fail("no enabled provider is watched; name one, or set `enabled: true` (and leave watch.enabled true) in its declaration")
+    return found
+
+
+def _adopt_connections(places: list[Provider]) -> None:
+    """Those that Airflow keeps of the clusters; one that is missing is told by the look that needs it."""
+    wanted = [p.launcher.connection for p in places if isinstance(p.launcher, KubernetesLauncher)]
+    if wanted:
+        from plumbline.embedded.connections import provide_connections
+
+        # Airflow sets up its log when it is first imported, on what is then standard output; that is for what was seen alone.
+        with redirect_stdout(sys.stderr):
+            import airflow.providers.cncf.kubernetes.hooks.kubernetes  # noqa: F401
+        # It also lets everybody speak: each opening of the archive would be told twice.
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        with clear_errors(RuntimeError):
+            provide_connections(wanted)
+
+
+def _look(provider: str, inside: bool) -> _ProviderReport:
+    from plumbline.launch.cluster.api import ApiRefused
+    from plumbline.launch.failures import TrialFailure
+    from plumbline.workflows.check_provider import check_environment
+    from plumbline.workflows.probe import probe_provider
+    from plumbline.workflows.read_prices import read_provider_prices
+
+    seen = _ProviderReport(provider)
+    try:
+        seen.looked = check_environment(provider)
+    except (TrialFailure, ApiRefused) as error:
+        seen.failures.append(str(error))
+    seen.priced = read_provider_prices(provider)
+    seen.failures += seen.priced.notes
+    if inside:
+        try:
+            seen.probed = probe_provider(provider)
+        except (TrialFailure, ApiRefused, OSError) as error:
+            seen.failures.append(str(error))
+    return seen
+
+
+def _show(seen: _ProviderReport, facts: bool) -> None:
+    looked, priced = seen.looked, seen.priced
+    nodes = "" if looked is None else f"{looked.nodes} node{'s' * (looked.nodes != 1)}, "
+    prices = f"{len(priced.checks) or 'no'} price{'s' * (len(priced.checks) != 1)}" if priced else "no prices"
+    out.print(marked("[bold]{}[/]  [dim]{}{}[/]", seen.provider, nodes, prices), highlight=False)
+    for row in looked.changes if looked else ():
+        told = "news" if looked and any(n["fact"] == row["fact"] for n in looked.news) else "known"
+        _line(f"{row['fact']} {row['old']} → {row['new']}  ({told})")
+    _show_probe(seen)
+    if priced is not None:
+        for check in (check for check in priced.checks if check.meaning != "unchanged"):
+            _line(_price(check, priced.unit))
+    for finding in dict.fromkeys(
+        (*(looked.findings if looked else ()), *(seen.probed.findings if seen.probed else ()), *(priced.findings if priced else ()))
+    ):
+        _line(f"plumbline findings show {finding}")
+    moving = any(check.meaning == "seen_once" for check in priced.checks) if priced else False
+    if looked is not None and looked.nodes and not (seen.changed or moving):
+        _line("nothing changed")
+    for note in looked.notes if looked else ():
+        _line(note, style="yellow")
+    for failure in seen.failures:
+        err.print(f"  {failure}", style="red", highlight=False, markup=False, soft_wrap=True)
+    if facts and looked is not None and looked.facts:
+        shown = table("", "fact", "value")
+        for name, value in looked.facts.items():
+            shown.add_row(name, value)
+        out.print(shown)
+
+
+def _show_probe(seen: _ProviderReport) -> None:
+    probed = seen.probed
+    if probed is None:
+        return
+    if probed.put_off is not None:
+        _line(probed.put_off, style="yellow")
+    known = {row["fact"] for row in seen.looked.changes} if seen.looked else set()
+    for row in (row for row in probed.changes if row["fact"] not in known):
+        _line(f"{row['fact']} {row['old']} → {row['new']}")
+    for figure in probed.figures:
+        _line(figure.text, style="red" if figure.slow else None)
+    for note in probed.notes:
+        _line(note, style="yellow")
+
+
+def _price(check: PriceVerdict, unit: str) -> str:
+    kind = format_price_name(check.reading.purchase, check.reading.term)
+    before = "" if check.accepted is None else f"{check.accepted:.6g} → "
+    why = f": {check.reason}" if check.reason else ""
+    return f"{kind} price {before}{check.price:.6g} USD per {unit}  ({check.meaning.replace('_', ' ')}{why})"
+
+
+def _line(text: str, style: str | None = None) -> None:
+    out.print(f"  {text}", style=style, highlight=False, markup=False, soft_wrap=True)

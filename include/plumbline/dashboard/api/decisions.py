@@ -1,0 +1,242 @@
+"""Decisions computed on request, with the caller's weights if given, and their JSON shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Query
+from pydantic import BaseModel, Field
+
+from plumbline.analysis.decisions.cheapest import Cheapest
+from plumbline.analysis.decisions.current_results import ExcludedSeries, TeamDecision, decide_teams
+from plumbline.analysis.decisions.decision import Column, Ranked
+from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing
+from plumbline.analysis.scorecards.comparability import ComparisonClass
+from plumbline.analysis.trial_sample import WorkloadKind
+from plumbline.archive import Archive
+from plumbline.dashboard.rendering import API_PREFIX, PageRenderer
+from plumbline.dashboard.sources import ArchiveReader, DecisionCache, DeclarationsReader
+from plumbline.declarations import Declarations, Preference
+from plumbline.declarations.providers.rates import Purchase
+
+PROVIDERS_SHOWN = 12
+"""Providers that a page shows of a ranking, and among which it looks at how far prices may move: with hundreds of candidates that would take
+minutes. Leaving out others changes no order, since each is valued against the best."""
+SLIDER_PREFIX = "w."
+"""What a weight's name begins with in an address: `w.time_to_first_token=30`."""
+
+
+class PriceAnswer(BaseModel):
+    """The instance's price on the day, in USD per hour; None with the reason in `unknown` where there is none."""
+
+    usd_per_hour: float | None
+    since: date | None = None
+    source: str | None = None
+    unknown: str | None = None
+
+
+class DecisionAnswer(BaseModel):
+    """One team's choice: best first, those that are not eligible last. Ratios are from 0 to 1, probabilities too, None where unknown."""
+
+    team: str
+    kind: WorkloadKind
+    workloads: tuple[str, ...]
+    day: date
+    purchase: Purchase
+    simulated: bool = Field(description="every number was simulated; measured ones never mix with these")
+    weights: dict[str, float]
+    declared_weights: dict[str, float]
+    first: str | None
+    probability_first: float | None
+    note: str
+    comparison: ComparisonClass = Field(description="the class in which those that are eligible are compared, and what limits it")
+    columns: tuple[Column, ...]
+    candidates: int = Field(description="how many were ranked; `ranking` and what follows name the first of them")
+    ranking: tuple[Ranked, ...]
+    prices: dict[str, PriceAnswer]
+    campaigns: dict[str, dict[str, str]] = Field(description="by provider and workload, the campaign whose trials count")
+    weight_swings: tuple[WeightSwing, ...]
+    price_swings: tuple[PriceSwing, ...]
+    cheapest: tuple[Cheapest, ...]
+    left_out: tuple[ExcludedSeries, ...]
+
+
+@dataclass  # not frozen: it keeps what was worked out
+class AdjustedDecision:
+    """A decision with the preference as it is declared, before anybody moved a weight."""
+
+    decided: TeamDecision
+    declared: Preference
+
+    @cached_property
+    def near(self) -> TeamDecision:
+        """The same choice among those that rank first alone."""
+        ranking = self.decided.decision.ranking
+        if len(ranking) <= PROVIDERS_SHOWN:
+            return self.decided
+        standing, names = self.decided.standing, {r.provider for r in ranking[:PROVIDERS_SHOWN]}
+        part = replace(
+            standing,
+            trials=tuple(t for t in standing.trials if t.provider in names),
+            providers={name: p for name, p in standing.providers.items() if name in names},
+        )
+        return TeamDecision(replace(self.decided.decision, ranking=ranking[:PROVIDERS_SHOWN]), self.decided.preference, part)
+
+    @property
+    def more(self) -> int:
+        """How many candidates are not among those."""
+        return len(self.decided.decision.ranking) - len(self.near.decision.ranking)
+
+    @property
+    def moved(self) -> bool:
+        """Whether the weights are others than those that are declared."""
+        now, before = self.decided.preference.weights, self.declared.weights
+        return any(abs(now.get(name, 0.0) - weight) > 1e-9 for name, weight in before.items())
+
+
+class InvalidDecisionQuery(ValueError):
+    """A question that no decision answers; the message says what was expected instead."""
+
+
+def compute_decision(
+    archive: Archive,
+    declared: Declarations,
+    on: date,
+    team: str,
+    kind: WorkloadKind,
+    workload: str | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> AdjustedDecision:
+    """One choice from the archive. LookupError for a team, kind or workload that names none; Unanswerable where several fit, and for weights
+    that cannot be."""
+    known = declared.teams.get(team)
+    choices = known.preferences(kind) if known is not None else ()
+    fits = [p for p in choices if workload is None or workload in p.workloads]
+    if len(fits) > 1:
+        raise InvalidDecisionQuery(
+            f"team {team} makes {len(fits)} {kind} choices ({_named(fits)}); expected one of their workloads with it"
+        )
+    try:
+        found = decide_teams(archive, declared, on, team=team, kind=kind, workload=workload, weights=weights)
+    except ValueError as error:
+        raise InvalidDecisionQuery(str(error)) from error
+    if not found:
+        raise LookupError(f"team {team} makes no {kind} choice; expected one in its declaration (include/config/teams)")
+    return AdjustedDecision(found[0], fits[0])
+
+
+def _named(preferences: Iterable[Preference]) -> str:
+    return ", ".join(" + ".join(p.workloads) for p in preferences)
+
+
+def decision_answer(asked: AdjustedDecision) -> DecisionAnswer:
+    """The decision in the shape of the API."""
+    decided, near = asked.decided, asked.near
+    decision, standing = decided.decision, decided.standing
+    shown = {r.provider for r in near.decision.ranking}
+    campaigns: dict[str, dict[str, str]] = {}
+    for (provider, workload), campaign in standing.campaigns.items():
+        if provider in shown:
+            campaigns.setdefault(provider, {})[workload] = campaign
+    first = decision.first
+    return DecisionAnswer(
+        team=decision.team,
+        kind=decision.kind,
+        workloads=decided.preference.workloads,
+        day=standing.day,
+        purchase=standing.purchase,
+        simulated=bool(standing.simulated),
+        weights=decided.preference.weights,
+        declared_weights=asked.declared.weights,
+        first=first.provider if first else None,
+        probability_first=first.probability_first if first else None,
+        note=decision.note,
+        comparison=decision.comparison,
+        columns=decision.columns,
+        candidates=len(decision.ranking),
+        ranking=near.decision.ranking,
+        prices={
+            name: PriceAnswer(usd_per_hour=q.basis.usd_per_hour, since=q.basis.since, source=q.basis.source)
+            if q.basis is not None
+            else PriceAnswer(usd_per_hour=None, unknown=q.reason)
+            for name, q in near.prices.items()
+        },
+        campaigns=campaigns,
+        weight_swings=decided.weight_swings,
+        price_swings=near.price_swings,
+        cheapest=tuple(replace(c, setups=c.setups[:PROVIDERS_SHOWN]) for c in decided.cheapest),
+        left_out=standing.left_out[:PROVIDERS_SHOWN],
+    )
+
+
+def parse_weights(text: str) -> dict[str, float]:
+    """Weights from `time_to_first_token=0.5,cost_per_run=0.2`; empty for an empty text. Unanswerable for anything else."""
+    found: dict[str, float] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, value = part.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise InvalidDecisionQuery(
+                f'"{part}" is no weight; expected a metric and a number from 0 to 1, such as time_to_first_token=0.5'
+            ) from None
+    return found
+
+
+def slider_weights(asked: Mapping[str, str]) -> dict[str, float]:
+    """Weights from sliders, whose values are read in proportion: they need not sum to anything. Empty without sliders.
+
+    Unanswerable for a value that is no number from 0 to 100, and where all are 0.
+    """
+    found: dict[str, float] = {}
+    for name, value in asked.items():
+        if name.startswith(SLIDER_PREFIX):
+            try:
+                found[name.removeprefix(SLIDER_PREFIX)] = float(value)
+            except ValueError:
+                raise InvalidDecisionQuery(f"{name}={value} is no number; expected one from 0 to 100") from None
+    if any(not 0 <= value <= 100 for value in found.values()):
+        raise InvalidDecisionQuery("a weight is out of range; expected numbers from 0 to 100")
+    total = sum(found.values())
+    if found and total <= 0:
+        raise InvalidDecisionQuery("every weight is 0; expected at least one above it")
+    return {name: value / total for name, value in found.items()}
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: DecisionCache) -> APIRouter:
+    """`/api/v1/decisions/{team}/{kind}`."""
+    routes = APIRouter(prefix=API_PREFIX.rstrip("/"))
+
+    @routes.get("/decisions/{team}/{kind}", tags=["concluded"])
+    def decide_now(
+        team: str,
+        kind: WorkloadKind,
+        workload: Annotated[
+            str | None, Query(description="this workload alone; needed where a team makes several choices of the kind")
+        ] = None,
+        weights: Annotated[
+            str,
+            Query(
+                max_length=2000,
+                description="metric=weight, separated by commas; the others are rescaled",
+                examples=["time_to_first_token=0.5"],
+            ),
+        ] = "",
+    ) -> DecisionAnswer:
+        """Who should run it as of now: the newest trials of each provider at the prices of today. Nothing is stored."""
+        try:
+            archive, known, today, wanted = reader.archive(), declared.now(), pages.now().date(), parse_weights(weights)
+            key = ("answer", team, kind, workload, tuple(sorted(wanted.items())))
+            return choices.kept(
+                archive, known, today, key, lambda: decision_answer(compute_decision(archive, known, today, team, kind, workload, wanted))
+            )
+        except LookupError as error:
+            raise HTTPException(404, str(error.args[0])) from error
+        except InvalidDecisionQuery as error:
+            raise HTTPException(422, str(error)) from error
+
+    return routes

@@ -1,0 +1,66 @@
+"""Budget use of each provider in the current month."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, Response
+
+from plumbline.analysis.cost.budget import Balance
+from plumbline.archive import Archive
+from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.declarations import Declarations
+from plumbline.workflows.budget import budget_balance
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One limit of a provider. `used` and `left` are in words; `share` of it that is used, 0…1, None where the cost is not known."""
+
+    unit: str
+    limit: str
+    used: str
+    left: str
+    share: float | None
+
+
+@dataclass(frozen=True)
+class BudgetRow:
+    provider: str
+    limits: tuple[Limit, ...]
+    unpriced: str | None
+
+
+def budgets(archive: Archive, declared: Declarations, now: datetime) -> list[BudgetRow]:
+    """A row for each provider with a budget, by name. Reads every document of theirs of this month: it is a page of its own."""
+    limited = [p for _, p in sorted(declared.providers.items()) if p.budget is not None]
+    return [_row(budget_balance(archive, provider, now)) for provider in limited]
+
+
+def _row(found: Balance) -> BudgetRow:
+    sides = (
+        ("GPU-hours", found.budget.gpu_hours_per_month, found.used.gpu_hours, found.gpu_hours_left),
+        ("USD", found.budget.usd_per_month, found.used.usd, found.usd_left),
+    )
+    limits = tuple(_limit(unit, limit, used, left) for unit, limit, used, left in sides if limit is not None)
+    return BudgetRow(found.provider, limits, found.used.unpriced if found.budget.usd_per_month is not None else None)
+
+
+def _limit(unit: str, limit: float, used: float | None, left: float | None) -> Limit:
+    if used is None or left is None:
+        return Limit(unit, f"{limit:,.2f}", "not known", "not known", None)
+    return Limit(unit, f"{limit:,.2f}", f"{used:,.2f}", f"{left:,.2f}", min(used / limit, 1.0))
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+    """`/budgets`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/budgets", response_class=HTMLResponse)
+    def show_budgets(request: Request) -> Response:
+        return pages.page(request, "budgets.html.j2", budgets=budgets(reader.archive(), declared.now(), pages.now()))
+
+    return routes

@@ -1,0 +1,234 @@
+"""The list of findings, and the page of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
+from plumbline.analysis.drift.environment import EnvironmentChange, diff_environments
+from plumbline.analysis.prices.book import with_effective_prices
+from plumbline.archive import Archive, AuditView, FindingView, TrialView
+from plumbline.archive.records import FindingKind, FindingState, Severity
+from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.declarations import Declarations
+from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, is_decision_change
+from plumbline.findings.decision_impact import decision_impact
+from plumbline.metrics.formatting import format_name
+from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.metric_history import finding_chart, finding_history
+from plumbline.results.finding import Finding
+
+SETTLED_STATES = ("accepted", "resolved")
+TRIALS_SHOWN = 24
+
+
+@dataclass(frozen=True)
+class MemberRow:
+    """One metric, or one fact, that moved. `change` with its interval, as fractions of the baseline."""
+
+    name: str
+    text: str
+    change: str
+    verdict: str
+    series: str
+
+
+@dataclass(frozen=True)
+class SlackThread:
+    """Where it is talked about. `link` opens the thread in whichever workspace of Slack the reader is signed in to; empty before a message arrived."""
+
+    channel: str
+    said: tuple[tuple[str, str], ...]
+    link: str
+
+
+@dataclass(frozen=True)
+class FindingPage:
+    """`told`: the finding in full, None of one that an older version stored. `changes`: what differs between the baseline's environment and
+    the campaign's. `commands`: (what for, command). `audit`: who did what to it. `choice`: what teams' first choices did since, in words. `decision`: (team,
+    kind, workload) of a first choice that changed, which is what the finding is about."""
+
+    view: FindingView
+    told: Finding | None
+    chart: Chart | None
+    members: tuple[MemberRow, ...]
+    changes: tuple[EnvironmentChange, ...]
+    cost: str
+    choice: str
+    trials: tuple[TrialView, ...]
+    threads: tuple[SlackThread, ...]
+    commands: tuple[tuple[str, str], ...]
+    audit: tuple[AuditView, ...]
+    decision: tuple[str, str, str] | None
+
+    @property
+    def headline(self) -> str:
+        return self.view.headline.removeprefix(self.view.severity.upper()).strip()
+
+
+def finding_page(archive: Archive, declared: Declarations, finding_id: str, now: datetime) -> FindingPage:
+    """LookupError for an unknown id."""
+    view = archive.finding(finding_id)
+    told = _finding(view)
+    history = finding_history(archive, told) if told is not None else None
+    return FindingPage(
+        view=view,
+        told=told,
+        chart=finding_chart(history) if history is not None else None,
+        members=tuple(_members(told)) if told is not None else (),
+        changes=_changes(archive, told, declared) if told is not None else (),
+        cost=_cost(archive, declared, told, view).text if told is not None else "",
+        choice=decision_impact(archive, told, view.opened_at) if told is not None else "",
+        decision=_decision(told) if told is not None else None,
+        trials=_trials(archive, told) if told is not None else (),
+        threads=tuple(_threads(archive, finding_id)),
+        commands=_commands(view, now),
+        audit=tuple(archive.audit(finding_id)),
+    )
+
+
+def _finding(view: FindingView) -> Finding | None:
+    try:
+        return Finding.of(view.detail).with_state(view.state)
+    except (KeyError, ValueError):
+        return None
+
+
+def _decision(told: Finding) -> tuple[str, str, str] | None:
+    if not is_decision_change(told):
+        return None
+    team, kind, workloads = told.subject.removeprefix(DECISION_CHANGE_PREFIX).split("/", 2)
+    return team, kind, workloads.split("+")[0]
+
+
+def _members(told: Finding) -> list[MemberRow]:
+    rows = []
+    for m in told.members:
+        change = "" if m.effect is None else f"{100 * m.effect:+.1f} %".replace("-", "−")
+        if m.ci_low is not None and m.ci_high is not None:
+            change += f" ({100 * m.ci_low:+.1f} … {100 * m.ci_high:+.1f})".replace("-", "−")
+        rows.append(MemberRow(format_name(m.name), m.text, change, m.verdict or "", m.series_key or ""))
+    return rows
+
+
+def _changes(archive: Archive, told: Finding, declared: Declarations) -> tuple[EnvironmentChange, ...]:
+    """What the trials that show it ran on, against what the baseline's ran on."""
+    if told.campaign_id is None or not told.series_key or not told.baseline_campaigns:
+        return ()
+    try:
+        now = archive.sample(told.series_key, told.campaign_id).environments
+        before = [facts for campaign in told.baseline_campaigns for facts in archive.sample(told.series_key, campaign).environments]
+    except LookupError:
+        return ()
+    return diff_environments(before, now, declared.thresholds.drift.environment)
+
+
+def _cost(archive: Archive, declared: Declarations, told: Finding, view: FindingView) -> MonthlyCost:
+    """By the prices of the day on which it began, as its messages say it."""
+    if told.kind == "price" and view.state in SETTLED_STATES:
+        return MonthlyCost(None, "")  # its effect is a fraction of a price that may hold no more
+    provider = declared.providers.get(told.provider)
+    return monthly_cost(
+        told, declared.alerts, None if provider is None else with_effective_prices(archive, provider), view.opened_at.date()
+    )
+
+
+def _trials(archive: Archive, told: Finding) -> tuple[TrialView, ...]:
+    """Trials of the campaign that showed it first, of the series that leads."""
+    if told.campaign_id is None or not told.series_key:
+        return ()
+    return archive.trials_page(told.campaign_id, told.series_key, limit=TRIALS_SHOWN).rows
+
+
+def _threads(archive: Archive, finding_id: str) -> list[SlackThread]:
+    return [
+        SlackThread(
+            incident.channel,
+            tuple((what, str(post.get("at", ""))[:16].replace("T", " ")) for what, post in incident.said.items()),
+            f"https://slack.com/archives/{incident.channel}/p{incident.ts.replace('.', '')}" if incident.ts else "",
+        )
+        for incident in archive.incidents(finding_id)
+    ]
+
+
+def _commands(view: FindingView, now: datetime) -> tuple[tuple[str, str], ...]:
+    if view.state in SETTLED_STATES:
+        return ()
+    why = '--why "…"'
+    steps = [("It is the new normal: hold what comes against it", f"plumbline findings accept {view.finding_id} {why}")]
+    if view.state == "open":
+        steps.append(("It is not: keep the baseline, until the provider recovers", f"plumbline findings reject {view.finding_id} {why}"))
+        steps.append(("Somebody is on it", f"plumbline findings acknowledge {view.finding_id} {why}"))
+    steps.append(("It is over, or was not what it seemed", f"plumbline findings resolve {view.finding_id} {why}"))
+    if view.snoozed_until is None or view.snoozed_until <= now:
+        steps.append(("Not for now", f"plumbline findings snooze {view.finding_id} --until 14d {why}"))
+    return tuple(steps)
+
+
+STATES: tuple[FindingState, ...] = ("open", "acknowledged", "accepted", "resolved")
+KINDS: tuple[FindingKind, ...] = ("performance", "environment", "price", "reliability", "missing_data", "self")
+SEVERITIES: tuple[Severity, ...] = ("page", "warn", "info")
+NoChoice = Literal[""]
+MAX_PROVIDER_NAMES = 50
+"""Providers that the form offers by name; of more, one is typed."""
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+    """`/findings` and `/findings/{finding_id}`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/findings", response_class=HTMLResponse)
+    def show_findings(
+        request: Request,
+        # A form sends what nobody chose as an empty word.
+        state: FindingState | NoChoice = "",
+        kind: FindingKind | NoChoice = "",
+        severity: Severity | NoChoice = "",
+        provider: str = Query("", max_length=200),
+        after: str = Query("", max_length=200),
+    ) -> Response:
+        chosen = {"state": state, "kind": kind, "severity": severity, "provider": provider.strip()}
+        archive = reader.archive(can_see_costs(request))
+        try:
+            found = archive.findings_page(state or None, kind or None, severity or None, provider.strip() or None, after or None)
+        except LookupError as error:
+            raise HTTPException(404, str(error)) from error
+        names = archive.provider_names()
+        following = _query({**chosen, "after": found.after}) if found.after else None
+        return pages.page(
+            request,
+            "findings.html.j2",
+            findings=found.rows,
+            chosen=chosen,
+            providers=names if len(names) <= MAX_PROVIDER_NAMES else (),
+            states=[(s, _query({**chosen, "state": s})) for s in ("", *STATES)],
+            kinds=KINDS,
+            severities=SEVERITIES,
+            following=following,
+            begun=bool(after),
+            first=_query(chosen),
+        )
+
+    @routes.get("/findings/{finding_id}", response_class=HTMLResponse)
+    def show_finding(request: Request, finding_id: str) -> Response:
+        try:
+            found = finding_page(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)), finding_id, pages.now())
+        except LookupError as error:
+            raise HTTPException(404, str(error)) from error
+        return pages.page(request, "finding.html.j2", f=found)
+
+    return routes
+
+
+def _query(chosen: Mapping[str, str | None]) -> str:
+    found = urlencode({name: value for name, value in chosen.items() if value})
+    return f"?{found}" if found else ""

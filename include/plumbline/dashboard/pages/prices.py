@@ -1,0 +1,300 @@
+"""Current prices, and the price history of one provider. All in USD per hour of the whole instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any, get_args
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from plumbline.archive import Archive, FindingView, PriceReadingView, PriceView
+from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.declarations import Declarations, Price, Provider
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.findings.price import HELD_SUBJECT
+from plumbline.presentation.charts.chart import Chart, axis
+
+PURCHASES: tuple[Purchase, ...] = get_args(Purchase)
+MAX_READINGS = 400
+"""Of one provider, newest first: more than a year of daily ones of one price."""
+READINGS_SHOWN = 20
+PROVIDERS_PER_PAGE = 12
+"""On one page of the list."""
+FINDINGS_SHOWN = 50
+
+
+@dataclass(frozen=True)
+class CurrentPrice:
+    """One kind of purchase of one provider now. Amounts are text, an en dash where there is none; `source` is that of what costs are
+    reckoned with."""
+
+    provider: str
+    purchase: str
+    declared: str
+    accepted: str
+    since: str
+    source: str
+    read: str
+    read_at: str
+    simulated: bool
+
+
+@dataclass(frozen=True)
+class PricesPage:
+    """`after`: the provider after which the next page begins, None on the last one."""
+
+    rows: tuple[CurrentPrice, ...]
+    after: str | None
+    held: tuple[FindingView, ...]
+    changed: tuple[FindingView, ...]
+
+
+@dataclass(frozen=True)
+class PriceListEntry:
+    """One line of a price list: declared, or accepted."""
+
+    purchase: str
+    what: str
+    amount: str
+    since: str
+    until: str
+    source: str
+
+
+@dataclass(frozen=True)
+class ProviderPrices:
+    """`charts`: one for each kind of purchase that anything is known of. `readings`: the newest ones, newest first."""
+
+    provider: str
+    rows: tuple[CurrentPrice, ...]
+    charts: tuple[Chart, ...]
+    entries: tuple[PriceListEntry, ...]
+    readings: tuple[PriceReadingView, ...]
+    findings: tuple[FindingView, ...]
+    sources: tuple[str, ...]
+
+
+def prices_page(archive: Archive, declared: Declarations, on: date, after: str = "") -> PricesPage:
+    """Declared providers' prices on a day, those after a name, and the price findings that wait for somebody."""
+    names = sorted(name for name in declared.providers if name > after)
+    shown = names[:PROVIDERS_PER_PAGE]
+    accepted, readings = archive.prices(shown), archive.newest_readings(shown)
+    rows: list[CurrentPrice] = []
+    for name in shown:
+        own, read = [p for p in accepted if p.provider == name], [r for r in readings if r.provider == name]
+        rows += _current_prices(declared.providers[name], own, read, on)
+    standing = [
+        finding
+        for state in ("open", "acknowledged")
+        for finding in archive.findings_page(state=state, kind="price", limit=FINDINGS_SHOWN).rows
+    ]
+    held = tuple(f for f in standing if _is_held(f))
+    return PricesPage(tuple(rows), shown[-1] if len(names) > len(shown) else None, held, tuple(f for f in standing if f not in held))
+
+
+def provider_prices(archive: Archive, provider: Provider, now: datetime) -> ProviderPrices:
+    """One provider's prices: history, readings, findings."""
+    accepted = archive.prices(provider.name)
+    readings = archive.price_readings(provider.name, latest=MAX_READINGS)
+    findings = archive.findings_page(kind="price", provider=provider.name, limit=FINDINGS_SHOWN).rows
+    kinds = dict.fromkeys((p.purchase, p.term) for p in accepted) | dict.fromkeys((r.purchase, r.term) for r in readings)
+    kinds |= dict.fromkeys((p.purchase, None) for p in provider.price_list)
+    charts = []
+    for purchase, term in sorted(kinds, key=lambda kind: (PURCHASES.index(kind[0]), kind[1] or "")):
+        listed = [] if term is not None else [p for p in provider.price_list if p.purchase == purchase]
+        own = [p for p in accepted if (p.purchase, p.term) == (purchase, term)]
+        read = [r for r in readings if (r.purchase, r.term) == (purchase, term)]
+        chart = price_chart(purchase, term, listed, own, read, held_since(findings, purchase, term), now)
+        charts += [chart] if chart is not None else []
+    return ProviderPrices(
+        provider=provider.name,
+        rows=tuple(_current_prices(provider, accepted, readings, now.date())),
+        charts=tuple(charts),
+        entries=(*_accepted_entries(accepted), *_declared_entries(provider.price_list)),
+        readings=tuple(readings[::-1][:READINGS_SHOWN]),
+        findings=findings,
+        sources=tuple(s.kind for s in provider.price_sources),
+    )
+
+
+def held_since(findings: Iterable[FindingView], purchase: str, term: str | None) -> str | None:
+    """The day since which a price is held; None if none is."""
+    name = f"price.{purchase}" + (f".{term}" if term else "")
+    standing = (f for f in findings if _is_held(f) and f.state in ("open", "acknowledged"))
+    return next((str(f.detail.get("since")) for f in standing if any(m.get("name") == name for m in f.detail.get("members", ()))), None)
+
+
+def _is_held(finding: FindingView) -> bool:
+    return str(finding.detail.get("subject", "")).startswith(HELD_SUBJECT)
+
+
+def _current_prices(
+    provider: Provider, accepted: Sequence[PriceView], readings: Sequence[PriceReadingView], on: date
+) -> list[CurrentPrice]:
+    found = []
+    for purchase in PURCHASES:
+        listed = next((p for p in provider.price_list if p.purchase == purchase and _holds(p.since, p.until, on)), None)
+        own = next((p for p in reversed(accepted) if p.purchase == purchase and p.term is None and p.until is None), None)
+        read = next((r for r in reversed(readings) if r.purchase == purchase), None)
+        if listed is None and own is None and read is None:
+            continue
+        # What is newer counts, as everywhere: what was accepted, or what is declared since.
+        counts = own if own is not None and (listed is None or listed.since <= own.since) else listed
+        found.append(
+            CurrentPrice(
+                provider=provider.name,
+                purchase=purchase,
+                declared=_usd(listed.price if listed else None),
+                accepted=_usd(own.usd_per_hour if own else None),
+                since=str(counts.since) if counts else "",
+                source=counts.source if counts else "",
+                read=_usd(read.usd_per_instance_hour if read else None),
+                read_at=f"{read.observed_at:%Y-%m-%d %H:%M} · {read.source}" if read else "",
+                simulated=provider.simulated,
+            )
+        )
+    return found
+
+
+def _holds(since: date, until: date | None, on: date) -> bool:
+    return since <= on and (until is None or on < until)
+
+
+def _accepted_entries(prices: Sequence[PriceView]) -> list[PriceListEntry]:
+    newest = sorted(prices, key=lambda p: (p.purchase, p.since, p.first_seen_at), reverse=True)
+    return [
+        PriceListEntry(_purchase_label(p.purchase, p.term), "accepted", _usd(p.usd_per_hour), str(p.since), str(p.until or ""), p.source)
+        for p in newest
+        if p.until != p.since  # one that another followed on the same day never held
+    ]
+
+
+def _declared_entries(prices: Sequence[Price]) -> list[PriceListEntry]:
+    newest = sorted(prices, key=lambda p: (p.purchase, p.since), reverse=True)
+    return [PriceListEntry(p.purchase, "declared", _usd(p.price), str(p.since), str(p.until or ""), p.source) for p in newest]
+
+
+def _purchase_label(purchase: str, term: str | None) -> str:
+    return f"{purchase} {term}" if term else purchase
+
+
+def _usd(amount: float | None) -> str:
+    if amount is None:
+        return "–"
+    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.4g}"
+
+
+_SYMBOLS = {"contract": "square", "csv": "diamond", "gpuhunt": "circle", "opencost": "cross", "simulated": "star"}
+_PAST = timedelta(days=365)
+
+
+def price_chart(
+    purchase: str,
+    term: str | None,
+    declared: Sequence[Price],
+    accepted: Sequence[PriceView],
+    readings: Sequence[PriceReadingView],
+    held_since: str | None,
+    now: datetime,
+) -> Chart | None:
+    """One kind of purchase of one provider, in USD per hour of the instance; None if nothing is known of it.
+
+    `held_since`: the day (ISO 8601) from which readings are held back, which are drawn hollow.
+    """
+    end = now.date() + timedelta(days=1)
+    seen = [r.observed_at.date() for r in readings] + [p.since for p in accepted]
+    begin = min(seen) - timedelta(days=3) if seen else end - _PAST
+    data: list[dict[str, Any]] = []
+    for source in dict.fromkeys(r.source for r in readings):
+        own = [r for r in readings if r.source == source]
+        hollow = [held_since is not None and f"{r.observed_at:%Y-%m-%d}" >= held_since for r in own]
+        symbol = _SYMBOLS.get(source, "circle")
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "x": [r.observed_at.isoformat() for r in own],
+                "y": [r.usd_per_instance_hour for r in own],
+                "text": [r.source_version for r in own],
+                "name": f"read: {source}",
+                "marker": {
+                    "color": "$p1",
+                    "symbol": [f"{symbol}-open" if h else symbol for h in hollow],
+                    "size": 6,
+                    "opacity": 0.75,
+                    "line": {"color": "$p1", "width": 1},
+                },
+                "hovertemplate": "%{x|%Y-%m-%d %H:%M}: %{y:.4f} USD/h<extra>%{text}</extra>",
+            }
+        )
+    for name, spans, look in (
+        ("declared", [(p.since, p.until, p.price, p.source) for p in declared], {"color": "$p7", "dash": "dot", "width": 2}),
+        (
+            "accepted",
+            [(p.since, p.until, p.usd_per_hour, p.source) for p in accepted if p.until != p.since],
+            {"color": "$p0", "width": 2.5},
+        ),
+    ):
+        data += _steps(name, sorted(spans), look, begin, end)
+    if not data:
+        return None
+    what = purchase.replace("_", "-") + (f" {term}" if term else "")
+    held = f" Hollow since {held_since}: held, nothing uses it until somebody accepts it." if held_since else ""
+    return Chart(
+        name=f"price-{what.replace(' ', '-')}",
+        section="prices",
+        title=f"{what[:1].upper()}{what[1:]}",
+        caption=f"Steps: what was accepted and what is declared. Marks: what the sources said.{held}",
+        data=data,
+        layout={
+            "xaxis": axis("", type="date", range=[begin.isoformat(), end.isoformat()]),
+            "yaxis": axis("USD per hour of the instance", rangemode="tozero"),
+            "hovermode": "closest",
+            "showlegend": True,
+        },
+        height=330,
+        wide=True,
+    )
+
+
+def _steps(
+    name: str, spans: Sequence[tuple[date, date | None, float, str]], look: dict[str, Any], begin: date, end: date
+) -> list[dict[str, Any]]:
+    """One line that steps, broken where no price holds; cut to what the chart shows."""
+    x: list[str | None] = []
+    y: list[float | None] = []
+    told: list[str] = []
+    for since, until, price, source in spans:
+        first, last = max(since, begin), min(until or end, end)
+        if first >= last:
+            continue
+        if x and x[-1] != first.isoformat():
+            x, y, told = [*x, None], [*y, None], [*told, ""]
+        x, y, told = [*x, first.isoformat(), last.isoformat()], [*y, price, price], [*told, source, source]
+    if not x:
+        return []
+    line = {"type": "scatter", "mode": "lines", "x": x, "y": y, "text": told, "name": name, "line": look, "connectgaps": False}
+    return [{**line, "hovertemplate": f"{name}: %{{y:.4f}} USD/h from %{{x|%Y-%m-%d}}<extra>%{{text}}</extra>"}]
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+    """`/prices` and `/prices/{provider}`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/prices", response_class=HTMLResponse)
+    def show_prices(request: Request, after: str = Query("", max_length=200)) -> Response:
+        found = prices_page(reader.archive(), declared.now(), pages.now().date(), after)
+        return pages.page(request, "prices.html.j2", p=found, begun=bool(after))
+
+    @routes.get("/prices/{provider}", response_class=HTMLResponse)
+    def show_provider_prices(request: Request, provider: str) -> Response:
+        known = declared.now().providers
+        if provider not in known:
+            raise HTTPException(404, f'no provider is declared as "{provider}"; expected one of {", ".join(sorted(known))}')
+        return pages.page(request, "price_history.html.j2", p=provider_prices(reader.archive(), known[provider], pages.now()))
+
+    return routes

@@ -1,0 +1,269 @@
+"""The list of providers, and the page of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
+from plumbline.archive import Archive, SeriesView
+from plumbline.archive.pages import LaunchCounts
+from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.pages.overview import MAX_OPEN_FINDINGS
+from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.declarations import Declarations, KubernetesLauncher, Provider
+from plumbline.launch.cluster.operate import sweep
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import common_scale, format_percent
+from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
+from plumbline.presentation.charts.trend import Quantity, Trend, read_trend, trend_chart
+from plumbline.presentation.series_summary import SeriesSummary, format_age, series_summaries
+
+PROVIDERS_PER_PAGE = 20
+"""Providers on a page of their list."""
+WINDOWS = (12, 24, 60)
+"""Campaigns that a trend may look back on."""
+LAUNCH_CAMPAIGNS = 24
+_FIRST = {
+    "training": ("step_time", "tokens_per_second", "samples_per_second"),
+    "inference": ("time_to_first_token", "request_scheduled_latency", "output_token_throughput"),
+}
+
+
+@dataclass(frozen=True)
+class ProviderLine:
+    """One provider of the list. `place` and `price` in words; `last`: when its newest campaign was, None if it never ran."""
+
+    name: str
+    place: str
+    price: str
+    basis: str
+    workloads: int
+    last: str | None
+    findings: int
+    marks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProviderPage:
+    """`quantities`: what can be followed of the chosen series, by phase. `series` its workloads, the chosen one in `trend`."""
+
+    name: str
+    facts: tuple[tuple[str, str], ...]
+    cells: tuple[SeriesSummary, ...]
+    series: tuple[SeriesView, ...]
+    quantities: tuple[Quantity, ...]
+    trend: Trend | None
+    launches: tuple[LaunchCounts, ...]
+    promised_launches: float | None
+    promised_lead_s: float | None
+    simulated: bool
+
+
+def provider_lines(archive: Archive, declared: Declarations, now: datetime, after: str) -> tuple[tuple[ProviderLine, ...], str | None]:
+    """A page of providers by name, those that are declared and those that ever ran; and the name after which the next page begins."""
+    ran = archive.providers_page(after, PROVIDERS_PER_PAGE + 1).rows
+    names = sorted({*ran, *(name for name in declared.providers if name > after)})
+    shown = names[:PROVIDERS_PER_PAGE]
+    series = archive.series_of(shown)
+    last = archive.last_run(shown)
+    unsettled = (
+        *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
+        *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
+    )
+    priced = all_with_effective_prices(archive, (declared.providers[name] for name in shown if name in declared.providers))
+    lines = []
+    for name in shown:
+        provider = declared.providers.get(name)
+        own = [s for s in series if s.provider == name]
+        price, basis = _price(priced.get(name), now)
+        lines.append(
+            ProviderLine(
+                name=name,
+                place=_place(provider, own),
+                price=price,
+                basis=basis,
+                workloads=len({s.workload for s in own}),
+                last=format_age(last[name], now) if name in last else None,
+                findings=sum(f.provider == name for f in unsettled),
+                marks=_marks(provider, own),
+            )
+        )
+    return tuple(lines), shown[-1] if len(names) > PROVIDERS_PER_PAGE else None
+
+
+def provider_page(
+    archive: Archive, declared: Declarations, now: datetime, name: str, *, series_key: str | None, quantity: str | None, latest: int
+) -> ProviderPage | None:
+    """A provider and one of its numbers over time; None if nobody declares it and it never ran.
+
+    `series_key`: None is the first one with a finding, else the first. `quantity`: as `name_of` writes it; None is the workload's first.
+    """
+    provider = declared.providers.get(name)
+    series = archive.series_of([name])
+    if provider is None and not series:
+        return None
+    standing = archive.findings_of(name, unsettled=True)
+    cells = [c for by_provider in series_summaries(archive, declared, series, standing, now).values() for c in by_provider.values()]
+    order = {c.series_key: i for i, c in enumerate(sorted(cells, key=lambda c: (c.drift not in ("page", "warn"), c.workload)))}
+    chosen = next((s for s in series if s.series_key == series_key), None)
+    if chosen is None and series:
+        chosen = min(series, key=lambda s: order.get(s.series_key, len(order)))
+    priced = None if provider is None else with_effective_prices(archive, provider)
+    quantities = _quantities(archive, chosen) if chosen is not None else ()
+    shown = None
+    if chosen is not None and quantities:
+        wanted = next((q for q in quantities if quantity_id(q) == quantity), None) or _leading(chosen.kind, quantities)
+        shown = read_trend(archive, declared, priced, chosen, wanted, latest)
+    return ProviderPage(
+        name=name,
+        facts=_facts(provider, priced, series, now),
+        cells=tuple(sorted(cells, key=lambda c: c.workload)),
+        series=tuple(series),
+        quantities=quantities,
+        trend=shown,
+        launches=tuple(archive.launches(name, LAUNCH_CAMPAIGNS)),
+        promised_launches=provider.sla.launch_success if provider is not None else None,
+        promised_lead_s=provider.sla.provisioning_lead_time if provider is not None else None,
+        simulated=any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated),
+    )
+
+
+def quantity_id(quantity: Quantity) -> str:
+    """A quantity as an address names it."""
+    return f"{quantity.metric}.{quantity.statistic}.{quantity.phase}"
+
+
+def _quantities(archive: Archive, series: SeriesView) -> tuple[Quantity, ...]:
+    campaign = archive.latest_campaign(series.series_key)
+    names = archive.measured_names(series.series_key, campaign) if campaign is not None else []
+    return tuple(Quantity(metric, statistic, phase) for phase, metric, statistic in names if metric in METRICS)
+
+
+def _leading(kind: str, quantities: Sequence[Quantity]) -> Quantity:
+    for name in _FIRST[kind]:
+        for q in quantities:
+            if (q.metric, q.statistic, q.phase) == (name, METRICS[name].statistic, "steady"):
+                return q
+    return quantities[0]
+
+
+def _price(priced: Provider | None, now: datetime) -> tuple[str, str]:
+    """`priced`: the provider at accepted prices."""
+    if priced is None:
+        return "not known", "it is not declared any more"
+    found = quote(priced, now.date())
+    if found.basis is None:
+        return "not known", found.reason or ""
+    return f"{found.basis.usd_per_hour:,.10g} USD/h", f"{found.basis.purchase.replace('_', ' ')}, since {found.basis.since.isoformat()}"
+
+
+def _place(provider: Provider | None, series: Sequence[SeriesView]) -> str:
+    if provider is None:
+        return ", ".join(sorted({f"{s.region} · {s.instance_type}" for s in series}))
+    return f"{provider.cloud} · {provider.region} · {provider.instance_type}"
+
+
+def _marks(provider: Provider | None, series: Sequence[SeriesView]) -> tuple[str, ...]:
+    found = []
+    if any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated):
+        found.append("simulated")
+    if provider is None:
+        found.append("not declared")
+    elif not provider.enabled:
+        found.append("disabled")
+    return tuple(found)
+
+
+def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[SeriesView], now: datetime) -> tuple[tuple[str, str], ...]:
+    price, basis = _price(priced, now)
+    if provider is None:
+        return (("Where", _place(None, series)), ("Price", f"{price}: {basis}"))
+    held = provider.accelerator
+    budget = provider.budget
+    limits = (
+        [
+            f"{limit:,.10g} {unit} a month"
+            for limit, unit in ((budget.usd_per_month, "USD"), (budget.gpu_hours_per_month, "GPU-hours"))
+            if limit
+        ]
+        if budget is not None
+        else []
+    )
+    sla = provider.sla
+    promises = [f"launch success {format_percent(sla.launch_success, 1)}"] if sla.launch_success is not None else []
+    if sla.provisioning_lead_time is not None:
+        promises.append(f"lead time {common_scale('s', [sla.provisioning_lead_time]).text(sla.provisioning_lead_time)}")
+    return (
+        ("Where", " · ".join(part for part in (provider.cloud, provider.region, provider.zone, provider.instance_type) if part)),
+        ("Accelerator", f"{held.count} × {held.product or ('core' if held.kind == 'cpu' else held.kind)}"),
+        ("Reached by", f"{provider.launcher.kind}{'' if provider.enabled else ', disabled: nothing is planned on it'}"),
+        ("Price now", f"{price}, {basis}" if price != "not known" else f"not known: {basis}"),
+        ("Contract", ", ".join(promises) or "promises nothing that is declared"),
+        ("Budget", ", ".join(limits) or "none declared"),
+        *_on_cluster(provider, now),
+    )
+
+
+def _on_cluster(provider: Provider, now: datetime) -> tuple[tuple[str, str], ...]:
+    """The pods of ours on its cluster when the hourly upkeep last counted them."""
+    if not isinstance(provider.launcher, KubernetesLauncher):
+        return ()
+    counted = sweep.stored_count(provider.name)
+    if counted is None:
+        return (("On the cluster", "not counted yet: `upkeep` counts every hour"),)
+    return (("On the cluster", f"{counted}, counted {format_age(datetime.fromisoformat(counted.utc), now)}"),)
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+    """`/providers` and `/providers/{provider}`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/providers", response_class=HTMLResponse)
+    def show_providers(request: Request, after: str = "") -> Response:
+        lines, more = provider_lines(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)), pages.now(), after)
+        return pages.page(request, "providers.html.j2", lines=lines, after=after, more=more)
+
+    @routes.get("/providers/{provider}", response_class=HTMLResponse)
+    def show_provider(
+        request: Request,
+        provider: str,
+        series: str | None = None,
+        metric: str | None = None,
+        campaigns: Annotated[int, Query(ge=2, le=max(WINDOWS))] = 24,
+    ) -> Response:
+        p = provider_page(
+            reader.archive(can_see_costs(request)),
+            declared.now(can_see_costs(request)),
+            pages.now(),
+            provider,
+            series_key=series,
+            quantity=metric,
+            latest=campaigns,
+        )
+        if p is None:
+            raise HTTPException(404, f'no provider is called "{provider}": none is declared, and the archive has nothing of it')
+        charts = {
+            "trend": trend_chart(p.trend) if p.trend is not None and p.trend.points else None,
+            "launches": [
+                c for c in (launch_chart(p.launches, p.promised_launches), lead_time_chart(p.launches, p.promised_lead_s)) if c is not None
+            ],
+        }
+        return pages.page(
+            request,
+            "provider.html.j2",
+            p=p,
+            charts=charts,
+            launches=launch_lines(p.launches),
+            name_of=quantity_id,
+            windows=WINDOWS,
+            campaigns=campaigns,
+        )
+
+    return routes

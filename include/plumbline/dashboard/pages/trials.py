@@ -1,0 +1,228 @@
+"""The page of a trial, charts of its raw evidence, and downloads of verified evidence files."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import IO
+from urllib.parse import quote
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+
+from plumbline.archive import Archive
+from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.rendering import Attempt, PageRenderer
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.declarations import InferenceWorkload
+from plumbline.metrics.formatting import format_bytes
+from plumbline.presentation.chart_evidence import MOST_BYTES, Latencies, StepTimes, evidence_of
+from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.charts.inference import latency_distribution_chart
+from plumbline.presentation.charts.training import step_time_chart
+from plumbline.presentation.costs import trial_cost
+from plumbline.presentation.trials import published_metrics, trial_page
+from plumbline.results import ResultDocument, ResultStore, evidence_files
+from plumbline.results.document import Evidence
+
+_CHARTED_KINDS = ("requests", "steps")
+
+
+@dataclass(frozen=True)
+class EvidenceCharts:
+    """Charts of one trial, and in words what could not be drawn and why."""
+
+    charts: tuple[Chart, ...]
+    said: tuple[str, ...]
+
+
+def evidence_charts(document: ResultDocument, folder: str) -> EvidenceCharts:
+    """Latency distribution of the requests, time of the steps. `folder`: the attempt's, in its result store, as the archive names it."""
+    drawn = [e for e in document.evidence if e.kind in _CHARTED_KINDS and e.uri.endswith(".parquet")]
+    if not drawn:
+        return EvidenceCharts((), ("The trial kept no requests and no steps.",))
+    large = [e for e in drawn if e.bytes > MOST_BYTES]
+    if large:
+        return EvidenceCharts(
+            (),
+            tuple(
+                f"{e.uri} has {format_bytes(e.bytes)}, more than a page can draw ({format_bytes(MOST_BYTES)}): download it." for e in large
+            ),
+        )
+    trial = document.trial
+    below = f"/{ResultStore.folder(trial)}"
+    if not folder.endswith(below):
+        return EvidenceCharts((), (f"The archive says that the trial lies at {folder}; expected an address that ends with {below}.",))
+    try:
+        store = ResultStore(evidence_files.check_address(folder).removesuffix(below), patience_s=0.0)
+        found = evidence_of(store, [document])
+    except (OSError, ValueError, ImportError) as error:
+        return EvidenceCharts((), (f"The result store cannot be read: {error}",))
+    return EvidenceCharts(tuple(_charts(document, found.latencies, found.runs)), found.problems)
+
+
+def _charts(document: ResultDocument, latencies: Sequence[Latencies], runs: Sequence[StepTimes]) -> list[Chart]:
+    name, slo = (
+        document.trial.provider.name,
+        document.trial.workload.slo if isinstance(document.trial.workload, InferenceWorkload) else None,
+    )
+    charts = [
+        latency_distribution_chart("raw", "", [name], latencies, "time_to_first_token", slo.time_to_first_token if slo else None),
+        latency_distribution_chart(
+            "raw", "", [name], latencies, "request_scheduled_latency", slo.request_scheduled_latency if slo else None
+        ),
+        step_time_chart("raw", "", [name], runs),
+    ]
+    told = {
+        "raw-steps": "Every step. The shaded start is warm-up and counts in no steady number.",
+        "": "Share of the steady phase's requests answered within a time, measured from the scheduled arrival; a failed request never arrives.",
+    }
+    return [replace(chart, caption=told.get(chart.name, told[""])) for chart in charts if chart is not None]
+
+
+MAX_DOWNLOAD_BYTES = 2**30
+MAX_CONCURRENT_DOWNLOADS = 4
+"""Files that one process hands out at the same time: each of them lies whole in its temporary folder until the last byte has left."""
+_IN_MEMORY = 8 * 2**20
+_download_slots = threading.BoundedSemaphore(MAX_CONCURRENT_DOWNLOADS)
+
+
+class EvidenceUnavailable(LookupError):
+    """The file cannot be handed out; `status` is what HTTP calls that."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def fetch_evidence(folder: str, item: Evidence, expired: tuple[datetime, str] | None) -> IO[bytes]:
+    """The file, at its beginning; the caller closes it. `folder`: the attempt's, as the archive names it. Raises Unavailable.
+
+    It is read whole first: whoever gets it gets what was measured, and nothing that somebody put in its place. So a row that was made up
+    to point at another file leads nowhere either.
+    """
+    address = f"{folder}/{item.uri}"
+    if expired is not None:
+        raise EvidenceUnavailable(
+            410, f"{address} is kept no longer: {expired[1]}, {expired[0]:%Y-%m-%d}. Its checksum stays in the archive."
+        )
+    if item.bytes > MAX_DOWNLOAD_BYTES:
+        raise EvidenceUnavailable(
+            413,
+            f"{address} has {format_bytes(item.bytes)}, more than a page hands out ({format_bytes(MAX_DOWNLOAD_BYTES)}); read it from there.",
+        )
+    if not _download_slots.acquire(blocking=False):
+        raise EvidenceUnavailable(
+            503, f"{MAX_CONCURRENT_DOWNLOADS} files are being handed out, and no more at a time: try it again in a moment."
+        )
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (it outlives this function)
+    # With the file itself, so that also somebody who goes away before the first byte leaves room for the next.
+    weakref.finalize(file, _download_slots.release)
+    try:
+        digest, count = hashlib.sha256(), 0
+        for piece in ResultStore(evidence_files.check_address(folder), patience_s=0.0).pieces(item.uri):
+            count += len(piece)
+            if count > item.bytes:
+                break
+            digest.update(piece)
+            file.write(piece)
+        if (count, digest.hexdigest()) != (item.bytes, item.sha256):
+            raise EvidenceUnavailable(
+                502, f"{address} is not the file of {item.bytes:,} bytes with SHA-256 {item.sha256} that the archive lists."
+            )
+    except FileNotFoundError:
+        file.close()
+        raise EvidenceUnavailable(404, f"{address} is missing. `plumbline archive verify` lists what else is.") from None
+    except (OSError, ValueError, ImportError) as error:
+        file.close()
+        raise EvidenceUnavailable(502, f"{address} cannot be read: {error}") from error
+    except BaseException:
+        file.close()
+        raise
+    file.seek(0)
+    return file
+
+
+def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
+    """The file a piece at a time; closes it at the end, or when nobody listens any longer."""
+    with file:
+        while piece := file.read(2**18):
+            yield piece
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+    """`/trials/{trial_id}`, its charts and its files."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/trials/{trial_id}", response_class=HTMLResponse)
+    def show_trial(request: Request, trial_id: str, attempt: Attempt = None) -> Response:
+        archive = reader.archive(can_see_costs(request))
+        document = archive.document(trial_id, attempt)
+        imported = archive.imported(trial_id) if document is None else None
+        if imported is not None:
+            return pages.page(request, "imported.html.j2", r=imported, numbers=published_metrics(imported))
+        found = _document_or_404(document, trial_id, attempt)
+        trial = found.trial
+        attempts = tuple(t for t in archive.trials(trial.campaign_id, trial.series_key) if t.trial_id == trial_id)
+        keys = archive.signing_keys(trial.campaign_id, trial_id)
+        shown = trial_page(found, attempts, archive.expired_files(trial_id, trial.attempt), keys)
+        return pages.page(
+            request, "trial.html.j2", t=shown, cost=trial_cost(archive, declared.now(can_see_costs(request)), found, attempts)
+        )
+
+    @routes.get("/trials/{trial_id}/charts")
+    def show_charts(request: Request, trial_id: str, attempt: Attempt = None) -> Response:
+        archive = reader.archive(can_see_costs(request))
+        document = _document_or_404(archive.document(trial_id, attempt), trial_id, attempt)
+        drawn = evidence_charts(document, _attempt_folder(archive, document))
+        charts = [
+            {name: getattr(c, name) for name in ("name", "title", "caption", "data", "layout", "height", "wide")} for c in drawn.charts
+        ]
+        return JSONResponse({"charts": charts, "said": list(drawn.said)}, headers={"Cache-Control": "no-store"})
+
+    @routes.get("/trials/{trial_id}/evidence/{number}")
+    def hand_out(request: Request, trial_id: str, number: int, attempt: Attempt = None) -> Response:
+        archive = reader.archive(can_see_costs(request))
+        document = _document_or_404(archive.document(trial_id, attempt), trial_id, attempt)
+        if not 0 <= number < len(document.evidence):
+            raise HTTPException(
+                404, f'trial "{trial_id}" has {len(document.evidence)} files of evidence, counted from 0; none is number {number}'
+            )
+        item = document.evidence[number]
+        gone = archive.expired_files(trial_id, document.trial.attempt).get(item.uri)
+        try:
+            file = fetch_evidence(_attempt_folder(archive, document), item, gone)
+        except EvidenceUnavailable as error:
+            return pages.message(request, "Evidence not available", str(error), error.status)
+        name = f"{trial_id}.attempt-{document.trial.attempt}.{item.uri.rsplit('/', 1)[-1]}"
+        headers = {
+            "Content-Length": str(item.bytes),
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+            "X-Checksum-Sha256": item.sha256,
+            "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(item.sha256)).decode()}:",  # RFC 9530
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        }
+        return StreamingResponse(read_chunks(file), media_type="application/octet-stream", headers=headers)
+
+    return routes
+
+
+def _document_or_404(document: ResultDocument | None, trial_id: str, attempt: int | None) -> ResultDocument:
+    if document is None:
+        raise HTTPException(404, f'the archive has no trial "{trial_id}"' + (f" with attempt {attempt}" if attempt else ""))
+    return document
+
+
+def _attempt_folder(archive: Archive, document: ResultDocument) -> str:
+    """Where the archive says that the attempt's files lie."""
+    trial = document.trial
+    own = archive.trials(trial.campaign_id, trial.series_key)
+    return next(t.uri for t in own if (t.trial_id, t.attempt) == (trial.trial_id, trial.attempt))

@@ -1,0 +1,153 @@
+"""The list of workloads, and the page of one: providers side by side, by the newest campaign of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import HTMLResponse, Response
+
+from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries, current_results
+from plumbline.analysis.prices.book import Quote, quote
+from plumbline.analysis.scorecards.scorecard import primary_of, scorecards
+from plumbline.analysis.trial_sample import TrialSample
+from plumbline.archive import Archive
+from plumbline.archive.pages import WorkloadName
+from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.declarations import Declarations
+from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.charts.scorecards import headline_charts
+from plumbline.presentation.costs import CostRow, cost_rows
+from plumbline.presentation.scorecard_rows import CardTable, CriterionRow, ScorecardRows, acceptance_rows, card_tables, scorecard_rows
+from plumbline.presentation.series_summary import format_age
+
+PROVIDERS_PER_PAGE = 5
+"""Providers beside each other; the next ones have a page of their own."""
+
+
+@dataclass(frozen=True)
+class SourceTrials:
+    """The trials of one provider that the page's numbers come from, by campaign."""
+
+    provider: str
+    campaign_id: str
+    age: str
+    trials: tuple[TrialSample, ...]
+
+
+@dataclass(frozen=True)
+class WorkloadPage:
+    """`table`, `rows`: None where no provider of this page has a usable trial. `more`: the provider after which the next page begins."""
+
+    name: str
+    kind: str
+    description: str
+    providers: tuple[str, ...]
+    more: str | None
+    table: CardTable | None
+    rows: ScorecardRows | None
+    criteria: tuple[CriterionRow, ...]
+    costs: tuple[CostRow, ...]
+    quotes: dict[str, Quote]
+    charts: tuple[Chart, ...]
+    behind: tuple[SourceTrials, ...]
+    left_out: tuple[ExcludedSeries, ...]
+    simulated: frozenset[str]
+    teams: tuple[str, ...]
+
+
+def workload_lines(archive: Archive, declared: Declarations) -> list[tuple[WorkloadName, bool, tuple[str, ...]]]:
+    """Every workload that ran here or is declared, by its newest version: whether it ever ran, and the teams that ask for it."""
+    ran = archive.workload_names()
+    newest = {(w.kind, w.workload): w for w in sorted(ran, key=lambda w: w.version)}
+    known = {(str(w.kind), w.name): WorkloadName(w.kind, w.name, w.version) for w in declared.workloads.values()}
+    ordered = sorted({**known, **newest}.items(), key=lambda item: (item[0][0] != "training", item[0] not in newest, item[0][1]))
+    return [(name, key in newest, _teams(declared, key[1])) for key, name in ordered]
+
+
+def workload_page(archive: Archive, declared: Declarations, now: datetime, name: str, after: str) -> WorkloadPage | None:
+    """A workload on the providers that follow `after`; None if nobody declares it and it never ran."""
+    columns = archive.providers_of(name, after, PROVIDERS_PER_PAGE)
+    spec = declared.workloads.get(name)
+    if spec is None and not columns.rows and not after:
+        return None
+    found = current_results(archive, declared, now.date(), workloads=[name], providers=columns.rows)
+    cards = scorecards(
+        found.trials,
+        acceptance={w.name: w.acceptance for w in found.workloads.values()},
+        providers=found.providers,
+        primaries={w.name: primary_of(w) for w in found.workloads.values()},
+    )
+    tables = card_tables(cards)
+    table = tables[0] if tables else None
+    rows = scorecard_rows(cards, declared.references, found.providers, found.workloads)
+    places = [c.provider for c in table.cards] if table is not None else []
+    quotes = _quotes(found, now.date())
+    kinds = [table.kind] if table is not None else [spec.kind] if spec is not None else []
+    return WorkloadPage(
+        name=name,
+        kind=kinds[0] if kinds else "",
+        description=spec.description if spec is not None else "it is not declared any more",
+        providers=tuple(places),
+        more=columns.after,
+        table=table,
+        rows=rows[0] if rows else None,
+        criteria=acceptance_rows(table.cards) if table is not None else (),
+        costs=cost_rows(cards, places, quotes),
+        quotes=quotes,
+        charts=headline_charts(table.cards) if table is not None else (),
+        behind=_source_trials(found, name, places, now),
+        left_out=found.left_out,
+        simulated=found.simulated,
+        teams=_teams(declared, name),
+    )
+
+
+def _quotes(found: CurrentResults, day: date) -> dict[str, Quote]:
+    return {name: quote(provider, day, found.purchase) for name, provider in found.providers.items()}
+
+
+def _source_trials(found: CurrentResults, workload: str, providers: Sequence[str], now: datetime) -> tuple[SourceTrials, ...]:
+    return tuple(
+        SourceTrials(
+            provider=p,
+            campaign_id=found.campaigns[p, workload],
+            age=format_age(found.measured[p, workload], now),
+            trials=tuple(t for t in found.trials if t.provider == p),
+        )
+        for p in providers
+    )
+
+
+def _teams(declared: Declarations, workload: str) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            team.name
+            for team in declared.teams.values()
+            if any(workload in p.workloads for kind in ("training", "inference") for p in team.preferences(kind))
+        )
+    )
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+    """`/workloads` and `/workloads/{workload}`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/workloads", response_class=HTMLResponse)
+    def show_workloads(request: Request) -> Response:
+        return pages.page(
+            request, "workloads.html.j2", lines=workload_lines(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)))
+        )
+
+    @routes.get("/workloads/{workload}", response_class=HTMLResponse)
+    def show_workload(request: Request, workload: str, after: str = "") -> Response:
+        w = workload_page(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)), pages.now(), workload, after)
+        if w is None:
+            raise HTTPException(404, f'no workload is called "{workload}": none is declared, and the archive has nothing of it')
+        return pages.page(request, "workload.html.j2", w=w, after=after)
+
+    return routes

@@ -1,0 +1,126 @@
+"""Render templates as pages, with navigation and security headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Annotated, Any
+
+from fastapi import Query, Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.assets import Assets
+from plumbline.metrics.formatting import capitalize_first, format_bytes, format_name, format_percent, format_probability
+
+Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the last usable one, else the last, if left out")]
+"""No larger than what the archive's column holds."""
+
+NAV = (
+    ("Overview", "/"),
+    ("Providers", "/providers"),
+    ("Workloads", "/workloads"),
+    ("Decisions", "/decisions"),
+    ("Findings", "/findings"),
+    ("Prices", "/prices"),
+    ("Budgets", "/budgets"),
+    ("API", "/api"),
+)
+COST_PAGES = ("/decisions", "/prices", "/budgets")
+# A page loads its own style sheets and scripts and nothing else, and no script stands in it. Plotly places its letters and layers by style
+# attributes and one style element of its own: hence 'unsafe-inline' for styles, and for styles alone.
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; "
+    "frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
+)
+API_PREFIX = "/api/v1/"
+_TICKED = re.compile(r"`([^`]+)`")
+_BETWEEN = re.compile(r"[^A-Za-z0-9]+")
+
+
+@dataclass(frozen=True)
+class PageRenderer:
+    """Renders templates for one app. `now` is the clock of every page."""
+
+    templates: Environment
+    assets: Assets
+    now: Callable[[], datetime]
+
+    def page(self, request: Request, name: str, status: int = 200, **context: Any) -> HTMLResponse:
+        """The template as a page. It knows `base` (where the app is mounted), `now`, whether its reader may see `money`, and which entry of the navigation it belongs to."""
+        base = base_path(request)
+        seen = can_see_costs(request)
+        nav = [place for place in NAV if seen or place[1] not in COST_PAGES]
+        context |= {
+            "base": base,
+            "now": self.now(),
+            "nav": nav,
+            "money": seen,
+            "here": _current_entry(request.url.path.removeprefix(base)),
+            "request": request,
+        }
+        html = self.templates.get_template(name).render(**context)
+        return HTMLResponse(html, status, {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-store"})
+
+    def message(self, request: Request, title: str, text: str, status: int = 200) -> HTMLResponse:
+        """A page of one sentence."""
+        return self.page(request, "message.html.j2", status, title=title, text=text)
+
+
+def make_renderer(now: Callable[[], datetime] | None = None) -> PageRenderer:
+    """Pages over this package's templates; `now`: the wall clock if left out."""
+    assets = Assets()
+    templates = Environment(
+        loader=PackageLoader("plumbline.dashboard", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {
+        "words": format_name,
+        "size": format_bytes,
+        "explanation": explanation,
+        "chance": format_probability,
+        "percent": format_percent,
+        "sentence": capitalize_first,
+        "anchor": anchor,
+        "code": code,
+    }
+    templates.globals["asset"] = assets.versioned
+    return PageRenderer(templates, assets, now or (lambda: datetime.now(timezone.utc)))
+
+
+def base_path(request: Request) -> str:
+    """The path that the app is mounted at; empty at the root."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def code(text: str) -> Markup:
+    """The text with what stands between backticks as code."""
+    return Markup(_TICKED.sub(r"<code>\1</code>", str(escape(text))))
+
+
+def is_api(request: Request) -> bool:
+    """Whether a program asks: its errors are JSON, not pages."""
+    return request.url.path.removeprefix(base_path(request)).startswith(API_PREFIX)
+
+
+def anchor(text: str) -> str:
+    """The text as the id of an element."""
+    return _BETWEEN.sub("-", text).strip("-").lower()
+
+
+def _current_entry(path: str) -> str:
+    """The entry of the navigation that a path belongs to; campaigns, trials and reports are found from the overview."""
+    first = f"/{path.split('/')[1]}" if path.count("/") else "/"
+    return first if first in {at for _, at in NAV} else "/"
+
+
+def explanation(detail: Mapping[str, object]) -> str:
+    """What a finding is attributed to, in words; empty if nothing explains it."""
+    return str(detail.get("explanation") or "")

@@ -1,1 +1,0 @@
-"""Which address shows what: one file for each page, with a function `router` that `app` includes."""

@@ -1,0 +1,147 @@
+"""What pages read: the archive (read only), the declarations, and a cache of computed decisions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from datetime import date
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import event, make_url
+
+from plumbline.archive import Archive
+from plumbline.archive.engine import make_engine
+from plumbline.archive.migrate import check_revision, revision_of
+from plumbline.dashboard.access import ArchiveWithoutCosts, without_costs
+from plumbline.declarations import Declarations, installation_paths, load
+
+
+class NoArchive(LookupError):
+    """There is no archive yet: nothing was ever recorded. Looking must not create one."""
+
+
+class ArchiveReader:
+    """Hands out a read-only archive. Keeps its connections, and opens anew when the file was replaced."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._lock = threading.Lock()
+        self._open: tuple[int, Archive] | None = None
+
+    def archive(self, money: bool = True) -> Archive:
+        """The archive, without prices for those who may not see `money`; NoArchive if its file is not there. The database itself refuses every write through it.
+
+        SchemaMismatch while it has another schema than this version: a page waits for a migration, it does not make one.
+        """
+        archive = self._current()
+        revision = revision_of(archive.engine)
+        if revision is not None:  # a database without one is no archive, which the first question says
+            check_revision(revision)
+        return archive if money else ArchiveWithoutCosts(archive.engine)
+
+    def _current(self) -> Archive:
+        identity = self._identity()
+        with self._lock:
+            if self._open is not None and self._open[0] == identity:
+                return self._open[1]
+            if self._open is not None:
+                self._open[1].close()
+            self._open = (identity, Archive(_read_only(self.url)))
+            return self._open[1]
+
+    def _identity(self) -> int:
+        parsed = make_url(self.url)
+        if parsed.get_backend_name() != "sqlite":
+            return 0
+        try:
+            return Path(str(parsed.database)).stat().st_ino
+        except FileNotFoundError:
+            raise NoArchive(f"{parsed.database} is not there yet") from None
+
+
+def _read_only(url: str) -> Any:
+    engine = make_engine(url)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "checkout", _query_only)
+        return engine
+    return engine.execution_options(postgresql_readonly=True)
+
+
+def _query_only(connection: Any, _record: Any, _proxy: Any) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA query_only=ON")
+    cursor.close()
+
+
+# The installation's declarations, read once until a file of them changes: to read and check all of them takes a tenth of a second, and to
+# ask hundreds of files whether they changed some milliseconds.
+
+
+FileStamps = tuple[tuple[str, int, int], ...]
+
+
+class DeclarationsReader:
+    """Hands out the declarations as they were at most `fresh_s` seconds ago. DeclarationError as long as a file of them does not hold, as
+    `load` raises it."""
+
+    def __init__(self, fresh_s: float = 2.0) -> None:
+        self._fresh_s = fresh_s
+        self._lock = threading.Lock()
+        self._looked_at = 0.0
+        self._known: tuple[FileStamps, Declarations] | None = None
+
+    def now(self, money: bool = True) -> Declarations:
+        """What is declared now, without prices for those who may not see `money`."""
+        found = self._read()
+        return found if money else without_costs(found)
+
+    def _read(self) -> Declarations:
+        with self._lock:
+            if self._known is not None and time.monotonic() - self._looked_at < self._fresh_s:
+                return self._known[1]
+            stamp = _file_stamps(installation_paths().config)
+            if self._known is None or self._known[0] != stamp:
+                self._known = None
+                self._known = (stamp, load())
+            self._looked_at = time.monotonic()
+            return self._known[1]
+
+
+def _file_stamps(folder: Path) -> FileStamps:
+    """Which files there are, when they were written and how long they are."""
+    return tuple((str(path), at.st_mtime_ns, at.st_size) for path in sorted(folder.rglob("*.yaml")) for at in (path.stat(),))
+
+
+T = TypeVar("T")
+CACHED_DECISIONS = 64
+"""Answers kept; each slider that somebody moves is one."""
+
+
+class DecisionCache:
+    """Answers by what was asked. A new trial, an accepted price, a changed declaration and another day each begin anew: an answer is never
+    older than what it rests on, and the second one who asks does not wait."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._basis: tuple[Archive, Declarations, date, tuple[int, int, int]] | None = None
+        self._known: dict[Hashable, Any] = {}
+
+    def kept(self, archive: Archive, declared: Declarations, on: date, asked: Hashable, make: Callable[[], T]) -> T:
+        """The answer to `asked`, from `make` if it is not known."""
+        state = archive.as_of()
+        with self._lock:
+            before = self._basis
+            same = before is not None and before[0] is archive and before[1] is declared and before[2:] == (on, state)
+            if not same:
+                self._basis, self._known = (archive, declared, on, state), {}
+            if asked in self._known:
+                return cast(T, self._known[asked])
+        made = make()  # not under the lock: one long answer must not keep the others waiting
+        with self._lock:
+            if self._basis is not None and self._basis[0] is archive and self._basis[1] is declared and self._basis[2:] == (on, state):
+                self._known[asked] = made
+                while len(self._known) > CACHED_DECISIONS:
+                    del self._known[next(iter(self._known))]
+        return made

@@ -1,0 +1,204 @@
+"""Whether a provider can run a workload: accelerators, engine, client placement, scratch disk."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from plumbline.declarations.providers import Provider
+from plumbline.declarations.providers.launchers import EndpointLauncher, KubernetesLauncher, Launcher
+from plumbline.declarations.providers.simulation import SimulatedLauncher
+from plumbline.declarations.workloads.inference import InferenceWorkload
+from plumbline.declarations.workloads.models import BertShape, Encoder, HubModel, LlamaShape, TransformerShape, VitShape
+from plumbline.declarations.workloads.training import LanguageModel, Lora, SyntheticImages, SyntheticTokens, TokenFileData, TrainingWorkload
+
+GIB = 2.0**30
+_FP32 = 4
+_MARGIN = 1.1  # file formats, optimizer steps and random states beside the tensors; the node's file system
+_ACCELERATOR_CACHES = 16 * GIB  # 8 GiB that the disk probe writes, compiled kernels and engines, logs
+_CPU_CACHES = 4 * GIB
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Bytes on the disk of one node, by what they are."""
+
+    checkpoints: float
+    data: float
+    weights: float
+    caches: float
+
+    @property
+    def total(self) -> float:
+        """With a margin, in whole GiB."""
+        return math.ceil((self.checkpoints + self.data + self.weights + self.caches) * _MARGIN / GIB) * GIB
+
+
+def scratch_needed(workload: TrainingWorkload | InferenceWorkload) -> Scratch | None:
+    """What a trial of the workload needs; None if its model's size is not declared (a hub model's)."""
+    caches = _CPU_CACHES if workload.needs.accelerator == "cpu" else _ACCELERATOR_CACHES
+    if isinstance(workload, InferenceWorkload):
+        return Scratch(0.0, 0.0, _served_bytes(workload), caches)
+    if workload.pod_deletions:
+        return Scratch(0.0, 0.0, 0.0, caches)  # all else outlives the pod: it is on the provider's volume_claim
+    model = workload.model
+    if isinstance(model, HubModel):
+        return None
+    count = _parameters(model)
+    trained = _adapter_parameters(model, workload.task) if isinstance(workload.task, Lora) and isinstance(model, LlamaShape) else count
+    # Weights are kept in fp32 in every precision, and so are AdamW's two moments; SGD has none.
+    state = _FP32 * (count + trained * (2 if workload.optimizer.name == "adamw" else 0))
+    part = min(1.0, workload.parallelism.processes / workload.parallelism.span)
+    stored = isinstance(workload.task, Lora) or (isinstance(workload.task, LanguageModel) and workload.task.initial == "stored")
+    return Scratch(
+        # The next one is written before the oldest is deleted.
+        checkpoints=state * part * (workload.checkpoint.keep + 1),
+        data=_data_bytes(workload.data, model),
+        weights=_FP32 * count if stored else 0.0,
+        caches=caches,
+    )
+
+
+def _parameters(model: TransformerShape | LlamaShape | BertShape | VitShape) -> float:
+    if isinstance(model, TransformerShape | LlamaShape):
+        return model.parameters
+    # Their embeddings and heads beside the products; norms and biases are within the margin.
+    embedded = model.vocabulary + model.context if isinstance(model, BertShape) else model.tokens + model.classes
+    return model.matmul_parameters + embedded * model.width
+
+
+def _adapter_parameters(model: LlamaShape, task: Lora) -> float:
+    return model.layers * len(task.targets) * task.rank * (model.width + max(model.width, model.feed_forward))
+
+
+def _data_bytes(
+    data: SyntheticTokens | SyntheticImages | TokenFileData, model: TransformerShape | LlamaShape | BertShape | VitShape
+) -> float:
+    if isinstance(data, TokenFileData):
+        return float(data.tokens * data.width)
+    if isinstance(data, SyntheticImages):
+        return float(data.images * 3 * (model.image**2 if isinstance(model, VitShape) else 0))
+    wide = not isinstance(model, VitShape) and model.vocabulary > 1 << 16
+    return float(data.tokens * (4 if wide else 2))
+
+
+def _served_bytes(workload: InferenceWorkload) -> float:
+    """The model's files: TensorRT-LLM has a checkpoint and an engine, tensor backends an export; the others draw weights in memory."""
+    backend, model = workload.server.backend, workload.model
+    if backend == "tensorrtllm":
+        return 2.0 * 2 * model.parameters
+    return float(_FP32 * model.parameters) if backend in ("onnxruntime", "pytorch") and isinstance(model, Encoder) else 0.0
+
+
+def scratch_shortage(workload: TrainingWorkload | InferenceWorkload, declared: float | None) -> str | None:
+    """Why a declared `ephemeral_storage` (bytes) is too little for the workload, with both numbers; None if it is enough or computed."""
+    needed = scratch_needed(workload)
+    if declared is None or needed is None or needed.total <= declared:
+        return None
+    parts = {"checkpoints": needed.checkpoints, "data": needed.data, "weights": needed.weights, "caches and probes": needed.caches}
+    shown = ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in parts.items() if size)
+    return (
+        f"it needs {needed.total / GIB:.0f} GiB of scratch disk on each node ({shown}), and the provider declares {declared / GIB:.4g} GiB "
+        "(launcher.resources.ephemeral_storage); expected more, or the field left out"
+    )
+
+
+def incompatibility(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+    """Why the provider cannot or may not run the workload; None if it can."""
+    return (
+        _unsuitable(workload, provider)
+        or _missing_engine(workload, provider)
+        or _missing_declaration(workload, provider)
+        or _insufficient_scratch(workload, provider)
+    )
+
+
+def _unsuitable(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+    """Why the workload is not meant for such a provider."""
+    if workload.providers is not None and provider.name not in workload.providers:
+        return f"its declaration allows only {', '.join(sorted(workload.providers))}"
+    needs, has = workload.needs, provider.accelerator
+    wanted = ("nvidia", "amd") if needs.accelerator == "gpu" else (needs.accelerator,)
+    if has.kind not in wanted or needs.count > has.count:
+        return f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
+    if needs.whole_node and needs.count != has.count:
+        return f"it takes whole nodes of {needs.count} {needs.accelerator}, the provider has {has.count}"
+    if isinstance(workload, InferenceWorkload) and (idle := workload.unfilled_by(has.count)) is not None:
+        return idle
+    launcher = provider.launcher
+    if isinstance(launcher, SimulatedLauncher):
+        # Any server and any placement of the client can be made up; a gang cannot be larger than the provider.
+        return f"it needs {workload.nodes} nodes, the provider has {launcher.nodes}" if workload.nodes > launcher.nodes else None
+    if isinstance(workload, InferenceWorkload):
+        wrong = _client_server_mismatch(workload, launcher)
+        if wrong is not None:
+            return wrong
+    elif isinstance(launcher, EndpointLauncher):
+        return f"it is {workload.kind}, and an endpoint only answers inference requests"
+    if isinstance(launcher, KubernetesLauncher):
+        return None
+    if isinstance(workload, TrainingWorkload) and workload.pod_deletions:
+        return f"its fault pod_delete needs the kubernetes launcher, and launcher.kind is {launcher.kind}; rank_kill or group_kill fits"
+    nodes = workload.nodes
+    return f"it needs {nodes} nodes, which a {launcher.kind} provider does not have" if nodes > 1 else None
+
+
+def _missing_engine(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+    """NVIDIA publishes Triton's GPU backends for CUDA; its Python backend computes with whatever PyTorch the image has."""
+    if not isinstance(workload, InferenceWorkload) or provider.accelerator.kind != "amd" or provider.simulated:
+        return None
+    backend = workload.server.backend
+    if backend in ("python", "external"):
+        return None
+    return (
+        f"its server.backend {backend} runs in NVIDIA's images of Triton, which compute with CUDA and not with ROCm; backend: python fits"
+    )
+
+
+def _missing_declaration(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+    """What the workload needs of a cluster and its declaration leaves out."""
+    launcher = provider.launcher
+    if not isinstance(launcher, KubernetesLauncher):
+        return None
+    if launcher.image_for(workload.kind) is None:
+        return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
+    if isinstance(workload, TrainingWorkload) and workload.pod_deletions and launcher.volume_claim is None:
+        return (
+            "its fault pod_delete needs checkpoints that outlive the pod, and the provider declares no volume (launcher.volume_claim); "
+            "expected the name of a PersistentVolumeClaim in its namespace"
+        )
+    return None
+
+
+def _insufficient_scratch(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+    launcher = provider.launcher
+    return scratch_shortage(workload, launcher.resources.ephemeral_storage) if isinstance(launcher, KubernetesLauncher) else None
+
+
+def _client_server_mismatch(workload: InferenceWorkload, launcher: Launcher) -> str | None:
+    """Whether the provider has the workload's server, and its client where the workload says."""
+    backend, placement = workload.server.backend, workload.server.client_placement
+    if not isinstance(launcher, EndpointLauncher):
+        if backend == "external":
+            return f"its server exists already (server.backend: external), and a {launcher.kind} provider starts one; an endpoint fits"
+        if placement != "same_node":
+            return f"its client is on {placement.replace('_', ' ')} than the server, and a {launcher.kind} provider runs both on one; same_node fits"
+        return None
+    if backend != "external":
+        return f"its server.backend {backend} is started for each trial, and an endpoint has a server already; backend: external fits"
+    if launcher.near != (placement == "same_node"):
+        where = "the client's own machine" if launcher.near else "another machine"
+        return f"its client_placement is {placement}, and {launcher.url} is on {where}"
+    if launcher.protocol == "openai_chat" and not workload.requests.text:
+        return "it sends token ids, and openai_chat takes text only; requests: {text: true} fits"
+    if launcher.protocol.startswith("openai") and isinstance(workload.model, Encoder):
+        return f"its model is an encoder, and {launcher.protocol} is driven for completions only; kserve_http or kserve_grpc fits"
+    return None
+
+
+def reason_to_skip(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+    """Why a workload that is meant for such a provider cannot run there: no engine for it, or too little scratch disk. None if it can or is not meant for it."""
+    if _unsuitable(workload, provider) is not None:
+        return None
+    why = _missing_engine(workload, provider)
+    return why if why is not None or _missing_declaration(workload, provider) is not None else _insufficient_scratch(workload, provider)

@@ -1,0 +1,255 @@
+"""A provider: where trials run, how to reach it, what it costs, and what its contract promises."""
+
+from __future__ import annotations
+
+from datetime import date
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.providers.launchers import COLLECTIVE_LIMIT_S, EndpointLauncher, KubernetesLauncher, Launcher, LocalLauncher
+from plumbline.declarations.providers.rates import DeclaredRate, Invoice, Overhead, Purchase, check_invoices, check_rates
+from plumbline.declarations.providers.simulation import PriceChange, SimulatedLauncher
+from plumbline.metrics.units import Duration, HourlyPrice, Pause, Share
+
+
+class GpuhuntSource(Declared):
+    """List and spot prices of public clouds, from the gpuhunt catalog."""
+
+    kind: Literal["gpuhunt"]
+    cloud: Name | None = Field(None, description="the cloud as gpuhunt names it, such as oci; left out, the provider's own cloud")
+    location: str | None = Field(None, min_length=1, description="region or zone as gpuhunt names it; left out, the provider's own")
+    instance_type: str | None = Field(None, min_length=1, description="as gpuhunt names it; left out, the provider's own")
+    catalog: str | None = Field(None, min_length=1, description="a catalog version that is read for ever; left out, the newest")
+
+
+class ContractSource(Declared):
+    """Negotiated prices, from a file under `include/config/contracts/`."""
+
+    kind: Literal["contract"]
+    contract: Name
+
+
+class CsvSource(Declared):
+    """A history that somebody keeps: date, provider, region, instance_type, gpu, gpus, purchase, usd_per_gpu_hour."""
+
+    kind: Literal["csv"]
+    file: str = Field(min_length=1, description="path, absolute or below the folder of declarations")
+    max_age: Duration | None = Field(
+        None, description="how old the newest row may be; left out, any age: a history of changes alone has old rows"
+    )
+
+
+class OpencostSource(Declared):
+    """What our pods did cost, from OpenCost's allocation API; it tells USD."""
+
+    kind: Literal["opencost"]
+    url: str = Field(
+        pattern=r"^https?://[^\s?#@]+$", description="where OpenCost answers, such as http://opencost.opencost:9003, without a password"
+    )
+    namespace: Name = "plumbline"
+    window: Duration = Field(7 * 86400.0, description="how far back the pods are added up")
+    purchase: Purchase = Field("on_demand", description="how the nodes of these pods are paid for")
+
+    @model_validator(mode="after")
+    def _whole_hours(self) -> OpencostSource:
+        if self.window < 3600:
+            raise ValueError(f"window {self.window / 60:.3g}min is too short; expected at least 1h")
+        return self
+
+
+DeclaredSource = Annotated[GpuhuntSource | ContractSource | CsvSource | OpencostSource, Field(discriminator="kind")]
+
+
+class Budget(Declared):
+    """A hard stop for a calendar month (UTC): no trial is planned that would go past it. What is left out has no limit."""
+
+    gpu_hours_per_month: float | None = Field(None, gt=0, description="accelerators × hours that trials hold them, such as 200")
+    usd_per_month: float | None = Field(
+        None, gt=0, description="the same hours at the accepted, else the declared on-demand price, such as 5000"
+    )
+
+    @model_validator(mode="after")
+    def _any(self) -> Budget:
+        if self.gpu_hours_per_month is None and self.usd_per_month is None:
+            raise ValueError("names no limit; expected gpu_hours_per_month, usd_per_month or both")
+        return self
+
+    def __str__(self) -> str:
+        said = [
+            f"{limit:,.10g} {unit}"
+            for limit, unit in ((self.gpu_hours_per_month, "GPU-hours"), (self.usd_per_month, "USD"))
+            if limit is not None
+        ]
+        return f"{' and '.join(said)} a month"
+
+
+class MonitoringConfig(Declared):
+    """A changed driver, machine or software starts the provider's benchmark by itself; a changed price does not, it only moves money."""
+
+    enabled: bool = Field(True, description="false: nobody looks between campaigns, and no change starts anything")
+    debounce: Pause = Field(3600.0, description="how long after a rerun was started further changes are held back for the next one")
+    workloads: tuple[Name, ...] | None = Field(
+        None, min_length=1, description="what a change measures again; without it everything that the monthly rerun runs"
+    )
+    probe: Duration | None = Field(
+        None, ge=86400.0, description="how often its arithmetic and memory are measured from inside, such as 7d; without it never"
+    )
+
+
+class Accelerator(Declared):
+    """What computes. For a CPU provider `count` is the number of cores a trial may use."""
+
+    kind: Literal["cpu", "nvidia", "amd"]
+    product: str | None = Field(None, description="as the device reports itself, such as NVIDIA-H100-80GB-HBM3")
+    count: int = Field(ge=1, le=1024)
+
+
+class Price(Declared):
+    """A declared price of the whole instance; `source` says who says so."""
+
+    purchase: Purchase
+    price: HourlyPrice
+    since: date
+    until: date | None = None
+    source: str = Field(min_length=3, description="where the figure comes from, such as 'contract 2026-114' or a price page with its date")
+
+    @model_validator(mode="after")
+    def _dates(self) -> Price:
+        if self.until is not None and self.until <= self.since:
+            raise ValueError(f"until {self.until} is not after since {self.since}; expected a later date")
+        return self
+
+
+class ServiceLevel(Declared):
+    """What the provider's contract promises; scorecards hold it against what was measured."""
+
+    launch_success: Share | None = None
+    provisioning_lead_time: Duration | None = None
+
+
+class Provider(Declared):
+    """One YAML file under `include/config/providers/`."""
+
+    name: Name
+    enabled: bool = True
+    description: str = ""
+    cloud: Name
+    region: Name
+    zone: Name | None = None
+    instance_type: str = Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    accelerator: Accelerator
+    launcher: Launcher
+    prices: tuple[Price, ...] = ()
+    sold_by: Literal["gpu", "instance"] = Field(
+        "instance", description="gpu: a part of an instance can be rented; instance: all its accelerators are billed together"
+    )
+    price_sources: tuple[DeclaredSource, ...] = ()
+    rates: tuple[DeclaredRate, ...] = ()
+    overhead: tuple[Overhead, ...] = ()
+    invoices: tuple[Invoice, ...] = ()
+    sla: ServiceLevel = ServiceLevel()
+    manual_steps: tuple[Annotated[str, Field(min_length=3)], ...] | None = Field(
+        None, description="what a person must do before a trial can run there, a sentence each; [] says that nothing is"
+    )
+    workloads: tuple[Name, ...] | None = Field(
+        None,
+        min_length=1,
+        description="what its monthly rerun measures, on demand only or not; every workload that fits and is not on demand only if left out",
+    )
+    watch: MonitoringConfig = MonitoringConfig()
+    budget: Budget | None = None
+    slots: tuple[Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")], ...] | None = Field(
+        None, description='overrides the workloads\' slots for the monthly schedule (UTC), such as ["02:00"]'
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Provider:
+        if (
+            isinstance(self.launcher, LocalLauncher)
+            and self.accelerator.kind == "cpu"
+            and len(self.launcher.cpus) != self.accelerator.count
+        ):
+            raise ValueError(
+                f"accelerator.count is {self.accelerator.count} but launcher.cpus lists {len(self.launcher.cpus)}; expected one core per count"
+            )
+        self._budget_counts()
+        if (
+            isinstance(self.launcher, KubernetesLauncher)
+            and self.accelerator.kind == "amd"
+            and self.launcher.gpu_resource.startswith("nvidia")
+        ):
+            raise ValueError(f"launcher.gpu_resource is {self.launcher.gpu_resource}, but accelerator.kind is amd; expected amd.com/gpu")
+        if self.sold_by == "gpu" and (self.accelerator.kind == "cpu" or isinstance(self.launcher, EndpointLauncher)):
+            raise ValueError(
+                f"sold_by gpu, but {'accelerator.kind is cpu' if self.accelerator.kind == 'cpu' else 'the launcher is an endpoint'}: a trial "
+                "takes all of it; expected sold_by: instance, or none"
+            )
+        if self.accelerator.kind == "cpu" and any(rate.item == "cpu" for rate in self.rates):
+            raise ValueError(
+                "rates of cpu, but accelerator.kind is cpu: the instance's own price is the CPU's; expected it in prices alone"
+            )
+        check_rates(self.rates)
+        check_invoices(self.invoices)
+        by_purchase: dict[str, list[Price]] = {}
+        for price in self.prices:
+            by_purchase.setdefault(price.purchase, []).append(price)
+        for purchase, prices in by_purchase.items():
+            ordered = sorted(prices, key=lambda p: p.since)
+            for earlier, later in pairwise(ordered):
+                if earlier.until is None or earlier.until > later.since:
+                    raise ValueError(
+                        f"two {purchase} prices hold on {later.since}; expected `until: {later.since}` or earlier on the first"
+                    )
+        return self
+
+    def _budget_counts(self) -> None:
+        if self.budget is None:
+            return
+        if self.budget.gpu_hours_per_month is not None and self.accelerator.kind == "cpu":
+            raise ValueError("budget.gpu_hours_per_month, but accelerator.kind is cpu: it would never be reached; expected usd_per_month")
+        if self.budget.usd_per_month is not None and not any(p.purchase == "on_demand" for p in self.price_list):
+            raise ValueError("budget.usd_per_month, but no on_demand price is declared; expected one in prices, or gpu_hours_per_month")
+
+    def of_trial(self) -> Provider:
+        """The provider as its trials carry it: without when and how much it is used, who tells its price, what else is paid and
+        what people do for it, which change nothing that is measured, and which a harness of an earlier version would refuse as unknown."""
+        paid = {"sold_by": "instance", "price_sources": (), "rates": (), "overhead": (), "invoices": ()}
+        return self.model_copy(update={"workloads": None, "watch": MonitoringConfig(), "budget": None, "manual_steps": None, **paid})
+
+    @property
+    def pool(self) -> str:
+        """The Airflow pool that keeps this provider's trials apart from each other."""
+        if isinstance(self.launcher, KubernetesLauncher | SimulatedLauncher):
+            return f"plumbline_{self.name}"
+        return f"plumbline_{self.launcher.machine}"
+
+    @property
+    def collective_s(self) -> float:
+        """How many seconds the collectives of a hardware probe may take there."""
+        launcher = self.launcher
+        return launcher.collective_timeout if isinstance(launcher, LocalLauncher | KubernetesLauncher) else COLLECTIVE_LIMIT_S
+
+    @property
+    def simulated(self) -> bool:
+        """Whether there is no machine behind it: its results never mix with measured ones."""
+        return isinstance(self.launcher, SimulatedLauncher)
+
+    @property
+    def price_list(self) -> tuple[Price, ...]:
+        """Every price, what is to be believed first where two hold on a day: a simulated change, the latest first, then the declared ones."""
+        if not isinstance(self.launcher, SimulatedLauncher):
+            return self.prices
+        changes = sorted((e for e in self.launcher.drift if isinstance(e, PriceChange)), key=lambda e: e.since, reverse=True)
+        simulated = (
+            Price.model_construct(purchase=e.purchase, price=e.price, since=e.since, until=e.until, source="simulated price change")
+            for e in changes
+        )
+        return (*simulated, *self.prices)
+
+    @property
+    def dag_id(self) -> str:
+        """The id of the provider's benchmark DAG."""
+        return f"benchmark_{self.name.replace('-', '_')}"

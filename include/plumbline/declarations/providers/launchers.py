@@ -1,0 +1,258 @@
+"""How trials reach a provider: local process, Kubernetes pods, hosted endpoint or simulation; `defaults.yaml` for clusters."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, JsonValue, model_validator
+
+from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.providers.pods import (
+    Annotations,
+    Image,
+    Key,
+    Labels,
+    ObjectName,
+    Registry,
+    SideContainer,
+    Variables,
+    Volume,
+    check_mounts,
+    check_patch,
+    has_registry,
+)
+from plumbline.declarations.providers.simulation import SimulatedLauncher
+from plumbline.metrics.units import ByteSize, Duration
+
+COLLECTIVE_LIMIT_S = 300.0
+_COLLECTIVE_DESCRIPTION = "how long a probe's collectives may take, NCCL's start included; on many or large nodes that start takes minutes"
+
+
+class LocalLauncher(Declared):
+    """A process on this machine. Trials on the same `machine` never overlap: one Airflow pool per machine, one slot."""
+
+    kind: Literal["local"]
+    machine: Name = Field("this-machine", description="providers that share hardware name the same machine")
+    cpus: tuple[Annotated[int, Field(ge=0, le=4095)], ...] = Field(min_length=1, description="cores the trial is pinned to, such as [0, 1]")
+    memory: ByteSize = Field(4 * 2.0**30, description="resident memory of the trial's process tree, above which it is ended")
+    timeout: Duration = Field(600.0, description="a trial that is not done by then is ended with its whole process tree")
+    collective_timeout: Duration = Field(COLLECTIVE_LIMIT_S, ge=1, description=_COLLECTIVE_DESCRIPTION)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> LocalLauncher:
+        if len(set(self.cpus)) != len(self.cpus):
+            raise ValueError(f"cpus {list(self.cpus)} names a core twice; expected distinct cores such as [0, 1]")
+        return self
+
+
+class Images(Declared):
+    """The harness images by kind of workload."""
+
+    training: Image | None = None
+    inference: Image | None = None
+
+    @model_validator(mode="after")
+    def _any(self) -> Images:
+        if self.training is None and self.inference is None:
+            raise ValueError("names no image; expected training, inference or both")
+        return self
+
+
+class Toleration(Declared):
+    """A taint that the provider's nodes carry and its trials accept."""
+
+    key: Key
+    operator: Literal["Exists", "Equal"] = "Exists"
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Toleration:
+        if (self.operator == "Equal") != (self.value is not None):
+            raise ValueError(f"operator {self.operator} with value {self.value!r}; expected a value exactly with Equal")
+        return self
+
+
+class PodResources(Declared):
+    """What one pod of a trial asks for and may use at most (requests = limits: a trial never shares what it was promised)."""
+
+    cpu: int = Field(ge=1, le=1024, description="whole cores")
+    memory: ByteSize = Field(ge=2.0**28, description="such as 64GiB")
+    ephemeral_storage: ByteSize | None = Field(None, description="scratch disk, such as 100GiB; left out: computed from each workload")
+    shared_memory: ByteSize = Field(2.0**30, description="size of /dev/shm, counted against memory; NCCL and data loaders need it")
+    extended: dict[Key, Annotated[int, Field(ge=1)]] = Field(default_factory=dict, description='further resources, such as {"rdma/ib": 1}')
+    hugepages: dict[Literal["2Mi", "1Gi"], ByteSize] = Field(
+        default_factory=dict, description="huge pages by their size, such as {2Mi: 5GiB}; beside memory"
+    )
+
+
+_NOT_IN_TRAINJOBS = ("host_ipc", "host_network", "priority_class", "runtime_class", "init_containers", "sidecars")
+"""Fields of the launcher that the Kubeflow trainer lets no TrainJob set."""
+
+
+class KubernetesLauncher(Declared):
+    """Pods on a GPU cluster, reached through an Airflow connection."""
+
+    kind: Literal["kubernetes"]
+    connection: str = Field(
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$", description="Airflow connection id that holds the kubeconfig, such as k8s_coreweave"
+    )
+    namespace: Name = "plumbline"
+    images: Images
+    registry: Registry | None = Field(None, description="put before images that name no registry: a mirror near the cluster")
+    resources: PodResources
+    gpu_resource: Key = Field("nvidia.com/gpu", description="the extended resource of which a trial requests its accelerators")
+    node_selector: dict[Key, str] = Field(default_factory=dict, description="labels of the nodes that count as this instance type")
+    tolerations: tuple[Toleration, ...] = ()
+    topology: Key | None = Field(None, description="node label that a gang's pods should share, such as topology.kubernetes.io/zone")
+    gang: Literal["pods", "jobset", "trainjob"] = Field(
+        "pods", description="how several nodes start together; the last two need their controllers"
+    )
+    service_account: ObjectName = "plumbline-trial"
+    image_pull_secrets: tuple[ObjectName, ...] = ()
+    priority_class: ObjectName | None = None
+    queue: Name | None = Field(None, description="Kueue LocalQueue that admits the pods")
+    runtime_class: ObjectName | None = None
+    volume_claim: ObjectName | None = Field(
+        None,
+        description="PersistentVolumeClaim in the namespace that outlives a pod and can be mounted wherever the next one starts; "
+        "trials with the fault pod_delete keep their checkpoints on it",
+    )
+    host_ipc: bool = Field(False, description="share the node's IPC namespace; only where NCCL needs it")
+    host_network: bool = Field(False, description="share the node's network; no NetworkPolicy holds for such a pod")
+    env: Variables = Field(default_factory=dict, description='such as {NCCL_SOCKET_IFNAME: eth0}; values are text: "1"; never a secret')
+    annotations: Annotations = Field(default_factory=dict, description="of the pods, such as those that attach networks")
+    labels: Labels = Field(default_factory=dict, description="of the pods")
+    capabilities: tuple[Literal["IPC_LOCK"], ...] = Field((), description="added to the trial's container, which otherwise has none")
+    supplemental_groups: tuple[Annotated[int, Field(ge=1, le=2**31 - 1)], ...] = Field(
+        (), description="further groups of the pods' processes, such as that of a device file"
+    )
+    volumes: tuple[Volume, ...] = ()
+    init_containers: tuple[SideContainer, ...] = Field((), description="run one after the other before the trial starts")
+    sidecars: tuple[SideContainer, ...] = Field((), description="run beside the trial, from before its start to its end")
+    pod_patch: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="a strategic merge patch on the pod, {metadata: …, spec: …}, for what no field covers; the trial's container is harness",
+    )
+    parallel: int = Field(1, ge=1, le=1000, description="trials at a time, as many as the quota allows; a gang is one trial")
+    schedule_timeout: Duration = Field(1800.0, description="request to a node, queue included")
+    startup_timeout: Duration = Field(1800.0, description="node to running containers, image pull included")
+    timeout: Duration = Field(14400.0, description="activeDeadlineSeconds of the pods: they end then, whatever became of Airflow")
+    unreachable_timeout: Duration = Field(900.0, description="how long the cluster's API may not answer while a trial runs")
+    collective_timeout: Duration = Field(COLLECTIVE_LIMIT_S, ge=1, description=_COLLECTIVE_DESCRIPTION)
+    retries: int = Field(
+        2, ge=0, le=10, description="tries after the first, of a failure that time can mend (preempted, no capacity, quota…)"
+    )
+    retry_delay: Duration = Field(300.0, description="before the first retry; doubled before each further one")
+    poll: Duration = Field(15.0, ge=1, description="how often the pods are looked at")
+    results_url: str = Field(
+        pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+", description="where the pods write results, such as s3://bucket/plumbline"
+    )
+    results_secret: ObjectName | None = Field(None, description="Secret in the namespace with the store's credentials, read by the pods")
+    results_connection: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
+        description="Airflow connection with the store's credentials; the environment's if left out",
+    )
+
+    @model_validator(mode="after")
+    def _carried(self) -> KubernetesLauncher:
+        beside = (*self.init_containers, *self.sidecars)
+        check_mounts(self.volumes, beside)
+        check_patch(self.pod_patch, {container.name for container in beside}, trainjob=self.gang == "trainjob")
+        refused = [name for name in _NOT_IN_TRAINJOBS if getattr(self, name)]
+        if self.gang == "trainjob" and refused:
+            raise ValueError(
+                f"gang is trainjob, and a TrainJob cannot set {' or '.join(refused)}; expected gang: jobset or pods, "
+                "or the value in the namespace's TrainingRuntime instead of here"
+            )
+        return self
+
+    def image_for(self, kind: str) -> str | None:
+        """The image that runs trials of a kind; None if the provider declares none."""
+        image = self.images.training if kind == "training" else self.images.inference
+        if image is None or self.registry is None or has_registry(image):
+            return image
+        return f"{self.registry}/{image}"
+
+
+class EndpointLauncher(Declared):
+    """A model that somebody else hosts behind a URL, for inference: only the client runs, on a machine of ours."""
+
+    kind: Literal["endpoint"]
+    url: str = Field(
+        pattern=r"^(https?|grpcs?)://[^\s/@?#]+(/[^\s?#]*)?$",
+        description="where the model answers, such as https://api.example.com/v1; no user, password or query: it is written into every result",
+    )
+    protocol: Literal["kserve_grpc", "kserve_http", "openai", "openai_chat"] = Field(
+        description="openai: /completions, which also takes token ids; openai_chat: /chat/completions, text only"
+    )
+    model: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$", description="the model's name at the endpoint, such as gpt or org/chat-8b"
+    )
+    exact_output: bool = Field(
+        True, description="it makes as many tokens as asked for; false: answers may end earlier, and are then no failures but incomparable"
+    )
+    connection: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
+        description="Airflow connection whose password is the API key; none: the endpoint asks for no key",
+    )
+    machine: Name = Field(
+        "this-machine", description="where the client runs; its trials never overlap with others that name the machine, which would slow it"
+    )
+    timeout: Duration = Field(3600.0, description="a trial that is not done by then is ended")
+
+    @model_validator(mode="after")
+    def _speaks(self) -> EndpointLauncher:
+        scheme = self.url.partition("://")[0]
+        if (self.protocol == "kserve_grpc") != scheme.startswith("grpc"):
+            raise ValueError(
+                f'url has the scheme "{scheme}", which does not carry {self.protocol}; expected '
+                + ("grpc:// or grpcs://" if self.protocol == "kserve_grpc" else "http:// or https://")
+            )
+        if self.protocol == "kserve_grpc" and self.url.count("/") > 2:
+            raise ValueError(f'url "{self.url}" has a path, which gRPC has no place for; expected {scheme}://host:port')
+        if self.connection is not None and scheme in ("http", "grpc") and not self.near:
+            raise ValueError(
+                f'url has the scheme "{scheme}", which would send the key of {self.connection} in clear; expected {scheme}s://'
+            )
+        return self
+
+    @property
+    def near(self) -> bool:
+        """Whether the URL names the client's own machine."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return host == "localhost" or ip_address(host).is_loopback
+        except ValueError:  # a name, which may begin with 127. and be anywhere
+            return False
+
+
+Launcher = Annotated[LocalLauncher | KubernetesLauncher | EndpointLauncher | SimulatedLauncher, Field(discriminator="kind")]
+
+
+class LauncherDefaults(Declared):
+    """Of every provider whose launcher is `kubernetes`."""
+
+    images: Images | None = Field(None, description="for providers without images")
+    registry: Registry | None = Field(None, description="for providers without a registry")
+    env: Variables = Field(default_factory=dict, description="variables that a provider's own env does not set")
+
+
+def apply_defaults(provider: Any, defaults: LauncherDefaults) -> list[str]:
+    """Add the defaults to a provider's data, as read from its file; the fields of `launcher` that were added, such as `env.NCCL_DEBUG`."""
+    launcher = provider.get("launcher") if isinstance(provider, dict) else None
+    if not isinstance(launcher, dict) or launcher.get("kind") != "kubernetes":
+        return []
+    common = defaults.model_dump(mode="json", exclude_none=True)
+    added: list[str] = [field for field in ("images", "registry") if field in common and field not in launcher]
+    launcher |= {field: common[field] for field in added}
+    own = launcher.setdefault("env", {}) if common["env"] else None
+    if isinstance(own, dict):
+        missing = [name for name in common["env"] if name not in own]
+        launcher["env"] = own | {name: common["env"][name] for name in missing}
+        added += [f"env.{name}" for name in missing]
+    return added

@@ -1,0 +1,226 @@
+"""A simulated provider: noise, failures, environment and drift. Its results stay marked as simulated."""
+
+from __future__ import annotations
+
+import math
+from datetime import date, datetime, timezone
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.workloads import Seed, parse_metric_value
+from plumbline.metrics import metric
+from plumbline.metrics.units import HourlyPrice, Percent, Spread
+
+Family = Literal["training", "inference", "start_up", "storage", "hardware"]
+"""Which noise a metric has: of steps, of requests, of starting and restarting, of disks, of the hardware probes."""
+Probe = Literal["matmul_tflops", "memory_bandwidth", "all_reduce_bus_bandwidth", "disk_write_bandwidth"]
+Level = Literal[Probe, "provisioning_lead_time"]
+SimulatedFailure = Literal[
+    "quota_exceeded", "insufficient_capacity", "image_error", "launch_timeout", "interrupted", "out_of_memory", "timeout", "unreachable"
+]
+Scalar = str | int | float | bool | None
+
+
+def _parse_day(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return date.fromisoformat(f"{value}-01" if len(value) == len("2026-11") else value)
+    except ValueError:
+        raise ValueError(f'"{value}" is no day; expected such as 2026-11-15, or 2026-11 for the first of a month') from None
+
+
+Day = Annotated[date, BeforeValidator(_parse_day), Field(description="a day such as 2026-11-15, or a campaign's month such as 2026-11")]
+
+
+def _known_metric(value: str) -> str:
+    try:
+        metric(value)
+    except KeyError as error:
+        raise ValueError(error.args[0]) from None
+    return value
+
+
+MetricName = Annotated[str, AfterValidator(_known_metric)]
+
+
+class Noise(Declared):
+    """How a family of metrics scatters, as relative standard deviations (`time_of_day`: the amplitude of a daily wave)."""
+
+    run: Spread = Field(description="from one trial to the next")
+    node: Spread = Field(0.0, description="from one node to the next; a node keeps its own")
+    time_of_day: Spread = Field(0.0, description="slowest at 18:00 UTC by this much, fastest at 06:00")
+
+
+DEFAULT_NOISE: dict[Family, Noise] = {
+    # Repeated trainings on one system differ by 0.07 % (median) to 0.5 % (one in ten); whole runs by 5 %; an evening costs up to 1 %.
+    "training": Noise.model_construct(run=0.0015, node=0.001, time_of_day=0.005),
+    "inference": Noise.model_construct(run=0.01, node=0.003, time_of_day=0.01),
+    "start_up": Noise.model_construct(run=0.05, node=0.01, time_of_day=0.0),
+    "storage": Noise.model_construct(run=0.03, node=0.01, time_of_day=0.01),
+    "hardware": Noise.model_construct(run=0.001, node=0.002, time_of_day=0.0),
+}
+"""Of a family that a declaration says nothing about."""
+
+
+class SimulatedEvent(Declared):
+    """Something that happens to the provider from the day `since` on; to all workloads, unless it names some."""
+
+    since: Day
+    workloads: tuple[Name, ...] | None = Field(None, min_length=1)
+
+    def concerns(self, workload: str, at: datetime) -> bool:
+        """Whether it is in force for a trial of the workload that is planned at this time."""
+        day = at.astimezone(timezone.utc).date()
+        until: date | None = getattr(self, "until", None)
+        return (self.workloads is None or workload in self.workloads) and self.since <= day and (until is None or day < until)
+
+
+class PerformanceEvent(SimulatedEvent):
+    """An event that moves numbers by `worse` or `better`: times become so much longer or shorter, rates so much lower or higher.
+
+    Without `metrics` it moves how fast the workload runs, and all that follows from it; with them exactly those. `probes` move along.
+    """
+
+    worse: Percent | None = None
+    better: Percent | None = None
+    metrics: tuple[MetricName, ...] | None = Field(None, min_length=1)
+    probes: tuple[Probe, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_direction(self) -> PerformanceEvent:
+        if (self.worse is None) == (self.better is None) and not (isinstance(self, DriverChange) and self.worse is None):
+            raise ValueError("expected exactly one of worse and better, such as worse: 5%")
+        if self.worse is None and self.better is None and (self.metrics or self.probes):
+            raise ValueError("names what moves but not by how much; expected worse or better, such as worse: 5%")
+        return self
+
+    @property
+    def size(self) -> float:
+        """How much worse, as a logarithm; negative if better. Rates and times mirror each other on this scale."""
+        return math.log1p(self.worse or 0.0) - math.log1p(self.better or 0.0)
+
+    def shift(self, at: datetime, node: int) -> float:
+        """Its size for a trial at this time on this node, as `size`."""
+        return self.size
+
+
+class DriftStep(PerformanceEvent):
+    """From one day on, until another if one is named."""
+
+    kind: Literal["step"]
+    until: Day | None = None
+
+
+class DriftRamp(PerformanceEvent):
+    """Creeps in: nothing on `since`, all of it from `full` on."""
+
+    kind: Literal["ramp"]
+    full: Day
+
+    @model_validator(mode="after")
+    def _rises(self) -> DriftRamp:
+        if self.full <= self.since:
+            raise ValueError(f"full {self.full} is not after since {self.since}; expected a later day")
+        return self
+
+    def shift(self, at: datetime, node: int) -> float:
+        """The share of its size that has crept in by then."""
+        begun = (
+            at.astimezone(timezone.utc) - datetime(self.since.year, self.since.month, self.since.day, tzinfo=timezone.utc)
+        ).total_seconds()
+        return self.size * min(1.0, max(0.0, begun / ((self.full - self.since).days * 86400)))
+
+
+class DriftSpike(PerformanceEvent):
+    """Gone again on the day `until`."""
+
+    kind: Literal["spike"]
+    until: Day
+
+
+class BimodalNode(PerformanceEvent):
+    """The first `nodes` of the provider's nodes are so much worse than the others: what a trial measures depends on where it lands."""
+
+    kind: Literal["bimodal_node"]
+    until: Day | None = None
+    nodes: int = Field(1, ge=1)
+
+    def shift(self, at: datetime, node: int) -> float:
+        """Its size on a bad node, nothing on a good one."""
+        return self.size if node < self.nodes else 0.0
+
+
+class DriverChange(PerformanceEvent):
+    """The environment's `facts` become these; with `worse` or `better` the numbers move too, without they do not."""
+
+    kind: Literal["driver_change"]
+    until: Day | None = None
+    facts: dict[str, Scalar] = Field(min_length=1, description="such as {driver.version: 570.86.15, cuda.version: '12.8'}")
+
+
+class PriceChange(SimulatedEvent):
+    """The whole instance costs this from then on."""
+
+    kind: Literal["price_change"]
+    until: Day | None = None
+    purchase: Literal["on_demand", "spot", "reserved"] = "on_demand"
+    price: HourlyPrice
+
+
+class DataGap(SimulatedEvent):
+    """Nothing arrives: trials of the time are not even planned."""
+
+    kind: Literal["silence"]
+    until: Day | None = None
+
+
+DriftEvent = Annotated[DriftStep | DriftRamp | DriftSpike | BimodalNode | DriverChange | PriceChange | DataGap, Field(discriminator="kind")]
+
+
+class SimulatedLauncher(Declared):
+    """No machine at all: a seeded model of one, told apart in every document, row, page and message."""
+
+    kind: Literal["simulated"]
+    seed: Seed = 1
+    nodes: int = Field(8, ge=1, le=10_000, description="nodes that trials land on at random")
+    parallel: int = Field(8, ge=1, le=1000, description="trials at a time")
+    levels: dict[Level, str] = Field(
+        default_factory=dict,
+        description='what one accelerator (or all cores, the node\'s disk) does without noise, such as {matmul_tflops: "700TFLOP/s"}; '
+        "known for common accelerators",
+    )
+    noise: dict[Family, Noise] = Field(default_factory=dict)
+    failures: dict[SimulatedFailure, Spread] = Field(
+        default_factory=dict, description="share of launches that end so, such as {insufficient_capacity: 2%}"
+    )
+    environment: dict[str, Scalar] = Field(default_factory=dict, description="facts beside or instead of the accelerator's usual ones")
+    drift: tuple[DriftEvent, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SimulatedLauncher:
+        for name, text in self.levels.items():
+            parse_metric_value(metric(name).unit, text)
+        if sum(self.failures.values()) > 1:
+            raise ValueError(f"failures add up to {sum(self.failures.values()):.0%}; expected at most 100%")
+        for i, event in enumerate(self.drift):
+            until = getattr(event, "until", None)
+            if until is not None and until <= event.since:
+                raise ValueError(f"drift[{i}].until {until} is not after since {event.since}; expected a later day")
+            if isinstance(event, BimodalNode) and event.nodes >= self.nodes:
+                raise ValueError(f"drift[{i}].nodes {event.nodes} of {self.nodes} nodes leaves no good one; expected fewer")
+        return self
+
+    def events(self, workload: str, at: datetime) -> tuple[Any, ...]:
+        """What is in force for a trial of the workload that is planned at this time, in the order of declaration."""
+        return tuple(event for event in self.drift if event.concerns(workload, at))
+
+    def silent(self, workload: str, at: datetime) -> bool:
+        """Whether nothing of the workload arrives at this time."""
+        return any(isinstance(event, DataGap) for event in self.events(workload, at))
+
+    def noise_of(self, family: Family) -> Noise:
+        """The declared noise of a family of metrics, or its usual one."""
+        return self.noise.get(family, DEFAULT_NOISE[family])

@@ -1,0 +1,202 @@
+"""A trial's specification, its hashes and series key, and the differences between two specifications."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field, model_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.providers import Provider
+from plumbline.declarations.providers.launchers import EndpointLauncher
+from plumbline.declarations.thresholds import ValidityLimits
+from plumbline.declarations.workloads.inference import InferenceWorkload
+from plumbline.declarations.workloads.training import TrainingWorkload
+
+HARNESS_PROTOCOL = {"training": 3, "inference": 3}
+"""How the harness measures each kind. Raised when a change makes new numbers incomparable with old ones: it starts new series."""
+
+AnyWorkload = Annotated[TrainingWorkload | InferenceWorkload, Field(discriminator="kind")]
+_UNSAFE_IN_ID = re.compile(r"[^a-z0-9.-]+")
+
+
+class Origin(Declared):
+    """The Airflow run that asked for the trial; absent for a trial from the command line."""
+
+    dag_id: str
+    run_id: str
+    bundle_version: str | None = None
+
+
+class Trial(Declared):
+    """One execution of one workload on one provider, in one slot. `python -m plumbline.harness run --trial` reads it as JSON."""
+
+    schema_version: Literal[1] = 1
+    trial_id: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,250}$")
+    campaign_id: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$", description="such as 2026-11 for a monthly rerun")
+    reason: str = Field(min_length=1)
+    planned_at: AwareDatetime
+    provider: Provider
+    workload: AnyWorkload
+    validity: ValidityLimits
+    slot: str
+    repeat: int = Field(ge=1)
+    attempt: int = Field(1, ge=1)
+    series_key: str
+    spec_hash: str
+    criteria_hash: str
+    schedule_hash: str | None = Field(None, description="of the arrival schedule of an inference trial")
+    placement: Literal["any", "fresh_node"] = Field(
+        "any", description="fresh_node: on none of avoid_nodes, its image pulled anew if it was not there"
+    )
+    avoid_nodes: tuple[str, ...] = Field((), description="nodes that earlier trials of the series ran on; used with fresh_node")
+    selfcheck: bool = Field(False, description="the harness checks itself before it measures: of a plan's first trial on each provider")
+    replay_of: str | None = Field(None, description="trial id that this one repeats from its record")
+    origin: Origin | None = None
+
+    @model_validator(mode="after")
+    def _hashes_hold(self) -> Trial:
+        for field, value in (("spec_hash", spec_hash(self.workload)), ("criteria_hash", criteria_hash(self.workload, self.validity))):
+            if getattr(self, field) != value:
+                raise ValueError(
+                    f"{field} is {getattr(self, field)} but the content hashes to {value}; a trial is never changed after it was planned"
+                )
+        return self
+
+
+def canonical(data: Any) -> bytes:
+    """Data as canonical JSON: sorted keys, no spaces, UTF-8."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def digest(data: Any) -> str:
+    """SHA-256 (hex) of data as canonical JSON."""
+    return hashlib.sha256(canonical(data)).hexdigest()
+
+
+def without_defaults(trial: Trial) -> dict[str, Any]:
+    """As JSON values without what is at its default, for a harness that may be older than the plan and refuses keys that it does not know.
+
+    A task's kind stays, default or not: without it nobody can tell which task the rest is of.
+    """
+    data = trial.model_dump(mode="json", exclude_defaults=True)
+    if isinstance(trial.workload, TrainingWorkload) and "task" in data["workload"]:
+        data["workload"]["task"]["kind"] = trial.workload.task.kind
+    return data
+
+
+_CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
+_OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only", "primary"}
+# A trial within the limit measures the same under any limit; a longer one must not start a new series.
+_LIMITS: dict[str, Any] = {"server": {"ready_timeout"}}
+_NOT_MEASURED: dict[str, Any] = {**dict.fromkeys(_CRITERIA_FIELDS | _OUTSIDE_FIELDS, True), **_LIMITS}
+
+
+def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
+    """Hash of what is measured: the workload without its criteria, its repeats and its prose.
+
+    Fields at their default are left out, so that a field added later changes no recorded hash. A changed default does, rightly.
+    """
+    return digest(workload.model_dump(mode="json", exclude=_NOT_MEASURED, exclude_defaults=True))
+
+
+def specification(workload: TrainingWorkload | InferenceWorkload) -> dict[str, Any]:
+    """What is measured, every default written out: to be compared field by field. Its hash is not `spec_hash`, which leaves defaults out."""
+    return workload.model_dump(mode="json", exclude=_NOT_MEASURED)
+
+
+def requested_specification(trial: Trial) -> dict[str, Any]:
+    """What was asked of the provider: the specification, and of an endpoint whether its answers are as long as it was asked for."""
+    spec = specification(trial.workload)
+    launcher = trial.provider.launcher
+    if isinstance(launcher, EndpointLauncher):
+        spec["requests"]["exact_output"] = launcher.exact_output
+    return spec
+
+
+def criteria_hash(workload: TrainingWorkload | InferenceWorkload, validity: ValidityLimits) -> str:
+    """Hash of what a result is judged by, fixed before the trial runs; fields at their default are left out."""
+    criteria = workload.model_dump(mode="json", include=_CRITERIA_FIELDS, exclude_defaults=True)
+    return digest({"criteria": criteria, "validity": validity.model_dump(mode="json", exclude_defaults=True)})
+
+
+def series_key(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str:
+    """Key of the series that a trial belongs to. Driver and image are not in it: an upgrade shows as drift inside the series."""
+    if isinstance(workload, TrainingWorkload):
+        engine = "torch"
+    else:
+        engine = "external" if workload.server.backend == "external" else f"triton-{workload.server.backend}"
+    parts = (
+        workload.kind,
+        f"{workload.name}@{workload.version}",
+        f"h{HARNESS_PROTOCOL[workload.kind]}",
+        engine,
+        provider.name,
+        provider.region,
+        provider.instance_type,
+    )
+    return "/".join(parts)
+
+
+def trial_id(campaign_id: str, provider: Provider, workload: TrainingWorkload | InferenceWorkload, slot: str, repeat: int) -> str:
+    """Id that says what it is and is safe in file names and labels: campaign, provider, kind, workload, slot, repeat."""
+    text = f"{campaign_id}.{provider.name}.{workload.kind}.{workload.name}.{slot.replace(':', '')}.r{repeat}".lower()
+    return _UNSAFE_IN_ID.sub("-", text)
+
+
+REQUIRED_EQUAL = {
+    "kind": "training and inference are never compared",
+    "workload": "different workloads measure different things",
+    "version": "a workload's version is raised when what it measures changes",
+    "protocol": "the harness measures differently",
+    "engine": "a different engine is a different product",
+}
+"""Parts of a series key that must be the same wherever numbers are put side by side, with the reason."""
+SOURCES_NEVER_MIX = "the two never mix"
+"""Why measured, simulated and imported numbers are kept apart."""
+
+_REASONS = {
+    "precision": "cheaper arithmetic is another product",
+    "model.precision": "cheaper arithmetic is another product",
+    "model": "another model computes something else",
+    "batch": "another batch is other work in each step",
+    "parallelism": "the work is spread differently",
+    "requests.input_tokens": "longer prompts take longer",
+    "requests.output_tokens": "longer answers take longer",
+    "requests.exact_output": "answers that may end earlier are not of one length",
+    "server.client_placement": "the network between client and server is part of the numbers",
+    "replicas": "one server on a node and one for each of its accelerators do different work",
+    "server.prefix_cache": "a prefix that is cached is not computed",
+    "phases": "another load is another question",
+}
+
+
+def flatten(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf of nested plain data with its path, such as `model.precision` or `phases[0].duration`."""
+    if isinstance(data, Mapping) and data:
+        for key, value in data.items():
+            yield from flatten(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(data, (list, tuple)) and data:
+        for i, value in enumerate(data):
+            yield from flatten(value, f"{path}[{i}]")
+    else:
+        yield path, data
+
+
+def specification_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Each field that two specifications do not share, with both values; "absent" where one does not have it. Ordered by field."""
+    before, after = dict(flatten(old)), dict(flatten(new))
+    for field in sorted(before.keys() | after.keys()):
+        values = [told.get(field, "absent") for told in (before, after)]
+        if values[0] != values[1]:
+            yield field, values[0], values[1]
+
+
+def difference_reason(field: str) -> str:
+    """Why numbers that differ in this field of their specification are not comparable: by the longest name that the field begins with."""
+    fits = (name for name in _REASONS if field == name or field.startswith((f"{name}.", f"{name}[")))
+    return _REASONS.get(max(fits, key=len, default=""), "the trials were asked for something else")

@@ -1,0 +1,377 @@
+"""An inference workload: model, server, requests, load phases, service-level objective, retrieval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.workloads import Seed, Workload
+from plumbline.declarations.workloads.load import (
+    ContextPhaseSpec,
+    FaultPhaseSpec,
+    LoadPhaseSpec,
+    PhaseSpec,
+    Requests,
+    SearchPhaseSpec,
+    Trace,
+)
+from plumbline.declarations.workloads.models import Encoder, Llama, Quality, ServedGpt, ServedModel, unsupported_precision
+from plumbline.metrics import PHASES
+from plumbline.metrics.units import Duration
+
+
+class Retrieval(Declared):
+    """Before the workload's model answers, `candidates` of `documents` are searched for each query, `top` of them are chosen and put before it.
+
+    Documents are token ids drawn from `seed`, each `document_tokens` long. `embedding` makes the vectors by which the nearest ones are found
+    (exactly, by all inner products); `reranking` scores each candidate together with the query.
+    """
+
+    documents: int = Field(ge=1, le=100_000_000)
+    document_tokens: int = Field(ge=1, le=65536)
+    candidates: int = Field(ge=1, le=4096)
+    top: int = Field(ge=1, le=1024)
+    embedding: Encoder
+    reranking: Encoder
+    seed: Seed = 7
+
+    @model_validator(mode="after")
+    def _narrowing(self) -> Retrieval:
+        if not self.top <= self.candidates <= self.documents:
+            raise ValueError(
+                f"top {self.top} of candidates {self.candidates} of documents {self.documents}; expected top <= candidates <= documents"
+            )
+        for name, task in (("embedding", self.embedding.task), ("reranking", self.reranking.task)):
+            if task != name:
+                raise ValueError(f"{name}.task is {task}; expected {name}")
+        return self
+
+    @property
+    def added_tokens(self) -> int:
+        """Tokens of the documents that each prompt gets."""
+        return self.top * self.document_tokens
+
+
+def unsupported_retrieval(
+    retrieval: Retrieval, model: ServedGpt | Llama | Encoder, backend: str, requests: Requests, phases: Sequence[PhaseSpec]
+) -> str | None:
+    """Why the pipeline cannot be served or asked so, in words that name the field; None if it can."""
+    if backend != "python" or not isinstance(model, ServedGpt):
+        return (
+            f"retrieval with server.backend {backend} and architecture {model.architecture}: the pipeline is of the project's own models; "
+            "expected backend python and architecture gpt"
+        )
+    for name, encoder in (("embedding", retrieval.embedding), ("reranking", retrieval.reranking)):
+        if encoder.vocabulary != model.vocabulary:
+            return (
+                f"retrieval.{name}.vocabulary {encoder.vocabulary} beside model.vocabulary {model.vocabulary}: all three read the same tokens; "
+                "expected the model's"
+            )
+    for name, precision in (
+        ("model", model.precision),
+        ("retrieval.embedding", retrieval.embedding.precision),
+        ("retrieval.reranking", retrieval.reranking.precision),
+    ):
+        if precision != "fp32":
+            return f"{name}.precision {precision} with retrieval, whose outputs are held against no reference; expected fp32"
+    for what in ("turns", "shared_prefix"):
+        if getattr(requests, what) is not None:
+            return f"requests.{what} with retrieval: each prompt begins with its own documents; expected no {what}"
+    for i, phase in enumerate(phases):
+        if isinstance(phase, FaultPhaseSpec) and phase.inject == "model_reload":
+            return f"phases[{i}] injects model_reload into retrieval, whose models are four; expected another fault"
+    return _exceeds_context(retrieval, model, requests, phases)
+
+
+def _exceeds_context(retrieval: Retrieval, model: ServedGpt, requests: Requests, phases: Sequence[PhaseSpec]) -> str | None:
+    added, document = retrieval.added_tokens, retrieval.document_tokens
+    for where, read, written in _longest_queries(requests, phases):
+        for name, context, held, of in (
+            ("model", model.context, read + added + written, f"{read} of a query, {added} of {retrieval.top} documents, {written} out"),
+            ("retrieval.embedding", retrieval.embedding.context, max(read, document), f"a query has {read}, a document {document}"),
+            ("retrieval.reranking", retrieval.reranking.context, read + document, f"{read} of a query and {document} of a document"),
+        ):
+            if held > context:
+                return f"{where}: {held} tokens ({of}), over {name}.context {context}; expected at most the context"
+    return None
+
+
+def _longest_queries(requests: Requests, phases: Sequence[PhaseSpec]) -> list[tuple[str, int, int]]:
+    """The longest that a query can be: where that stands, its tokens, and those of its answer."""
+    found = [("requests", requests.input_tokens.longest, requests.output_tokens.longest)]
+    for i, phase in enumerate(phases):
+        if isinstance(phase, ContextPhaseSpec):
+            found.append((f"phases[{i}].input_tokens", phase.input_tokens[-1], requests.output_tokens.longest))
+        elif not isinstance(phase, SearchPhaseSpec) and (trace := phase.arrivals.trace) is not None:
+            found += [
+                (f"phases[{i}].arrivals.trace {trace.row(k)}", read, written) for k, (_, read, written) in enumerate(trace.rows or ())
+            ]
+    return found
+
+
+TOKENIZER_VOCABULARY = 2048
+"""Tokens of the shipped tokenizer (harness/inference/load/tokenizer.json), which makes the text of `requests.text`."""
+
+
+def check_request_lengths(requests: Requests, phases: Sequence[PhaseSpec], model: ServedModel, *, own_tokenizer: bool) -> None:
+    """Raises ValueError for requests that the model cannot be asked; the message names the field, and the line of a trace.
+
+    `own_tokenizer`: the server's tokenizer is the shipped one; an external server has its own.
+    """
+    _check_unique_part(requests)
+    if (longest := _longest_sequence(requests)) > model.context:
+        raise ValueError(
+            f"requests can be {longest} tokens long ({_describe_turns(requests)}), over model.context {model.context}; expected at most the context"
+        )
+    if requests.text and own_tokenizer and model.vocabulary != TOKENIZER_VOCABULARY:
+        raise ValueError(
+            f"requests.text with model.vocabulary {model.vocabulary}: the shipped tokenizer makes ids of {TOKENIZER_VOCABULARY}; "
+            f"expected vocabulary {TOKENIZER_VOCABULARY}, or text: false"
+        )
+    for i, phase in enumerate(phases):
+        if isinstance(phase, ContextPhaseSpec):
+            _check_context_phase(f"phases[{i}].input_tokens", phase, requests, model)
+        elif not isinstance(phase, SearchPhaseSpec) and phase.arrivals.trace is not None:
+            _check_trace(f"phases[{i}].arrivals.trace", phase.arrivals.trace, requests, model)
+
+
+def _check_unique_part(requests: Requests) -> None:
+    prefix = requests.shared_prefix
+    if prefix is not None and requests.input_tokens.shortest <= prefix.tokens:
+        raise ValueError(
+            f"requests.input_tokens can be {requests.input_tokens.shortest}, which holds no more than the shared_prefix of {prefix.tokens} tokens; "
+            f"expected at least {prefix.tokens + 1}: input_tokens count the prefix, and a prompt has a part of its own"
+        )
+
+
+def _longest_sequence(requests: Requests) -> int:
+    """Tokens, input and output, that a request's sequence can reach."""
+    prefix = requests.shared_prefix.tokens if requests.shared_prefix else 0
+    a_turn = requests.input_tokens.longest - prefix + requests.output_tokens.longest
+    return prefix + a_turn * (requests.turns.count if requests.turns else 1)
+
+
+def _describe_turns(requests: Requests) -> str:
+    return f"{requests.turns.count} turns of input + output" if requests.turns else "input + output"
+
+
+def _check_context_phase(where: str, phase: ContextPhaseSpec, requests: Requests, model: ServedModel) -> None:
+    longest, written = phase.input_tokens[-1], requests.output_tokens.longest
+    if longest + written > model.context:
+        raise ValueError(
+            f"{where}: {longest} tokens in, up to {written} out, over model.context {model.context}; expected at most "
+            f"{max(model.context - written, 0)}, or a larger context"
+        )
+
+
+def _check_trace(where: str, trace: Trace, requests: Requests, model: ServedModel) -> None:
+    if requests.turns is not None:
+        raise ValueError(f"{where} with requests.turns: a recorded request has its own length and no next turn; expected no turns")
+    prefix = requests.shared_prefix.tokens if requests.shared_prefix else 0
+    for i, (_, read, written) in enumerate(trace.rows or ()):
+        if read + written > model.context:
+            raise ValueError(
+                f"{where} {trace.row(i)}: {read} tokens in, {written} out, over model.context {model.context}; expected at most the context: "
+                "choose a larger context or leave the request out of the file"
+            )
+        if read <= prefix:
+            raise ValueError(f"{where} {trace.row(i)}: {read} tokens in; expected above requests.shared_prefix.tokens {prefix}")
+        if isinstance(model, Encoder) and written != 1:
+            raise ValueError(f"{where} {trace.row(i)}: {written} tokens out; expected 1: an encoder answers once")
+
+
+class Server(Declared):
+    """What serves, and how it is set up.
+
+    python       Triton's Python backend: the project's own causal LM that streams its tokens, or its own encoder
+    vllm, tensorrtllm    Triton with NVIDIA's images: a causal LM with dummy weights from a config
+    onnxruntime, pytorch Triton with NVIDIA's images: tensor models (embedding, reranking, vision)
+    external     a server that exists already: the provider's launcher says where
+    """
+
+    backend: Literal["python", "vllm", "tensorrtllm", "onnxruntime", "pytorch", "external"]
+    sequences: int = Field(64, ge=1, le=65536, description="requests that are computed at once; further ones wait")
+    prefix_cache: Literal["off", "cold", "primed"] = Field(
+        "off", description="cold: on and empty when a phase begins; primed: the shared prefixes are in it"
+    )
+    client_placement: Literal["same_node", "other_node", "other_region"] = "same_node"
+    ready_timeout: Duration | None = Field(
+        None,
+        description="a server that does not answer by then ends the trial; left out: 20min on accelerators, 5min on CPUs",
+    )
+
+
+_DECLARABLE_PHASES = ("warmup", "steady", "context", "stress", "sweep", "burst", "fault")
+
+
+class Slo(Declared):
+    """Limits that every good request meets; goodput counts the requests that met all of them."""
+
+    time_to_first_token: Duration | None = None
+    inter_token_latency: Duration | None = Field(None, description="limit on the request's mean inter-token latency")
+    request_scheduled_latency: Duration | None = None
+
+    @model_validator(mode="after")
+    def _some(self) -> Slo:
+        if self.time_to_first_token is None and self.inter_token_latency is None and self.request_scheduled_latency is None:
+            raise ValueError("an empty slo limits nothing; expected at least one limit such as time_to_first_token: 2s")
+        return self
+
+
+class InferenceWorkload(Workload):
+    """One YAML file under `include/config/workloads/inference/`."""
+
+    kind: Literal["inference"]
+    model: ServedModel
+    server: Server
+    replicas: Literal["fill"] | None = Field(
+        None, description="fill: as many servers at once as the node's accelerators hold, which share the load; left out: one server"
+    )
+    requests: Requests
+    phases: Annotated[tuple[PhaseSpec, ...], Field(min_length=1)]
+    request_timeout: Duration = 30.0
+    slo: Slo
+    quality: Quality | None = None
+    retrieval: Retrieval | None = Field(None, description="documents that are searched for each request and put before it")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> InferenceWorkload:
+        order = [PHASES.index(phase.name) for phase in self.phases]
+        for i, (before, after) in enumerate(pairwise(order), start=1):
+            if after <= before:
+                raise ValueError(
+                    f'phases[{i}] "{self.phases[i].name}" comes after "{self.phases[i - 1].name}"; expected each phase at most once, '
+                    f"in the order {' → '.join(p for p in PHASES if p in _DECLARABLE_PHASES)}"
+                )
+        if "steady" not in (phase.name for phase in self.phases):
+            raise ValueError("no steady phase; expected one, such as {name: steady, arrivals: {poisson: {rate: 8/s}}, duration: 60s}")
+        check_request_lengths(self.requests, self.phases, self.model, own_tokenizer=self.server.backend != "external")
+        self._own_lengths()
+        self._model_and_server()
+        if self.replicas is not None:
+            self._one_server_only()
+        if self.retrieval is not None:
+            self._retrieved(self.retrieval)
+        measured = {phase.name for phase in self.phases} | {"cold_start"}
+        if any(isinstance(phase, FaultPhaseSpec) for phase in self.phases):
+            measured.add("recovery")
+        for criterion in self.acceptance:
+            if criterion.phase not in measured:
+                raise ValueError(f'"{criterion.text}" names a phase that is not declared; expected one of {", ".join(sorted(measured))}')
+        return self
+
+    def _own_lengths(self) -> None:
+        """A growing context sets the lengths of prompts itself, and each token of them must be computed."""
+        for i, phase in enumerate(self.phases):
+            if not isinstance(phase, ContextPhaseSpec):
+                continue
+            for what in ("turns", "shared_prefix"):
+                if getattr(self.requests, what) is not None:
+                    raise ValueError(
+                        f"phases[{i}] context with requests.{what}: the phase's prompts have the lengths that it says; expected no {what}"
+                    )
+            if self.server.prefix_cache != "off":
+                raise ValueError(
+                    f"phases[{i}] context with server.prefix_cache {self.server.prefix_cache}: its prompts have nothing in common; expected off"
+                )
+
+    def _model_and_server(self) -> None:
+        able = {
+            "gpt": ("python", "external"),
+            "llama": ("vllm", "tensorrtllm", "external"),
+            "encoder": ("python", "onnxruntime", "pytorch", "external"),
+        }[self.model.architecture]
+        if self.server.backend not in able:
+            raise ValueError(
+                f"server.backend {self.server.backend} does not serve architecture {self.model.architecture}; expected server.backend {' or '.join(able)}"
+            )
+        if refusal := unsupported_precision(self.model, self.server.backend, self.needs.accelerator):
+            raise ValueError(refusal)
+        if self.requests.text and self.server.backend in ("onnxruntime", "pytorch"):
+            raise ValueError(f"requests.text on server.backend {self.server.backend}, which has no tokenizer; expected text: false")
+        if isinstance(self.model, Encoder) and self.model.task == "vision" and self.requests.text:
+            raise ValueError("requests.text for a vision model, which is asked with images; expected text: false")
+        if isinstance(self.model, Encoder) and self.requests.output_tokens.constant != 1:
+            raise ValueError("an encoder answers once; expected requests.output_tokens: {constant: 1}")
+        if isinstance(self.model, Encoder) and self.server.prefix_cache != "off" and self.server.backend != "external":
+            raise ValueError(
+                f"server.prefix_cache {self.server.prefix_cache} for an encoder: each token sees those after it, so nothing of a prefix can be "
+                "kept; expected off"
+            )
+        if self.server.backend == "external":
+            self._left_alone()
+        reference = "bf16" if isinstance(self.model, Llama) else "fp32"
+        if self.model.precision != reference and self.quality is None and self.server.backend != "external":
+            raise ValueError(
+                f"model.precision {self.model.precision} without quality: speed says nothing if the answers got worse; expected "
+                f"quality such as {{reference: {reference}, agreement: 98%}}"
+            )
+        if self.server.prefix_cache == "primed" and self.requests.shared_prefix is None:
+            raise ValueError("server.prefix_cache primed without requests.shared_prefix: there is nothing to prime it with")
+
+    def _retrieved(self, retrieval: Retrieval) -> None:
+        if (refused := unsupported_retrieval(retrieval, self.model, self.server.backend, self.requests, self.phases)) is not None:
+            raise ValueError(refused)
+        if self.server.prefix_cache != "off":
+            raise ValueError(
+                f"server.prefix_cache {self.server.prefix_cache} with retrieval: which prompts share a document is not declared; expected off"
+            )
+
+    def _one_server_only(self) -> None:
+        """Phases that measure one server cannot be shared by several."""
+        for i, phase in enumerate(self.phases):
+            if isinstance(phase, ContextPhaseSpec):
+                raise ValueError(f"phases[{i}] context with replicas fill: it measures one idle server; expected no replicas")
+            if isinstance(phase, FaultPhaseSpec) and phase.inject in ("server_kill", "model_reload"):
+                raise ValueError(
+                    f"phases[{i}] injects {phase.inject} with replicas fill: the other servers would hide it; expected no replicas, or "
+                    "overload or slow_client"
+                )
+
+    @property
+    def gpus(self) -> int | None:
+        return self.needs.count if self.replicas is None else None
+
+    def replicas_on(self, accelerators: int) -> int:
+        """Servers that run at once on a node with so many accelerators (of a CPU: cores); at least 1."""
+        return 1 if self.replicas is None else max(1, accelerators // self.needs.count)
+
+    def unfilled_by(self, accelerators: int) -> str | None:
+        """Why the load cannot be shared by all servers of a node; None if it can."""
+        replicas = self.replicas_on(accelerators)
+        for phase in self.phases:
+            closed = phase.arrivals.closed if isinstance(phase, LoadPhaseSpec) else None
+            if closed is not None and closed.users < replicas:
+                return f"{closed.users} users of phase {phase.name} cannot keep {replicas} servers busy (replicas: fill); expected {replicas} or more"
+        return None
+
+    @property
+    def ready_timeout_s(self) -> float:
+        """How long the server may take to load, compile and answer."""
+        if self.server.ready_timeout is not None:
+            return float(self.server.ready_timeout)
+        # An 8B model's weights are read from an empty page cache and its graphs compiled for the first time: minutes of both.
+        return 300.0 if self.needs.accelerator == "cpu" else 1200.0
+
+    @property
+    def added_tokens(self) -> int:
+        """Tokens that the server itself puts before each prompt: those of retrieved documents."""
+        return self.retrieval.added_tokens if self.retrieval else 0
+
+    def _left_alone(self) -> None:
+        """What nobody can do to a server that somebody else runs, or know of it."""
+        if self.replicas is not None:
+            raise ValueError("replicas fill of an external server, which is not started here; expected no replicas")
+        if self.quality is not None:
+            raise ValueError("quality of an external server: its weights are not ours to compare with; expected no quality")
+        if self.server.ready_timeout is not None:
+            raise ValueError("server.ready_timeout of an external server, which is not started here; expected no ready_timeout")
+        if self.server.prefix_cache == "cold":
+            raise ValueError("server.prefix_cache cold: nobody can empty the cache of an external server; expected off or primed")
+        for i, phase in enumerate(self.phases):
+            if isinstance(phase, FaultPhaseSpec) and phase.inject in ("server_kill", "model_reload"):
+                raise ValueError(f"phases[{i}] injects {phase.inject} into an external server; expected overload or slow_client")

@@ -1,0 +1,400 @@
+"""The load of an inference workload: request lengths, arrivals, phases."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.workloads import Seed
+from plumbline.metrics import LoadPhase
+from plumbline.metrics.units import Duration, Pause, Percent, Rate
+
+
+class NormalTokens(Declared):
+    """Lengths drawn from a normal distribution, rounded and clipped to min…max."""
+
+    mean: float = Field(gt=0)
+    stddev: float = Field(ge=0)
+    min: int = Field(ge=1)
+    max: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> NormalTokens:
+        if not self.min <= self.mean <= self.max:
+            raise ValueError(f"mean {self.mean} is outside min {self.min} … max {self.max}; expected min <= mean <= max")
+        return self
+
+
+class UniformTokens(Declared):
+    """Lengths drawn evenly from min…max, both included."""
+
+    min: int = Field(ge=1)
+    max: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> UniformTokens:
+        if self.max < self.min:
+            raise ValueError(f"max {self.max} is below min {self.min}; expected min <= max")
+        return self
+
+
+class _LengthDistribution(Declared):
+    constant: int | None = Field(None, ge=1)
+    normal: NormalTokens | None = None
+    uniform: UniformTokens | None = None
+
+    @property
+    def longest(self) -> int:
+        """The largest length that can be drawn."""
+        if self.constant is not None:
+            return self.constant
+        bounded = self.normal or self.uniform
+        assert bounded is not None
+        return bounded.max
+
+    @property
+    def shortest(self) -> int:
+        """The smallest length that can be drawn."""
+        if self.constant is not None:
+            return self.constant
+        bounded = self.normal or self.uniform
+        assert bounded is not None
+        return bounded.min
+
+
+class LengthShare(_LengthDistribution):
+    """A share of the requests and its lengths: exactly one of `constant`, `normal`, `uniform`."""
+
+    share: Percent = Field(gt=0, le=1)
+
+    @model_validator(mode="after")
+    def _one(self) -> LengthShare:
+        if sum(part is not None for part in (self.constant, self.normal, self.uniform)) != 1:
+            raise ValueError("expected a share and exactly one of constant, normal, uniform, such as {share: 20%, constant: 512}")
+        return self
+
+
+class Tokens(_LengthDistribution):
+    """A distribution of lengths in tokens: exactly one of `constant`, `normal`, `uniform`, `mixed`."""
+
+    mixed: tuple[LengthShare, ...] | None = Field(None, min_length=2, max_length=16)
+
+    @model_validator(mode="after")
+    def _one(self) -> Tokens:
+        if sum(part is not None for part in (self.constant, self.normal, self.uniform, self.mixed)) != 1:
+            raise ValueError("expected exactly one of constant, normal, uniform, mixed, such as {constant: 64}")
+        if self.mixed and abs(sum(portion.share for portion in self.mixed) - 1) > 1e-9:
+            raise ValueError(f"the shares of mixed add up to {sum(p.share for p in self.mixed):.4g}; expected 100%")
+        return self
+
+    @property
+    def longest(self) -> int:
+        """The largest length that can be drawn."""
+        return max(portion.longest for portion in self.mixed) if self.mixed else super().longest
+
+    @property
+    def shortest(self) -> int:
+        """The smallest length that can be drawn."""
+        return min(portion.shortest for portion in self.mixed) if self.mixed else super().shortest
+
+
+class SharedPrefix(Declared):
+    """Every prompt begins with one of `groups` prefixes of `tokens` tokens, evenly and in random order; what follows is unique."""
+
+    tokens: int = Field(ge=1)
+    groups: int = Field(1, ge=1)
+
+
+class Turns(Declared):
+    """Conversations: each arrival is the first of `count` turns. A turn's prompt repeats what was said before, and is due `think` after
+    the answer before it."""
+
+    count: int = Field(ge=2, le=100)
+    think: Pause = 0.0
+
+
+class Requests(Declared):
+    """What is asked. Prompts are unique, drawn from `seed`; the output length is forced, so that latencies compare.
+
+    `text`: prompts are sent as text and tokenised by the server, which is then measured too; else they are sent as token ids.
+    """
+
+    input_tokens: Tokens
+    output_tokens: Tokens
+    text: bool = False
+    shared_prefix: SharedPrefix | None = None
+    turns: Turns | None = None
+    unique: Literal[True] = True
+    seed: Seed
+
+
+MAX_TRACE_ROWS = 100_000
+TraceLayout = Literal["azure", "burstgpt", "mooncake"]
+
+
+class MeanRate(Declared):
+    """Arrivals a second, in the mean."""
+
+    rate: Rate
+
+
+class Gamma(MeanRate):
+    """Gamma-distributed gaps: `cv` 1 is Poisson, above it arrivals come in clusters."""
+
+    cv: float = Field(gt=0, le=20, description="coefficient of variation of the gaps")
+
+
+class RatePeriod(Declared):
+    """A rate for a while."""
+
+    rate: Rate
+    duration: Duration
+
+
+class OnOff(Declared):
+    """Poisson arrivals whose rate alternates: first `on`, then `off`, and again."""
+
+    on: RatePeriod
+    off: RatePeriod
+
+
+class Ramp(Declared):
+    """Poisson arrivals whose rate rises (or falls) evenly over the phase."""
+
+    start: Rate
+    end: Rate
+
+
+class Trace(Declared):
+    """Arrivals and lengths as recorded, from the trace's beginning until the phase is over or the trace is.
+
+    `file` lies in `traces/` beside the declarations; what a phase needs of it becomes `rows` (seconds since the first request, input tokens,
+    output tokens) when declarations are read, so that a trial carries its trace and its hash. `layout`: the names of the file's columns, by
+    who published them first. `speed` 2 replays twice as fast.
+    """
+
+    file: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*\.(csv|jsonl)$")
+    layout: TraceLayout
+    speed: float = Field(1.0, gt=0)
+    rows: tuple[tuple[float, int, int], ...] | None = Field(None, min_length=1, max_length=MAX_TRACE_ROWS)
+
+    @model_validator(mode="after")
+    def _rising(self) -> Trace:
+        before = 0.0
+        for i, (at, *lengths) in enumerate(self.rows or ()):
+            if at < before or min(lengths) < 1:
+                raise ValueError(
+                    f"{self.row(i)}: {at:g}s, {lengths} tokens; expected a time not before {before:g}s and lengths of at least 1"
+                )
+            before = at
+        return self
+
+    def row(self, number: int) -> str:
+        """Where row `number` (from 0) stands: the file and the line."""
+        return f"{self.file}:{number + (1 if self.layout == 'mooncake' else 2)}"
+
+
+class Closed(Declared):
+    """A closed loop: each of `users` sends its next request `think` after the answer to its last one, until `requests` are done in all."""
+
+    users: int = Field(ge=1, le=10_000)
+    requests: int = Field(ge=1, le=10_000_000)
+    think: Pause = 0.0
+
+
+class Arrivals(Declared):
+    """When requests arrive. Open loop, whatever the server does: exactly one of `constant`, `poisson`, `gamma`, `on_off`, `ramp`, `trace`;
+    or `closed`, for batches and for criteria that speak of concurrent sessions."""
+
+    constant: MeanRate | None = None
+    poisson: MeanRate | None = None
+    gamma: Gamma | None = None
+    on_off: OnOff | None = None
+    ramp: Ramp | None = None
+    trace: Trace | None = None
+    closed: Closed | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Arrivals:
+        if sum(getattr(self, name) is not None for name in type(self).model_fields) != 1:
+            raise ValueError(f"expected exactly one of {', '.join(type(self).model_fields)}, such as {{poisson: {{rate: 8/s}}}}")
+        return self
+
+    @property
+    def process(self) -> str:
+        """The name of the process that is declared, such as `poisson`."""
+        return next(name for name in type(self).model_fields if getattr(self, name) is not None)
+
+    def expected(self, duration_s: float) -> float:
+        """Arrivals to be expected in a phase so long; at most so many for a closed loop."""
+        if self.closed:
+            return self.closed.requests
+        if self.trace:
+            return float(sum(1 for at, _, _ in self.trace.rows or ((0.0, 1, 1),) if at / self.trace.speed < duration_s))
+        if self.on_off:
+            on, off = self.on_off.on, self.on_off.off
+            whole, rest = divmod(duration_s, on.duration + off.duration)
+            first = min(rest, on.duration)
+            return float(whole * (on.rate * on.duration + off.rate * off.duration) + on.rate * first + off.rate * (rest - first))
+        if self.ramp:
+            return float((self.ramp.start + self.ramp.end) / 2 * duration_s)
+        process = self.constant or self.poisson or self.gamma
+        assert process is not None
+        return float(process.rate * duration_s)
+
+
+DAY_S = 86400.0
+MAX_PHASE_REQUESTS = 10_000_000
+MIN_PROBE_REQUESTS = 10
+
+
+class _TimedPhase(Declared):
+    arrivals: Arrivals
+    duration: Duration
+
+    @model_validator(mode="after")
+    def _sane(self) -> _TimedPhase:
+        if self.duration > DAY_S:
+            raise ValueError(f"duration {self.duration:g}s is over a day; expected a duration such as 10min")
+        if (expected := self.arrivals.expected(self.duration)) < 1:
+            raise ValueError(
+                f"the arrivals ask for {expected:.2g} requests in {self.duration:g}s; expected a longer phase or a higher rate"
+            )
+        if expected > MAX_PHASE_REQUESTS:
+            raise ValueError(
+                f"the arrivals ask for {expected:.2g} requests in {self.duration:g}s; expected at most {MAX_PHASE_REQUESTS:,} in a phase"
+            )
+        return self
+
+
+class LoadPhaseSpec(_TimedPhase):
+    """A stretch of load, named by the phase its measurements belong to."""
+
+    name: Literal["warmup", "steady", "stress", "burst"]
+
+
+class Search(Declared):
+    """The highest rate of Poisson arrivals at which at least `goodput` of the requests meet the SLO, somewhere in `between`.
+
+    Each probe lasts `probe`; the search ends when the rate is known within `tolerance`, or after `at_most` probes. A probe that the server
+    is hopelessly behind in is ended early.
+    """
+
+    goodput: Percent = Field(gt=0, le=1)
+    between: tuple[Rate, Rate]
+    probe: Duration = Field(gt=0)
+    tolerance: Percent = Field(0.05, gt=0, le=0.5)
+    at_most: int = Field(12, ge=3, le=50)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Search:
+        low, high = self.between
+        if not 0 < low < high:
+            raise ValueError(f"between {low:g}/s and {high:g}/s is no range; expected two rates, the lower first, such as [1/s, 64/s]")
+        if low * self.probe < MIN_PROBE_REQUESTS:
+            raise ValueError(
+                f"probe {self.probe:g}s holds {low * self.probe:.2g} requests at the lowest rate, {low:g}/s: no share can be read from so few; "
+                f"expected at least {MIN_PROBE_REQUESTS}"
+            )
+        return self
+
+
+class SearchPhaseSpec(Declared):
+    """A search for the server's capacity under its SLO."""
+
+    name: Literal["sweep"]
+    search: Search
+
+
+class ContextPhaseSpec(Declared):
+    """What a long context costs: prompts of one length after the other, the server idle in between.
+
+    For each of `input_tokens`, from the shortest to the longest, `users` ask again and again until `requests` are answered, for `each` at most.
+    """
+
+    name: Literal["context"]
+    input_tokens: Annotated[tuple[int, ...], Field(min_length=2, max_length=16)]
+    requests: int = Field(ge=2, le=10_000)
+    users: int = Field(1, ge=1)
+    each: Duration = Field(gt=0, le=DAY_S)
+
+    @model_validator(mode="after")
+    def _growing(self) -> ContextPhaseSpec:
+        if self.input_tokens[0] < 1 or any(after <= before for before, after in pairwise(self.input_tokens)):
+            raise ValueError(f"input_tokens {list(self.input_tokens)} do not grow; expected rising lengths, such as [128, 512, 2048]")
+        if self.users > self.requests:
+            raise ValueError(f"{self.users} users for {self.requests} requests of a length; expected at least one request a user")
+        return self
+
+
+class FaultPhaseSpec(_TimedPhase):
+    """Load with a fault in it. `at` from the start of the phase; what comes after the service is back is the phase `recovery`.
+
+    server_kill   SIGKILL of the server, which is started again
+    model_reload  the model is unloaded and loaded again
+    overload      `factor` times the arrivals' rate for `lasts`
+    slow_client   `factor` (a share) of the streams are read slowly for `lasts`
+    """
+
+    name: Literal["fault"]
+    inject: Literal["server_kill", "model_reload", "overload", "slow_client"]
+    at: Duration
+    lasts: Duration | None = None
+    factor: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _within(self) -> FaultPhaseSpec:
+        lasting = self.inject in ("overload", "slow_client")
+        if lasting != (self.lasts is not None) or lasting != (self.factor is not None):
+            raise ValueError(
+                f"{self.inject} {'needs' if lasting else 'takes no'} lasts and factor, such as "
+                + ("{inject: overload, at: 5s, lasts: 5s, factor: 4}" if lasting else "{inject: server_kill, at: 5s}")
+            )
+        if self.inject == "overload" and self.factor is not None and self.factor <= 1:
+            raise ValueError(f"factor {self.factor:g} is no overload; expected above 1, such as 4: four times the arrivals")
+        if self.inject == "slow_client" and self.factor is not None and self.factor > 1:
+            raise ValueError(f"factor {self.factor:g} is no share of the streams; expected at most 1, such as 0.25")
+        if self.at + (self.lasts or 0.0) >= self.duration:
+            raise ValueError(
+                f"the fault ends {self.at + (self.lasts or 0.0):g}s into a phase of {self.duration:g}s; expected time left for the recovery"
+            )
+        if self.arrivals.closed:
+            raise ValueError("a closed loop hides a fault: its clients wait; expected an open loop such as {poisson: {rate: 8/s}}")
+        return self
+
+
+PhaseSpec = Annotated[LoadPhaseSpec | ContextPhaseSpec | SearchPhaseSpec | FaultPhaseSpec, Field(discriminator="name")]
+
+
+def max_phase_seconds(phase: PhaseSpec) -> float:
+    """Seconds that a phase can take at most, without draining."""
+    if isinstance(phase, SearchPhaseSpec):
+        return float(phase.search.at_most * phase.search.probe)
+    if isinstance(phase, ContextPhaseSpec):
+        return float(len(phase.input_tokens) * phase.each)
+    return float(phase.duration)
+
+
+__all__ = [
+    "MAX_TRACE_ROWS",
+    "Arrivals",
+    "Closed",
+    "ContextPhaseSpec",
+    "FaultPhaseSpec",
+    "LengthShare",
+    "LoadPhase",
+    "LoadPhaseSpec",
+    "PhaseSpec",
+    "Requests",
+    "Search",
+    "SearchPhaseSpec",
+    "SharedPrefix",
+    "Tokens",
+    "Trace",
+    "TraceLayout",
+    "Turns",
+    "max_phase_seconds",
+]

@@ -1,0 +1,165 @@
+"""Read recorded arrivals: published column layouts to seconds, input tokens and output tokens."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from plumbline.declarations.workloads.load import MAX_TRACE_ROWS, Trace, TraceLayout
+from plumbline.metrics.units import SECONDS, parse
+
+Row = tuple[float, int, int]
+_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:?\d\d)?")
+
+
+class TraceError(ValueError):
+    """A trace that cannot be replayed: the file, the line, the column, and what was expected."""
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The columns that are read, in the order time, input tokens, output tokens, and how a time becomes seconds."""
+
+    columns: tuple[str, str, str]
+    seconds: Callable[[str], float]
+    time: str
+
+
+def read_trace(folder: Path, name: str, layout: TraceLayout, *, until_s: float) -> tuple[Row, ...]:
+    """The recorded requests of the first `until_s` seconds of the file `name` in `folder`: seconds since the first one (whole microseconds), input and output tokens.
+
+    Raises TraceError for a file that cannot be read, a missing column, a value that is none, time that goes back, too many rows.
+    """
+    described = _LAYOUTS[layout]
+    rows: list[Row] = []
+    began = 0.0
+    try:
+        with (folder / name).open(encoding="utf-8-sig", newline="") as file:
+            for line, record in (_jsonl if layout == "mooncake" else _csv)(file, name, described.columns):
+                time, *lengths = (_required_value(f"{name}:{line}", column, record.get(column)) for column in described.columns)
+                try:
+                    at = described.seconds(time)
+                except ValueError:
+                    raise TraceError(f'{name}:{line}, {described.columns[0]} is "{time}"; expected {described.time}') from None
+                began = began if rows else at
+                since = round(at - began, 6)
+                if rows and since < rows[-1][0]:
+                    raise TraceError(f"{name}:{line}, {described.columns[0]} goes back in time; expected requests in order of arrival")
+                if rows and since >= until_s:
+                    return tuple(rows)
+                if len(rows) == MAX_TRACE_ROWS:
+                    raise TraceError(
+                        f"{name}:{line} is request {MAX_TRACE_ROWS + 1:,} of the phase; expected at most {MAX_TRACE_ROWS:,}: a shorter phase, or a thinned file"
+                    )
+                read, written = (
+                    _parse_tokens(f"{name}:{line}", column, value) for column, value in zip(described.columns[1:], lengths, strict=True)
+                )
+                rows.append((since, read, written))
+    except OSError as error:
+        raise TraceError(f"{name} cannot be read ({error.strerror}); expected a file {folder / name}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected the published text file") from error
+    if not rows:
+        raise TraceError(f"{name} holds no request; expected rows with {', '.join(described.columns)}")
+    return tuple(rows)
+
+
+def _csv(file: Any, name: str, columns: tuple[str, ...]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    reader = csv.DictReader(file)
+    missing = [column for column in columns if column not in (reader.fieldnames or ())]
+    if missing:
+        raise TraceError(f"{name}:1 has no column {', '.join(missing)}; expected a header with {', '.join(columns)}")
+    try:
+        for record in reader:
+            yield reader.line_num, record
+    except csv.Error as error:
+        raise TraceError(
+            f"{name}:{reader.line_num} is no line of a CSV file ({error}); expected values for {', '.join(columns)}"
+        ) from error
+
+
+def _jsonl(file: Any, name: str, columns: tuple[str, ...]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for line, text in enumerate(file, start=1):
+        try:
+            record = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise TraceError(f"{name}:{line} is no JSON ({error.msg}); expected an object with {', '.join(columns)}") from error
+        if not isinstance(record, dict):
+            raise TraceError(f"{name}:{line} is no JSON object; expected one with {', '.join(columns)}")
+        yield line, record
+
+
+def _required_value(where: str, column: str, value: object) -> str:
+    if value is None or value == "" or isinstance(value, (bool, list, dict)):
+        raise TraceError(f"{where} has no {column}; expected a value")
+    return str(value).strip()
+
+
+def _parse_tokens(where: str, column: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 2**31:
+        raise TraceError(f'{where}, {column} is "{text}"; expected a whole number of tokens, at least 1: leave out requests that failed')
+    return int(text)
+
+
+def _parse_seconds(text: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?([eE][+-]?\d+)?", text):
+        raise ValueError(text)
+    return float(text)
+
+
+def _parse_timestamp(text: str) -> float:
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    day, time, fraction, zone = match.groups()
+    offset = "+00:00" if zone in (None, "Z") else zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
+    whole = datetime.fromisoformat(f"{day}T{time}{offset}") - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return whole.total_seconds() + float(fraction or 0)
+
+
+_LAYOUTS: dict[TraceLayout, _Layout] = {
+    "azure": _Layout(("TIMESTAMP", "ContextTokens", "GeneratedTokens"), _parse_timestamp, "a time such as 2026-11-16 18:17:03.9799600"),
+    "burstgpt": _Layout(("Timestamp", "Request tokens", "Response tokens"), _parse_seconds, "seconds, such as 5.2"),
+    "mooncake": _Layout(
+        ("timestamp", "input_length", "output_length"),
+        lambda text: _parse_seconds(text) / 1e3,
+        "milliseconds since the beginning, such as 27482",
+    ),
+}
+
+
+def load_trace_rows(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], str]]:
+    """Put the rows of the traces that an inference workload's YAML names into its data; what is wrong with them, by field.
+
+    Whatever else is wrong with the declaration is left alone: its own check says so.
+    """
+    problems: list[tuple[tuple[str | int, ...], str]] = []
+    phases = data.get("phases") if isinstance(data, dict) else None
+    for i, phase in enumerate(phases if isinstance(phases, list) else ()):
+        arrivals = phase.get("arrivals") if isinstance(phase, dict) else None
+        declared = arrivals.get("trace") if isinstance(arrivals, dict) else None
+        if not isinstance(declared, dict):
+            continue
+        field = ("phases", i, "arrivals", "trace")
+        if "rows" in declared:
+            problems.append(((*field, "rows"), "is what was read of the file; expected file, layout and speed alone"))
+            continue
+        try:
+            trace = Trace.model_validate_json(json.dumps(declared))
+            duration_s = parse(phase.get("duration"), SECONDS, "a duration", "60s")
+        except ValueError:
+            continue
+        # An overload replays faster, and so reads further.
+        factor = phase.get("factor") if phase.get("inject") == "overload" else None
+        further = factor if isinstance(factor, (int, float)) and factor > 1 else 1.0
+        try:
+            declared["rows"] = read_trace(folder, trace.file, trace.layout, until_s=duration_s * trace.speed * further)
+        except TraceError as error:
+            problems.append(((*field, "file"), str(error)))
+    return problems

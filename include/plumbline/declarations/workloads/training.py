@@ -1,0 +1,417 @@
+"""A training workload: model, task, data, batch, steps, checkpoints, injected faults."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.workloads import Seed, Workload
+from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
+from plumbline.metrics.units import Percent
+
+LoraTarget = Literal["query", "key", "value", "output", "feed_forward"]
+
+
+class LanguageModel(Declared):
+    """Next-token prediction. Pretraining starts from random weights; fine-tuning loads `stored` ones and learns the responses alone."""
+
+    kind: Literal["language_model"] = "language_model"
+    initial: Literal["random", "stored"] = Field(
+        "random", description="stored: every process loads the same weights from a safetensors file, as fine-tuning does"
+    )
+    response_share: Percent = Field(
+        1.0, gt=0, le=1, description="part of each sequence, at its end, whose tokens count in the loss: what comes before is the prompt"
+    )
+
+
+class Lora(Declared):
+    """Low-rank adapters on a causal LM whose own weights stay as they are (stored ones, loaded by every process)."""
+
+    kind: Literal["lora"]
+    rank: int = Field(ge=1, le=1024)
+    alpha: float = Field(gt=0, le=4096, description="the adapters' output is scaled by alpha / rank")
+    targets: tuple[LoraTarget, ...] = Field(("query", "value"), min_length=1)
+    response_share: Percent = Field(1.0, gt=0, le=1)
+
+
+class Contrastive(Declared):
+    """Pairs of texts that belong together (InfoNCE): each text's partner against all other partners of the micro-batch."""
+
+    kind: Literal["contrastive"]
+    temperature: float = Field(0.05, gt=0, le=10)
+
+
+class Classification(Declared):
+    """Each image into one of the model's classes."""
+
+    kind: Literal["classification"]
+
+
+class Reinforcement(Declared):
+    """Generate, then update: `group` answers of `generate` tokens to each prompt, rewarded, then one policy-gradient step on all of them.
+
+    The advantage of an answer is its reward less its group's mean, over the group's standard deviation. Reward: share of the answer's
+    tokens that the data's own process could have produced there, so that there is something to learn.
+    """
+
+    kind: Literal["reinforcement"]
+    prompt: int = Field(ge=1, le=1_048_576, description="tokens")
+    generate: int = Field(ge=1, le=1_048_576, description="tokens of each answer, exactly")
+    group: int = Field(ge=2, le=1024, description="answers to each prompt; batch.micro counts answers and is a multiple of it")
+    temperature: float = Field(1.0, gt=0, le=10)
+
+
+Task = Annotated[LanguageModel | Lora | Contrastive | Classification | Reinforcement, Field(discriminator="kind")]
+
+ARCHITECTURES: dict[str, tuple[str, ...]] = {
+    "language_model": ("gpt", "llama", "hub"),
+    "lora": ("llama", "hub"),
+    "contrastive": ("bert",),
+    "classification": ("vit",),
+    "reinforcement": ("gpt", "llama"),
+}
+"""The architectures that can be trained for each task."""
+
+
+AtStep = Annotated[int, Field(ge=1, description="counted from 0, warm-up included")]
+Times = Annotated[
+    int, Field(ge=1, le=1000, description="on how many attempts in a row it happens; more than restarts: the trial must fail")
+]
+
+
+class RankKill(Declared):
+    """A training process is killed (SIGKILL) in the middle of step `at_step` and resumed from the newest valid checkpoint.
+
+    Of several ranks it is the last one of the first node; all of them start again, since no step can be done without it.
+    """
+
+    inject: Literal["rank_kill"]
+    at_step: AtStep
+    times: Times = 1
+
+
+class GroupKill(Declared):
+    """All training processes of the first node are killed at once in the middle of step `at_step`, as when a machine goes away."""
+
+    inject: Literal["group_kill"]
+    at_step: AtStep
+    times: Times = 1
+
+
+class RankHang(Declared):
+    """A training process stops (SIGSTOP) in the middle of step `at_step`: nothing ends, nothing goes on.
+
+    It is noticed when no step has ended for `notice` times the median step time, and a second at least; then all are killed.
+    """
+
+    inject: Literal["rank_hang"]
+    at_step: AtStep
+    notice: float = Field(20.0, ge=3, le=10_000)
+    times: Times = 1
+
+
+class CheckpointKill(Declared):
+    """A training process is killed half way through writing the checkpoint that follows step `at_step`: the one before it is resumed from."""
+
+    inject: Literal["checkpoint_kill"]
+    at_step: AtStep
+    times: Times = 1
+
+
+class PodDelete(Declared):
+    """The trial's pod is deleted in the middle of step `at_step`, without grace; a new one goes on from the newest valid checkpoint.
+
+    Kubernetes only, on one node, with a volume that outlives the pod (the provider's `launcher.volume_claim`).
+    """
+
+    inject: Literal["pod_delete"]
+    at_step: AtStep
+    times: Times = 1
+
+
+Fault = Annotated[RankKill | GroupKill | RankHang | CheckpointKill | PodDelete, Field(discriminator="inject")]
+
+
+TrainedModel = Annotated[TransformerShape | LlamaShape | BertShape | VitShape | HubModel, Field(discriminator="architecture")]
+TrainingPrecision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+"""fp32: of everything. tf32: fp32 whose matrix products round their factors. bf16, fp16, fp8: of matrix products, beside fp32 weights."""
+
+
+class SyntheticTokens(Declared):
+    """Token ids in a memory-mapped file that the harness generates once from `seed` (a Markov chain: there is something to learn)."""
+
+    source: Literal["synthetic"]
+    tokens: int = Field(ge=1024, le=10**12)
+    seed: Seed = 11
+
+
+class SyntheticImages(Declared):
+    """Images (uint8, three channels) in a memory-mapped file that the harness generates once: a pattern for each class, and noise."""
+
+    source: Literal["images"]
+    images: int = Field(ge=16, le=10**9)
+    seed: Seed = 11
+
+
+class TokenFileData(Declared):
+    """A team's own token ids: little-endian unsigned integers one after the other, in a file that every node can read."""
+
+    source: Literal["file"]
+    url: str = Field(min_length=1, description="a path or an fsspec URL; fetched once into the cache")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="a series must not mix data")
+    width: Literal[2, 4] = Field(description="bytes of one token id")
+    tokens: int = Field(ge=1024, le=10**12)
+
+
+TrainingData = Annotated[SyntheticTokens | SyntheticImages | TokenFileData, Field(discriminator="source")]
+
+
+class Batch(Declared):
+    """Samples a step: `micro` at a time on each process, `accumulation` times.
+
+    A sample is a sequence of `sequence` tokens; for contrastive a pair of them, for classification an image (`sequence` is left out),
+    for reinforcement an answer (its prompt and what was generated are `sequence` tokens together).
+    """
+
+    micro: int = Field(ge=1, le=65536)
+    accumulation: int = Field(1, ge=1, le=4096)
+    sequence: int = Field(1, ge=1, le=1_048_576, description="tokens a sequence")
+    total: int | None = Field(None, ge=1, description="samples a step over all processes, if they are to be checked: the global batch")
+
+
+class Optimizer(Declared):
+    """`warmup` steps raise the learning rate linearly from 0; `clip` bounds the gradients' norm."""
+
+    name: Literal["adamw", "sgd"]
+    learning_rate: float = Field(gt=0, lt=10)
+    weight_decay: float = Field(0.0, ge=0, lt=10)
+    warmup: int = Field(0, ge=0, le=1_000_000)
+    clip: float | None = Field(None, gt=0, le=1e6)
+
+
+class Steps(Declared):
+    """The first `discard` steps at least are warm-up; the next `measure` are looked at, and steady from where they are found to be."""
+
+    discard: int = Field(ge=1, le=100_000)
+    measure: int = Field(ge=5, le=10_000_000)
+
+    @property
+    def total(self) -> int:
+        return self.discard + self.measure
+
+
+class Checkpoint(Declared):
+    """A checkpoint after every `every` steps; the newest `keep` stay on disk.
+
+    `async`: training goes on while a copy in memory is written; the next one waits for it.
+    """
+
+    every: int = Field(ge=1)
+    keep: int = Field(2, ge=1, le=100)
+    mode: Literal["sync", "async"] = "sync"
+
+
+class Parallelism(Declared):
+    """How many processes train together: `processes` on each of `nodes`.
+
+    `ddp`: a whole replica each, gradients averaged. `fsdp`: each process holds its part of weights, gradients and optimizer state; `shard`
+    processes hold one replica together (all of them if left out), and replicas average. `tensor` processes share each layer's matrix
+    products (Llama-shaped models). The batch is declared for one process; those that share a layer see the same batch, so the global
+    batch grows with the others alone. Gradients are reduced over processes once a step, after its last micro-batch, in `reduce_precision`.
+    """
+
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+    nodes: int = Field(1, ge=1, le=1024, description="pods of the gang; more than one needs a kubernetes provider")
+    processes: int = Field(1, ge=1, le=64, description="processes on each node: one for each accelerator")
+    shard: int | None = Field(None, ge=2, le=65536)
+    tensor: int = Field(1, ge=1, le=64)
+    reduce_precision: Literal["fp32", "bf16"] = Field("fp32", description="in which gradients travel between processes and are added up")
+
+    @model_validator(mode="after")
+    def _divisible(self) -> Parallelism:
+        if self.shard is not None and self.strategy != "fsdp":
+            raise ValueError(f"shard {self.shard} with strategy {self.strategy}; expected strategy: fsdp, or no shard")
+        if self.processes % self.tensor:
+            raise ValueError(
+                f"tensor {self.tensor} does not divide processes {self.processes}; expected those that share a layer on one node"
+            )
+        if self.replicas % (self.shard or 1):
+            raise ValueError(f"shard {self.shard} does not divide the {self.replicas} processes that see batches of their own")
+        if self.reduce_precision != "fp32" and self.replicas == 1:
+            raise ValueError(
+                f"reduce_precision {self.reduce_precision} with one process that sees a batch of its own; expected fp32, or processes or "
+                "nodes above tensor: there is nothing to reduce"
+            )
+        if self.nodes > 1 and self.span > 1 and self.span % self.processes and self.processes % self.span:
+            raise ValueError(
+                f"{self.span} processes hold a replica together and each node has {self.processes}; expected one to be a multiple of the "
+                "other: a node keeps checkpoints of whole replicas, or of its part of one"
+            )
+        return self
+
+    @property
+    def world(self) -> int:
+        """Processes in all."""
+        return self.nodes * self.processes
+
+    @property
+    def span(self) -> int:
+        """Processes that hold one replica together."""
+        return ((self.shard or self.replicas) if self.strategy == "fsdp" else 1) * self.tensor
+
+    @property
+    def replicas(self) -> int:
+        """Processes that see batches of their own."""
+        return self.world // self.tensor
+
+
+class LossCheck(Declared):
+    """A speed without a correct loss is invalid: the loss of step `at_step` (the last one if left out) must be within `low`…`high`."""
+
+    low: float
+    high: float
+    at_step: int | None = Field(None, ge=0, description="counted from 0, warm-up included")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> LossCheck:
+        if self.high <= self.low:
+            raise ValueError(f"high {self.high} is not above low {self.low}; expected a range such as low: 2.0, high: 6.5")
+        return self
+
+
+class TrainingWorkload(Workload):
+    """One YAML file under `include/config/workloads/training/`."""
+
+    kind: Literal["training"]
+    model: TrainedModel
+    task: Task = LanguageModel()
+    data: TrainingData
+    batch: Batch
+    precision: TrainingPrecision
+    compile: bool = Field(False, description="torch.compile; its time is part of the first steps, and told apart")
+    attention: Literal["auto", "math", "flash", "efficient", "cudnn"] = "auto"
+    activation_checkpointing: bool = Field(False, description="each layer computes its activations again in backward and keeps none")
+    deterministic: bool = Field(
+        False, description="only kernels that give the same bits each time; an operation without one ends the trial"
+    )
+    optimizer: Optimizer
+    steps: Steps
+    checkpoint: Checkpoint
+    parallelism: Parallelism = Parallelism()
+    fault: Fault | None = None
+    restarts: int = Field(3, ge=0, le=100, description="how often a run that a fault ended is started again before the trial has failed")
+    loss: LossCheck | None = None
+    seed: Seed = 1
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainingWorkload:
+        for problem in (self._misfit_of_task, self._misfit_of_batch, self._misfit_of_steps, self._misfit_of_job):
+            if (said := problem()) is not None:
+                raise ValueError(said)
+        return self
+
+    def _misfit_of_task(self) -> str | None:
+        architecture, task = self.model.architecture, self.task.kind
+        if architecture not in ARCHITECTURES[task]:
+            return f"model.architecture {architecture} cannot be trained for task.kind {task}; expected one of {', '.join(ARCHITECTURES[task])}"
+        images = task == "classification"
+        if images != (self.data.source == "images"):
+            return f"data.source {self.data.source} for task.kind {task}; expected {'images' if images else 'synthetic or file'}"
+        if isinstance(self.task, Reinforcement):
+            if self.data.source != "synthetic":
+                return f"data.source {self.data.source} for task.kind reinforcement; expected synthetic: the reward knows the process behind it"
+            if self.batch.micro % self.task.group:
+                return f"batch.micro {self.batch.micro} is not a multiple of task.group {self.task.group}; expected whole groups of answers"
+            if self.batch.sequence != self.task.prompt + self.task.generate:
+                return f"batch.sequence {self.batch.sequence} is not task.prompt + task.generate; expected {self.task.prompt + self.task.generate}"
+        if task == "contrastive" and self.batch.micro < 2:
+            return "batch.micro 1 for task.kind contrastive; expected at least 2: a pair is told apart from the others of its micro-batch"
+        return None
+
+    def _misfit_of_batch(self) -> str | None:
+        batch, context = self.batch, getattr(self.model, "context", None)
+        if context is not None and batch.sequence > context:
+            return f"batch.sequence {batch.sequence} is longer than model.context {context}; expected at most the context"
+        if self.task.kind != "classification" and batch.sequence < 2:
+            return f"batch.sequence {batch.sequence}; expected at least 2 tokens"
+        if batch.total is not None and batch.total != self.samples_per_step * self.parallelism.replicas:
+            return (
+                f"batch.total {batch.total} is not micro {batch.micro} × accumulation {batch.accumulation} × {self.parallelism.replicas} "
+                f"processes with batches of their own; expected {self.samples_per_step * self.parallelism.replicas}"
+            )
+        available, what = (self.data.images, "images") if self.data.source == "images" else (self.data.tokens, "tokens")
+        needed = self.samples_per_step * self.parallelism.replicas * self._data_per_sample
+        if available < needed:
+            return f"data.{what} {available} is less than one step's batch; expected at least {needed}"
+        return None
+
+    def _misfit_of_steps(self) -> str | None:
+        every, total, fault = self.checkpoint.every, self.steps.total, self.fault
+        if every > total:
+            return f"checkpoint.every {every} is more than the {total} steps of the trial; no checkpoint would be written"
+        if fault is not None and not every <= fault.at_step < total:
+            return f"fault.at_step {fault.at_step} is outside {every}…{total - 1}; expected a step after the first checkpoint and before the end"
+        if fault is not None and fault.inject == "checkpoint_kill" and (fault.at_step + 1) % every:
+            return f"fault.at_step {fault.at_step} is followed by no checkpoint (every {every}); expected such as {fault.at_step // every * every + every - 1}"
+        if fault is not None and fault.inject == "pod_delete" and self.nodes > 1:
+            return (
+                f"fault.inject pod_delete with parallelism.nodes {self.nodes}; expected nodes: 1, or rank_kill or group_kill: the pods of a "
+                "gang meet at the first one, and what the others wrote down is gone with them"
+            )
+        if self.loss is not None and self.loss.at_step is not None and self.loss.at_step >= total:
+            return f"loss.at_step {self.loss.at_step} is after the last step; expected 0 to {total - 1}"
+        return None
+
+    def _misfit_of_job(self) -> str | None:
+        job = self.parallelism
+        if job.processes > self.needs.count:
+            return (
+                f"parallelism.processes {job.processes} is more than the {self.needs.count} {self.needs.accelerator} that needs.count asks for; "
+                f"expected needs.count: {job.processes} or more, one for each process of a node"
+            )
+        if job.tensor > 1 and not (isinstance(self.model, LlamaShape) and self.model.kv_heads % job.tensor == 0):
+            return f"parallelism.tensor {job.tensor}; expected 1, or a divisor of kv_heads of a model of architecture llama"
+        if job.tensor > 1 and self.task.kind == "lora":
+            return f"parallelism.tensor {job.tensor} with task.kind lora; expected 1: adapters are not split"
+        if job.strategy == "fsdp" and job.world == 1:
+            return "parallelism.strategy fsdp with one process; expected processes or nodes above 1: there is nothing to share"
+        if self.precision == "fp8" and job.tensor > 1:
+            return f"precision fp8 with parallelism.tensor {job.tensor}; expected tensor: 1, or bf16: scales are of whole matrices"
+        if self.precision in ("fp16", "tf32", "fp8") and self.needs.accelerator == "cpu":
+            return f"precision {self.precision} needs a GPU; expected fp32 or bf16 with needs.accelerator cpu"
+        if self.attention in ("flash", "efficient", "cudnn") and self.needs.accelerator == "cpu" and self.attention != "flash":
+            return f"attention {self.attention} needs a GPU; expected auto, math or flash with needs.accelerator cpu"
+        return None
+
+    @property
+    def samples_per_step(self) -> int:
+        """Samples of one optimizer step on one process."""
+        return self.batch.micro * self.batch.accumulation
+
+    @property
+    def _data_per_sample(self) -> int:
+        """Tokens (or images) of the data file that one sample takes."""
+        if self.task.kind == "classification":
+            return 1
+        if isinstance(self.task, Reinforcement):
+            return self.task.prompt
+        return (self.batch.sequence + 1) * (2 if self.task.kind == "contrastive" else 1)
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Positions that one process's samples of one optimizer step hold; of an image its patches and class token."""
+        if isinstance(self.model, VitShape):
+            return self.samples_per_step * self.model.tokens
+        return self.samples_per_step * self.batch.sequence * (2 if self.task.kind == "contrastive" else 1)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that one trial takes at a time: pods of its gang."""
+        return self.parallelism.nodes
+
+    @property
+    def pod_deletions(self) -> int:
+        """How often the launcher is to delete the trial's pod and start another: what is kept must outlive it."""
+        return self.fault.times if self.fault is not None and self.fault.inject == "pod_delete" else 0

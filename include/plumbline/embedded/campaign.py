@@ -1,0 +1,349 @@
+"""Run a campaign through a running Airflow: trigger the benchmark DAGs, follow the trials, wait for reviews and the report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
+
+from plumbline.declarations import Declarations, KubernetesLauncher, Trial, installation_paths
+from plumbline.embedded.client import AirflowClient, AirflowError, DagRun, TaskInstance, end_active_runs, pause_again, unpause
+from plumbline.embedded.server import AirflowServer
+from plumbline.harness.launcher_protocol import ProgressLine
+from plumbline.launch.local.machine_access import end_abandoned
+from plumbline.launch.progress import progress_file, read_progress
+from plumbline.results import InvalidResult, ResultStore
+from plumbline.workflows.plan import RunParameters, dag_conf, trial_groups
+
+Phase = Literal["waiting", "running", "measured", "failed", "not_run"]
+Stage = Literal["starting", "measuring", "reviewing", "reporting", "done"]
+
+
+@dataclass(frozen=True)
+class TrialState:
+    """One planned trial. `fraction` (0…1), `doing` and `note` tell of a running one; `seconds`: how long it ran, or runs so far.
+
+    `status`: the verdict of the result document once it is collected (valid, degraded, invalid, failed).
+    """
+
+    trial_id: str
+    provider: str
+    kind: str
+    workload: str
+    slot: str
+    repeat: int
+    phase: Phase = "waiting"
+    fraction: float = 0.0
+    doing: str = ""
+    note: str = ""
+    seconds: float | None = None
+    status: str | None = None
+
+    @classmethod
+    def of(cls, trial: Trial) -> TrialState:
+        """A planned trial before anything happened to it."""
+        return cls(trial.trial_id, trial.provider.name, trial.workload.kind, trial.workload.name, trial.slot, trial.repeat)
+
+    @property
+    def ended(self) -> bool:
+        return self.phase not in ("waiting", "running")
+
+    def after(self, task: TaskInstance | None, progress: ProgressLine | None, now: datetime) -> TrialState:
+        """The same trial by what Airflow says of its `run` task (None: not there yet) and what the trial itself says."""
+        ran = ((task.ended_at or now) - task.started_at).total_seconds() if task and task.started_at else None
+        if task and task.state == "success":
+            return replace(self, phase="measured", fraction=1.0, doing="", note="", seconds=ran)
+        if task and task.state == "failed":
+            return replace(self, phase="failed", doing="", note="", seconds=ran)
+        if task and task.ended:
+            return replace(self, phase="not_run", doing="", note="")
+        if progress is None:
+            if task is None:
+                return self
+            if task.state != "running":
+                return replace(self, phase="waiting", fraction=0.0, doing="again" if task.try_number > 1 else "", note="", seconds=None)
+            return replace(self, phase="running", doing=self.doing or "starting", seconds=ran)
+        # A trial that reports runs, whatever Airflow said when it was last asked: that may be many seconds ago.
+        return replace(self, phase="running", fraction=progress.fraction, doing=progress.phase, note=progress.note, seconds=ran)
+
+
+@dataclass(frozen=True)
+class CampaignState:
+    """A moment of the campaign. `seconds_left`: an estimate for the trials that are left, None until the first one has ended."""
+
+    campaign_id: str
+    stage: Stage
+    trials: tuple[TrialState, ...]
+    seconds_left: float | None = None
+
+    @property
+    def ended(self) -> int:
+        """Trials that are over, however they ended."""
+        return sum(trial.ended for trial in self.trials)
+
+    @property
+    def running(self) -> tuple[TrialState, ...]:
+        return tuple(trial for trial in self.trials if trial.phase == "running")
+
+
+def update_states(
+    trials: Sequence[TrialState],
+    runs: Mapping[str, TaskInstance],
+    progress: Mapping[str, ProgressLine | None],
+    now: datetime | None = None,
+) -> tuple[TrialState, ...]:
+    """Every trial by the newest of its `run` task and its progress, both by trial id."""
+    moment = now or datetime.now(timezone.utc)
+    return tuple(t.after(runs.get(t.trial_id), progress.get(t.trial_id), moment) for t in trials)
+
+
+def seconds_left(trials: Sequence[TrialState], since_first: float | None) -> float | None:
+    """Time until the last trial ends, from those that ended: each trial like the others of its workload, else like all of them.
+
+    `since_first`: seconds since the first trial began. What passed between trials (queueing, collecting) is expected to go on.
+    """
+    done = [t for t in trials if t.phase in ("measured", "failed") and t.seconds is not None]
+    if not done or since_first is None:
+        return None
+    busy = sum(t.seconds or 0.0 for t in trials)
+    overhead = max(since_first / busy, 1.0) if busy else 1.0
+    return overhead * sum(_left(t, done) for t in trials if not t.ended)
+
+
+def _left(trial: TrialState, done: Sequence[TrialState]) -> float:
+    alike = [t for t in done if t.workload == trial.workload and t.provider == trial.provider]
+    alike = alike or [t for t in done if t.workload == trial.workload] or list(done)
+    expected = sum(t.seconds or 0.0 for t in alike) / len(alike)
+    return max(expected - (trial.seconds or 0.0), expected * (1 - trial.fraction) * 0.1, 0.0)
+
+
+REVIEW, REPORT = "drift_review", "scorecard_report"
+_PARSE_LIMIT_S, _REVIEW_LIMIT_S = 120.0, 120.0
+# A process on this machine ends within seconds; deleting pods may take a triggerer half a minute, and what it does not delete is paid for.
+_STOP_LIMIT_S, _STOP_PODS_LIMIT_S = 20.0, 45.0
+# A trial's own progress is a small file and costs nothing; a look into Airflow costs CPU time beside the measurement.
+_LOOK_EVERY_S, _LOOK_WHILE_MEASURING_S, _TELL_EVERY_S = 1.0, 15.0, 0.5
+_LOG_LINES = 12
+_RESTART_LIMIT_S = 90.0
+"""For how long the API server may be away: one that ends is started again alone (airflow_supervisor), on a busy machine in half a minute."""
+
+OnState = Callable[[CampaignState], None]
+
+
+class CampaignError(RuntimeError):
+    """The campaign could not be run; nothing of it is left running."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`problems`: what of ours failed, one text each, empty if all is well; a trial that failed is data and stands in `trials`.
+
+    `report`: the HTML file, None if it could not be written.
+    """
+
+    campaign_id: str
+    trials: tuple[TrialState, ...]
+    report: Path | None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Every trial has a result and every step of ours succeeded."""
+        return not self.problems and all(t.phase == "measured" for t in self.trials)
+
+
+def run_campaign(
+    server: AirflowServer, declared: Declarations, asked: RunParameters, planned: dict[str, list[Trial]], on_state: OnState
+) -> Outcome:
+    """Measure the planned trials, review and report them. Blocks; `on_state` hears about twice a second how it goes.
+
+    However it is left (Ctrl-C too), the runs that it started are ended and no trial of it is left running.
+    Raises CampaignError, ServerError or AirflowError.
+    """
+    with server.client(patience_s=_RESTART_LIMIT_S) as client:
+        trials = tuple(TrialState.of(t) for several in planned.values() for t in several)
+        campaign = _Campaign(server, client, declared, asked, planned, on_state, trials)
+        with campaign.dags_ready(), campaign.nothing_left_running():
+            return campaign.run()
+
+
+@dataclass
+class _Campaign:
+    """`runs`: our benchmark runs by provider; `others`: the reviews and the report that followed from them."""
+
+    server: AirflowServer
+    client: AirflowClient
+    declared: Declarations
+    asked: RunParameters
+    planned: dict[str, list[Trial]]
+    on_state: OnState
+    trials: tuple[TrialState, ...]
+    stage: Stage = "starting"
+    runs: dict[str, DagRun] = field(default_factory=dict)
+    others: list[DagRun] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    began: datetime | None = None
+
+    def run(self) -> Outcome:
+        self.stage = "measuring"
+        self._measure()
+        self.stage = "reviewing"
+        self._review()
+        self.stage = "reporting"
+        report = self._report()
+        self.stage = "done"
+        self._tell()
+        return Outcome(self.asked.campaign_id, self.trials, report, tuple(self.problems))
+
+    def _trigger(self) -> None:
+        for name, trials in self.planned.items():
+            dag_id = self.declared.providers[name].dag_id
+            self.runs[name] = self.client.trigger(dag_id, dag_conf(self.asked, trials))
+
+    @contextmanager
+    def dags_ready(self) -> Iterator[None]:
+        """All DAGs parsed from the files as they are now and unpaused; afterwards as paused as they were before."""
+        wanted = [*(self.declared.providers[name].dag_id for name in self.planned), REVIEW, REPORT]
+        deadline = time.monotonic() + _PARSE_LIMIT_S
+        while True:
+            self.server.check()
+            known = self.client.dags()
+            late = [d for d in wanted if d not in known or (known[d].parsed_at or self.server.started_at) <= self.server.started_at]
+            if not late:
+                break
+            if errors := self.client.import_errors(self.server.started_at):
+                raise CampaignError("\n".join(f"{file}: {text.strip()}" for file, text in errors.items()))
+            if time.monotonic() > deadline:
+                raise CampaignError(f"Airflow has not read the DAGs {', '.join(late)} after {_PARSE_LIMIT_S:g} s")
+            self._tell()
+            time.sleep(_TELL_EVERY_S)
+        try:
+            for dag_id in wanted:
+                end_active_runs(self.client, dag_id)
+            self._trigger()
+            # Only now, so that a slot that is due does not get in before what was asked for.
+            unpause(self.server.home, self.client, wanted)
+            yield
+        finally:
+            with suppress(AirflowError):
+                pause_again(self.server.home, self.client)
+
+    @contextmanager
+    def nothing_left_running(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            with suppress(AirflowError):
+                self._stop()
+            raise
+        finally:
+            end_abandoned(installation_paths().work)
+            for trial in self.trials:  # of a task that was killed: nobody else would remove it
+                progress_file(trial.trial_id).unlink(missing_ok=True)
+
+    def _stop(self) -> None:
+        started = [*self.runs.values(), *self.others]
+        for run in started:
+            if not self.client.run(run.dag_id, run.run_id).ended:
+                self.client.end_run(run.dag_id, run.run_id, "stopped by the command that asked for it")
+        pods = any(isinstance(self.declared.providers[name].launcher, KubernetesLauncher) for name in self.planned)
+        deadline = time.monotonic() + (_STOP_PODS_LIMIT_S if pods else _STOP_LIMIT_S)
+        while time.monotonic() < deadline and any(progress_file(t.trial_id).exists() for t in self.trials):
+            time.sleep(0.2)
+
+    def _measure(self) -> None:
+        seen: dict[str, tuple[DagRun, list[TaskInstance]]] = {}
+        looked = float("-inf")
+        while True:
+            self.server.check()
+            progress = {t.trial_id: read_progress(t.trial_id) for t in self.trials if not t.ended}
+            patience = _LOOK_WHILE_MEASURING_S if any(progress.values()) else _LOOK_EVERY_S
+            if time.monotonic() - looked >= patience:
+                looked = time.monotonic()
+                for name, run in self.runs.items():
+                    if name not in seen or not seen[name][0].ended:
+                        # The run before its tasks: a run that has ended has no task that changes after it.
+                        now = self.client.run(run.dag_id, run.run_id)
+                        seen[name] = (now, self.client.tasks(run.dag_id, run.run_id))
+            tasks = {t.trial_id: i for name, (_, found) in seen.items() for t, i in self._by_trial(name, found)}
+            self.began = min((i.started_at for i in tasks.values() if i.started_at), default=None)
+            self.trials = update_states(self.trials, tasks, progress)
+            self.trials = tuple(self._with_status(t) for t in self.trials)
+            self._tell()
+            if seen and all(run.ended for run, _ in seen.values()):
+                break
+            time.sleep(_TELL_EVERY_S)
+        for name, (run, found) in seen.items():
+            if run.state != "success":
+                self._explain(name, run, found)
+
+    def _by_trial(self, provider: str, tasks: Sequence[TaskInstance]) -> Iterator[tuple[Trial, TaskInstance]]:
+        for lane in trial_groups(self.declared, self.declared.providers[provider]):
+            planned = lane.of(self.planned[provider])
+            for task in tasks:
+                if task.task_id == f"{lane.name}.trial.run" and 0 <= task.map_index < len(planned):
+                    yield planned[task.map_index], task
+
+    def _with_status(self, trial: TrialState) -> TrialState:
+        if trial.status is not None or trial.phase not in ("measured", "failed"):
+            return trial
+        store = ResultStore(installation_paths().results_url)
+        for folder in reversed(store.attempts(self.asked.campaign_id, trial.trial_id)):
+            with suppress(FileNotFoundError, InvalidResult):
+                return replace(trial, status=store.collected(folder).validity.status)
+        return trial
+
+    def _review(self) -> None:
+        """Wait for the runs that our own results have started; the events say which they are."""
+        wanted = {(self.asked.campaign_id, name) for name, run in self.runs.items() if self._published(run)}
+        deadline = time.monotonic() + _REVIEW_LIMIT_S
+        reviews: dict[str, DagRun] = {}
+        while wanted:
+            self.server.check()
+            for run in self.client.runs(REVIEW, self.server.started_at):
+                told = {(e.get("campaign_id"), e.get("provider")) for e in self.client.upstream_events(REVIEW, run.run_id)}
+                if told & wanted:
+                    reviews[run.run_id] = run
+                    self.others = list(reviews.values())
+                    if run.ended:
+                        wanted -= told
+                        if run.state != "success":
+                            self._explain(REVIEW, run, self.client.tasks(REVIEW, run.run_id))
+            if wanted and time.monotonic() > deadline:
+                self.problems.append(f"no drift review of {', '.join(sorted(name for _, name in wanted))} after {_REVIEW_LIMIT_S:g} s")
+                return
+            self._tell()
+            time.sleep(_LOOK_EVERY_S)
+
+    def _published(self, run: DagRun) -> bool:
+        return any(t.task_id == "publish" and t.state == "success" for t in self.client.tasks(run.dag_id, run.run_id))
+
+    def _report(self) -> Path | None:
+        if not any(self._published(run) for run in self.runs.values()):
+            return None
+        run = self.client.trigger(REPORT, {"campaign": self.asked.campaign_id})
+        self.others.append(run)
+        while not run.ended:
+            self.server.check()
+            self._tell()
+            time.sleep(_LOOK_EVERY_S)
+            run = self.client.run(REPORT, run.run_id)
+        if run.state != "success":
+            self._explain(REPORT, run, self.client.tasks(REPORT, run.run_id))
+            return None
+        return Path(str(self.client.xcom(REPORT, run.run_id, "report")))
+
+    def _explain(self, name: str, run: DagRun, tasks: Sequence[TaskInstance]) -> None:
+        """What of ours failed, with the end of its log; a trial's own `run` is not ours."""
+        for task in tasks:
+            if task.state == "failed" and not task.task_id.endswith(".trial.run"):
+                log = self.client.task_log(run.dag_id, run.run_id, task).splitlines()[-_LOG_LINES:]
+                self.problems.append(f"{name}: {task.task_id}{f' ({task.name})' if task.name else ''} failed:\n" + "\n".join(log))
+
+    def _tell(self) -> None:
+        since = (datetime.now(timezone.utc) - self.began).total_seconds() if self.began else None
+        self.on_state(CampaignState(self.asked.campaign_id, self.stage, self.trials, seconds_left(self.trials, since)))

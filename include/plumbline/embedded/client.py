@@ -1,0 +1,440 @@
+"""Client of Airflow's REST API: the running Airflow of a command, DAG runs, tasks and logs, pausing."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import httpx
+
+from plumbline.declarations import installation_paths
+from plumbline.embedded.settings import USERNAME, password
+from plumbline.workflows.plan import POOL_DESCRIPTION, PlannedRun, RunsNotStarted
+
+if TYPE_CHECKING:
+    pass
+
+
+_PAGE = 100  # Airflow's own upper limit
+_TIMEOUT_S = 30.0
+_WORDS = 300
+_WAITS_S = (0.5, 1.0, 2.0, 4.0)
+
+RUN_ENDED = frozenset({"success", "failed"})
+TASK_ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
+
+
+class AirflowError(RuntimeError):
+    """Airflow said no, or nothing; the message carries what was asked and its answer."""
+
+
+@dataclass(frozen=True)
+class DagState:
+    """What the API server knows of one DAG. `parsed_at` is None until the DAG processor has read its file."""
+
+    dag_id: str
+    is_paused: bool
+    is_stale: bool
+    parsed_at: datetime | None
+
+
+@dataclass(frozen=True)
+class DagRun:
+    """One run. `ended` is true in a final state."""
+
+    dag_id: str
+    run_id: str
+    state: str
+    run_type: str
+    conf: Mapping[str, Any]
+
+    @property
+    def ended(self) -> bool:
+        return self.state in RUN_ENDED
+
+
+@dataclass(frozen=True)
+class TaskInstance:
+    """One task of a run. `map_index` is -1 for an unmapped task; `name` is the rendered map index, or None before it is known."""
+
+    task_id: str
+    map_index: int
+    state: str | None
+    try_number: int
+    name: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in TASK_ENDED
+
+
+class AirflowClient:
+    """Logged in as one user; a token that has run out is renewed once a request. Use as a context manager or `close`."""
+
+    def __init__(self, address: str, username: str, password: str, *, patience_s: float = 0.0) -> None:
+        """`patience_s`: for how long a server that refuses or drops connections is asked again, such as one that is being restarted."""
+        self._patience_s = patience_s
+        self._credentials = {"username": username, "password": password}
+        self._http = httpx.Client(base_url=address, timeout=_TIMEOUT_S, trust_env=False)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> AirflowClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def dags(self) -> dict[str, DagState]:
+        """Every DAG by its id."""
+        return {d["dag_id"]: _dag(d) for d in self._pages("/api/v2/dags", "dags", {"exclude_stale": False})}
+
+    def import_errors(self, since: datetime | None = None) -> dict[str, str]:
+        """File to error text, for each file that could not be imported; `since`: only where that was tried then or later."""
+        found = self._pages("/api/v2/importErrors", "import_errors")
+        times = ((e, _time(e.get("timestamp"))) for e in found)
+        return {e["filename"]: e["stack_trace"] for e, at in times if since is None or at is None or at >= since}
+
+    def set_paused(self, dag_id: str, paused: bool) -> None:
+        """Pause or unpause a DAG."""
+        self._call("PATCH", f"/api/v2/dags/{_part(dag_id)}", {"is_paused": paused})
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> DagRun:
+        """Start a run; its conf is checked against the DAG's params. The run's id is chosen here, so asking again starts no second run."""
+        run_id = f"manual__{datetime.now(timezone.utc).isoformat()}_{secrets.token_hex(4)}"
+        path, body = f"/api/v2/dags/{_part(dag_id)}/dagRuns", {"logical_date": None, "conf": dict(conf), "dag_run_id": run_id}
+        answer = self._send("POST", path, body, repeatable=True)
+        if answer.status_code == httpx.codes.CONFLICT:  # an earlier try began it, and its answer was lost
+            return self.run(dag_id, run_id)
+        return _run(_content("POST", path, answer))
+
+    def run(self, dag_id: str, run_id: str) -> DagRun:
+        """The state of one run."""
+        return _run(self._call("GET", f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}"))
+
+    def runs(self, dag_id: str, since: datetime) -> list[DagRun]:
+        """Runs of a DAG that were due at `since` or later, oldest first."""
+        return self._runs(dag_id, {"run_after_gte": since.isoformat()})
+
+    def active_runs(self, dag_id: str) -> list[DagRun]:
+        """Runs of a DAG that are queued or running, oldest first."""
+        return self._runs(dag_id, {"state": ["queued", "running"]})
+
+    def end_run(self, dag_id: str, run_id: str, note: str) -> None:
+        """Mark a run failed: its running tasks are ended, the rest never starts."""
+        self._call("PATCH", f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}", {"state": "failed", "note": note})
+
+    def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
+        """Every task instance of a run, mapped ones singly."""
+        path = f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances"
+        return [_task(t) for t in self._pages(path, "task_instances")]
+
+    def upstream_events(self, dag_id: str, run_id: str) -> list[Mapping[str, Any]]:
+        """The `extra` of each asset event that started a run."""
+        answer = self._call("GET", f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/upstreamAssetEvents")
+        return [e.get("extra") or {} for e in answer["asset_events"]]
+
+    def task_log(self, dag_id: str, run_id: str, task: TaskInstance) -> str:
+        """The text of a task's log, its newest try."""
+        path = f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances/{_part(task.task_id)}/logs/{max(task.try_number, 1)}"
+        answer = self._call("GET", path, query={"map_index": task.map_index, "full_content": True})
+        content = answer.get("content") or []
+        return "\n".join(_log_line(line) for line in content) if isinstance(content, list) else str(content)
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        """What an unmapped task returned."""
+        path = f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances/{_part(task_id)}/xcomEntries/return_value"
+        value = self._call("GET", path)["value"]
+        try:
+            return json.loads(value) if isinstance(value, str) else value
+        except ValueError:
+            return value
+
+    def has_pool(self, name: str) -> bool:
+        """Whether there is a pool of that name."""
+        path = f"/api/v2/pools/{_part(name)}"
+        answer = self._send("GET", path)
+        return answer.status_code != httpx.codes.NOT_FOUND and _content("GET", path, answer) is not None
+
+    def put_pool(self, name: str, slots: int, description: str) -> None:
+        """Create a pool, or set the slots of the one that is there. Deferred tasks count: a trial that waits still holds its GPUs."""
+        body = {"name": name, "slots": slots, "description": description, "include_deferred": True}
+        if not self.has_pool(name):
+            self._call("POST", "/api/v2/pools", body)
+        else:
+            self._call("PATCH", f"/api/v2/pools/{_part(name)}", {**{k: v for k, v in body.items() if k != "name"}, "pool": name})
+
+    def _runs(self, dag_id: str, query: Mapping[str, Any]) -> list[DagRun]:
+        return [_run(r) for r in self._pages(f"/api/v2/dags/{_part(dag_id)}/dagRuns", "dag_runs", {**query, "order_by": "run_after"})]
+
+    def _pages(self, path: str, field: str, query: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+        offset = 0
+        while True:
+            answer = self._call("GET", path, query={**(query or {}), "limit": _PAGE, "offset": offset})
+            yield from answer[field]
+            offset += _PAGE
+            if offset >= answer["total_entries"]:
+                return
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, Any] | None = None) -> Any:
+        return _content(method, path, self._send(method, path, body, query, repeatable=method != "POST"))
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, Any] | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> httpx.Response:
+        """`repeatable`: the same request twice does the same as once, so it may be sent again where its answer is an error of the server."""
+        if "Authorization" not in self._http.headers:
+            self.login()
+        answer = self._request(method, path, body, query, repeatable)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            self.login()
+            answer = self._request(method, path, body, query, repeatable)
+        # A scheduler that holds SQLite's one lock makes the API server give up.
+        for wait_s in _WAITS_S if repeatable else ():
+            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
+                break
+            time.sleep(wait_s)
+            answer = self._request(method, path, body, query, repeatable)
+        return answer
+
+    def login(self) -> None:
+        """Log in now: any other call does, when it has to."""
+        answer = self._request("POST", "/auth/token", self._credentials, None, repeatable=True)
+        if answer.is_error:
+            raise AirflowError(f"login at {self._http.base_url} as {self._credentials['username']}: {answer.status_code} {_detail(answer)}")
+        self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None, query: Mapping[str, Any] | None, repeatable: bool
+    ) -> httpx.Response:
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return self._http.request(method, path, json=body, params=query, headers={"Accept": "application/json"})
+            except httpx.HTTPError as error:
+                # Any other request may have arrived unless the connection itself was refused.
+                again = isinstance(error, httpx.ConnectError) or (
+                    repeatable and isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
+                )
+                if not again or time.monotonic() >= deadline:
+                    raise AirflowError(f"{method} {self._http.base_url.join(path)}: no answer ({error or type(error).__name__})") from error
+            time.sleep(_WAITS_S[0])
+
+
+def _content(method: str, path: str, answer: httpx.Response) -> Any:
+    if answer.is_error:
+        raise AirflowError(f"{method} {path}: {answer.status_code} {_detail(answer)}")
+    try:
+        return answer.json() if answer.content else None
+    except ValueError:
+        raise AirflowError(f"{method} {path}: answered with something that is not JSON: {answer.text[:_WORDS]}") from None
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
+
+
+def _dag(data: Mapping[str, Any]) -> DagState:
+    return DagState(data["dag_id"], data["is_paused"], data["is_stale"], _time(data["last_parsed_time"]))
+
+
+def _run(data: Mapping[str, Any]) -> DagRun:
+    return DagRun(data["dag_id"], data["dag_run_id"], data["state"], data["run_type"], data["conf"] or {})
+
+
+def _task(data: Mapping[str, Any]) -> TaskInstance:
+    return TaskInstance(
+        data["task_id"],
+        data["map_index"],
+        data["state"],
+        data["try_number"],
+        data["rendered_map_index"],
+        _time(data["start_date"]),
+        _time(data["end_date"]),
+    )
+
+
+def _log_line(line: object) -> str:
+    """A log entry's text, with the exception it carries: that is what a person looks for."""
+    if not isinstance(line, dict):
+        return str(line)
+    raised = [f"{e.get('exc_type')}: {e.get('exc_value')}" for e in line.get("error_detail") or ()]
+    return "\n".join([str(line.get("event", "")), *raised])
+
+
+def _detail(answer: httpx.Response) -> str:
+    """Airflow's own words: `detail` is a sentence, or a list of validation errors with their places."""
+    try:
+        detail = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:_WORDS] or answer.reason_phrase
+    if isinstance(detail, list):
+        return "; ".join(f"{'.'.join(map(str, e.get('loc', ())))}: {e.get('msg', e)}" for e in detail)
+    return str(detail)
+
+
+ADDRESS, USER, PASSWORD = "PLUMBLINE_AIRFLOW_URL", "PLUMBLINE_AIRFLOW_USER", "PLUMBLINE_AIRFLOW_PASSWORD"
+_HOW = f"start one with `plumbline up`, or name a team's server: {ADDRESS}, {USER} and {PASSWORD}"
+
+
+def airflow_address() -> str:
+    """Base URL of the Airflow; AirflowError if none is named and this installation never started one."""
+    named = os.environ.get(ADDRESS)
+    if named:
+        return named.rstrip("/")
+    settings = configparser.ConfigParser(interpolation=None)
+    if not settings.read(installation_paths().airflow_home / "airflow.cfg"):
+        raise AirflowError(f"no Airflow was ever started in {installation_paths().airflow_home}; {_HOW}")
+    return settings["api"]["base_url"]
+
+
+def connect() -> AirflowClient:
+    """A client that has logged in. AirflowError with what to do if nothing answers, or if the login is refused or missing."""
+    url = airflow_address()
+    reached = AirflowClient(url, *_login())
+    try:
+        reached.login()
+    except AirflowError as error:
+        reached.close()
+        raise AirflowError(f"no Airflow can be used at {url}: {error}\n{_HOW}") from error
+    return reached
+
+
+def _login() -> tuple[str, str]:
+    if not os.environ.get(ADDRESS):
+        return USERNAME, password(installation_paths().airflow_home)
+    missing = [name for name in (USER, PASSWORD) if not os.environ.get(name)]
+    if missing:
+        raise AirflowError(
+            f"{ADDRESS} is set but {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not; expected a login there"
+        )
+    return os.environ[USER], os.environ[PASSWORD]
+
+
+@dataclass(frozen=True)
+class StartedRun:
+    """A run that was started. `waits_for`: the run before it, of which each DAG has one at a time; None if there is none."""
+
+    start: PlannedRun
+    run_id: str
+    state: str
+    waits_for: str | None
+
+
+def start_runs(client: AirflowClient, wanted: Sequence[PlannedRun]) -> list[StartedRun]:
+    """Start every run, or none: NotStarted if a DAG is not there or paused, or has no pool, so that its run would wait unseen.
+
+    The pool of a provider that was enabled while Airflow runs is made first.
+
+    AirflowError if Airflow fails or refuses one all the same; its message says which were started before.
+    """
+    known = client.dags()
+    problems = []
+    for start in wanted:
+        dag = known.get(start.dag_id)
+        if dag is None or dag.is_stale:
+            problems.append(f"{start.dag_id} is not in that Airflow: does it read the same declarations, and has it read them by now?")
+        elif dag.is_paused:
+            problems.append(
+                f"{start.dag_id} is paused, and its run would wait unseen: unpause it there, or by `plumbline airflow dags unpause {start.dag_id}`"
+            )
+    if not problems:
+        problems = [problem for start in wanted if (problem := _pool_missing(client, start)) is not None]
+    if problems:
+        raise RunsNotStarted("\n".join(problems))
+    started: list[StartedRun] = []
+    for start in wanted:
+        try:
+            before = client.active_runs(start.dag_id)
+            run = client.trigger(start.dag_id, start.conf)
+        except AirflowError as error:
+            already = ", ".join(f"{one.start.dag_id} {one.run_id}" for one in started)
+            raise AirflowError(f"{start.dag_id}: {error}\nstarted before: {already or 'none'}") from error
+        started.append(StartedRun(start, run.run_id, run.state, before[-1].run_id if before else None))
+    return started
+
+
+def _pool_missing(client: AirflowClient, start: PlannedRun) -> str | None:
+    """Make the pool if there is none; why that cannot be done, None if it is there."""
+    try:
+        if not client.has_pool(start.pool):
+            client.put_pool(start.pool, start.slots, POOL_DESCRIPTION)
+    except AirflowError as error:
+        return (
+            f"{start.dag_id} has no pool {start.pool} and its trials would wait for ever; it could not be made ({error}): "
+            f"`docker compose run --rm init` makes it"
+        )
+    return None
+
+
+_KILLED = "the command that asked for it was killed"
+
+
+def unpause(home: Path, client: AirflowClient, dag_ids: Iterable[str]) -> None:
+    """Unpause these DAGs and remember those that were paused. AirflowError if one is gone, such as after its declaration was edited."""
+    known = client.dags()
+    wanted = list(dag_ids)
+    if gone := [d for d in wanted if d not in known]:
+        raise AirflowError(
+            f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} no longer in Airflow: was a declaration edited meanwhile?"
+        )
+    file = _file(home)
+    draft = file.with_suffix(".part")
+    draft.write_text(json.dumps(sorted({*_remembered(home), *(d for d in wanted if known[d].is_paused)})))
+    draft.replace(file)
+    for dag_id in wanted:
+        client.set_paused(dag_id, False)
+
+
+def pause_again(home: Path, client: AirflowClient) -> None:
+    """Pause what `unpause` remembered, and end the runs that a killed command left in it: they would go on without anybody waiting."""
+    known = client.dags()
+    for dag_id in _remembered(home):
+        if dag_id in known:  # its provider may be gone from the declarations
+            client.set_paused(dag_id, True)
+            end_active_runs(client, dag_id)
+    _file(home).unlink(missing_ok=True)
+
+
+def end_active_runs(client: AirflowClient, dag_id: str) -> None:
+    """End what an earlier command left queued or running."""
+    for run in client.active_runs(dag_id):
+        client.end_run(dag_id, run.run_id, _KILLED)
+
+
+def end_runs_since(client: AirflowClient, dag_id: str, since: datetime, why: str) -> None:
+    """End the runs of a DAG that were due at `since` or later and still go on; earlier ones stay."""
+    for run in client.runs(dag_id, since):
+        if not run.ended:
+            client.end_run(dag_id, run.run_id, why)
+
+
+def _file(home: Path) -> Path:
+    return home / "unpaused.json"
+
+
+def _remembered(home: Path) -> list[str]:
+    file = _file(home)
+    return list(json.loads(file.read_text())) if file.exists() else []

@@ -1,0 +1,192 @@
+"""Demonstration of the provider check on a simulated provider whose driver changes."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
+
+from plumbline.declarations import load
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.embedded.client import AirflowClient, AirflowError, DagRun, end_runs_since, pause_again, unpause
+from plumbline.embedded.server import AirflowServer, Status
+from plumbline.workflows.baseline_decision import DECISION_DAG
+from plumbline.workflows.pending_changes import AUTHOR
+from plumbline.workflows.rehearse import months_of, rehearse_months, simulated
+
+if TYPE_CHECKING:
+    from plumbline.results.finding import Finding
+
+PROVIDER, WORKLOAD = "simulated-h100", "pretrain-1b-gpu"
+REPEATS = 4
+"""Of a campaign; fewer can suspect, but never show."""
+BEFORE = {"driver.version": "550.90.07", "cuda.version": "12.4"}
+AFTER = {"driver.version": "570.86.15", "cuda.version": "12.8"}
+WORSE, PROBE = "8%", "matmul_tflops"
+_QUIET_MONTHS = 3
+_REVIEW = "drift_review"
+_LIMIT_S, _LOOK_EVERY_S = 240.0, 0.5
+Found = TypeVar("Found")
+
+
+class DemoError(RuntimeError):
+    """Something did not happen that should have; the message says what, and how far everything came."""
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """`quiet`: the look before anything had changed; `watch`: the one after. `benchmark`: the run that nobody started, of `campaign_id`, for
+    `reason`. `findings`: what is known of the provider in the end."""
+
+    quiet: DagRun
+    watch: DagRun
+    benchmark: DagRun
+    review: DagRun
+    campaign_id: str
+    reason: str
+    findings: tuple[Finding, ...]
+
+
+def attributed(shown: DemoResult) -> bool:
+    """Whether all went as it should: nothing to find before, then a rerun by itself, whose slowdown is explained by the driver."""
+    went_well = all(run.state == "success" for run in (shown.quiet, shown.watch, shown.benchmark, shown.review))
+    return went_well and any(f.kind == "performance" and "driver.version" in f.attributed_to for f in shown.findings)
+
+
+def stage(home: Path) -> Path:
+    """A new configuration below `home`, with one watched provider and one workload that is measured on it monthly; returns its folder."""
+    folder, shipped = home / "config", REPOSITORY / "include" / "config"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "providers").mkdir(parents=True)
+    (folder / "workloads" / "training").mkdir(parents=True)
+    shutil.copy(shipped / "thresholds.yaml", folder)
+    provider = yaml.safe_load((shipped / "providers" / f"{PROVIDER}.yaml").read_text())
+    # Nothing fails and nothing drifts yet: what is shown is the watch.
+    launcher = {**provider["launcher"], "environment": {**provider["launcher"]["environment"], **BEFORE}, "failures": {}, "drift": []}
+    _declare(folder, f"providers/{PROVIDER}", {**provider, "enabled": True, "launcher": launcher})
+    workload = yaml.safe_load((shipped / "workloads" / "training" / f"{WORKLOAD}.yaml").read_text())
+    repeats = {"per_slot": REPEATS, "slots": ["02:00"]}
+    _declare(folder, f"workloads/training/{WORKLOAD}", {**workload, "on_demand_only": False, "repeats": repeats})
+    # Money for the messages to speak of: one instance all month long.
+    _declare(folder, "alerts", {"volumes": [{"provider": PROVIDER, "time_per_month": "730h"}]})
+    return folder
+
+
+def change_driver(folder: Path, at: datetime, facts: dict[str, str] | None = None) -> None:
+    """From that day on the provider has another driver, with which it is slower; nobody is told."""
+    provider = yaml.safe_load((folder / "providers" / f"{PROVIDER}.yaml").read_text())
+    event = {"kind": "driver_change", "since": f"{at:%Y-%m-%d}", "facts": facts or AFTER, "worse": WORSE, "probes": [PROBE]}
+    provider["launcher"]["drift"] = [event]
+    _declare(folder, f"providers/{PROVIDER}", provider)
+
+
+def measure_quiet_months(now: datetime) -> list[str]:
+    """The campaigns of the months before, straight into the archive; their ids."""
+    last = now.year * 12 + now.month - 2
+    months = [f"{number // 12}-{number % 12 + 1:02d}" for number in range(last - _QUIET_MONTHS + 1, last + 1)]
+    declared = simulated(load(), [PROVIDER])
+    rehearse_months(declared, months_of(f"{months[0]}..{months[-1]}", now), lambda _: None)
+    return months
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A running Airflow whose declarations are `config`."""
+
+    server: AirflowServer
+    client: AirflowClient
+    config: Path
+
+    def show(self, on_status: Status = lambda _: None) -> DemoResult:
+        """Look, change the driver, look again, and wait for what follows. DemoError if it does not."""
+        benchmark = load().providers[PROVIDER].dag_id
+        on_status("Airflow is reading the DAGs")
+        self.until(lambda: {AUTHOR, benchmark, _REVIEW, DECISION_DAG} <= set(self.client.dags()), "DAGs")
+        unpause(self.server.home, self.client, [AUTHOR, benchmark])
+        try:
+            on_status("looking at the provider as its last campaign left it")
+            quiet = self.look()
+            on_status(f"changing its driver: {', '.join(f'{name} {BEFORE[name]} → {AFTER[name]}' for name in AFTER)}")
+            change_driver(self.config, datetime.now(timezone.utc))
+            on_status("looking again; from here on nobody starts anything")
+            watch = self.look()
+            run = self.until(lambda: self.rerun(benchmark), "benchmark that the change started")
+            on_status(f"{benchmark} runs: {self._events(run)[0].get('reason')}")
+            run = self._ended(run)
+            campaign_id, review = self.until(lambda: self._reviewed(run), "review of what it measured")
+            return DemoResult(quiet, watch, run, review, campaign_id, str(self._events(run)[0]["reason"]), _findings())
+        finally:
+            pause_again(self.server.home, self.client)
+            # A question that nobody is there to answer would wait in the next Airflow of this home.
+            end_runs_since(self.client, DECISION_DAG, self.server.started_at, "asked about what the demo had staged")
+
+    def look(self) -> DagRun:
+        """One run of the watch, to its end."""
+        return self._ended(self.client.trigger(AUTHOR, {}))
+
+    def rerun(self, benchmark: str) -> DagRun | None:
+        """The newest run of the benchmark that an event started."""
+        runs = [r for r in self.client.runs(benchmark, self.server.started_at) if r.run_type == "asset_triggered"]
+        return runs[-1] if runs else None
+
+    def _reviewed(self, benchmark: DagRun) -> tuple[str, DagRun] | None:
+        """The campaign that the run measured, and its review once that is over."""
+        for run in self.client.runs(_REVIEW, self.server.started_at):
+            for event in self._events(run):
+                if run.ended and event.get("provider") == PROVIDER and benchmark.ended:
+                    return str(event["campaign_id"]), run
+        return None
+
+    def _events(self, run: DagRun) -> list[Any]:
+        return list(self.client.upstream_events(run.dag_id, run.run_id))
+
+    def _ended(self, run: DagRun) -> DagRun:
+        def over() -> DagRun | None:
+            now = self.client.run(run.dag_id, run.run_id)
+            return now if now.ended else None
+
+        return self.until(over, f"end of {run.dag_id} {run.run_id}")
+
+    def until(self, look: Callable[[], Found | None], what: str) -> Found:
+        """The first answer that there is."""
+        deadline = time.monotonic() + _LIMIT_S
+        said = ""
+        while time.monotonic() < deadline:
+            self.server.check()
+            try:
+                if found := look():
+                    return found
+            except AirflowError as error:
+                said = str(error)  # a machine that is busy elsewhere keeps the API server waiting
+            time.sleep(_LOOK_EVERY_S)
+        states = [
+            f"{t.task_id} {t.name or ''} {t.state}"
+            for dag_id in self.client.dags()
+            for r in self.client.runs(dag_id, self.server.started_at)
+            for t in self.client.tasks(r.dag_id, r.run_id)
+        ]
+        errors = [f"{file}: {text.strip()}" for file, text in self.client.import_errors().items()]
+        raise DemoError(
+            "\n".join([f"no {what} after {_LIMIT_S:g} s; Airflow's logs are in {self.server.home / 'logs'}", said, *errors, *states])
+        )
+
+
+def _findings() -> tuple[Finding, ...]:
+    from plumbline.archive import open_archive
+    from plumbline.results.finding import Finding
+
+    with open_archive() as archive:
+        return tuple(Finding.of(f.detail).with_state(f.state) for f in archive.findings_of(PROVIDER))
+
+
+def _declare(folder: Path, name: str, declared: dict[str, Any]) -> None:
+    # Whole or not at all: a task of the running Airflow may be reading it.
+    draft = folder / f"{name}.part"
+    draft.write_text(yaml.safe_dump(declared, sort_keys=False))
+    draft.replace(folder / f"{name}.yaml")

@@ -1,0 +1,182 @@
+"""Airflow's components by its health page, or by their heartbeats where that does not answer; DAGs, pools and connections by its database."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+import httpx
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from plumbline.declarations import Declarations, KubernetesLauncher
+from plumbline.embedded.connections import variable
+from plumbline.embedded.doctor.databases import AirflowPlace, read_only
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.workflows.plan import pool_slots
+
+_JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
+_AWAY_AFTER = timedelta(minutes=2)
+_TIMEOUT_S = 10.0
+_HOUSEKEEPING = ("upkeep", "upkeep_daily", "provider_watch", "drift_review")
+SLACK = "plumbline_slack"
+_NO_DATABASE = "not applicable: Airflow has no database here, or it does not answer"
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What Airflow's database holds. `dags`: id → paused, of those that are not stale; `beats`: component → last heartbeat."""
+
+    dags: dict[str, bool] = field(default_factory=dict)
+    import_errors: dict[str, str] = field(default_factory=dict)
+    pools: dict[str, int] = field(default_factory=dict)
+    connections: frozenset[str] = frozenset()
+    beats: dict[str, datetime] = field(default_factory=dict)
+
+
+def metadata(place: AirflowPlace) -> Metadata | None:
+    """None if there is no such database, or it does not answer, which its own line says."""
+    if place.database is None:
+        return None
+    try:
+        with read_only(place.database) as connection:
+            return None if connection is None else _read(connection)
+    except (SQLAlchemyError, ValueError, OSError):
+        return None
+
+
+def _read(connection: Connection) -> Metadata:
+    def rows(query: str) -> Iterable[tuple[object, ...]]:
+        return (tuple(row) for row in connection.execute(text(query)))
+
+    jobs = {job: name for name, job in _JOBS.items()}
+    beats = {
+        jobs[str(job)]: _time(at) for job, at in rows("SELECT job_type, MAX(latest_heartbeat) FROM job GROUP BY job_type") if job in jobs
+    }
+    return Metadata(
+        dags={str(dag): bool(paused) for dag, paused in rows("SELECT dag_id, is_paused FROM dag WHERE NOT is_stale")},
+        import_errors={str(file): str(trace) for file, trace in rows("SELECT filename, stacktrace FROM import_error")},
+        pools={str(pool): int(str(slots)) for pool, slots in rows("SELECT pool, slots FROM slot_pool")},
+        connections=frozenset(str(row[0]) for row in rows("SELECT conn_id FROM connection")),
+        beats={name: at for name, at in beats.items() if at is not None},
+    )
+
+
+def _time(value: object) -> datetime | None:
+    """SQLite hands out text without a zone, PostgreSQL a time."""
+    if value is None:
+        return None
+    at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return at if at.tzinfo else at.replace(tzinfo=timezone.utc)
+
+
+def components(place: AirflowPlace, known: Metadata | None, now: datetime) -> Iterator[DoctorCheck]:
+    """The API server, the scheduler, the DAG processor and the triggerer."""
+    names = ("api-server", *(name.replace("_", "-") for name in _JOBS))
+    if not place.running:
+        why = (
+            "no Airflow was started in this installation" if place.kind == "none" else "no Airflow runs here now; `plumbline up` starts one"
+        )
+        yield from (unknown(name, f"not applicable: {why}") for name in names)
+        return
+    health: dict[str, dict[str, str]] | None = None
+    if place.address is None:
+        yield unknown("api-server", "its address is not named: set AIRFLOW__CORE__EXECUTION_API_SERVER_URL")
+    else:
+        url = f"{place.address.rstrip('/')}/api/v2/monitor/health"
+        try:
+            health = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False).raise_for_status().json()
+            yield ok("api-server", f"answers at {place.address}")
+        except (httpx.HTTPError, ValueError) as error:
+            yield failed("api-server", f"{url} does not answer: {error}", place.start("api-server"))
+    for name in _JOBS:
+        beat = (
+            _time((health.get(name) or {}).get(f"latest_{name}_heartbeat"))
+            if health is not None
+            else (known.beats.get(name) if known else None)
+        )
+        service = name.replace("_", "-")
+        if beat is None and health is None and known is None:
+            yield unknown(service, "neither the API server nor Airflow's database says whether it runs")
+        elif beat is None:
+            yield failed(service, "never had a heartbeat", place.start(service))
+        elif now - beat > _AWAY_AFTER:
+            yield failed(service, f"last heartbeat at {beat.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC", place.start(service))
+        else:
+            yield ok(service, f"last heartbeat {max((now - beat).total_seconds(), 0):.0f} s ago")
+
+
+def dags(place: AirflowPlace, known: Metadata | None, declared: Declarations | None) -> Iterator[DoctorCheck]:
+    """Files that cannot be parsed, benchmarks that are not there, and what is paused."""
+    if known is None:
+        yield unknown("DAGs", _NO_DATABASE)
+        return
+    for file, trace in sorted(known.import_errors.items()):
+        last = next((line.strip() for line in reversed(trace.splitlines()) if line.strip()), "no reason given")
+        yield failed("DAG files", f"{file} cannot be parsed: {last}", "repair it, or the declaration that it names (`plumbline check`)")
+    wanted = {p.dag_id: bool(declared.monthly_workloads(p)) for p in declared.enabled_providers()} if declared else {}
+    if not known.dags and place.kind == "embedded":
+        yield unknown("DAGs", "not applicable: no DAG was read here yet")
+        return
+    for dag_id in sorted(dag_id for dag_id in (*wanted, *_HOUSEKEEPING) if dag_id not in known.dags and not known.import_errors):
+        yield failed("DAGs", f"{dag_id} is not in Airflow", place.start("dag-processor") + "; it reads the files every two minutes")
+    paused = [dag_id for dag_id in (*(d for d, monthly in wanted.items() if monthly), *_HOUSEKEEPING) if known.dags.get(dag_id)]
+    if place.kind == "embedded":
+        yield ok("paused DAGs", f"{len(paused)}: on one machine nothing starts by itself" if paused else "none")
+        return
+    for dag_id in sorted(paused):
+        benchmark = " (or set `enabled: false` in its declaration)" if dag_id in wanted else ""
+        yield failed("paused DAGs", f"{dag_id} is paused and never runs by itself", f"`plumbline airflow dags unpause {dag_id}`{benchmark}")
+    if not paused:
+        yield ok("paused DAGs", "none that is needed")
+
+
+def pools(place: AirflowPlace, known: Metadata | None, declared: Declarations | None) -> Iterator[DoctorCheck]:
+    """One for each enabled provider."""
+    if known is None or declared is None:
+        yield unknown(
+            "pools", "not applicable: " + ("Airflow has no database here" if known is None else "the declarations cannot be read")
+        )
+        return
+    wanted = pool_slots(declared.enabled_providers())
+    remedy = "`docker compose run --rm init` makes it" if place.kind == "server" else "`plumbline up`, started again, makes it"
+    for name, slots in wanted.items():
+        if name not in known.pools:
+            yield failed("pools", f"{name} is missing", remedy)
+        elif known.pools[name] != slots:
+            yield failed("pools", f"{name} has {known.pools[name]} slots; declared are {slots}", remedy.replace("makes", "corrects"))
+    if all(known.pools.get(name) == slots for name, slots in wanted.items()):
+        yield ok("pools", f"{len(wanted)} for the enabled providers")
+
+
+def connections(known: Metadata | None, declared: Declarations | None) -> Iterator[DoctorCheck]:
+    """Those that enabled providers on clusters name, and Slack's, which is a choice."""
+    launchers = [p.launcher for p in declared.enabled_providers() if isinstance(p.launcher, KubernetesLauncher)] if declared else []
+    wanted = sorted({c for launcher in launchers for c in (launcher.connection, launcher.results_connection) if c is not None})
+    backend = os.environ.get("AIRFLOW__SECRETS__BACKEND")
+
+    def there(name: str) -> bool:
+        return variable(name) in os.environ or (known is not None and name in known.connections)
+
+    missing = [name for name in wanted if not there(name)]
+    for name in missing:
+        if known is None:
+            yield unknown("connections", f"{name} is not in the environment; {_NO_DATABASE}")
+        elif backend:
+            yield unknown(
+                "connections", f"{name} is not in Airflow's database; {backend} may hold it: `plumbline airflow connections get {name}`"
+            )
+        else:
+            yield failed(
+                "connections",
+                f"{name} is missing",
+                "`plumbline cluster kubeconfig PROVIDER --as connection`, then import it (docs/clusters.md)",
+            )
+    if not missing:
+        yield ok("connections", f"{len(wanted)} for the enabled providers" if wanted else "none is needed")
+    if there(SLACK) or backend:
+        yield ok("alerts", f"Slack by {SLACK}" if there(SLACK) else f"Slack if {backend} holds {SLACK}")
+    else:
+        yield unknown("alerts", f"no connection {SLACK}: findings go to the log and the pages only (docs/alerts.md)")

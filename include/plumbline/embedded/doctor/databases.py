@@ -1,0 +1,163 @@
+"""The Airflow of this installation, and whether both databases answer and match the installed versions."""
+
+from __future__ import annotations
+
+import configparser
+import importlib.util
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, make_url, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from plumbline.archive.migrate import head, known_revisions, revision_of
+from plumbline.declarations.installation import TEAM_SERVER
+from plumbline.embedded import server
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+
+_DATABASE, _EXECUTION, _BASE = (
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
+    "AIRFLOW__CORE__EXECUTION_API_SERVER_URL",
+    "AIRFLOW__API__BASE_URL",
+)
+
+
+@dataclass(frozen=True)
+class AirflowPlace:
+    """`kind`: `none` if no Airflow was ever started here and none is named, `embedded` for the one of `plumbline run` and `plumbline up`,
+    `server` for one that the environment names. `running`: whether its components are to be there now. `start`: how to start one of them."""
+
+    kind: str
+    running: bool
+    database: str | None = None
+    address: str | None = None
+
+    def start(self, component: str) -> str:
+        """The command that starts a component, or what starts all of them."""
+        return f"start it: `docker compose up -d {component}`" if self.kind == "server" else "start Airflow again: `plumbline up`"
+
+
+def find_airflow(home: Path, environ: Mapping[str, str] = os.environ) -> AirflowPlace:
+    """The environment's Airflow if it names a database, else the embedded one in `home`."""
+    database = environ.get(_DATABASE)
+    if database:
+        execution = environ.get(_EXECUTION, "").rstrip("/").removesuffix("/execution")
+        return AirflowPlace("server", True, database, execution or environ.get(_BASE) or None)
+    settings = configparser.ConfigParser(interpolation=None)
+    if not settings.read(home / "airflow.cfg"):
+        return AirflowPlace("server" if environ.get(TEAM_SERVER) else "none", bool(environ.get(TEAM_SERVER)))
+    record = server.read_record(home / "server.json")
+    running = record is not None and bool(server.remaining_processes(record))
+    return AirflowPlace("embedded", running, settings["database"]["sql_alchemy_conn"], settings["api"]["base_url"])
+
+
+_CONNECT_S = 10
+
+
+def archive_database(url: str) -> DoctorCheck:
+    """The archive's; one that no campaign has made yet is nothing to look at."""
+    check = "archive database"
+    try:
+        with _engine(url) as engine:
+            if engine is None:
+                return unknown(check, f"{_shown(url)} is not there yet: the first campaign makes it")
+            revision = revision_of(engine)
+    except (SQLAlchemyError, ValueError, OSError) as error:
+        return failed(check, f"{_shown(url)} does not answer: {_reason(error)}", _start(url, "PLUMBLINE_ARCHIVE_URL"))
+    if revision == head():
+        return ok(check, f"{_shown(url)}, schema {revision}")
+    if revision is not None and revision not in known_revisions():
+        return failed(check, f"schema {revision} is newer than this program's {head()}", "install the plumbline version that wrote it")
+    return failed(check, f"schema {revision or 'missing'}; this program needs {head()}", "back it up, then `plumbline archive migrate`")
+
+
+def airflow_database(place: AirflowPlace) -> DoctorCheck:
+    """Airflow's own."""
+    check = "Airflow's database"
+    if place.kind == "none":
+        return unknown(check, "not applicable: no Airflow was started in this installation")
+    if place.database is None:
+        return failed(
+            check, "no database is named", "set AIRFLOW__DATABASE__SQL_ALCHEMY_CONN, or run the doctor in the server's environment"
+        )
+    migrate = "`docker compose run --rm init`" if place.kind == "server" else "`plumbline up` migrates it"
+    try:
+        with read_only(place.database) as connection:
+            if connection is None:
+                return failed(check, f"{_shown(place.database)} is not there", migrate)
+            revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    except (SQLAlchemyError, ValueError, OSError) as error:
+        return failed(check, f"{_shown(place.database)} does not answer: {_reason(error)}", _start(place.database, "Airflow's database"))
+    wanted = airflow_head()
+    if revision != wanted:
+        return failed(check, f"schema {revision}; the installed Airflow needs {wanted}", migrate)
+    return ok(check, f"{_shown(place.database)}, schema {revision}")
+
+
+def airflow_head() -> str:
+    """The revision of the installed Airflow's newest migration; its files carry their order in their names."""
+    spec = importlib.util.find_spec("airflow")
+    assert spec is not None and spec.submodule_search_locations is not None
+    folders = (Path(folder) / "migrations" / "versions" for folder in spec.submodule_search_locations)
+    newest = max((file for folder in folders for file in folder.glob("[0-9]*.py")), key=lambda file: file.name)
+    found = re.search(r"^revision(?::\s*str)?\s*=\s*[\"'](\w+)", newest.read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+@contextmanager
+def read_only(url: str) -> Iterator[Connection | None]:
+    """A connection to the database; None if it is a file that is not there."""
+    with _engine(url) as engine:
+        if engine is None:
+            yield None
+        else:
+            with engine.connect() as connection:
+                yield connection
+
+
+def clock_of(url: str) -> datetime | None:
+    """The time by a PostgreSQL server's clock; None of a file."""
+    if make_url(url).get_backend_name() != "postgresql":
+        return None
+    with read_only(url) as connection:
+        assert connection is not None
+        at: Any = connection.execute(text("SELECT clock_timestamp()")).scalar()
+        return at.astimezone(timezone.utc)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _engine(url: str) -> Iterator[Engine | None]:
+    """Opened as it is: a look makes no file and migrates nothing."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        if not Path(str(parsed.database)).is_file():
+            yield None
+            return
+        engine = create_engine(f"sqlite:///file:{parsed.database}?mode=ro&uri=true")
+    else:
+        engine = create_engine(parsed.set(drivername="postgresql+psycopg"), connect_args={"connect_timeout": _CONNECT_S})
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _shown(url: str) -> str:
+    return make_url(url).render_as_string(hide_password=True)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+
+
+def _start(url: str, name: str) -> str:
+    if make_url(url).get_backend_name() == "postgresql":
+        return f"start PostgreSQL (`docker compose up -d postgres`), or correct {name}"
+    return f"restore the file from a backup (docs/operate.md), or correct {name}"

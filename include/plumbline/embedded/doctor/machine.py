@@ -1,0 +1,129 @@
+"""Versions, result store, free disk, clock, and pods on the clusters."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import httpx
+from packaging.requirements import Requirement
+from sqlalchemy.exc import SQLAlchemyError
+
+from plumbline.declarations import Declarations, KubernetesLauncher
+from plumbline.embedded.doctor.databases import AirflowPlace, clock_of
+from plumbline.launch.cluster.operate import sweep
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.results import ResultStore
+
+LEAST_FREE_BYTES = 2 * 2**30
+"""A campaign's raw evidence, the logs and a database that is migrated want some; PostgreSQL stops at none."""
+_CLOCK_S = 10.0
+_PYTHON = ((3, 10), (3, 13))
+_PIN = re.compile(r"^([A-Za-z0-9][^\s#]*==[^\\\n]+)", re.MULTILINE)
+_SHOWN = 5
+
+
+def versions(lock: Path) -> Iterator[DoctorCheck]:
+    """Python, and the installed packages against the lock file."""
+    here = sys.version_info[:2]
+    if not _PYTHON[0] <= here <= _PYTHON[1]:
+        yield failed("Python", f"{here[0]}.{here[1]}; expected 3.10 to 3.13", "`make PYTHON=python3.11 setup`")
+    else:
+        yield ok("Python", sys.version.split()[0])
+    if not lock.is_file():
+        yield unknown("packages", f"{lock} is not there to compare with")
+        return
+    every = map(Requirement, _PIN.findall(lock.read_text()))
+    pinned = {r.name: str(r.specifier).removeprefix("==") for r in every if r.marker is None or r.marker.evaluate()}
+    other = []
+    for name, wanted in sorted(pinned.items()):
+        try:
+            if (found := version(name)) != wanted:
+                other.append(f"{name} {found} instead of {wanted}")
+        except PackageNotFoundError:
+            other.append(f"{name} missing")
+    if other:
+        more = f" and {len(other) - _SHOWN} more" if len(other) > _SHOWN else ""
+        yield failed("packages", f"not as locked: {', '.join(other[:_SHOWN])}{more}", "`make setup`, or build the server's image again")
+    else:
+        yield ok("packages", f"{len(pinned)} as locked; Airflow {pinned.get('apache-airflow', 'unknown')}")
+
+
+def result_store(url: str) -> DoctorCheck:
+    """Write, read and delete one small object."""
+    path = f"doctor-{secrets.token_hex(8)}"
+    data = secrets.token_bytes(16)
+    try:
+        store = ResultStore(url, patience_s=0)
+        store.put(path, data)
+        try:
+            same = store.get(path) == data
+        finally:
+            store.remove(path)
+        if store.exists(path):
+            return failed("result store", f"{url}: an object cannot be deleted", "allow DeleteObject: evidence expires by it")
+    except Exception as error:  # noqa: BLE001 (each store's own client raises its own kinds)
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return failed("result store", f"{url}: {reason}", "check PLUMBLINE_RESULTS_URL, its credentials and that the store is there")
+    if not same:
+        return failed("result store", f"{url}: what was written is not what is read", "check for a cache or a proxy before the store")
+    return ok("result store", f"{url}: written, read, deleted")
+
+
+def free_disk(folders: dict[str, Path], least_bytes: int = LEAST_FREE_BYTES) -> Iterator[DoctorCheck]:
+    """Each file system once. `folders`: what is kept there → where; a folder that is not there yet counts as its parent."""
+    seen = set[int]()
+    for what, folder in folders.items():
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        if (device := there.stat().st_dev) in seen:
+            continue
+        seen.add(device)
+        free = shutil.disk_usage(there).free
+        found = f"{free / 2**30:.1f} GiB free for {what} in {folder}"
+        if free < least_bytes:
+            yield failed("free disk", f"{found}; expected {least_bytes / 2**30:g}", "docs/operate.md, 'What grows'; or a larger disk")
+        else:
+            yield ok("free disk", found)
+
+
+def clock(place: AirflowPlace, archive_url: str) -> DoctorCheck:
+    """This machine's clock against PostgreSQL's, else against the API server's; on one machine there is only one."""
+    try:
+        other = clock_of(archive_url) or _served_time(place)
+    except (SQLAlchemyError, ValueError, OSError, httpx.HTTPError):
+        other = None
+    if other is None:
+        return unknown("clock", "not applicable: no other machine to compare with")
+    apart = (datetime.now(timezone.utc) - other).total_seconds()
+    if abs(apart) > _CLOCK_S:
+        return failed(
+            "clock", f"{apart:+.0f} s against the server's", "start time synchronisation (chrony or systemd-timesyncd) on both machines"
+        )
+    return ok("clock", f"{apart:+.1f} s against the server's")
+
+
+def _served_time(place: AirflowPlace) -> datetime | None:
+    if not place.running or place.address is None:
+        return None
+    date = httpx.get(f"{place.address.rstrip('/')}/api/v2/monitor/health", timeout=10, trust_env=False).headers.get("date")
+    return parsedate_to_datetime(date).astimezone(timezone.utc) if date else None
+
+
+def pods(declared: Declarations | None) -> Iterator[DoctorCheck]:
+    """One for each cluster. No cluster is asked: one that does not answer would hold up every other line."""
+    providers = list(declared.enabled_providers()) if declared else []
+    for provider in (p for p in providers if isinstance(p.launcher, KubernetesLauncher)):
+        check, counted = f"pods on {provider.name}", sweep.stored_count(provider.name)
+        if counted is None:
+            yield unknown(check, "not counted yet: `upkeep` counts hourly")
+        elif counted.expired:
+            yield failed(check, f"{counted}, counted {counted.utc}", f"`plumbline cluster sweep {provider.name}`")
+        else:
+            yield ok(check, f"{counted}, counted {counted.utc}")

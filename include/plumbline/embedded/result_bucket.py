@@ -1,0 +1,31 @@
+"""Create the result store's bucket if it does not exist."""
+
+from __future__ import annotations
+
+import sys
+
+from plumbline.declarations import installation_paths
+
+OK, FAILED = 0, 1
+
+
+def main() -> int:
+    """The bucket of PLUMBLINE_RESULTS_URL exists and can be listed: OK. Else FAILED, with the store's own words."""
+    import fsspec
+
+    url = installation_paths().results_url
+    try:
+        store, path = fsspec.core.url_to_fs(url)
+        bucket = path.split("/", 1)[0]
+        if not store.exists(bucket):
+            store.mkdir(bucket)
+        store.ls(bucket, refresh=True)
+    except Exception as error:  # noqa: BLE001 (every store has its own errors)
+        sys.stderr.write(f"the result store {url} cannot be used: {error}\n")
+        return FAILED
+    sys.stdout.write(f"the bucket of {url} is there\n")
+    return OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

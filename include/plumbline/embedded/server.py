@@ -1,0 +1,346 @@
+"""A local Airflow of one owner process: starts on a loopback address, creates pools, and leaves no process behind."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal
+
+import httpx
+import psutil
+
+from plumbline.declarations import (
+    DeclarationError,
+    Provider,
+    enabled_providers,
+    installation_paths,
+    load,
+)
+from plumbline.embedded.client import AirflowClient, pause_again
+from plumbline.embedded.settings import DEFAULT_PORT, USERNAME, environment, password, write_settings
+from plumbline.embedded.supervisor import COMPONENTS, GRACE_S, MIGRATION
+from plumbline.workflows.plan import POOL_DESCRIPTION, pool_slots
+from plumbline.workflows.retain import delete_old_files
+
+SERVER_MARK = "PLUMBLINE_SERVER"
+"""Environment variable with the start's own id: every descendant inherits it, whatever session it moves to."""
+_PATIENCE_S = 10.0
+_CLOCK_SLACK_S = 1.0
+
+
+@dataclass(frozen=True)
+class ServerRecord:
+    """Who was started: written before anything else can go wrong, so that the next start can find it."""
+
+    supervisor: int
+    created: float
+    server_id: str
+
+    def write(self, file: Path) -> None:
+        """Store the record, atomically."""
+        draft = file.with_suffix(".part")
+        draft.write_text(json.dumps(asdict(self)))
+        draft.replace(file)
+
+
+def read_record(file: Path) -> ServerRecord | None:
+    """The record of the last start; None if there is none or it was cut short."""
+    try:
+        return ServerRecord(**json.loads(file.read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def remaining_processes(record: ServerRecord) -> list[psutil.Process]:
+    """Living processes of that start: its supervisor, its session, and whatever carries its mark."""
+    leader_is_ours = _leader_is_ours(record)
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            in_session = leader_is_ours and os.getsid(process.pid) == record.supervisor
+            if in_session or process.environ().get(SERVER_MARK) == record.server_id:
+                found.append(process)
+    return found
+
+
+def end_processes(record: ServerRecord) -> list[int]:
+    """End that start's leftovers, politely first; returns their pids. RuntimeError if some cannot be ended."""
+    seen: list[int] = []
+    for action in (psutil.Process.terminate, psutil.Process.kill):
+        found = remaining_processes(record)
+        seen += [p.pid for p in found if p.pid not in seen]
+        for process in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                action(process)
+        deadline = time.monotonic() + _PATIENCE_S
+        while remaining_processes(record) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    left = remaining_processes(record)
+    if left:
+        raise RuntimeError(f"cannot end processes {[p.pid for p in left]} of an earlier Airflow; end them by hand and try again")
+    return seen
+
+
+def _leader_is_ours(record: ServerRecord) -> bool:
+    """A session id stays reserved while a member lives, so a missing leader is safe; a leader of another age is someone else."""
+    try:
+        return abs(psutil.Process(record.supervisor).create_time() - record.created) < _CLOCK_SLACK_S
+    except psutil.NoSuchProcess:
+        return True
+
+
+def create_pools(client: AirflowClient, providers: Iterable[Provider]) -> list[str]:
+    """Create the pools of these providers, or mend their size; returns their names. A task without its pool would never start."""
+    slots = pool_slots(providers)
+    for name, number in slots.items():
+        client.put_pool(name, number, POOL_DESCRIPTION)
+    return list(slots)
+
+
+class PoolKeeper:
+    """Makes the pools of providers that are enabled while Airflow runs, as soon as their declarations change."""
+
+    def __init__(self) -> None:
+        self._seen = self._state()
+
+    def refresh(self, client: AirflowClient) -> list[str]:
+        """The names of the pools that were made again; empty if no declaration changed, or while one cannot be read."""
+        if (now := self._state()) == self._seen:
+            return []
+        try:
+            providers = enabled_providers()
+        except DeclarationError:
+            return []
+        new = [name for name in pool_slots(providers) if not client.has_pool(name)]
+        create_pools(client, providers)
+        self._seen = now
+        return new
+
+    @staticmethod
+    def _state() -> tuple[tuple[str, int], ...]:
+        here = installation_paths()
+        folders = (here.config / "providers", here.generated_providers)
+        return tuple(sorted((str(file), file.stat().st_mtime_ns) for folder in folders for file in folder.glob("*.yaml")))
+
+
+_START_LIMIT_S = 240.0
+_STOP_LIMIT_S = 2 * GRACE_S + 5
+_LOG_LINES = 15
+
+Status = Callable[[str], None]
+
+
+class ServerError(RuntimeError):
+    """Airflow cannot be started; the message says what to do about it."""
+
+
+class AirflowServer:
+    """All components of Airflow under one supervisor, with its state in `home`.
+
+    `mode` "run": for one campaign; takes PLUMBLINE_PORT (default 8080) or, if that is taken, any free port.
+    `mode` "up": stays; its port is PLUMBLINE_PORT or 8080 and a taken one is an error; edited DAG files are noticed.
+    """
+
+    def __init__(self, home: Path, mode: Literal["run", "up"] = "run") -> None:
+        self.home = home.resolve()
+        self.mode = mode
+        self.username = USERNAME
+        self.started_at = datetime.now(timezone.utc)
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._record: ServerRecord | None = None
+        self._lock: IO[str] | None = None
+        self._shown = 0
+
+    @property
+    def address(self) -> str:
+        """Base URL, such as http://127.0.0.1:8080."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def password(self) -> str:
+        """The password of `username`; made once for a home and kept."""
+        return password(self.home)
+
+    def client(self, patience_s: float = 0.0) -> AirflowClient:
+        """A client that is logged in as `username`; `patience_s` as of AirflowClient."""
+        return AirflowClient(self.address, self.username, self.password, patience_s=patience_s)
+
+    def start(self, on_status: Status = lambda _: None) -> AirflowServer:
+        """End what an earlier start left (processes, runs, unpaused DAGs), start all components, create the providers' pools.
+
+        Raises ServerError; DeclarationError if the declarations, which name the pools, cannot be read.
+        """
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._acquire()
+        try:
+            earlier = read_record(self._pidfile)
+            if earlier and (ended := end_processes(earlier)):
+                on_status(f"ended {len(ended)} processes that an earlier run had left")
+            self._port = _port(self.mode)
+            write_settings(self.home, self._port, reparse=self.mode == "up")
+            self.tidy_logs()
+            self._launch()
+            self._wait_healthy(on_status)
+            with self.client() as client:
+                create_pools(client, enabled_providers())
+                pause_again(self.home, client)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop everything that was started and verify that nothing is left. Safe to call twice."""
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()  # the supervisor's signal to end all
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_LIMIT_S)
+        if self._record is not None:
+            end_processes(self._record)
+            if process is not None:
+                process.wait()
+            self._pidfile.unlink(missing_ok=True)
+            self._record = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that runs for this server now, tasks and their trials included."""
+        return remaining_processes(self._record) if self._record else []
+
+    def tidy_logs(self) -> None:
+        """Delete log files of tasks and DAG files that are older than `keep.logs` in upkeep.yaml."""
+        keep_s = load().upkeep.keep.logs
+        if keep_s is not None:
+            delete_old_files(self.home / "logs", time.time() - keep_s)
+
+    def check(self) -> None:
+        """Raise ServerError if Airflow has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise ServerError(f"Airflow stopped: {self._last_words()}")
+
+    def news(self) -> list[str]:
+        """What the supervisor said since the last call, such as that a component was started again."""
+        lines = _tail(self.home / "logs" / "supervisor.log", 0).splitlines()
+        new = lines[self._shown :] if len(lines) >= self._shown else lines
+        self._shown = len(lines)
+        return new
+
+    def __enter__(self) -> AirflowServer:
+        return self if self._process is not None else self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def _pidfile(self) -> Path:
+        return self.home / "server.json"
+
+    def _acquire(self) -> None:
+        """One owner a home. The kernel drops the lock with its owner, so a killed one never blocks the next."""
+        lock = (self.home / "lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise ServerError(f"an Airflow is already running in {self.home}; stop it, or set PLUMBLINE_HOME to another folder") from None
+        self._lock = lock
+
+    def _launch(self) -> None:
+        server_id = secrets.token_hex(16)
+        env = environment(self.home, os.environ) | {SERVER_MARK: server_id}
+        (self.home / "logs").mkdir(exist_ok=True)
+        for name in (*COMPONENTS, *MIGRATION, "supervisor"):
+            (self.home / "logs" / f"{name}.log").unlink(missing_ok=True)
+        self.started_at = datetime.now(timezone.utc)
+        with (self.home / "logs" / "supervisor.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "plumbline.embedded.supervisor"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=env,
+                # A session of its own: Ctrl-C in the terminal reaches the owner only, which then stops things in order.
+                start_new_session=True,
+            )
+        self._record = ServerRecord(self._process.pid, psutil.Process(self._process.pid).create_time(), server_id)
+        self._record.write(self._pidfile)
+
+    def _wait_healthy(self, on_status: Status) -> None:
+        deadline = time.monotonic() + _START_LIMIT_S
+        shown = ""
+        with httpx.Client(base_url=self.address, timeout=5, trust_env=False) as http:
+            while time.monotonic() < deadline:
+                self.check()
+                waiting = self._not_ready(http)
+                if not waiting:
+                    on_status("Airflow is ready")
+                    return
+                if waiting != shown:
+                    on_status(f"waiting for {waiting}")
+                    shown = waiting
+                time.sleep(0.25)
+        raise ServerError(
+            f"Airflow was not healthy after {_START_LIMIT_S:g} s, still waiting for {shown}; logs are in {self.home / 'logs'}"
+        )
+
+    def _not_ready(self, http: httpx.Client) -> str:
+        """What is still missing, for people; empty when healthy. Heartbeats from before this start do not count."""
+        if not (self.home / "logs" / "api-server.log").exists():
+            return "the database"
+        try:
+            health = http.get("/api/v2/monitor/health").json()
+        except (httpx.HTTPError, ValueError):
+            return "the API server"
+        late = []
+        for part in ("scheduler", "dag_processor", "triggerer"):
+            beat = (health.get(part) or {}).get(f"latest_{part}_heartbeat")
+            if beat is None or datetime.fromisoformat(beat.replace("Z", "+00:00")) < self.started_at:
+                late.append(part.replace("_", " "))
+        return ", ".join(late)
+
+    def _last_words(self) -> str:
+        said = _tail(self.home / "logs" / "supervisor.log", 1)
+        name = said.split(" ", 1)[0]
+        log = self.home / "logs" / f"{name}.log"
+        return f"{said}\n{_tail(log, _LOG_LINES)}\n(whole log: {log})" if log.exists() else said
+
+
+def _tail(file: Path, lines: int) -> str:
+    """The last lines of a file; 0: all of it."""
+    return "\n".join(file.read_text(errors="replace").splitlines()[-lines:]) if file.exists() else ""
+
+
+def _port(mode: str) -> int:
+    text = os.environ.get("PLUMBLINE_PORT") or str(DEFAULT_PORT)
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise ServerError(f"PLUMBLINE_PORT is {text!r}; expected a port number such as 8080")
+    with socket.socket() as probe:
+        # As the API server will: a port whose last connections still linger is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", int(text)))
+        except OSError as error:
+            if mode == "up":
+                raise ServerError(f"port {text} on 127.0.0.1 cannot be used ({error.strerror}); set PLUMBLINE_PORT to a free one") from None
+            probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

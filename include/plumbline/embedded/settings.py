@@ -1,0 +1,143 @@
+"""The settings of the Airflow that Plumbline runs on one machine: a generated airflow.cfg and the secrets beside it."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from plumbline.declarations.installation import REPOSITORY
+
+USERNAME = "admin"
+DEFAULT_PORT = 8080
+_PRIVATE = 0o600
+_HOUR_S = 3600
+
+
+def write_settings(home: Path, port: int, *, reparse: bool) -> Path:
+    """Write `home`/airflow.cfg for an Airflow on 127.0.0.1:`port`; secrets are made once and kept. Returns the file.
+
+    `reparse`: notice edited DAG files, as an Airflow that stays up should. Otherwise each file is parsed once at the start.
+    """
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kept = _kept_secrets(home / "secrets.json")
+    _write_private(_password_file(home), json.dumps({USERNAME: kept["password"]}) + "\n")
+    config = configparser.ConfigParser(interpolation=None)
+    config.read_dict(_settings(home, port, kept, reparse))
+    target = home / "airflow.cfg"
+    draft = home / ".airflow.cfg.part"
+    _write_private(draft, "")
+    with draft.open("w") as file:
+        config.write(file)
+    draft.replace(target)
+    return target
+
+
+def environment(home: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """The environment of Airflow's processes: `base` with our home and library, without what would override airflow.cfg."""
+    ours = {f"AIRFLOW__{s.upper()}__{k.upper()}" for s, keys in _settings(home, 0, _NO_SECRETS, False).items() for k in keys}
+    kept = {k: v for k, v in base.items() if k not in ours and k.removesuffix("_CMD").removesuffix("_SECRET") not in ours}
+    library = str(REPOSITORY / "include")
+    others = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p != library]
+    # Set, it makes every start compile all of Airflow again.
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    return {
+        **kept,
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW_CONFIG": str(home / "airflow.cfg"),
+        "PYTHONPATH": os.pathsep.join([library, *others]),
+        "GX_ANALYTICS_ENABLED": "false",
+    }
+
+
+def password(home: Path) -> str:
+    """The password of the one user, USERNAME. FileNotFoundError before the first start."""
+    return str(json.loads(_password_file(home).read_text())[USERNAME])
+
+
+def _settings(home: Path, port: int, kept: Mapping[str, str], reparse: bool) -> dict[str, dict[str, str]]:
+    address = f"http://127.0.0.1:{port}"
+    return {
+        "core": {
+            # The bundle is the repository: include/ travels with the DAGs, .airflowignore keeps the parser inside dags/.
+            "dags_folder": str(REPOSITORY),
+            "plugins_folder": str(REPOSITORY / "plugins"),
+            "load_examples": "False",
+            "executor": "LocalExecutor",
+            # One task at a time, on purpose: while a trial measures, no other task of this Airflow may use its cores.
+            "parallelism": "1",
+            # Nothing starts by itself: `run` unpauses what it triggers, a person unpauses the monthly schedule.
+            "dags_are_paused_at_creation": "True",
+            "execution_api_server_url": f"{address}/execution/",
+            "simple_auth_manager_users": f"{USERNAME}:admin",
+            "simple_auth_manager_all_admins": "False",
+            "simple_auth_manager_passwords_file": str(_password_file(home)),
+            "fernet_key": kept["fernet_key"],
+            # A declaration that cannot be read is told in our own words, which a deep traceback would bury.
+            "dagbag_import_error_traceback_depth": "0",
+        },
+        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}"},
+        "api": {
+            "host": "127.0.0.1",
+            "port": str(port),
+            "base_url": address,
+            "workers": "1",
+            "secret_key": kept["secret_key"],
+        },
+        "api_auth": {"jwt_secret": kept["jwt_secret"]},
+        # All four components idle beside the measurement: nothing polls faster than someone needs the answer.
+        "scheduler": {
+            "job_heartbeat_sec": "10",
+            "scheduler_idle_sleep_time": "1",
+            "pool_metrics_interval": str(_HOUR_S),
+            "ti_metrics_interval": str(_HOUR_S),
+            "dagrun_metrics_interval": str(_HOUR_S),
+            "task_instance_heartbeat_timeout_detection_interval": "60",
+            "trigger_timeout_check_interval": "60",
+            "parsing_cleanup_interval": "300",
+        },
+        "dag_processor": {
+            "parsing_processes": "1",
+            "min_file_process_interval": "30" if reparse else str(24 * _HOUR_S),
+            "refresh_interval": "60" if reparse else str(24 * _HOUR_S),
+            "bundle_refresh_check_interval": "30",
+            "print_stats_interval": str(_HOUR_S),
+        },
+        "triggerer": {"job_heartbeat_sec": "10", "capacity": "100"},
+        # Also how long a task's end may go unnoticed: with the default of 5 s a campaign waits for minutes.
+        "workers": {"min_heartbeat_interval": "1"},
+        "logging": {"base_log_folder": str(home / "logs"), "colored_console_log": "False"},
+    }
+
+
+_NO_SECRETS = {"fernet_key": "", "secret_key": "", "jwt_secret": ""}
+
+
+def _password_file(home: Path) -> Path:
+    return home / "passwords.json"
+
+
+def _kept_secrets(file: Path) -> dict[str, str]:
+    wanted: dict[str, Callable[[], str]] = {
+        # Fernet's own key format: 32 random bytes, urlsafe base64.
+        "fernet_key": lambda: urlsafe_b64encode(os.urandom(32)).decode(),
+        "secret_key": lambda: secrets.token_urlsafe(32),
+        "jwt_secret": lambda: secrets.token_urlsafe(48),
+        "password": lambda: secrets.token_urlsafe(15),
+    }
+    found: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+    if set(found) != set(wanted):
+        found = {name: found.get(name) or make() for name, make in wanted.items()}
+        _write_private(file, json.dumps(found))
+    return found
+
+
+def _write_private(file: Path, text: str) -> None:
+    """Create with the right mode from the first byte on; a mode set afterwards leaves a moment in which anyone can read."""
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w") as stream:
+        stream.write(text)

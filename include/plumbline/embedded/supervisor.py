@@ -1,0 +1,190 @@
+"""Owns Airflow's components: starts, restarts and stops them, bounds their logs, and ends when its owner does."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+COMPONENTS: dict[str, tuple[str, ...]] = {
+    # Without their log servers, which would listen on all interfaces: the API server reads the logs from the disk.
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "api-server": ("api-server",),
+    "dag-processor": ("dag-processor",),
+    "triggerer": ("triggerer", "--skip-serve-logs"),
+}
+MIGRATION: dict[str, tuple[str, ...]] = {"migration": ("db", "migrate")}
+GRACE_S = 12.0
+STEADY_S = 30.0
+"""How long a component runs before its end is an accident, such as a kill for memory: it alone is started again. One that ends sooner cannot
+run at all."""
+STOPPED_BY_OWNER, COMPONENT_ENDED = 0, 3
+_MARK, _AIRFLOW = "migrated-to", "apache-airflow-core"
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_Children = dict[int, tuple[str, "subprocess.Popen[bytes]"]]
+
+
+def main() -> int:
+    """Run until the owner goes, a signal comes or a component cannot run; returns STOPPED_BY_OWNER or COMPONENT_ENDED."""
+    wake, poke = os.pipe()
+    os.set_blocking(poke, False)
+    signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    # Whatever a component leaves behind becomes our child, so that no descendant can slip away.
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    home = Path(os.environ["AIRFLOW_HOME"])
+    try:
+        return _run(home, wake)
+    finally:
+        _end_all()
+
+
+def _run(home: Path, wake: int) -> int:
+    """The database first, if this version of Airflow has not been here before; then all components at once."""
+    if not is_migrated(home):
+        ended = _watch(_start(MIGRATION, home / "logs"), wake)
+        if ended is None:
+            return STOPPED_BY_OWNER
+        if ended[0][1] != 0:
+            return _report(*ended[0])
+        note_migrated(home)
+    children = _start(COMPONENTS, home / "logs")
+    started = dict.fromkeys(COMPONENTS, time.monotonic())
+    while (ended := _watch(children, wake)) is not None:
+        for name, status in ended:
+            if time.monotonic() - started[name] < STEADY_S:
+                return _report(name, status)
+            children |= _start({name: COMPONENTS[name]}, home / "logs")
+            started[name] = time.monotonic()
+            _say(f"{name} ended by itself with status {status} and was started again")
+    return STOPPED_BY_OWNER
+
+
+def is_migrated(home: Path) -> bool:
+    """Whether the database in `home` is the one of the installed version of Airflow."""
+    mark = home / _MARK
+    return mark.exists() and mark.read_text() == version(_AIRFLOW)
+
+
+def note_migrated(home: Path) -> None:
+    """The installed version's `db migrate` has succeeded in `home`."""
+    (home / _MARK).write_text(version(_AIRFLOW))
+
+
+def _start(commands: dict[str, tuple[str, ...]], logs: Path) -> _Children:
+    logs.mkdir(parents=True, exist_ok=True)
+    children: _Children = {}
+    for name, arguments in commands.items():
+        with (logs / f"{name}.log").open("ab") as out:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "airflow", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                # Should even this process be killed, the components hear of it; what they leave is found by the next start.
+                preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+            )
+        children[child.pid] = (name, child)
+    return children
+
+
+def _watch(children: _Children, wake: int) -> list[tuple[str, int]] | None:
+    """Wait until children end: (name, status) of each, which are taken from `children`; None if the owner wants us to stop."""
+    lifeline = sys.stdin.fileno()
+    while True:
+        ready, _, _ = select.select([lifeline, wake], [], [], LOG_CHECK_EVERY_S)
+        if not ready:
+            rotate_logs(Path(os.environ["AIRFLOW_HOME"]) / "logs")
+        if wake in ready and any(n != signal.SIGCHLD for n in os.read(wake, 256)):
+            return None
+        if lifeline in ready and not os.read(lifeline, 256):
+            return None
+        ended = []
+        for pid, status in _reaped():
+            if pid in children:
+                name, child = children.pop(pid)
+                child.returncode = status
+                ended.append((name, status))
+        if ended:
+            return ended
+
+
+def _report(name: str, status: int) -> int:
+    _say(f"{name} ended by itself with status {status}")
+    return COMPONENT_ENDED
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _end_all() -> None:
+    """SIGTERM to every descendant, SIGKILL to those that are still there after GRACE_S."""
+    for sent in (signal.SIGTERM, signal.SIGKILL):
+        asked: set[psutil.Process] = set()
+        deadline = time.monotonic() + GRACE_S
+        while time.monotonic() < deadline:
+            _reaped()
+            left = set(psutil.Process().children(recursive=True))
+            if not left:
+                return
+            for process in left - asked:  # one signal each: a second SIGTERM makes some components give up their own cleaning up
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.send_signal(sent)
+            asked |= left
+            time.sleep(0.05)
+
+
+def _reaped() -> list[tuple[int, int]]:
+    """(pid, status) of every child that has ended, adopted ones too."""
+    ended = []
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            ended.append((found[0], os.waitstatus_to_exitcode(found[1])))
+    return ended
+
+
+def _prctl(option: int, value: int) -> None:
+    """Linux only; elsewhere the pipe and the process list are all there is."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+
+
+LOG_LIMIT_BYTES = 20 * 2**20
+LOG_CHECK_EVERY_S = 60.0
+
+
+def rotate_logs(logs: Path, limit: int = LOG_LIMIT_BYTES) -> list[str]:
+    """Move the content of each component's log above `limit` bytes to <name>.log.1, in place of the earlier one; the names.
+
+    The writer keeps the file open and appends to it: it is emptied, not replaced. Lines written within that moment are lost.
+    """
+    rotated = []
+    for log in sorted(logs.glob("*.log")):
+        try:
+            if log.stat().st_size > limit:
+                shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+                with log.open("r+b") as file:
+                    file.truncate(0)
+                rotated.append(log.name)
+        except OSError:  # a full disk: emptying is what helps, and an older copy is not worth a component
+            log.with_name(f"{log.name}.1").unlink(missing_ok=True)
+            with log.open("r+b") as file:
+                file.truncate(0)
+    return rotated

@@ -1,0 +1,292 @@
+"""From a comparison of one series to what there is to tell: one finding per cause for concern, never one per metric.
+
+Metrics of one trial move together, so all rows that regressed or improved become one performance finding, led by the metric that
+says most about the workload. Its subject is the series' performance, not the lead, so that a rerun which leads with another
+metric is the same finding. A change of the environment that matters is a finding also when performance did not move.
+
+Severity. Performance: page if a leading metric got worse by at least its page threshold, else warn; tails alone warn at most. An
+improvement is drift too, for the baseline is wrong now and the decision may be: warn from the page threshold on, info below.
+Environment: warn. Reliability: page if nothing succeeded, info if that is no more than the
+baseline allows for, else warn; errors that GPUs made: info if all of them were corrected or as usual, else warn. Missing data: page if
+nothing was recorded at all, else warn."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from plumbline.analysis.drift.attribution import attribute
+from plumbline.analysis.drift.comparison import Comparison, MetricComparison, format_effect, format_interval, format_metric_name
+from plumbline.analysis.drift.reliability import GPU_ERRORS_SUBJECT
+from plumbline.metrics import METRICS
+from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, summarize_facts
+from plumbline.results.sample import Series
+
+_LEADS: dict[str, tuple[str, ...]] = {
+    "training": ("step_time", "tokens_per_second", "samples_per_second"),
+    "inference": ("time_to_first_token", "output_token_throughput", "inter_token_latency", "request_scheduled_latency"),
+}
+"""What a workload kind is about, first the most telling; other metrics lead only when none of these moved."""
+
+
+def findings_of(comparison: Comparison) -> tuple[Finding, ...]:
+    """All findings of one series in one campaign: performance, environment, reliability, missing data; empty when all is as it was.
+
+    A comparison that was refused (no baseline yet, nothing measured) still tells of failures and missing trials.
+    """
+    found = (_performance(comparison), _environment(comparison), _reliability(comparison), _gpu_errors(comparison), _missing(comparison))
+    return tuple(finding for finding in found if finding is not None)
+
+
+def _performance(comparison: Comparison) -> Finding | None:
+    moved = comparison.moved
+    if not moved:
+        return None
+    ranked = _ranked(moved, Series.parse(comparison.series_key).kind)
+    lead = ranked[0]
+    severity = _severity(moved)
+    attribution = attribute(lead, comparison.rows, comparison.environment_changes)
+    repeats = f"{lead.past_threshold} of {lead.n_candidate} repeats"
+    what = f"{_name(lead)} {format_effect(lead)} ({format_interval(lead, comparison.confidence)})"
+    return _finding(
+        comparison,
+        kind="performance",
+        subject="performance",
+        severity=severity,
+        title=f"{_name(lead)} {format_effect(lead)}",
+        what=f"{what}, since campaign {comparison.candidate_campaign}, {repeats}",
+        explanation=f"{lead.past}; {attribution.text}" if lead.past else attribution.text,
+        row=lead,
+        members=[_member(row) for row in ranked],
+        attributed_to=[e.subject for e in attribution.explanations],
+    )
+
+
+def _ranked(moved: Sequence[MetricComparison], kind: str) -> list[MetricComparison]:
+    """The row that speaks for the others first: worse before better, a leading statistic before a tail, then the kind's own order, then
+    how far past its threshold it is."""
+    order = _LEADS.get(kind, ())
+
+    def rank(row: MetricComparison) -> tuple[bool, bool, int, float]:
+        place = order.index(row.metric) if row.metric in order else len(order)
+        return row.verdict != "regressed", row.family != "lead", place, -abs(row.effect or 0.0) / (row.warn or 1.0)
+
+    return sorted(moved, key=rank)
+
+
+def _severity(moved: Sequence[MetricComparison]) -> Severity:
+    leads = [row for row in moved if row.family == "lead"]
+    past_page = {row.verdict for row in leads if row.page is not None and abs(row.effect or 0.0) >= row.page}
+    if "regressed" in past_page:
+        return "page"
+    if "improved" in past_page or any(row.verdict == "regressed" for row in moved):
+        return "warn"
+    return "info"
+
+
+def _name(row: MetricComparison) -> str:
+    return format_metric_name(row, METRICS[row.metric].statistic)
+
+
+def _member(row: MetricComparison) -> Member:
+    text = f"{_name(row)} {format_effect(row)}" + (f"; {row.past}" if row.past else "")
+    return Member(_name(row), text, row.effect, row.ci_low, row.ci_high, row.q, row.verdict, crept=row.crept)
+
+
+def _environment(comparison: Comparison) -> Finding | None:
+    changes = [change for change in comparison.environment_changes if change.matters]
+    if not changes:
+        return None
+    members = [Member(change.key, f"{change.group}: {change.text}") for change in changes]
+    judged = [row for row in comparison.rows if row.verdict is not None and row.family == "lead"]
+    if comparison.moved:
+        effect = "performance moved with it"
+    elif judged and all(row.verdict == "unchanged" for row in judged):
+        effect = "performance did not move"
+    else:
+        effect = "the repeats cannot yet say whether performance moved"
+    return _finding(
+        comparison,
+        kind="environment",
+        subject="environment",
+        severity="warn",
+        title=f"environment changed: {changes[0].text}",
+        what=f"environment changed: {summarize_facts(members)}, since campaign {comparison.candidate_campaign}",
+        explanation=f"against {_baseline(comparison)}; {effect}",
+        members=members,
+        attributed_to=[change.key for change in changes],
+    )
+
+
+def _reliability(comparison: Comparison) -> Finding | None:
+    seen = comparison.reliability
+    if not seen.failures:
+        return None
+    severity: Severity = "page" if seen.failures == seen.attempts else "info" if seen.as_usual else "warn"
+    classes = ", ".join(f"{name} × {n}" for name, n in seen.failed)
+    before = (
+        f"{seen.baseline_failed} of {seen.baseline_attempts} in the baseline"
+        if seen.baseline_attempts
+        else "no baseline to hold it against"
+    )
+    return _finding(
+        comparison,
+        kind="reliability",
+        subject="launches",
+        severity=severity,
+        title=f"{seen.failures} of {seen.attempts} attempts failed",
+        what=f"{seen.failures} of {seen.attempts} attempts failed ({classes}) in campaign {comparison.candidate_campaign}",
+        explanation=f"{before}; failed: {', '.join(seen.failed_trials[:3])}" + (" …" if len(seen.failed_trials) > 3 else ""),
+        members=[Member(name, f"{name} × {n}") for name, n in seen.failed],
+        attributed_to=[name for name, _ in seen.failed],
+    )
+
+
+_CORRECTED = {"gpu_ecc_corrected", "gpu_pcie_replays"}
+"""What the hardware repaired by itself: it costs time, not results."""
+
+
+def _gpu_errors(comparison: Comparison) -> Finding | None:
+    seen = comparison.reliability
+    if not seen.gpu_errors:
+        return None
+    codes = [code for code, _ in seen.gpu_errors]
+    severity: Severity = "info" if seen.gpu_errors_as_usual or _CORRECTED.issuperset(codes) else "warn"
+    kinds = ", ".join(f"{code} × {n}" for code, n in seen.gpu_errors)
+    affected = f"GPU errors in {len(seen.gpu_error_trials)} of {seen.attempts} attempts"
+    before = f"{seen.baseline_gpu_errors} of {seen.baseline_attempts} in the baseline" if seen.baseline_attempts else "no baseline yet"
+    trials = list(dict.fromkeys(seen.gpu_error_trials))
+    return _finding(
+        comparison,
+        kind="reliability",
+        subject=GPU_ERRORS_SUBJECT,
+        severity=severity,
+        title=affected,
+        what=f"{affected} ({kinds}) in campaign {comparison.candidate_campaign}",
+        explanation=f"{before}; trials: {', '.join(trials[:3])}" + (" …" if len(trials) > 3 else ""),
+        members=[Member(code, f"{code} × {n}") for code, n in seen.gpu_errors],
+        attributed_to=codes,
+    )
+
+
+def _missing(comparison: Comparison) -> Finding | None:
+    seen = comparison.reliability
+    if not seen.missing:
+        return None
+    planned = f"{seen.missing} of {seen.planned} planned trials" if seen.planned is not None else f"{seen.missing} trials"
+    return _finding(
+        comparison,
+        kind="missing_data",
+        subject="trials",
+        severity="warn" if seen.attempts else "page",
+        title=f"{planned} left no result",
+        what=f"{planned} left no result in campaign {comparison.candidate_campaign}",
+        explanation="absent is not zero: nothing is concluded about what did not run",
+    )
+
+
+def _baseline(comparison: Comparison) -> str:
+    return f"baseline {', '.join(comparison.baseline_campaigns)}"
+
+
+def _finding(
+    comparison: Comparison,
+    *,
+    kind: FindingKind,
+    subject: str,
+    severity: Severity,
+    title: str,
+    what: str,
+    explanation: str,
+    row: MetricComparison | None = None,
+    members: Sequence[Member] = (),
+    attributed_to: Sequence[str] = (),
+) -> Finding:
+    series = Series.parse(comparison.series_key)
+    simulated = "SIMULATED  " if comparison.simulated else ""
+    return Finding(
+        finding_id=finding_id(series.provider, comparison.candidate_campaign, kind, subject),
+        series_key=comparison.series_key,
+        campaign_id=comparison.candidate_campaign,
+        kind=kind,
+        severity=severity,
+        headline=f"{severity.upper()}  {simulated}{series.provider} · {series.kind} {series.workload} · {what}",
+        explanation=explanation,
+        provider=series.provider,
+        workload_kind=series.kind,
+        workload=series.workload,
+        subject=subject,
+        title=title,
+        simulated=comparison.simulated,
+        effect=row.effect if row else None,
+        ci_low=row.ci_low if row else None,
+        ci_high=row.ci_high if row else None,
+        metric=row.metric if row else None,
+        members=tuple(replace(member, series_key=comparison.series_key) for member in members),
+        attributed_to=tuple(attributed_to),
+        baseline_campaigns=comparison.baseline_campaigns,
+        series=(comparison.series_key,),
+        standing=(comparison.series_key,),
+    )
+
+
+# One provider, one campaign, one cause for concern: what its series show alike is one finding with all of them as members.
+#
+# A driver that changed, a node that got slow, a provider that fails: each shows in many series at once, and many messages about one
+# cause are no messages. The series with the gravest severity, then the one furthest from its baseline, leads: its numbers stand in the
+# headline, every other series is named and has its members. An attribution is that of the lead, with what the others are attributed
+# to after it; when the lead has none but another series has, the group has that one.
+
+
+_GRAVITY = {"page": 0, "warn": 1, "info": 2}
+_MOST_NAMED = 3
+
+
+def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Findings of the series of one campaign, one per provider, kind and subject; a single one stays as it is."""
+    groups: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[finding.finding_id].append(finding)
+    return tuple(_one(sorted(found, key=_rank)) for found in groups.values())
+
+
+def _rank(finding: Finding) -> tuple[int, float, str]:
+    return _GRAVITY[finding.severity], -abs(finding.effect or 0.0), finding.series_key
+
+
+def _one(found: list[Finding]) -> Finding:
+    lead, others = found[0], found[1:]
+    if not others:
+        return lead
+    explained = next((f for f in found if f.attributed_to), lead)
+    names = [f"{f.workload_kind} {f.workload}" for f in others]
+    named = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+    also = f"the same in {named}" if lead.kind == "environment" else f"with it: {_moved(others, named)}"
+    return replace(
+        lead,
+        explanation=f"{explained.explanation}; {also}",
+        title=f"{lead.title} and {len(others)} more series",
+        headline=f"{lead.headline}, and {len(others)} more series",
+        members=_members(found),
+        attributed_to=tuple(dict.fromkeys(key for f in found for key in f.attributed_to)),
+        baseline_campaigns=tuple(dict.fromkeys(c for f in found for c in f.baseline_campaigns)),
+        series=tuple(f.series_key for f in found),
+        standing=tuple(f.series_key for f in found),
+    )
+
+
+def _moved(others: Sequence[Finding], named: str) -> str:
+    told = [f"{f.workload} {f.title}" for f in others[:_MOST_NAMED]]
+    return ", ".join(told) + (f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else "") if told else named
+
+
+def _members(found: Sequence[Finding]) -> tuple[Member, ...]:
+    """Of a fact that changed for all series, one member; of metrics, one per series, which its text names."""
+    if found[0].kind in ("environment", "reliability"):
+        first: dict[str, Member] = {}
+        for finding in found:
+            for member in finding.members:
+                first.setdefault(member.name, member)
+        return tuple(first.values())
+    return tuple(replace(m, text=f"{f.workload_kind} {f.workload}: {m.text}") for f in found for m in f.members)

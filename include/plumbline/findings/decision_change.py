@@ -1,0 +1,246 @@
+"""When a team's first choice changes: the finding that says so, and what becomes of the one that stands.
+
+A ranking is held against the last one that was stored for the same choice. Nothing is found where the question itself changed: other weights,
+gates or workloads, or simulated results in place of measured ones. The finding is of kind price where the same trials at other prices made the
+difference, else of kind performance. It goes on as long as its provider is first, is over when the former one is first again, and gives way to
+another finding when a third one is. A change of which the new first is sure (P ≥ 0.8), or that leaves no choice, is a warn; others are an info.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from plumbline.findings.price import format_usd
+from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id
+
+DECISION_CHANGE_PREFIX = "winner/"
+"""How the subject of such a finding begins."""
+CONFIDENT_FROM = 0.8
+
+
+@dataclass(frozen=True)
+class PriceAtDecision:
+    """What an hour of a provider cost, in USD per `unit` (GPU-hour, core-hour), since a day (ISO 8601); `usd` None where no price was known."""
+
+    usd: float | None
+    unit: str
+    since: str | None
+
+
+@dataclass(frozen=True)
+class RankingSnapshot:
+    """Who was first for one team's choice, and from what. `eligible`: best first, with the probability of being first (None: unknown).
+
+    `question`, `trials`, `costs`: hashes of what was asked, of the trials that counted and of what they cost. `prices` and `campaigns`: by
+    provider, of all that were ranked.
+    """
+
+    team: str
+    kind: str
+    workloads: tuple[str, ...]
+    eligible: tuple[tuple[str, float | None], ...]
+    question: str
+    trials: str
+    costs: str
+    prices: Mapping[str, PriceAtDecision]
+    campaigns: Mapping[str, tuple[str, ...]]
+    simulated: bool = False
+
+    @property
+    def first(self) -> str | None:
+        """Who ranks first; None if nobody is eligible."""
+        return self.eligible[0][0] if self.eligible else None
+
+    @property
+    def probability(self) -> float | None:
+        """That the first one really is; None where it is unknown, or nobody is first."""
+        return self.eligible[0][1] if self.eligible else None
+
+    @property
+    def subject(self) -> str:
+        """What a finding about it is about, such as `winner/platform/training/gpt-1b`."""
+        return f"{DECISION_CHANGE_PREFIX}{self.team}/{self.kind}/{'+'.join(self.workloads)}"
+
+    @property
+    def inputs(self) -> tuple[str, str, str]:
+        """The same for the same ranking."""
+        return self.question, self.trials, self.costs
+
+    @classmethod
+    def of(cls, team: str, kind: str, detail: Mapping[str, Any]) -> RankingSnapshot | None:
+        """The choice of a stored decision; None of one that says too little, such as another version's."""
+        try:
+            return cls(
+                team=team,
+                kind=kind,
+                workloads=tuple(detail["workloads"]),
+                eligible=tuple((r["provider"], r["probability_first"]) for r in detail["ranking"] if r["eligible"]),
+                question=detail["inputs"]["question"],
+                trials=detail["inputs"]["trials"],
+                costs=detail["inputs"]["costs"],
+                prices={name: PriceAtDecision(p["usd_per_unit"], p["unit"], p["since"]) for name, p in detail["prices"].items()},
+                campaigns={name: tuple(campaigns) for name, campaigns in detail["campaigns"].items()},
+                simulated=detail["simulated"],
+            )
+        except (KeyError, TypeError):
+            return None
+
+
+@dataclass(frozen=True)
+class DecisionReconciliation:
+    """What a new ranking means: a finding to open, those that go on as they are to be stored now, and those that are over, with why."""
+
+    new: Finding | None
+    continued: tuple[Finding, ...] = ()
+    over: tuple[tuple[Finding, str], ...] = ()
+
+
+def is_decision_change(finding: Finding) -> bool:
+    """Whether the finding says that a team's first choice changed."""
+    return finding.subject.startswith(DECISION_CHANGE_PREFIX)
+
+
+def parse_decision_subject(subject: str) -> tuple[str, str, tuple[str, ...]]:
+    """Team, kind and workloads of such a finding's subject."""
+    team, kind, workloads = subject.removeprefix(DECISION_CHANGE_PREFIX).split("/", 2)
+    return team, kind, tuple(workloads.split("+"))
+
+
+def reconcile_decision(
+    before: RankingSnapshot | None, now: RankingSnapshot, standing: Sequence[Finding], day: date, decision_id: str
+) -> DecisionReconciliation:
+    """Hold a ranking of the day against the last one, and against the findings about the same choice that stand."""
+    known = [f for f in standing if f.subject == now.subject]
+    if before is None or (before.question, before.simulated) != (now.question, now.simulated):
+        return DecisionReconciliation(None, (), tuple((f, "over: the team asks another question now") for f in known if before is not None))
+    if before.inputs == now.inputs:
+        # Nothing is new; what a run that died left standing is ended.
+        return DecisionReconciliation(None, (), tuple((f, f"over: {_who(now)}") for f in known if _first_of(f) != now.first))
+    why = _cause(before, now)
+    continued, over, back = [], [], False
+    for finding in known:
+        former, first = finding.instead_of, _first_of(finding)
+        if now.first == first:
+            continued.append(_shown(finding, now))
+        elif now.first == former:
+            back = True
+            over.append((finding, f"back: {_who(now)}{', ' if now.first else ' '}{why.text}"))
+        else:
+            over.append((finding, f"over: {_who(now)}, {why.text}"))
+    # Where one that goes on says it already, a run that died stored it and not yet the decision.
+    if now.first == before.first or back or continued:
+        return DecisionReconciliation(None, tuple(continued), tuple(over))
+    return DecisionReconciliation(_finding(before, now, why, day, decision_id), tuple(continued), tuple(over))
+
+
+@dataclass(frozen=True)
+class _Cause:
+    kind: FindingKind
+    reasons: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return f"since {_listed(self.reasons)}"
+
+
+def _cause(before: RankingSnapshot, now: RankingSnapshot) -> _Cause:
+    """What was new."""
+    order = [name for name in (now.first, before.first) if name is not None]
+    names = list(dict.fromkeys([*order, *sorted({*now.prices, *before.prices})]))
+    moved = [name for name in names if name in before.prices and name in now.prices and before.prices[name].usd != now.prices[name].usd]
+    prices = [_price(name, before.prices[name], now.prices[name], its=name == now.first) for name in moved]
+    if before.trials == now.trials:
+        return _Cause("price", tuple(prices) or ("costs are reckoned in another way",))
+    news = []
+    for name in names:
+        was, has = before.campaigns.get(name, ()), now.campaigns.get(name, ())
+        if has and has != was:
+            fresh = [c for c in has if c not in was] or [*has]
+            news.append(f"campaign {_listed(fresh)} of {name}" + ("" if was else ", which had no results before"))
+        elif was and not has:
+            news.append(f"{name} has no results that count any more")
+    return _Cause("performance", (*(news or ["results were corrected"]), *prices))
+
+
+def _price(name: str, was: PriceAtDecision, has: PriceAtDecision, its: bool) -> str:
+    whose = "its" if its else f"{name}'s"
+    if was.usd is None or has.usd is None:
+        return f"{whose} price became {'known' if was.usd is None else 'unknown'}"
+    verb = "fell" if has.usd < was.usd else "rose"
+    return f"{whose} price {verb} {format_usd(was.usd, has.usd)} → {format_usd(has.usd, was.usd)} USD/{has.unit}" + (
+        f" on {has.since}" if has.since else ""
+    )
+
+
+def _finding(before: RankingSnapshot, now: RankingSnapshot, why: _Cause, day: date, decision_id: str) -> Finding:
+    provider = now.first or before.first
+    assert provider is not None  # one of the two is somebody: they differ
+    return _shown(
+        Finding(
+            finding_id=finding_id(provider, decision_id, why.kind, now.subject),
+            series_key="",
+            campaign_id=None,
+            kind=why.kind,
+            severity="info",
+            headline="",
+            explanation=_then(before) + ("; the same trials at other prices: nothing was measured again" if why.kind == "price" else ""),
+            provider=provider,
+            workload_kind=now.kind,
+            workload=now.workloads[0] if len(now.workloads) == 1 else "",
+            subject=now.subject,
+            simulated=now.simulated,
+            attributed_to=why.reasons,
+            since=day.isoformat(),
+            instead_of=before.first,
+        ),
+        now,
+    )
+
+
+def _shown(finding: Finding, now: RankingSnapshot) -> Finding:
+    """The finding with the numbers of this ranking; what it was opened for stays."""
+    sure = len(now.eligible) < 2 or (now.probability is not None and now.probability >= CONFIDENT_FROM)
+    severity: Severity = "warn" if sure else "info"
+    simulated = "SIMULATED  " if now.simulated else ""
+    instead = f" instead of {finding.instead_of}" if finding.instead_of and now.first else ""
+    what = f"team {now.team}, {now.kind}: {_who(now, ' now')}{instead}"
+    members = tuple(Member(name, f"{i}. {name}{format_certainty(p)}") for i, (name, p) in enumerate(now.eligible, 1))
+    return replace(
+        finding,
+        severity=severity,
+        headline=f"{severity.upper()}  {simulated}{what}, since {_listed(finding.attributed_to)}",
+        title=f"first choice of team {now.team} for {now.kind}: {now.first or 'nobody'}{instead}",
+        members=members,
+    )
+
+
+def _then(before: RankingSnapshot) -> str:
+    """How it stood."""
+    return "before: " + (", ".join(f"{name}{format_certainty(p)}" for name, p in before.eligible) or "no provider was eligible")
+
+
+def _who(now: RankingSnapshot, when: str = "") -> str:
+    if now.first is None:
+        return "no provider is eligible any more"
+    only = " (the only one that is eligible)" if len(now.eligible) == 1 else format_certainty(now.probability)
+    return f"first is{when} {now.first}{only}"
+
+
+def _first_of(finding: Finding) -> str | None:
+    return finding.members[0].name if finding.members else None
+
+
+def format_certainty(probability: float | None) -> str:
+    """A probability as messages append it to a name; empty for None. Never certain: draws cannot prove 0 or 1."""
+    if probability is None:
+        return ""
+    if probability > 0.99:
+        return " (P > 0.99)"
+    return " (P < 0.01)" if probability < 0.01 else f" (P = {probability:.2f})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,0 +1,196 @@
+"""What a provider's probes between campaigns mean: is the hardware slower than the probes before said?
+
+One slow probe proves nothing: a neighbour, another node, a warm room. It only asks for another one. The second in a row is a finding,
+which stands until a probe is as before, or a person accepts it. That hardware became faster is no finding: what comes later is held
+against it all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from statistics import median
+
+from plumbline.analysis.drift.comparison import format_probe_name, format_relative_change
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_quantity
+from plumbline.results.finding import Finding, Member, finding_id
+
+PROBE_SUBJECT = "probe"
+DEFAULT_LIMIT = 0.05
+"""How much worse a figure has to be, as a share of the usual one, where no threshold is declared for its metric."""
+CONFIRMATIONS = 2
+"""Slow probes in a row that are a finding."""
+USUAL_PROBES = 5
+"""Good probes, the last ones, that make the usual figure."""
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """One probe: the day, and metric → value in SI units, of what could be measured."""
+
+    day: date
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ProbeVerdict:
+    """A metric of the last probe. `usual`: the median of the last good ones before it, None if there is none. `slow`: in how many probes in
+    a row, up to the last, it was worse than that by its limit; `since` the first of them. `effect`: the change as a share of the usual."""
+
+    metric: str
+    value: float
+    usual: float | None
+    slow: int
+    since: date | None
+
+    @property
+    def effect(self) -> float:
+        return 0.0 if self.usual is None else self.value / self.usual - 1.0
+
+    @property
+    def text(self) -> str:
+        """Such as `matmul 791 TFLOP/s → 652 TFLOP/s (−18 %)`; the value alone where nothing was usual yet."""
+        unit = METRICS[self.metric].unit
+        if self.usual is None:
+            return f"{format_probe_name(self.metric)} {format_quantity(self.value, unit)}"
+        return f"{format_probe_name(self.metric)} {format_quantity(self.usual, unit)} → {format_quantity(self.value, unit)} ({format_relative_change(self.effect)})"
+
+
+@dataclass(frozen=True)
+class ProbeReconciliation:
+    """`judged`: every metric of the last probe. `new`, `continued`, `over`: findings to open, to store anew, and that resolved, with why.
+    `changes` start a benchmark: {fact, old, new}, when the finding opens. `again`: the last probe asks for another one soon."""
+
+    judged: tuple[ProbeVerdict, ...]
+    new: Finding | None = None
+    continued: Finding | None = None
+    over: tuple[Finding, str] | None = None
+    changes: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def again(self) -> bool:
+        return any(0 < j.slow < CONFIRMATIONS for j in self.judged)
+
+
+def judge_probes(history: Sequence[ProbeResult], limits: Mapping[str, float]) -> tuple[ProbeVerdict, ...]:
+    """The metrics of the last probe of a `history` (oldest first), by name. `limits`: the share of worse by metric, LIMIT without one.
+
+    Slow is also no better than the worst of the probes that make the usual figure: where figures scatter, less is news.
+    """
+    if not history:
+        return ()
+    found = []
+    for metric in sorted(_apart(history[-1].figures)):
+        good: list[float] = []
+        slow: list[date] = []
+        usual: float | None = None
+        value = history[-1].figures[metric]
+        for day, value in ((p.day, p.figures[metric]) for p in history if metric in p.figures):
+            last = good[-USUAL_PROBES:]
+            usual = median(last) if last else None
+            if usual is not None and _worse(metric, value, usual, last, limits.get(metric, DEFAULT_LIMIT)):
+                slow.append(day)
+            else:
+                slow = []
+                good.append(value)
+        found.append(ProbeVerdict(metric, value, usual, len(slow), slow[0] if slow else None))
+    return tuple(found)
+
+
+def reconcile_probes(
+    provider: str,
+    history: Sequence[ProbeResult],
+    limits: Mapping[str, float],
+    standing: Sequence[Finding],
+    *,
+    rerun: str,
+    simulated: bool = False,
+    settled: Collection[str] = (),
+) -> ProbeReconciliation:
+    """What the last probe of the history means. `standing`: the provider's unsettled findings, `settled` the ids of the others; `rerun`: what
+    starts because of it, or why nothing does, in words."""
+    now = judge_probes(history, limits)
+    slow = sorted((j for j in now if j.slow >= CONFIRMATIONS), key=lambda j: j.effect * _sign(j.metric))
+    known = next((s for s in standing if (s.provider, s.kind, s.subject) == (provider, "performance", PROBE_SUBJECT)), None)
+    if known is not None:
+        measured = {j.metric: j for j in now}
+        unseen = [m for m in known.members if m.name not in measured]
+        doubtful = [m for m in known.members if m.name in measured and 0 < measured[m.name].slow < CONFIRMATIONS]
+        if not (slow or unseen or doubtful):
+            day = history[-1].day
+            back = ", ".join(
+                f"{format_probe_name(m.name)} {format_quantity(measured[m.name].value, METRICS[m.name].unit)}" for m in known.members
+            )
+            return ProbeReconciliation(now, over=(known, f"recovered: the probe of {day} is as usual again: {back}"))
+        members = (*map(_member, slow), *unseen, *doubtful)
+        if {m.name for m in members} == {m.name for m in known.members}:
+            return ProbeReconciliation(now)
+        latest = _finding(known.finding_id, provider, members, slow, known.since or "", rerun, simulated)
+        return ProbeReconciliation(now, continued=replace(latest, state=known.state))
+    if not slow:
+        return ProbeReconciliation(now)
+    since = min(j.since for j in slow if j.since is not None).isoformat()
+    name = _name(provider, since, settled)
+    unit = {j.metric: METRICS[j.metric].unit for j in slow}
+    changes = tuple(
+        {"fact": j.metric, "old": format_quantity(j.usual, unit[j.metric]), "new": format_quantity(j.value, unit[j.metric])} for j in slow
+    )
+    return ProbeReconciliation(now, new=_finding(name, provider, tuple(map(_member, slow)), slow, since, rerun, simulated), changes=changes)
+
+
+def _apart(figures: Mapping[str, float]) -> set[str]:
+    """The metrics without those that say once more, of one number format, what `matmul_tflops` says."""
+    same = {m for m, value in figures.items() if m.startswith("matmul_tflops_") and value == figures.get("matmul_tflops")}
+    return set(figures) - same
+
+
+def _sign(metric: str) -> int:
+    """-1 where lower is better."""
+    return -1 if METRICS[metric].direction == "lower_is_better" else 1
+
+
+def _worse(metric: str, value: float, usual: float, last: Sequence[float], limit: float) -> bool:
+    sign = _sign(metric)
+    return sign * (value / usual - 1.0) <= -limit and all(sign * value < sign * one for one in last)
+
+
+def _member(judged: ProbeVerdict) -> Member:
+    return Member(judged.metric, judged.text, judged.effect, verdict="regressed")
+
+
+def _name(provider: str, since: str, settled: Collection[str]) -> str:
+    """One finding for each day on which it began; what begins again after that one was settled is another."""
+    name, more = finding_id(provider, since, "performance", PROBE_SUBJECT), 2
+    while name in settled:
+        name, more = finding_id(provider, f"{since} {more}", "performance", PROBE_SUBJECT), more + 1
+    return name
+
+
+def _finding(
+    name: str, provider: str, members: tuple[Member, ...], slow: Sequence[ProbeVerdict], since: str, rerun: str, simulated: bool
+) -> Finding:
+    lead = slow[0] if slow else None
+    more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+    title = f"slower in probes: {members[0].text}{more}"
+    times = f"{lead.slow} probes in a row" if lead is not None else "not measured again"
+    return Finding(
+        finding_id=name,
+        series_key="",
+        campaign_id=None,
+        kind="performance",
+        severity="warn",
+        headline=f"WARN  {'SIMULATED  ' if simulated else ''}{provider} · {title}, {times}, since {since}",
+        explanation=f"measured without a workload, against the median of the probes before; {rerun}",
+        provider=provider,
+        workload_kind="",
+        workload="",
+        subject=PROBE_SUBJECT,
+        title=title,
+        simulated=simulated,
+        effect=members[0].effect,
+        metric=members[0].name,
+        members=members,
+        since=since,
+    )

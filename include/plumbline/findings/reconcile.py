@@ -1,0 +1,134 @@
+"""What a new campaign means for the findings that stand: which of its drifts are known, which are new, and what is over.
+
+A drift is known if a finding of the same provider, kind and subject stands that covers the series: of performance in the same
+direction, of the environment with the same fact. It continues that finding, whose state and first campaign stay. One that was noticed
+between campaigns (plumbline.findings.environment_check) covers every series of its provider, and gets the series that show it from the first campaign
+that does: a fact has one finding, whoever saw it first. What is not known is
+grouped into new findings. A series of a standing finding that was compared and no longer shows it has recovered; when the last one
+has, the finding resolves itself. `suspected` is no recovery, nor is a comparison that could not be made.
+
+Only a series' newest campaign can continue or end anything: a review of an old one, by hand, changes nothing that came later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from plumbline.analysis.drift.comparison import Comparison
+from plumbline.analysis.drift.environment import fact_name
+from plumbline.analysis.drift.reliability import GPU_ERRORS_SUBJECT
+from plumbline.findings import missing_data
+from plumbline.findings.campaign import grouped
+from plumbline.results.finding import Finding
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """`new` findings to open; `continued` ones as they are to be stored now; `over`: those that resolved, with why."""
+
+    new: tuple[Finding, ...]
+    continued: tuple[Finding, ...]
+    over: tuple[tuple[Finding, str], ...]
+
+
+def reconcile(
+    found: Sequence[Finding], standing: Sequence[Finding], comparisons: Sequence[Comparison], newest: Collection[str]
+) -> Reconciliation:
+    """Hold one provider's per-series findings of a campaign against those that stand; `newest`: series of which it is the newest campaign."""
+    shown: dict[str, list[Finding]] = {}
+    fresh: list[Finding] = []
+    for finding in found:
+        for part, known in _parts(finding, standing):
+            if known is None:
+                fresh.append(part)
+            elif part.series_key in newest or known.campaign_id == part.campaign_id:
+                shown.setdefault(known.finding_id, []).append(part)
+    told = {c.series_key: c for c in comparisons}
+    continued, over = [], []
+    for known in standing:
+        now = shown.get(known.finding_id, [])
+        still = {f.series_key for f in now}
+        recovered = {key for key in known.standing if key in told and key in newest and key not in still and _well(known, told[key])}
+        left = (set(known.standing) - recovered) | still
+        if recovered and not left:
+            over.append((known, _why(known, told[known.standing[0]])))
+        elif now or recovered:
+            continued.append(_updated(known, now, left))
+    return Reconciliation(grouped(fresh), tuple(continued), tuple(over))
+
+
+def _parts(finding: Finding, standing: Sequence[Finding]) -> list[tuple[Finding, Finding | None]]:
+    """The finding with the one that it continues; one about several facts falls apart where only some are known."""
+    same = [s for s in standing if (s.provider, s.kind, s.subject) == (finding.provider, finding.kind, finding.subject)]
+    here = next((s for s in same if s.campaign_id == finding.campaign_id), None)
+    known = [s for s in same if s is not here and (s.campaign_id is None or finding.series_key in s.series)]
+    if finding.kind != "environment":
+        moved = finding.direction_of(finding.series_key)
+        match = next((s for s in known if s.direction_of(finding.series_key) == moved), here)
+        return [(finding, match)]
+    parts: list[tuple[Finding, Finding | None]] = []
+    left = finding.members
+    for s in known:
+        facts = {fact_name(m.name) for m in s.members}
+        mine = tuple(m for m in left if fact_name(m.name) in facts)
+        left = tuple(m for m in left if fact_name(m.name) not in facts)
+        if mine:
+            parts.append((finding.about(mine), s))
+    return [*parts, (finding.about(left), here)] if left else parts
+
+
+def _well(known: Finding, now: Comparison) -> bool:
+    """Whether the comparison shows that what the finding says of this series is over."""
+    seen = now.reliability
+    if known.subject == GPU_ERRORS_SUBJECT:
+        return seen.attempts > 0 and not seen.gpu_errors
+    if known.kind == "reliability":
+        return seen.attempts > 0 and not seen.failures
+    if known.subject == missing_data.SILENCE_SUBJECT:
+        # What a person asked for in between does not make up for a month's rerun, only for having measured nothing at all.
+        return seen.attempts > 0 and (known.campaign_id is None or missing_data.is_monthly(now.candidate_campaign))
+    if known.kind == "missing_data":
+        return seen.attempts > 0 and not seen.missing
+    if now.problems:
+        return False
+    if known.kind == "environment":
+        facts = {fact_name(m.name) for m in known.members}
+        return bool(now.rows) and not any(c.matters and fact_name(c.key) in facts for c in now.environment_changes)
+    judged = [row.verdict for row in now.rows if row.family == "lead" and row.effect is not None and row.verdict is not None]
+    return bool(judged) and known.direction_of(now.series_key) not in {row.verdict for row in now.rows} and "suspected" not in judged
+
+
+def _why(known: Finding, now: Comparison) -> str:
+    what = {
+        "performance": "is back within its thresholds of the baseline",
+        "environment": "no longer differs from the baseline in what had changed",
+        "reliability": "ran without a failed attempt",
+        "missing_data": "reports again",
+    }.get(known.kind, "is as it was")
+    if known.subject == GPU_ERRORS_SUBJECT:
+        what = "ran without a new error of a GPU"
+    series = "the series" if len(known.series) == 1 else f"the last of {len(known.series)} series"
+    return f"recovered: in campaign {now.candidate_campaign} {series} {what} ({', '.join(now.baseline_campaigns) or 'no baseline'})"
+
+
+def _updated(known: Finding, now: Sequence[Finding], left: Collection[str]) -> Finding:
+    """The standing finding as this campaign shows it: its own identity, first campaign and state, the new numbers."""
+    standing, series = tuple(sorted(left)), tuple(dict.fromkeys((*known.series, *(f.series_key for f in now))))
+    if not now:
+        return replace(known, standing=standing)
+    (campaign,) = {c for f in now for c in f.campaigns}
+    (latest,) = grouped([replace(f, finding_id=known.finding_id) for f in now])
+    # What a campaign does not look at, such as a label of a node, it does not take back either.
+    unseen = tuple(m for m in known.members if fact_name(m.name) not in {fact_name(n.name) for n in latest.members}) if known.since else ()
+    latest = latest.about((*latest.members, *unseen)) if unseen else latest
+    return replace(
+        latest,
+        campaign_id=known.campaign_id,
+        since=known.since,
+        headline=latest.headline.replace(f"since campaign {campaign}", f"since {known.began}"),
+        seen_in=tuple(dict.fromkeys((*known.seen_in, *([campaign] if campaign != known.campaign_id else ())))),
+        series=series,
+        standing=standing,
+        state=known.state,
+    )

@@ -1,0 +1,339 @@
+"""Watches who else uses the trial's cores while it is measured, and says when a number cannot be believed because of it.
+
+Two signals are judged, and the first decides:
+
+foreign_cpu        share of the trial's cores (of what it was promised of them) that went to anybody but the trial: time the cores were not idle, less
+                   interrupts, less the CPU time of the harness and everything it started. Time that a hypervisor took
+                   away counts: that is a neighbour too.
+cpu_pressure_some  PSI: share of time in which some task that could run waited for a core. A trial waits for itself as
+                   well (server and client on one core), and the machine's PSI speaks of cores that are not the trial's.
+                   Nobody can make the trial wait for longer than they run, so what is judged is the lesser of the
+                   pressure and the core-seconds a second that others used."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal
+
+from plumbline.declarations import ValidityLimits
+from plumbline.harness.cpu_usage import CoreTimes, ProcessTreeCpu, core_times, pressure_file, pressure_s
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor, NodeGpus
+from plumbline.harness.measurement import Judgement
+from plumbline.metrics import Phase
+from plumbline.results import GpuCounter, MetricRow, Reason, Telemetry
+
+CPU_INTERVAL_S = 0.5
+"""Counters of CPU time move in ticks of 10 ms: over less than this their quotient is mostly rounding. Pressure and load are read no more often
+either: the counter of pressure misses nothing in between, and each time the watch wakes up it holds up the trial on one of its cores."""
+_EARLY_SHARE = 0.9
+"""A sample that comes a little early splits all the same, or every second one would be left out."""
+
+
+@dataclass
+class _Signal:
+    unit: str
+    shortest_s: float
+    seconds: float = 0.0
+    weighted: float = 0.0
+    n: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+
+    def add(self, value: float, seconds: float) -> None:
+        self.seconds += seconds
+        self.weighted += value * seconds
+        if seconds >= self.shortest_s:
+            self.n += 1
+            self.low, self.high = min(self.low, value), max(self.high, value)
+
+    @property
+    def mean(self) -> float:
+        # Rounding can make single windows negative; they must stay in the sum, or it would be too high.
+        return max(self.weighted / self.seconds, 0.0)
+
+
+@dataclass(frozen=True)
+class _CpuReading:
+    at_s: float
+    cores: CoreTimes
+    own_s: float
+
+
+class ContentionMonitor:
+    """Samples from its own thread between `with Watch(cpus) as watch:` and its end; `with watch.phase("steady"):` says what is on.
+
+    `cpus`: the cores the trial may use; `promised`: how many cores' worth of their time is its own (a pod's limit), all if left out.
+    Others on a shared node take nothing from it until they use more than the rest. Everything is read every `interval_s`, CPU time
+    split at most every half second and exactly at both ends of a phase. Without Linux's /proc there is nothing to see, and `judgements` says so.
+    `gpus`: their meters, sampled in a thread of its own; left out where they are not the trial's.
+    """
+
+    def __init__(
+        self, cpus: Sequence[int], promised: int | None = None, interval_s: float = CPU_INTERVAL_S, gpus: GpuPhaseMonitor | None = None
+    ) -> None:
+        if not cpus:
+            raise ValueError("cpus is empty; expected the cores of the trial, such as [0, 1]")
+        self.cpus = tuple(sorted(cpus))
+        self._promised = min(promised or len(self.cpus), len(self.cpus))
+        self._interval_s = interval_s
+        self._pressure_file = pressure_file()
+        self._blind: str | None = None
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="watch", daemon=True)
+        self._phases: list[Phase] = []
+        self._signals: dict[tuple[Phase, str], _Signal] = {}
+        self._tree: ProcessTreeCpu | None = None
+        self._split: _CpuReading | None = None
+        self._pressure: tuple[float, float] | None = None
+        self._overhead: tuple[float, float] | None = None
+        self._gpus = gpus
+
+    def __enter__(self) -> ContentionMonitor:
+        with self._lock:
+            try:
+                self._tree = ProcessTreeCpu()
+            except (OSError, ValueError) as error:
+                self._blind = str(error)
+            self._sample(split=True)
+        if self._gpus is not None:
+            self._gpus.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self._gpus is not None:
+            self._gpus.__exit__(kind, error, trace)
+
+    @contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        """Attribute what is seen to a phase: to the innermost one if they nest, added up if a phase comes twice."""
+        around = self._phases[-1] if self._phases else None
+        with self._lock:
+            self._sample(split=True)
+            self._phases.append(name)
+        self._gpus_change(around, name)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sample(split=True)
+                self._phases.remove(name)
+            self._gpus_change(name, around)
+
+    def telemetry(self) -> list[Telemetry]:
+        """One row a phase and signal. Means are over time, exact from end to end; min and max over the single samples."""
+        with self._lock:
+            machine = [
+                Telemetry(
+                    phase=phase,
+                    signal=name,
+                    unit=signal.unit,
+                    n=max(signal.n, 1),
+                    mean=signal.mean,
+                    min=max(min(signal.low, signal.mean), 0.0),
+                    max=max(signal.high, signal.mean),
+                )
+                for (phase, name), signal in self._signals.items()
+                if signal.seconds > 0
+            ]
+        return [*machine, *(self._gpus.telemetry() if self._gpus is not None else [])]
+
+    def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
+        """What the GPUs drew: see `GpuPhases.rows`."""
+        return [] if self._gpus is None else self._gpus.rows(phase)
+
+    def add_nodes(self, others: Mapping[int, NodeGpus | None]) -> None:
+        """What the GPUs of a gang's other nodes did: see `GpuPhases.add_nodes`."""
+        if self._gpus is not None:
+            self._gpus.add_nodes(others)
+
+    def gpu_health(self) -> tuple[GpuCounter, ...]:
+        """The GPUs' counters of errors: see `GpuPhases.health`."""
+        return () if self._gpus is None else self._gpus.health()
+
+    def gpu_errors(self) -> list[Judgement]:
+        """What the GPUs' new errors say against the trial, whichever phase they came in: see `GpuPhases.new_errors`."""
+        return [] if self._gpus is None else self._gpus.new_errors()
+
+    def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
+        """What makes the phase less than valid. A phase in which nothing could be seen is degraded: unseen is not undisturbed."""
+        means = {row.signal: row.mean for row in self.telemetry() if row.phase == phase}
+        foreign = means.get("foreign_cpu")
+        throttled = [] if self._gpus is None else self._gpus.judgements(phase)
+        if foreign is None:
+            why = self._blind or "the phase was never watched"
+            detail = f"nobody saw who else used the cores in {phase}: {why}"
+            return [Judgement("degraded", Reason(code="contention_unobserved", detail=detail)), *throttled]
+        cores = f"core{'s' if len(self.cpus) > 1 else ''} {', '.join(map(str, self.cpus))}"
+        if self._promised < len(self.cpus):
+            cores = f"the {self._promised} promised of {len(self.cpus)} cores"
+        found = [
+            _judge_threshold(
+                "contended_cpu",
+                foreign,
+                limits.foreign_cpu_degraded,
+                limits.foreign_cpu_invalid,
+                f"others used {foreign:.0%} of {cores} in {phase}",
+            )
+        ]
+        pressure = means.get("cpu_pressure_some")
+        if pressure is not None:
+            taken = foreign * self._promised
+            found.append(
+                _judge_threshold(
+                    "cpu_pressure",
+                    min(pressure, taken),
+                    limits.cpu_pressure_degraded,
+                    limits.cpu_pressure_invalid,
+                    f"tasks waited for a core in {pressure:.0%} of {phase} while others used {taken:.2f} cores",
+                )
+            )
+        return [*(judgement for judgement in found if judgement is not None), *throttled]
+
+    def _gpus_change(self, left: Phase | None, entered: Phase | None) -> None:
+        if self._gpus is not None:
+            self._gpus.change(left, entered)
+
+    def _loop(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            with self._lock:
+                self._sample(split=False)
+                self._weigh_itself()
+
+    def _sample(self, split: bool) -> None:
+        try:
+            self._sample_pressure()
+            if split or self._split is None or time.monotonic() - self._split.at_s >= _EARLY_SHARE * CPU_INTERVAL_S:
+                self._sample_split()
+        except (OSError, ValueError) as error:
+            self._blind = str(error)
+            self._tree = self._pressure_file = None
+        self._add("load_1m", "tasks", os.getloadavg()[0], self._interval_s)
+
+    def _sample_pressure(self) -> None:
+        if self._pressure_file is None:
+            return
+        now, total = time.monotonic(), pressure_s(self._pressure_file)
+        if self._pressure is not None and now > self._pressure[0]:
+            seconds = now - self._pressure[0]
+            self._add("cpu_pressure_some", "ratio", (total - self._pressure[1]) / seconds, seconds, self._interval_s / 2)
+        self._pressure = (now, total)
+
+    def _sample_split(self) -> None:
+        if self._tree is None:
+            return
+        new = _CpuReading(time.monotonic(), core_times(self.cpus), self._tree.seconds())
+        old, self._split = self._split, new
+        if old is None or new.at_s <= old.at_s:
+            return
+        seconds = new.at_s - old.at_s
+        there, capacity = seconds * len(self.cpus), seconds * self._promised
+        own = new.own_s - old.own_s
+        # Interrupts are left out: most of them are the trial's own packets and disk writes.
+        busy = there - (new.cores.idle_s - old.cores.idle_s) - (new.cores.interrupts_s - old.cores.interrupts_s)
+        others = busy - own
+        # Without a limit the difference is kept whole: rounding makes single windows negative, and they belong in the mean.
+        taken = others if capacity == there else max(others - (there - capacity), 0.0)
+        self._add("foreign_cpu", "ratio", taken / capacity, seconds, CPU_INTERVAL_S / 2)
+        self._add("own_cpu", "ratio", own / capacity, seconds, CPU_INTERVAL_S / 2)
+        self._add("cpu_steal", "ratio", (new.cores.stolen_s - old.cores.stolen_s) / capacity, seconds, CPU_INTERVAL_S / 2)
+
+    def _weigh_itself(self) -> None:
+        """What watching costs, as a share of one core: a disturbance that is measured like any other."""
+        now, used = time.monotonic(), time.thread_time()
+        if self._overhead is not None:
+            seconds = now - self._overhead[0]
+            self._add("watch_overhead", "ratio", (used - self._overhead[1]) / seconds, seconds)
+        self._overhead = (now, used)
+
+    def _add(self, signal: str, unit: str, value: float, seconds: float, shortest_s: float = 0.0) -> None:
+        if self._phases:
+            self._signals.setdefault((self._phases[-1], signal), _Signal(unit, shortest_s)).add(value, seconds)
+
+
+def _judge_threshold(code: str, value: float, degraded: float, invalid: float, what: str) -> Judgement | None:
+    limits = f"degraded from {degraded:.0%}, invalid from {invalid:.0%}"
+    level: Literal["degraded", "invalid"] = "invalid" if value >= invalid else "degraded"
+    return Judgement(level, Reason(code=code, detail=f"{what}; {limits}")) if value >= degraded else None
+
+
+SNAPSHOT_KEY = "observed"
+"""Under which name it is kept for the next pod."""
+
+
+@dataclass(frozen=True)
+class MonitorSnapshot:
+    """Telemetry of all phases; of the steady one what the GPUs drew and what makes it less than valid."""
+
+    telemetry: tuple[Telemetry, ...]
+    gpu_rows: tuple[MetricRow, ...]
+    judgements: tuple[Judgement, ...]
+
+    @classmethod
+    def of(cls, watch: ContentionMonitor, limits: ValidityLimits) -> MonitorSnapshot:
+        """What a watch has seen so far."""
+        return cls(tuple(watch.telemetry()), tuple(watch.gpu_rows()), (*watch.judgements(limits), *watch.gpu_errors()))
+
+    def row(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "telemetry": [row.model_dump(mode="json") for row in self.telemetry],
+            "gpu_rows": [row.model_dump(mode="json") for row in self.gpu_rows],
+            "judgements": [{"level": each.level, **each.reason.model_dump(mode="json")} for each in self.judgements],
+        }
+
+    @classmethod
+    def read(cls, row: dict[str, Any]) -> MonitorSnapshot:
+        """What `row` made."""
+        return cls(
+            tuple(Telemetry(**each) for each in row["telemetry"]),
+            tuple(MetricRow(**each) for each in row["gpu_rows"]),
+            tuple(Judgement(each["level"], Reason(code=each["code"], detail=each["detail"])) for each in row["judgements"]),
+        )
+
+
+class ResumedContentionMonitor(ContentionMonitor):
+    """A watch that goes on from what was observed in earlier pods: steady state was theirs, the recovery is both's."""
+
+    def __init__(self, cpus: Sequence[int], promised: int | None, gpus: GpuPhaseMonitor | None, earlier: MonitorSnapshot) -> None:
+        super().__init__(cpus, promised, gpus=gpus)
+        self._earlier = earlier
+
+    def telemetry(self) -> list[Telemetry]:
+        """Of all pods; where several saw a signal in the same phase, weighted by how often each looked."""
+        found = {(row.phase, row.signal): row for row in self._earlier.telemetry}
+        for row in super().telemetry():
+            key = row.phase, row.signal
+            found[key] = _merge_telemetry(found[key], row) if key in found else row
+        return list(found.values())
+
+    def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
+        """Of the pod in which the phase was."""
+        return list(self._earlier.gpu_rows) if phase == "steady" else super().gpu_rows(phase)
+
+    def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
+        """Of the pod in which the phase was."""
+        return list(self._earlier.judgements) if phase == "steady" else super().judgements(limits, phase)
+
+
+def _merge_telemetry(one: Telemetry, other: Telemetry) -> Telemetry:
+    n = one.n + other.n
+    return one.model_copy(
+        update={
+            "n": n,
+            "mean": (one.mean * one.n + other.mean * other.n) / n,
+            "min": min(one.min, other.min),
+            "p95": None,
+            "max": max(one.max, other.max),
+        }
+    )

@@ -1,0 +1,183 @@
+"""NVIDIA GPUs as NVML reports them. "There is none" and "nobody could look" are different facts.
+
+NVML comes with the package `nvidia-ml-py`, which images for GPU nodes carry; elsewhere it may be absent. Serial numbers and UUIDs are no facts:
+they name a GPU, and another one of the same kind is no other environment."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from plumbline.harness.environment.cpu import ROOT
+from plumbline.harness.environment.sysfs import read_text
+from plumbline.results import Scalar
+
+_NVIDIA = "0x10de"
+
+
+def nvidia_facts(root: Path = ROOT, nvml: Any = None) -> dict[str, Scalar]:
+    """`gpu.count` (None if nobody could look, then `gpu.unknown_because`), `gpu.<i>.*`, `driver.version`, `cuda.version`.
+
+    `nvml`: a module with pynvml's functions; the installed one if left out.
+    """
+    try:
+        library = nvml or importlib.import_module("pynvml")
+    except ImportError:
+        return _without_nvml("the package nvidia-ml-py is not installed", root)
+    try:
+        library.nvmlInit()
+    except library.NVMLError as error:
+        return _without_nvml(str(error), root)
+    try:
+        return _all(library)
+    except library.NVMLError as error:
+        return {"gpu.count": None, "gpu.unknown_because": str(error), "driver.version": None, "cuda.version": None}
+    finally:
+        library.nvmlShutdown()
+
+
+def visible_handles(nvml: Any) -> list[Any]:
+    """NVML's handles of the GPUs that CUDA_VISIBLE_DEVICES shows, in its order; nvmlInit must have been called. Raises nvml.NVMLError."""
+    found = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    names = [(str(i), _text(nvml.nvmlDeviceGetUUID(handle))) for i, handle in enumerate(found)]
+    return [found[i] for i in visible_indices(names, os.environ.get("CUDA_VISIBLE_DEVICES"))]
+
+
+def product_name(name: str) -> str:
+    """A GPU's name as node labels and declarations write it: `NVIDIA H100 80GB HBM3` → `NVIDIA-H100-80GB-HBM3`."""
+    return "-".join(name.split())
+
+
+def _without_nvml(reason: str, root: Path) -> dict[str, Scalar]:
+    seen = _nvidia_traces(root)
+    found: dict[str, Scalar] = {"gpu.count": 0, "driver.version": None, "cuda.version": None}
+    return found | {"gpu.count": None, "gpu.unknown_because": f"{seen}, but {reason}"} if seen else found
+
+
+def _nvidia_traces(root: Path) -> str | None:
+    """What on this machine hints at an NVIDIA GPU; None if nothing does."""
+    for name in ("nvidia0", "nvidiactl", "dxg"):
+        if (root / "dev" / name).exists():
+            return f"/dev/{name} is there"
+    devices = root / "sys/bus/pci/devices"
+    if not devices.is_dir() and not (root / "sys/class").is_dir():
+        return "/sys is not readable"
+    for device in sorted(devices.glob("*")):
+        # Class 03 is a display controller: NVIDIA also makes network cards and bridges.
+        if read_text(device / "vendor") == _NVIDIA and (read_text(device / "class") or "").startswith("0x03"):
+            return f"PCI device {device.name} is NVIDIA's"
+    return None
+
+
+def _all(nvml: Any) -> dict[str, Scalar]:
+    shown = visible_handles(nvml)
+    cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
+    found: dict[str, Scalar] = {
+        "gpu.count": len(shown),
+        "gpu.vendor": "nvidia",
+        "driver.version": _text(nvml.nvmlSystemGetDriverVersion()),
+        "cuda.version": f"{cuda // 1000}.{cuda % 1000 // 10}",
+    }
+    for position, handle in enumerate(shown):
+        found |= {f"gpu.{position}.{name}": value for name, value in {**_one(nvml, handle), **nvlink_facts(nvml, handle)}.items()}
+    if len(shown) > 1:
+        found["gpu.nvlink_topology"] = nvlink_topology(nvml, shown)
+    return found
+
+
+def visible_indices(devices: list[tuple[str, str]], setting: str | None) -> list[int]:
+    """Indices of the (index, UUID) pairs that CUDA_VISIBLE_DEVICES shows, in its order; like CUDA, it stops at the first unknown."""
+    if setting is None:
+        return list(range(len(devices)))
+    shown: list[int] = []
+    for wanted in (part.strip() for part in setting.split(",")):
+        found = [i for i, (index, uuid) in enumerate(devices) if wanted == index or (wanted.startswith("GPU-") and uuid.startswith(wanted))]
+        if len(found) != 1 or found[0] in shown:
+            break
+        shown += found
+    return shown
+
+
+def _one(nvml: Any, handle: Any) -> dict[str, Scalar]:
+    def asked(question: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return question(handle, *arguments)
+        except nvml.NVMLError:
+            return None  # not every device and driver answers everything
+
+    power, standard = asked(nvml.nvmlDeviceGetEnforcedPowerLimit), asked(nvml.nvmlDeviceGetPowerManagementDefaultLimit)
+    capability, firmware = asked(nvml.nvmlDeviceGetCudaComputeCapability), asked(nvml.nvmlDeviceGetGspFirmwareVersion)
+    inforom, persistence = asked(nvml.nvmlDeviceGetInforomImageVersion), asked(nvml.nvmlDeviceGetPersistenceMode)
+    memory = asked(nvml.nvmlDeviceGetMemoryInfo)
+    vbios = asked(nvml.nvmlDeviceGetVbiosVersion)
+    ecc = asked(nvml.nvmlDeviceGetEccMode)
+    mig = asked(nvml.nvmlDeviceGetMigMode)
+    return {
+        "product": product_name(_text(nvml.nvmlDeviceGetName(handle))),
+        "memory_bytes": None if memory is None else int(memory.total),
+        "compute_capability": None if capability is None else f"{capability[0]}.{capability[1]}",
+        "vbios": None if vbios is None else _text(vbios),
+        "firmware": None if firmware is None else _text(firmware),
+        "inforom": None if inforom is None else _text(inforom),
+        "sm_clock_max_mhz": asked(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM),
+        "memory_clock_max_mhz": asked(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM),
+        "sm_clock_cap_mhz": asked(nvml.nvmlDeviceGetApplicationsClock, nvml.NVML_CLOCK_SM),
+        "power_limit_w": None if power is None else power / 1000,
+        "power_limit_default_w": None if standard is None else standard / 1000,
+        "persistence": None if persistence is None else bool(persistence),
+        "ecc": None if ecc is None else bool(ecc[0]),
+        "mig": None if mig is None else bool(mig[0]),
+        "pcie_generation_max": asked(nvml.nvmlDeviceGetMaxPcieLinkGeneration),
+        "pcie_width_max": asked(nvml.nvmlDeviceGetMaxPcieLinkWidth),
+        "pcie_width": asked(nvml.nvmlDeviceGetCurrPcieLinkWidth),  # the generation is left out: an idle GPU saves power by lowering it
+    }
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+_NEAREST = {0: "one board", 10: "one PCIe switch", 20: "PCIe switches", 30: "one host bridge", 40: "one CPU", 50: "between CPUs"}
+"""NVML's levels of the nearest common ancestor of two GPUs."""
+
+
+def nvlink_facts(nvml: Any, handle: Any) -> dict[str, Scalar]:
+    """`nvlink_active`: links that are up (0 without NVLink), and `nvlink_version`, None without one."""
+    active: list[int] = []
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            if nvml.nvmlDeviceGetNvLinkState(handle, link) == nvml.NVML_FEATURE_ENABLED:
+                active.append(link)
+        except nvml.NVMLError:
+            break  # links are numbered from 0: a GPU without this one has no further one
+    return {"nvlink_active": len(active), "nvlink_version": _nvlink_version(nvml, handle, active[0]) if active else None}
+
+
+def nvlink_topology(nvml: Any, handles: Sequence[Any]) -> str | None:
+    """Between which GPUs data goes which way, such as `NVLink: all` or `NVLink: 0-1 2-3; between CPUs: 0-2 0-3 1-2 1-3`."""
+    ways: dict[str, list[str]] = {}
+    for (i, one), (j, other) in combinations(enumerate(handles), 2):
+        ways.setdefault(_connection(nvml, one, other), []).append(f"{i}-{j}")
+    if len(ways) == 1:
+        return f"{next(iter(ways))}: all"
+    return "; ".join(f"{way}: {' '.join(pairs)}" for way, pairs in sorted(ways.items())) or None
+
+
+def _nvlink_version(nvml: Any, handle: Any, link: int) -> int | None:
+    try:
+        return int(nvml.nvmlDeviceGetNvLinkVersion(handle, link))
+    except nvml.NVMLError:
+        return None
+
+
+def _connection(nvml: Any, one: Any, other: Any) -> str:
+    try:
+        if nvml.nvmlDeviceGetP2PStatus(one, other, nvml.NVML_P2P_CAPS_INDEX_NVLINK) == nvml.NVML_P2P_STATUS_OK:
+            return "NVLink"  # also through switches, whose far end no single link tells
+        return _NEAREST.get(nvml.nvmlDeviceGetTopologyCommonAncestor(one, other), "unknown")
+    except nvml.NVMLError:
+        return "unknown"

@@ -1,0 +1,49 @@
+"""What an image must provide: the supported PyTorch releases, and messages that show a missing compiler, kernel or package."""
+
+from __future__ import annotations
+
+import re
+
+OLDEST_TORCH, NEWEST_TORCH = (2, 7), (2, 13)
+"""Major and minor release, both included. docs/hardware-probes.md says how both ends are tried."""
+
+
+def unsupported_torch(version: str | None) -> str | None:
+    """Why the harness does not run on this PyTorch, in one sentence that names the version and the supported range; None if it does.
+
+    `version` as `torch.__version__` or the package's metadata give it, such as `2.13.0+cpu` or `2.9.0a0+145a3a7bda.nv25.10`; None if
+    PyTorch is not installed.
+    """
+    expected = f"the harness supports {format_release(OLDEST_TORCH)} to {format_release(NEWEST_TORCH)}"
+    if version is None:
+        return f"PyTorch is not installed; {expected}"
+    release = re.match(r"(\d+)\.(\d+)", version)
+    if release is None:
+        return f"PyTorch has the unreadable version {version!r}; {expected}"
+    if OLDEST_TORCH <= (int(release[1]), int(release[2])) <= NEWEST_TORCH:
+        return None
+    return f"PyTorch {version} is not supported; {expected}"
+
+
+def format_release(release: tuple[int, int]) -> str:
+    """A release as people write it: 2.7."""
+    return f"{release[0]}.{release[1]}"
+
+
+_FAULT_MESSAGES = (
+    "No working C++ compiler found",  # torch Inductor, on a CPU
+    "Failed to find C compiler",  # Triton, whose launchers are C
+    "Cannot find a working triton installation",
+    "Python.h: No such file",
+    "no kernel image is available for execution",  # torch was built for other GPUs
+    "ModuleNotFoundError: No module named",
+)
+
+
+class ImageIncomplete(Exception):
+    """The image lacks what the declaration needs; the message says what, and what works without it."""
+
+
+def find_image_fault(said: str) -> str | None:
+    """The last line of a program's output that names something missing from its image; None if none does."""
+    return next((line.strip() for line in reversed(said.splitlines()) if any(words in line for words in _FAULT_MESSAGES)), None)

@@ -1,0 +1,324 @@
+"""From the request log and the server counters of a phase to metric rows, stage times and energy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.declarations.workloads.inference import Slo
+from plumbline.harness.gpu_monitor import GpuMonitor
+from plumbline.harness.inference.load.request_log import RETRIEVAL, RequestLog
+from plumbline.metrics.proportions import wilson_interval
+from plumbline.metrics.quantiles import PERCENTILES, Values, interval, percentile, supported
+from plumbline.results import MetricRow, Stage, metric_row
+
+
+def metrics_of(log: RequestLog, slo: Slo, server: ServerCounters | None) -> list[MetricRow]:
+    """All metric rows of one load phase. `server`: what its counters gained in the phase; None if it could not be asked."""
+    return [
+        *_latency(log, "time_to_first_token", log.latencies("scheduled", "first_token")),
+        *_gaps(log),
+        *_latency(log, "request_latency", log.latencies("dispatched", "last_token")),
+        *_latency(log, "request_scheduled_latency", log.latencies("scheduled", "last_token")),
+        *_per_user(log),
+        *_rates(log, slo),
+        *_client(log),
+        *stage_rows(log, server),
+    ]
+
+
+def within_slo(log: RequestLog, slo: Slo) -> NDArray[np.bool_]:
+    """bool [n of the load]: finished, and within every limit. One token has no inter-token latency and cannot miss its limit."""
+    met = log.ok
+    for limit, seen in (
+        (slo.time_to_first_token, log.first_token - log.scheduled),
+        (slo.inter_token_latency, log.mean_gaps),
+        (slo.request_scheduled_latency, log.last_token - log.scheduled),
+    ):
+        if limit is not None:
+            met = met & ~(seen > limit)
+    return met
+
+
+def achieved_rate_ratio(log: RequestLog) -> float | None:
+    """The rate at which requests were sent over the rate at which they were scheduled, at most 1. None for a closed loop, which has no rate
+    of its own; of conversations their first turns, the only ones that the schedule itself times.
+
+    The share that was sent at all, times the phase's duration over that duration plus what the sending took longer than it was to: a client
+    that falls behind sends the same requests over a longer time. Over the phase and not from first request to last: a single burst of a few
+    milliseconds would have a rate that a millisecond halves. How late within a burst is what the dispatch delay says.
+    """
+    timed = log.due & (log.load.after < 0)
+    if log.load.closed or not timed.any():
+        return None
+    scheduled, dispatched = log.scheduled[timed], log.dispatched[timed]
+    sent = np.isfinite(dispatched)
+    if not sent.any():
+        return 0.0
+    longer = max(0.0, float(np.ptp(dispatched[sent]) - np.ptp(scheduled[sent])))
+    duration_s = log.load.duration_s
+    return float(sent.mean()) * (duration_s / (duration_s + longer))
+
+
+def dispatch_p99(log: RequestLog) -> float:
+    """p99 of the dispatch delay in seconds; the largest one below a hundred requests: a judgement of ourselves may be harsh."""
+    return percentile(np.sort(log.dispatch_delays()), PERCENTILES["p99"])
+
+
+def cpu_utilization(log: RequestLog) -> float | None:
+    """CPU time over wall time of the client's busiest process, which has one core; None if it was not measured."""
+    return max(log.cpu_s) / log.elapsed_s if log.cpu_s else None
+
+
+def _latency(log: RequestLog, metric: str, values: Values) -> list[MetricRow]:
+    phase, ordered = log.load.name, np.sort(values)
+    n, finite = len(ordered), ordered[np.isfinite(ordered)]
+    rows = [
+        metric_row(metric, percentile(ordered, q) if supported(n, q) else None, n, phase=phase, statistic=name, ci=interval(ordered, q))
+        for name, q in PERCENTILES.items()
+    ]
+    # There is no mean with an infinity in it: it is over the requests that finished, and its n says how many those were.
+    return [*rows, metric_row(metric, float(finite.mean()) if len(finite) else None, len(finite), phase=phase, statistic="mean")]
+
+
+def _gaps(log: RequestLog) -> list[MetricRow]:
+    """Inter-token latencies, pooled. Without intervals: the gaps of one response depend on each other, and on its neighbours'.
+
+    No rows where nobody was asked for a second token, as of an encoder: there is nothing between tokens to be absent.
+    """
+    if not _streams(log):
+        return []
+    phase, ordered = log.load.name, np.sort(log.gaps())
+    n = len(ordered)
+    rows = [
+        metric_row("inter_token_latency", percentile(ordered, q) if supported(n, q) else None, n, phase=phase, statistic=name)
+        for name, q in PERCENTILES.items()
+    ]
+    return [*rows, metric_row("inter_token_latency", float(ordered.mean()) if n else None, n, phase=phase, statistic="mean")]
+
+
+def _streams(log: RequestLog) -> bool:
+    return bool((log.load.output_tokens > 1).any())
+
+
+def _per_user(log: RequestLog) -> list[MetricRow]:
+    if not _streams(log):
+        return []
+    phase, gaps = log.load.name, log.mean_gaps[log.ok]
+    speeds = np.sort(1 / gaps[gaps > 0])
+    n = len(speeds)
+    values = {"p50": percentile(speeds, 0.5), "mean": float(speeds.mean()) if n else None, "min": float(speeds[0]) if n else None}
+    return [metric_row("output_token_throughput_per_user", value, n, phase=phase, statistic=name) for name, value in values.items()]
+
+
+def _rates(log: RequestLog, slo: Slo) -> list[MetricRow]:
+    phase, n, finished, elapsed_s = log.load.name, log.n, log.finished, log.elapsed_s
+    tokens, met = int(log.arrived.sum()), int(within_slo(log, slo).sum())
+    asked = int(log.load.input_tokens[log.ok].sum())
+    rows = [
+        metric_row("request_throughput", finished / elapsed_s, finished, phase=phase),
+        metric_row("output_token_throughput", tokens / elapsed_s, tokens, phase=phase),
+        metric_row("input_token_throughput", asked / elapsed_s, asked, phase=phase),
+        metric_row("goodput", met / elapsed_s, n, phase=phase),
+    ]
+    for name, count in (("goodput_ratio", met), ("error_rate", n - finished)):
+        share = wilson_interval(count, n)
+        ci = None if share.low is None or share.high is None else (share.low, share.high)
+        rows.append(metric_row(name, share.ratio, n, phase=phase, ci=ci))
+    achieved = achieved_rate_ratio(log)
+    if achieved is not None:
+        timed = int((log.load.after < 0).sum())
+        rows += [
+            metric_row("offered_rate", timed / log.load.duration_s, timed, phase=phase),
+            metric_row("achieved_rate_ratio", achieved, timed, phase=phase),
+        ]
+    return rows
+
+
+def _client(log: RequestLog) -> list[MetricRow]:
+    phase, ordered = log.load.name, np.sort(log.dispatch_delays())
+    n, sent = len(ordered), int(np.isfinite(log.dispatched).sum())
+    delays = {"p50": percentile(ordered, 0.5), "p99": dispatch_p99(log), "max": float(ordered[-1]) if n else None}
+    rows = [metric_row("request_dispatch_delay", value, n, phase=phase, statistic=name) for name, value in delays.items()]
+    utilization = cpu_utilization(log)
+    if utilization is not None and sent:
+        rows += [
+            metric_row("client_cpu_per_request", sum(log.cpu_s) / sent, sent, phase=phase),
+            metric_row("client_cpu_utilization", utilization, len(log.cpu_s), phase=phase),
+        ]
+    return rows
+
+
+# Where a request's time went: before it was sent, in the server by its own account, and on the way back.
+#
+# Seconds of the finished requests. A stage that a server does not have, or does not tell of, is absent: absent is never zero.
+#
+#     dispatch         from the scheduled time until it was sent: the client's own
+#     tokenization, queue, prefill, decode, post_processing   as the model tells them; the queue holds Triton's own too, since Triton has a
+#                      request before the model does
+#     embedding, search, reranking, orchestration   of a retrieval pipeline: see models/retrieval/model.py
+#     delivery         what is left of the time from sending to the last token: the network, gRPC on both sides, the client's reading
+
+
+def stage_rows(log: RequestLog, server: ServerCounters | None) -> list[MetricRow]:
+    """Mean stage times of one phase, and what the server's counters say of batches and caches. `server`: what they gained in the phase.
+
+    Nothing if nothing finished; no queue time if the server's counters are unknown: its own queue may have been any length.
+    """
+    phase, n = log.load.name, log.finished
+    if not n:
+        return []
+    seconds = _seconds(log, server)
+    rows = [
+        metric_row("queue_time", seconds.pop("queue", None), n, phase=phase),
+        metric_row("compute_time", _computed(log, server), n, phase=phase),
+    ]
+    rows += [metric_row(f"{stage}_time", mean, n, phase=phase) for stage, mean in seconds.items()]
+    if all(stage in seconds for stage in RETRIEVAL):
+        rows.append(metric_row("retrieval_time", sum(seconds[stage] for stage in RETRIEVAL), n, phase=phase))
+    if server and server.batch_size is not None and _answered_once(log):
+        rows.append(metric_row("batch_size", server.batch_size, server.executions, phase=phase))
+    if server and server.cache_hit_ratio is not None:
+        rows.append(
+            metric_row("cache_hit_ratio", server.cache_hit_ratio, (server.cache_hits or 0) + (server.cache_misses or 0), phase=phase)
+        )
+    return rows
+
+
+def stages_of(log: RequestLog, server: ServerCounters | None) -> list[Stage]:
+    """Total time in each stage of one phase, over its finished requests; none if nothing finished."""
+    n = log.finished
+    if not n:
+        return []
+    spent = {"dispatch": float((log.dispatched - log.scheduled)[log.ok].mean()), **_seconds(log, server)}
+    return [Stage(phase=log.load.name, stage=name, total_s=max(0.0, mean * n), n=n) for name, mean in spent.items()]
+
+
+def _seconds(log: RequestLog, server: ServerCounters | None) -> dict[str, float]:
+    """Mean seconds of the finished requests (at least one) in each stage that exists, in the order in which they go through them."""
+    told = _reported_seconds(log)
+    found = {stage: mean for stage, mean in told.items() if mean > 0 and stage != "queue"}
+    if server is None or not server.succeeded:
+        return found
+    queue = server.queued_s / server.succeeded + told.get("queue", 0.0)
+    ordered = {stage: queue if stage == "queue" else found[stage] for stage in log.stages if stage in found or stage == "queue"}
+    at_work = sum(found.values()) if told else _computed(log, server)
+    if at_work is None:
+        return ordered
+    seen = float((log.last_token - log.dispatched)[log.ok].mean())
+    return {**ordered, "delivery": seen - queue - at_work}
+
+
+def _reported_seconds(log: RequestLog) -> dict[str, float]:
+    """The model's own account, mean seconds by stage; empty where a model gives none."""
+    seconds = log.server_s[log.ok]
+    return dict(zip(log.stages, map(float, seconds.mean(axis=0)), strict=True)) if np.isfinite(seconds).all() else {}
+
+
+def _computed(log: RequestLog, server: ServerCounters | None) -> float | None:
+    """Mean seconds in which a request was computed: by the model's own account, else by Triton's if that can know it."""
+    if told := _reported_seconds(log):
+        return told["prefill"] + told["decode"]
+    if server is None or not server.succeeded or not _answered_once(log):
+        return None
+    return (server.compute_input_s + server.compute_infer_s + server.compute_output_s) / server.succeeded
+
+
+def _answered_once(log: RequestLog) -> bool:
+    """Whether each request has one answer. A model that streams is decoupled: it takes each request in a call of its own and computes it
+    later, so Triton's batches and compute times say nothing of it."""
+    return bool((log.load.output_tokens == 1).all())
+
+
+@dataclass(frozen=True)
+class ServerCounters:
+    """Totals since the server started; a model that is loaded again begins at zero.
+
+    succeeded, failed   requests that were answered, and that ended with an error
+    queued_s            seconds that the succeeded ones waited before a model instance took them
+    compute_input_s, compute_infer_s, compute_output_s    seconds of copying in, computing and copying out, summed over requests
+    executions, inferences   calls of the model and what was computed in them: inferences / executions is the mean batch size
+    cache_hits, cache_misses  tokens of prompts that were found in the prefix cache, and that were not; None: the server does not say
+    gpu_memory_bytes    memory in use on all GPUs at that moment, which is no total; None: the server sees no GPU
+
+    A decoupled model answers its calls at once and computes afterwards: its compute times say little, and its batch size nothing.
+    """
+
+    succeeded: int
+    failed: int
+    queued_s: float
+    compute_input_s: float
+    compute_infer_s: float
+    compute_output_s: float
+    executions: int
+    inferences: int
+    cache_hits: int | None
+    cache_misses: int | None
+    gpu_memory_bytes: int | None
+
+    def __add__(self, other: ServerCounters) -> ServerCounters:
+        """What two servers say together."""
+        return ServerCounters(
+            succeeded=self.succeeded + other.succeeded,
+            failed=self.failed + other.failed,
+            queued_s=self.queued_s + other.queued_s,
+            compute_input_s=self.compute_input_s + other.compute_input_s,
+            compute_infer_s=self.compute_infer_s + other.compute_infer_s,
+            compute_output_s=self.compute_output_s + other.compute_output_s,
+            executions=self.executions + other.executions,
+            inferences=self.inferences + other.inferences,
+            cache_hits=_sum(self.cache_hits, other.cache_hits),
+            cache_misses=_sum(self.cache_misses, other.cache_misses),
+            gpu_memory_bytes=_sum(self.gpu_memory_bytes, other.gpu_memory_bytes),
+        )
+
+    def __sub__(self, earlier: ServerCounters) -> ServerCounters:
+        """What happened since `earlier`, which must be of the same incarnation; GPU memory stays the later one."""
+        return ServerCounters(
+            succeeded=self.succeeded - earlier.succeeded,
+            failed=self.failed - earlier.failed,
+            queued_s=self.queued_s - earlier.queued_s,
+            compute_input_s=self.compute_input_s - earlier.compute_input_s,
+            compute_infer_s=self.compute_infer_s - earlier.compute_infer_s,
+            compute_output_s=self.compute_output_s - earlier.compute_output_s,
+            executions=self.executions - earlier.executions,
+            inferences=self.inferences - earlier.inferences,
+            cache_hits=_difference(self.cache_hits, earlier.cache_hits),
+            cache_misses=_difference(self.cache_misses, earlier.cache_misses),
+            gpu_memory_bytes=self.gpu_memory_bytes,
+        )
+
+    @property
+    def batch_size(self) -> float | None:
+        """Mean inferences a call of the model; None if there was no call."""
+        return self.inferences / self.executions if self.executions else None
+
+    @property
+    def cache_hit_ratio(self) -> float | None:
+        """Share of looked-up prompt tokens that the prefix cache had; None if nothing was looked up or the server does not say."""
+        if self.cache_hits is None or self.cache_misses is None or self.cache_hits + self.cache_misses == 0:
+            return None
+        return self.cache_hits / (self.cache_hits + self.cache_misses)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    """A server whose counter is absent has counted nothing yet; None if both are."""
+    return None if one is None and other is None else (one or 0) + (other or 0)
+
+
+def _difference(later: int | None, earlier: int | None) -> int | None:
+    """A counter appears with its first event: one that was absent before began at zero."""
+    return None if later is None else later - (earlier or 0)
+
+
+def energy_rows(log: RequestLog, gpus: GpuMonitor) -> list[MetricRow]:
+    """`gpu_power` (W, of all GPUs together, the phase's mean) and `energy_per_output_token` (J): the phase's energy, idle time and failed
+    requests included, over every token that came. None of both without a GPU that can be seen; of a phase without a token no second one."""
+    joules, watts = gpus.energy_j, gpus.power_w
+    if joules is None or watts is None:
+        return []
+    phase, tokens = log.load.name, int(log.arrived.sum())
+    rows = [metric_row("gpu_power", watts, gpus.samples, phase=phase, statistic="mean")]
+    return [*rows, metric_row("energy_per_output_token", joules / tokens, tokens, phase=phase)] if tokens else rows

@@ -1,0 +1,109 @@
+"""Judgements of a trial: was the client the limit, do the counts of client and server agree, is the cache in its declared state, is n large enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from plumbline.declarations import Criterion, InferenceWorkload, ValidityLimits
+from plumbline.declarations.workloads import insufficient_observations
+from plumbline.declarations.workloads.models import Llama
+from plumbline.harness.inference.analysis.metrics import ServerCounters, achieved_rate_ratio, cpu_utilization, dispatch_p99
+from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.measurement import Judgement
+from plumbline.results import MetricRow, Reason
+
+
+def client_limited(log: RequestLog, limits: ValidityLimits) -> Judgement | None:
+    """The client's own verdict on itself: it sent late or fewer, so the server was not asked what the schedule says; or it had no time left
+    to read the answers when they came. A closed loop has no rate to fall behind, but its requests are due at known times all the same."""
+    delay, ratio, busy, phase = dispatch_p99(log), achieved_rate_ratio(log), cpu_utilization(log), log.load.name
+    found: list[str] = []
+    level: Literal["degraded", "invalid"] = "degraded"
+    if delay >= limits.dispatch_delay_degraded:
+        found.append(
+            f"p99 of the dispatch delay in {phase} is {delay * 1e3:.1f} ms (degraded from {limits.dispatch_delay_degraded * 1e3:g} ms)"
+        )
+    if ratio is not None and ratio < limits.achieved_rate_degraded:
+        found.append(f"{ratio:.1%} of the scheduled rate was sent in {phase} (degraded below {limits.achieved_rate_degraded:.1%})")
+    if busy is not None and busy >= limits.client_cpu_degraded:
+        found.append(
+            f"the client's busiest process used {busy:.0%} of its core in {phase} (degraded from {limits.client_cpu_degraded:.0%})"
+        )
+    if log.capped:
+        found.append(f"{log.capped} requests of {phase} waited because as many as the client may have in flight were")
+    if delay >= limits.dispatch_delay_invalid or (ratio is not None and ratio < limits.achieved_rate_invalid):
+        level = "invalid"
+    if not found:
+        return None
+    remedy = "a quieter machine, more client processes or a lower rate would tell"
+    return Judgement(level, Reason(code="client_limited", detail="; ".join([*found, remedy])))
+
+
+def counts_differ(log: RequestLog, server: ServerCounters | None) -> Judgement | None:
+    """Whether the server's counter contradicts the client's. Only a phase without errors can tell: a request that was given up may
+    count as either."""
+    if server is None or log.finished < log.n or server.succeeded == log.n:
+        return None
+    detail = f"the client finished {log.n} requests in {log.load.name}; the server counted {server.succeeded}"
+    return Judgement("degraded", Reason(code="counts_differ", detail=detail))
+
+
+def too_few_requests(criteria: Iterable[Criterion], metrics: Sequence[MetricRow]) -> Judgement | None:
+    """Whether the trial was too small to answer some of its own criteria, and what it would have taken. `metrics`: the whole trial's."""
+    absent = [
+        (c, m.n)
+        for c in criteria
+        for m in metrics
+        if (m.metric, m.statistic, m.phase) == (c.metric, c.statistic, c.phase) and m.value is None
+    ]
+    missing = [f'"{criterion.text}": {reason}' for criterion, n in absent if (reason := insufficient_observations(criterion, n))]
+    return Judgement("degraded", Reason(code="too_few_requests", detail="; ".join(missing))) if missing else None
+
+
+def quality_unchecked(workload: InferenceWorkload) -> Judgement | None:
+    """Invalid where a quality is declared and no reference can be computed: a server with dummy weights of its own making."""
+    if workload.quality is None or not isinstance(workload.model, Llama):
+        return None
+    detail = (
+        f"server.backend {workload.server.backend} draws its dummy weights itself, so no reference exists for its answers in "
+        f"{workload.model.precision}: the speed is measured, the quality is not; expected model.precision bf16, or the architecture gpt or encoder"
+    )
+    return Judgement("invalid", Reason(code="quality_unchecked", detail=detail))
+
+
+_MIN_HIT_SHARE = 0.5
+"""Of the shared prefixes' tokens, what a primed cache must have had. Caches keep whole blocks, so some tokens at a prefix's end are always
+missed; the first request to an empty cache misses all."""
+
+
+def cache_state_contradicted(workload: InferenceWorkload, log: RequestLog, server: ServerCounters | None) -> Judgement | None:
+    """Whether the counters of a phase contradict the declared state. None also where the server does not count."""
+    if server is None or server.cache_hits is None or server.cache_misses is None:
+        return None
+    state, hits, misses = workload.server.prefix_cache, server.cache_hits, server.cache_misses
+    shared, phase = workload.requests.shared_prefix, log.load.name
+    counted = f"in {phase} it counted {hits} prompt tokens found and {misses} not"
+    if state == "off":
+        return _invalid(f"server.prefix_cache is off, yet the server has one: {counted}") if hits else None
+    if workload.requests.turns is not None:
+        return None  # a conversation finds its own history, whatever was in the cache before
+    prefix, groups = (shared.tokens, shared.groups) if shared else (0, 0)
+    if state == "cold":
+        most = max(0, log.n - groups) * prefix
+        if hits > most:
+            return _invalid(
+                f"server.prefix_cache is cold, but the cache was not empty: {counted}; what {log.n} requests share is {most} at the most"
+            )
+    else:
+        least = _MIN_HIT_SHARE * log.finished * prefix
+        if hits < least:
+            return _invalid(
+                f"server.prefix_cache is primed, but the prefixes were not found: {counted}; {log.finished} requests with a prefix of "
+                f"{prefix} tokens should have found at least {least:.0f}"
+            )
+    return None
+
+
+def _invalid(detail: str) -> Judgement:
+    return Judgement("invalid", Reason(code="cache_state", detail=detail))

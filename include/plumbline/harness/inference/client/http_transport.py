@@ -1,0 +1,336 @@
+"""HTTP/1.1 transport: requests are serialized before the load; each connection carries one request at a time and stays open."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import httptools
+
+from plumbline.harness.inference.client.http2 import http_error
+from plumbline.harness.inference.client.http_responses import (
+    GenerateResponse,
+    InferResponse,
+    InvalidResponse,
+    OpenAiResponse,
+    ResponseReader,
+)
+from plumbline.harness.inference.client.round_trip import split_address, tls_context
+from plumbline.harness.inference.client.transport import Sink, Target
+from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.load.request_log import ErrorClass
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load.wire import INPUT_TOKENS, Tensor
+
+_HEADER_LENGTH = b"inference-header-content-length"
+
+
+def request_path(target: Target) -> str:
+    """The path that requests are posted to."""
+    own = {
+        "openai": "/completions",
+        "openai_chat": "/chat/completions",
+        "kserve_http": f"/v2/models/{target.wire.model}/{'generate_stream' if target.wire.method == 'stream' else 'infer'}",
+    }
+    return target.path + own[target.protocol]
+
+
+def http_transport(target: Target, load: PhaseLoad, bodies: Sequence[bytes] | Mapping[int, bytes]) -> Http1:
+    """The transport of one phase's load over HTTP/1.1; `bodies[i]` is request i, as `endpoint.requests` makes it."""
+
+    def answer_of(number: int, headers: Headers) -> ResponseReader:
+        if target.protocol != "kserve_http":
+            sent = int(load.input_tokens[number]) if INPUT_TOKENS in target.wire.last else None
+            return OpenAiResponse(int(load.output_tokens[number]), target.exact, sent)
+        if target.wire.method == "stream":
+            return GenerateResponse(target.wire, int(load.output_tokens[number]), int(load.input_tokens[number]))
+        length = headers.get(_HEADER_LENGTH, b"")
+        return InferResponse(target.wire, int(length) if length.isdigit() else None)
+
+    return Http1(
+        split_address(target.address),
+        tls_context() if target.tls else None,
+        request_prefix(target.address, request_path(target), target.headers),
+        bodies,
+        answer_of,
+        ready=int((load.after < 0).sum()) if load.closed else 0,
+        secret=target.headers.get("Authorization", "").rpartition(" ")[2] or None,
+    )
+
+
+Headers = dict[bytes, bytes]
+ReaderFactory = Callable[[int, Headers], ResponseReader]
+"""What will read the body of the answer to request `number`, given the answer's headers (names in lower case)."""
+_QUOTED_BYTES = 2000
+_HIDDEN = "***"
+_READY = 64
+
+
+class Http1:
+    """A Transport. `prefix` + `bodies[number]` is request `number`; `secret`, if it comes back in an error, is not repeated; `ready`
+    connections are opened before the load, some tens at least."""
+
+    most = 900  # below the usual limit of open files
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        tls: ssl.SSLContext | None,
+        prefix: bytes,
+        bodies: Sequence[bytes] | Mapping[int, bytes],
+        answer_of: ReaderFactory,
+        secret: str | None = None,
+        ready: int = 0,
+    ) -> None:
+        # Ready before the load, so that a handshake is no delay of a request: it would be the client's, not the server's.
+        self.first = min(len(bodies), max(ready, _READY), self.most)
+        self._address, self._tls = address, tls
+        self.prefix, self.bodies, self.answer_of, self._secret = prefix, bodies, answer_of, secret
+
+    async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink, *, stalled: bool = False) -> Http1Connection:
+        """See Transport.connect."""
+        host, port = self._address
+        transport, connection = await loop.create_connection(
+            lambda: Http1Connection(self, loop, sink), host, port, ssl=self._tls, server_hostname=host if self._tls else None
+        )
+        if stalled:
+            transport.pause_reading()
+        return connection
+
+    def quoted(self, text: bytes) -> str:
+        """A server's own words, on one line and without the key: some repeat it in their refusal."""
+        said = " ".join(text.decode("utf-8", "replace").split())
+        return said.replace(self._secret, _HIDDEN) if self._secret else said
+
+
+class Http1Connection(asyncio.Protocol):
+    """A Connection."""
+
+    def __init__(self, http: Http1, loop: asyncio.AbstractEventLoop, sink: Sink) -> None:
+        self._http, self._loop, self._sink = http, loop, sink
+        self._parser = httptools.HttpResponseParser(self)
+        self._number: int | None = None
+        self._at = 0.0
+        self._clear()
+        self._open = True
+
+    def _clear(self) -> None:
+        self._headers: Headers = {}
+        self._answer: ResponseReader | None = None
+        self._refusal = bytearray()
+        self._status = 0
+        self._by_end = self._told = False
+
+    # Connection
+
+    @property
+    def usable(self) -> bool:
+        """See Connection.usable."""
+        return self._open
+
+    def send(self, number: int) -> bool:
+        """See Connection.send: there is never room for another one."""
+        self._clear()
+        self._number = number
+        self._transport.writelines([self._http.prefix, self._http.bodies[number]])
+        return False
+
+    def cancel(self, number: int) -> None:
+        """See Connection.cancel. HTTP/1.1 knows no other way than to close."""
+        if self._number == number:
+            self._number = None
+            self._transport.abort()
+
+    def resume_reading(self) -> None:
+        """See Connection.read_on."""
+        self._transport.resume_reading()
+
+    def close(self) -> None:
+        """See Connection.close."""
+        self._number, self._open = None, False
+        self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio."""
+        self._at = time.monotonic()
+        if self._number is None:
+            self._transport.abort()  # nobody asked
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._broken("server_error", f"what came is no HTTP/1.1: {error}")
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See asyncio."""
+        self._at = time.monotonic()
+        why = f" ({error})" if error else ""
+        if self._number is not None:
+            if self._by_end:
+                self._whole()
+            elif self._status:
+                self._broken("server_error", f"the connection was closed in the middle of the answer{why}")
+            else:
+                self._broken("unreachable", f"the connection was closed before an answer came{why}")
+        if self._open:
+            self._open = False
+            self._sink.lost(self, f"the connection was closed{why}")
+
+    # httptools
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See httptools."""
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        """See httptools."""
+        status = self._parser.get_status_code()
+        if status < 200:  # 100 Continue and the like: the answer follows
+            self._headers = {}
+            return
+        self._status = status
+        # Without a length and without chunks the body ends with the connection.
+        chunked = b"chunked" in self._headers.get(b"transfer-encoding", b"").lower()
+        self._by_end = b"content-length" not in self._headers and not chunked
+        if self._number is not None and 200 <= status < 300:
+            self._answer = self._http.answer_of(self._number, self._headers)
+
+    def on_body(self, data: bytes) -> None:
+        """See httptools."""
+        if self._answer is not None:
+            self._try(lambda answer: answer.feed(data, self._at))
+        elif len(self._refusal) < _QUOTED_BYTES:
+            self._refusal += data
+
+    def on_message_complete(self) -> None:
+        """See httptools."""
+        if not self._status:
+            return
+        keep = self._parser.should_keep_alive() and not self._by_end
+        self._whole()
+        if keep:
+            # Not at once: the engine may send on this very connection, and the parser is not done with this message.
+            self._loop.call_soon(self._ready)
+        else:
+            self._transport.abort()
+
+    def _ready(self) -> None:
+        if self._open and self._number is None:
+            self._sink.room(self)
+
+    def _whole(self) -> None:
+        """The answer is complete: hand over what it came to."""
+        if self._number is None:
+            return
+        if self._answer is None:
+            location = self._headers.get(b"location")
+            to = f" to {self._http.quoted(location)}, which is not followed" if location and 300 <= self._status < 400 else ""
+            said = self._http.quoted(bytes(self._refusal))
+            error = http_error(str(self._status))[0]
+            self._sink.fail(self._number, error, f"HTTP {self._status}{to}{': ' + said if said else ''}")
+        elif not self._told:
+            self._try(self._outcome)
+        self._end()
+
+    def _outcome(self, answer: ResponseReader) -> None:
+        outcome = answer.complete()
+        assert self._number is not None
+        self._told = True
+        for at in outcome.token_at:
+            self._sink.token(self._number, at)
+        if outcome.server_s is not None:
+            self._sink.server_times(self._number, tuple(outcome.server_s))
+
+    def _try(self, step: Callable[[ResponseReader], None]) -> None:
+        """A step of the answer; after its first mistake the rest of the body is only read to its end."""
+        answer, number = self._answer, self._number
+        if answer is None or number is None or self._told:
+            return
+        try:
+            step(answer)
+        except InvalidResponse as wrong:
+            self._tell_arrived(answer, number)
+            self._sink.fail(number, wrong.error, self._http.quoted(wrong.detail.encode()))
+
+    def _tell_arrived(self, answer: ResponseReader, number: int) -> None:
+        self._told = True
+        for at in answer.arrived:
+            self._sink.token(number, at)
+
+    def _broken(self, error: ErrorClass, detail: str) -> None:
+        if self._number is None:
+            return
+        if self._answer is not None and not self._told:
+            self._tell_arrived(self._answer, self._number)
+        self._sink.fail(self._number, error, detail)
+        self._end()
+
+    def _end(self) -> None:
+        number, self._number = self._number, None
+        if number is not None:
+            self._sink.ended(number, self._at)
+
+
+# What is asked over HTTP, made before the load starts: sending is then two writes.
+#
+# A request is a prefix that all of a phase share (request line, host, key) and a body of its own, which begins with the headers that only it
+# has. So bodies hold no key.
+
+
+def request_prefix(authority: str, path: str, headers: Mapping[str, str], method: str = "POST") -> bytes:
+    """The first lines of each request; `authority` is host:port, `path` the whole path."""
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {authority}", "User-Agent: plumbline", "Accept-Encoding: identity"]
+    return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), ""]).encode("ascii")
+
+
+def completion_request(model: str, prompt: Prompt, output_tokens: int, *, chat: bool, exact: bool) -> bytes:
+    """OpenAI's request for a stream of at most `output_tokens` tokens, or, where the server knows how to be told, of exactly so many."""
+    asked: dict[str, Any] = {"model": model, "max_tokens": output_tokens, "temperature": 0}
+    asked |= {"stream": True, "stream_options": {"include_usage": True}}
+    if exact:
+        asked |= {"min_tokens": output_tokens, "ignore_eos": True}
+    if chat:
+        asked["messages"] = [{"role": "user", "content": prompt.text}]
+    else:
+        asked["prompt"] = prompt.text if prompt.text is not None else prompt.ids.tolist()
+    return _streamed(asked)
+
+
+def generate_request(prompt: Prompt, output_tokens: int) -> bytes:
+    """KServe's request for a stream of tokens, with the causal LM's inputs as JSON."""
+    asked: dict[str, Any] = {"PROMPT": prompt.text} if prompt.text is not None else {"PROMPT_IDS": prompt.ids.tolist()}
+    return _streamed({**asked, "MAX_TOKENS": output_tokens})
+
+
+def infer_request(number: int, tensors: Sequence[Tensor]) -> bytes:
+    """KServe's request `number` with binary tensors both ways."""
+    described = [
+        {"name": t.name, "shape": list(t.shape), "datatype": t.datatype, "parameters": {"binary_data_size": len(t.data)}} for t in tensors
+    ]
+    header = _json({"id": str(number), "inputs": described, "parameters": {"binary_data_output": True}})
+    payload = header + b"".join(t.data for t in tensors)
+    return _body(payload, {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(header))})
+
+
+def _streamed(asked: Mapping[str, Any]) -> bytes:
+    return _body(_json(asked), {"Content-Type": "application/json", "Accept": "text/event-stream"})
+
+
+def _body(payload: bytes, headers: Mapping[str, str]) -> bytes:
+    lines = [f"{name}: {value}\r\n" for name, value in {**headers, "Content-Length": str(len(payload))}.items()]
+    return "".join([*lines, "\r\n"]).encode("ascii") + payload
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,253 @@
+"""Send the load of a phase from several processes that start at the same moment and share the columns of one log."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from plumbline.harness import parent_death
+from plumbline.harness.inference.client.engine import POLL_INTERVAL_S, LoadCommand
+from plumbline.harness.inference.client.transport import Bodies, Settings, Target
+from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.inference.load.schedule import PhaseLoad
+
+_LEAD_S = 0.02
+"""From the order to begin to the beginning: every process must have seen it by then."""
+_MODULE = "plumbline.harness.inference.client.worker"
+
+
+class _Worker:
+    """One process and its share of the requests."""
+
+    def __init__(self, mine: NDArray[np.int64], fd: int, errors: IO[bytes]) -> None:
+        self.mine, self._errors = mine, errors
+        self._told = b""
+        self.process: subprocess.Popen[bytes] = subprocess.Popen(
+            [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), sys.executable, "-m", _MODULE],
+            # A session of its own: an interrupt from the keyboard is the parent's to answer.
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            pass_fds=(fd,),
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        self.open = True
+
+    def give(self, job: Job) -> None:
+        # One that has died already is noticed by its silence.
+        with suppress(BrokenPipeError):
+            pickle.dump(job, self.stdin)
+            self.stdin.close()
+
+    def hear(self) -> None:
+        """Read what it said; `open` is False once it has said everything."""
+        said = os.read(self.stdout.fileno(), 1 << 20)
+        self._told += said
+        self.open = bool(said)
+
+    @property
+    def ready(self) -> bool:
+        return self._told.startswith(READY) or not self.open
+
+    def outcome(self) -> WorkerResult | str:
+        """What it brought home, or in words why it brought nothing."""
+        code = self.process.wait()
+        if code == 0:
+            outcome: WorkerResult = pickle.loads(self._told.removeprefix(READY))
+            return outcome
+        self._errors.seek(0)
+        last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"the client's process {self.process.pid} {how}: {last[0]}"
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.stdin, self.stdout):
+            with suppress(BrokenPipeError):
+                pipe.close()
+
+
+def send_from_processes(
+    load: PhaseLoad,
+    shares: Sequence[NDArray[np.int64]],
+    bodies: Bodies,
+    target: Target,
+    settings: Settings,
+    *,
+    timeout_s: float,
+    looking: Callable[[RequestLog], Callable[[], LoadCommand]],
+) -> RequestLog:
+    """Send each share from a process of its own; returns the log of all of them.
+
+    Share k goes to server k of the target's, counted around. `looking(log)` gives what is asked about every tenth of a second for the order to all processes.
+    """
+    columns = SharedColumns(load, target.wire.stages)
+    log = columns.log
+    with ExitStack() as stack:
+        stack.callback(columns.close)
+        workers = []
+        for mine in shares:
+            worker = _Worker(mine, columns.fd, stack.enter_context(tempfile.TemporaryFile()))
+            stack.callback(worker.end)
+            workers.append(worker)
+        cap = -(-settings.in_flight_cap // len(workers))
+        for k, worker in enumerate(workers):
+            cpu = settings.cpus[k % len(settings.cpus)] if settings.cpus else None
+            given = {number: bodies[number] for number in worker.mine.tolist()}
+            share = replace(settings, in_flight_cap=cap)
+            worker.give(Job(columns.fd, load, worker.mine, given, target_of_share(target, k), share, timeout_s, cpu))
+        _coordinate(workers, columns, looking(log))
+        outcomes = [worker.outcome() for worker in workers]
+    for worker, outcome in zip(workers, outcomes, strict=True):
+        if isinstance(outcome, WorkerResult):
+            log.details |= outcome.details
+            log.capped += outcome.capped
+            log.cpu_s = (*log.cpu_s, outcome.cpu_s)
+        else:
+            _mark_lost(log, worker.mine, outcome)
+    return log
+
+
+def _coordinate(workers: Sequence[_Worker], columns: SharedColumns, look: Callable[[], LoadCommand]) -> None:
+    """Give the word to begin once everybody is ready, pass on the orders, and return when all have ended."""
+    with selectors.DefaultSelector() as selector:
+        for worker in workers:
+            selector.register(worker.stdout, selectors.EVENT_READ, worker)
+        looked = -np.inf
+        while any(worker.open for worker in workers):
+            for key, _ in selector.select(POLL_INTERVAL_S):
+                key.data.hear()
+                if not key.data.open:
+                    selector.unregister(key.fileobj)
+            if np.isnan(columns.began) and all(worker.ready for worker in workers):
+                columns.log.began = columns.began = time.monotonic() + _LEAD_S
+            if time.monotonic() - looked >= POLL_INTERVAL_S:
+                looked = time.monotonic()
+                if (order := look()) != "go_on":
+                    columns.order = order
+
+
+def _mark_lost(log: RequestLog, mine: NDArray[np.int64], why: str) -> None:
+    """Whoever was to send these has died: what it had sent is lost with it, the rest was never sent."""
+    for number in mine[log.due[mine] & np.isnan(log.ended[mine])].tolist():
+        log.fail(number, "not_sent" if np.isnan(log.dispatched[number]) else "cancelled", why)
+
+
+READY = b"ready\n"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A share of the load: the requests `mine` with their bodies; `fd` is the columns' file, `cpu` the core to keep to."""
+
+    fd: int
+    load: PhaseLoad
+    mine: NDArray[np.int64]
+    bodies: dict[int, bytes]
+    target: Target
+    settings: Settings
+    timeout_s: float
+    cpu: int | None
+
+
+@dataclass(frozen=True)
+class WorkerResult:
+    """What does not stand in the columns."""
+
+    details: dict[int, str]
+    capped: int
+    cpu_s: float
+
+
+def always_running() -> bool:
+    """Whether the server lives is the parent's to ask; it says so in the columns."""
+    return True
+
+
+def target_of_share(target: Target, k: int) -> Target:
+    """The target as it can be given to the process that sends share `k`: one server, the same for each request of the share."""
+    address = target.addresses[k % len(target.addresses)]
+    return replace(target, address=address, replicas=(), headers=dict(target.headers), running=always_running)
+
+
+_ALIGNED = 64
+_ORDERS: tuple[LoadCommand, ...] = ("go_on", "stop", "server_ended")
+
+
+class SharedColumns:
+    """The columns of one phase's log, the phase's beginning and the order of the moment. Whoever opens the same file for the same load
+    sees the same columns; all must be opened before the phase begins, because opening empties them."""
+
+    def __init__(self, load: PhaseLoad, stages: tuple[str, ...], fd: int | None = None) -> None:
+        size = _ColumnSizes()
+        RequestLog.of(load, size.zeros, stages)
+        self.fd = os.memfd_create("plumbline-requests") if fd is None else fd
+        os.ftruncate(self.fd, size.used)
+        self._memory = mmap.mmap(self.fd, size.used)
+        self._used = 0
+        self._control = self._zeros((2,), np.float64)
+        if fd is None:
+            self._control[:] = np.nan, 0
+        self.log = RequestLog.of(load, self._zeros, stages)
+
+    @property
+    def began(self) -> float:
+        """Monotonic second at which the phase begins; NaN: not known yet."""
+        return float(self._control[0])
+
+    @began.setter
+    def began(self, moment: float) -> None:
+        self._control[0] = moment
+
+    @property
+    def order(self) -> LoadCommand:
+        """What the processes shall do."""
+        return _ORDERS[int(self._control[1])]
+
+    @order.setter
+    def order(self, order: Literal["go_on", "stop", "server_ended"]) -> None:
+        self._control[1] = _ORDERS.index(order)
+
+    def close(self) -> None:
+        """Close the file; the memory lives as long as the columns are used."""
+        os.close(self.fd)
+
+    def _zeros(self, shape: tuple[int, ...], kind: DTypeLike) -> NDArray[Any]:
+        count = int(np.prod(shape))
+        column: NDArray[Any] = np.frombuffer(self._memory, kind, count, self._used).reshape(shape)
+        self._used += _aligned(column.nbytes)
+        return column
+
+
+class _ColumnSizes:
+    """Adds up what columns need."""
+
+    def __init__(self) -> None:
+        self.used = _ALIGNED
+
+    def zeros(self, shape: tuple[int, ...], kind: DTypeLike) -> NDArray[Any]:
+        column = np.zeros(shape, kind)
+        self.used += _aligned(column.nbytes)
+        return column
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNED) * _ALIGNED

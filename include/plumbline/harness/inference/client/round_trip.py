@@ -1,0 +1,152 @@
+"""Round-trip times between client and server: TCP connect, and a liveness request on an idle connection."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+from tritonclient.grpc import service_pb2 as messages
+from tritonclient.grpc import service_pb2_grpc
+
+from plumbline.metrics import LoadPhase
+from plumbline.metrics.quantiles import PERCENTILES, interval, percentile, supported
+from plumbline.results import MetricRow, metric_row
+
+_TRIP_S = 2.0
+
+
+@dataclass(frozen=True)
+class NetworkPath:
+    """To whom, and how it is spoken to there. `path`: what stands before the protocol's own, over HTTP."""
+
+    address: str
+    protocol: str = "kserve_grpc"
+    tls: bool = False
+    path: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class RoundTrips:
+    """Seconds of each round trip that came back: of TCP's handshake [n], of a small request [m]. Lost ones are missing."""
+
+    connect_s: tuple[float, ...]
+    request_s: tuple[float, ...]
+
+
+def measure_round_trip(way: NetworkPath, n: int = 20, within_s: float = 10.0) -> RoundTrips:
+    """`n` round trips of each kind, one after the other, fewer if they take longer than `within_s` in all; never raises for the network."""
+    half = time.monotonic() + within_s / 2
+    try:
+        # The name is looked up once: its server is not on the way.
+        found = socket.getaddrinfo(*split_address(way.address), type=socket.SOCK_STREAM)[0]
+    except OSError:
+        return RoundTrips((), ())
+    connects = _timed(lambda: _connect(found[0], found[4]), n, half)
+    try:
+        with _pings(way) as ping:
+            ping()  # the connection itself, TLS's handshake included
+            return RoundTrips(connects, _timed(ping, n, half + within_s / 2))
+    except (OSError, http.client.HTTPException, grpc.RpcError):
+        return RoundTrips(connects, ())
+
+
+def round_trip_rows(phase: LoadPhase, measured: Sequence[RoundTrips]) -> list[MetricRow]:
+    """`network_round_trip_time` and `protocol_round_trip_time` of a phase, from what was measured before and after it."""
+    rows = []
+    for metric, kind in (("network_round_trip_time", "connect_s"), ("protocol_round_trip_time", "request_s")):
+        ordered = np.sort(np.array([value for trips in measured for value in getattr(trips, kind)], np.float64))
+        n = len(ordered)
+        for name in ("p50", "p95"):
+            q = PERCENTILES[name]
+            value = percentile(ordered, q) if supported(n, q) else None
+            rows.append(metric_row(metric, value, n, phase=phase, statistic=name, ci=interval(ordered, q)))
+    return rows
+
+
+def _timed(trip: Callable[[], None], n: int, deadline: float) -> tuple[float, ...]:
+    found = []
+    for _ in range(n):
+        began = time.perf_counter()
+        if time.monotonic() > deadline:
+            break
+        try:
+            trip()
+        except (OSError, http.client.HTTPException, grpc.RpcError):
+            continue
+        found.append(time.perf_counter() - began)
+    return tuple(found)
+
+
+def _connect(family: int, address: Any) -> None:
+    with socket.socket(family, socket.SOCK_STREAM) as opened:
+        opened.settimeout(_TRIP_S)
+        opened.connect(address)
+
+
+@contextmanager
+def _pings(way: NetworkPath) -> Iterator[Callable[[], None]]:
+    with ExitStack() as stack:
+        if way.protocol == "kserve_grpc":
+            service = service_pb2_grpc.GRPCInferenceServiceStub(stack.enter_context(grpc_channel(way.address, tls=way.tls)))
+            metadata = [(name.lower(), value) for name, value in way.headers.items()]
+
+            def live() -> None:
+                try:
+                    service.ServerLive(messages.ServerLiveRequest(), timeout=_TRIP_S, metadata=metadata)
+                except grpc.RpcError as error:
+                    if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                        raise  # any other answer is a round trip too
+
+            yield live
+            return
+        connection = http_connection(way.address, tls=way.tls, timeout_s=_TRIP_S)
+        stack.callback(connection.close)
+        path = f"{way.path}{'/v2/health/live' if way.protocol == 'kserve_http' else '/models'}"
+
+        def ask() -> None:
+            connection.request("GET", path, headers=dict(way.headers))
+            connection.getresponse().read()
+
+        yield ask
+
+
+def tls_context() -> ssl.SSLContext:
+    """TLS as a careful client speaks it: the system's authorities (or SSL_CERT_FILE's), and the server's name checked."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of "host:port", IPv6 hosts in brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def grpc_channel(address: str, *, tls: bool) -> grpc.Channel:
+    """A gRPC channel, with the system's authorities over TLS (gRPC brings its own, which know no private one)."""
+    if not tls:
+        return grpc.insecure_channel(address)
+    paths = ssl.get_default_verify_paths()
+    roots = None
+    if paths.cafile is not None:
+        roots = Path(paths.cafile).read_bytes()
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(roots))
+
+
+def http_connection(address: str, *, tls: bool, timeout_s: float) -> http.client.HTTPConnection:
+    """A plain HTTP connection, not yet open."""
+    host, port = split_address(address)
+    if tls:
+        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls_context())
+    return http.client.HTTPConnection(host, port, timeout=timeout_s)

@@ -1,0 +1,240 @@
+"""A model that an external server hosts: requests, authentication, server facts, and failure classes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
+
+import grpc
+import numpy as np
+from tritonclient.grpc import service_pb2 as messages
+from tritonclient.grpc import service_pb2_grpc
+
+from plumbline.declarations import EndpointLauncher, InferenceWorkload, Trial
+from plumbline.declarations.workloads.models import Encoder
+from plumbline.harness import launcher_protocol
+from plumbline.harness.inference.client import http_transport
+from plumbline.harness.inference.client.round_trip import grpc_channel, http_connection
+from plumbline.harness.inference.client.transport import Target
+from plumbline.harness.inference.load import wire as wires
+from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.load.request_log import ERROR_CLASSES, RequestLog
+from plumbline.results import FailureClass, Scalar
+
+_CALL_S = 5.0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A declared endpoint and a workload for it. `key`: its API key, if it asks for one."""
+
+    launcher: EndpointLauncher
+    workload: InferenceWorkload
+    key: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, trial: Trial) -> Endpoint:
+        """The endpoint of a trial, with the key that the launcher handed over; TypeError if the trial's provider is none."""
+        launcher, workload = trial.provider.launcher, trial.workload
+        if not isinstance(launcher, EndpointLauncher) or not isinstance(workload, InferenceWorkload):
+            raise TypeError(f"trial {trial.trial_id} is {workload.kind} on a {launcher.kind} provider; expected inference on an endpoint")
+        return cls(launcher, workload, launcher_protocol.take_endpoint_key())
+
+    @property
+    def tls(self) -> bool:
+        """Whether it is spoken to over TLS."""
+        return urlsplit(self.launcher.url).scheme in ("https", "grpcs")
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        parts = urlsplit(self.launcher.url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return f"{host}:{parts.port or (443 if self.tls else 80)}"
+
+    @property
+    def path(self) -> str:
+        """What stands before the protocol's own path."""
+        return urlsplit(self.launcher.url).path.rstrip("/")
+
+    @property
+    def wire(self) -> wires.Wire:
+        """What its answers must carry. A server of somebody else need not tell its times."""
+        model, workload = self.launcher.model, self.workload
+        if self.launcher.protocol.startswith("openai"):
+            # Token ids are what they are; text is cut into tokens by a tokenizer that is not ours.
+            return wires.Wire("stream", model, {}, {} if workload.requests.text else {wires.INPUT_TOKENS: 4}, index=None)
+        if isinstance(workload.model, Encoder):
+            return wires.encoder(model, workload.model.task, workload.model.width, timed=False)
+        return replace(wires.causal_lm(model, workload.requests.text), last={})
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Sent with every request."""
+        return {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+
+    def target(self) -> Target:
+        """Where the load goes. Nobody here can say that the server has ended."""
+        return Target(
+            self.address,
+            self.wire,
+            lambda: True,
+            protocol=self.launcher.protocol,
+            tls=self.tls,
+            headers=self.headers,
+            path=self.path,
+            exact=self.launcher.exact_output,
+        )
+
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        """Request `number`, serialised for `target()`."""
+        protocol, wire, model = self.launcher.protocol, self.wire, self.workload.model
+        if protocol in ("openai", "openai_chat"):
+            exact = self.launcher.exact_output
+            return http_transport.completion_request(
+                self.launcher.model, prompt, output_tokens, chat=protocol == "openai_chat", exact=exact
+            )
+        if isinstance(model, Encoder):
+            asked = wires.encoder_inputs(prompt, model.task)
+            return wire.body(number, asked) if protocol == "kserve_grpc" else http_transport.infer_request(number, asked)
+        if protocol == "kserve_grpc":
+            return wires.lm_body(wire, number, prompt, output_tokens)
+        return http_transport.generate_request(prompt, output_tokens)
+
+    def facts(self) -> dict[str, Scalar]:
+        """What is known of the endpoint, without its key. `endpoint.server`: how it names itself; None if it does not.
+
+        To be called after the first inference: asking wakes an endpoint that was scaled to zero.
+        """
+        return {
+            "endpoint.url": self.launcher.url,
+            "endpoint.protocol": self.launcher.protocol,
+            "endpoint.model": self.launcher.model,
+            "endpoint.exact_output": self.launcher.exact_output,
+            "endpoint.server": self._server(),
+        }
+
+    def _server(self) -> str | None:
+        try:
+            return self._by_grpc() if self.launcher.protocol == "kserve_grpc" else self._by_http()
+        except (OSError, http.client.HTTPException, grpc.RpcError, ValueError):
+            return None  # it serves without saying what it is
+
+    def _by_grpc(self) -> str:
+        with grpc_channel(self.address, tls=self.tls) as opened:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(opened)
+            found = stub.ServerMetadata(
+                messages.ServerMetadataRequest(), timeout=_CALL_S, metadata=[(k.lower(), v) for k, v in self.headers.items()]
+            )
+        return f"{found.name} {found.version}"
+
+    def _by_http(self) -> str | None:
+        kserve = self.launcher.protocol == "kserve_http"
+        connection = http_connection(self.address, tls=self.tls, timeout_s=_CALL_S)
+        try:
+            connection.request("GET", f"{self.path}{'/v2' if kserve else '/models'}", headers=self.headers)
+            response = connection.getresponse()
+            if kserve and response.status == 200:
+                about = json.loads(response.read(65536))
+                return f"{about['name']} {about['version']}"
+            return response.headers.get("Server")
+        finally:
+            connection.close()
+
+
+def tokens_per_arrival(log: RequestLog) -> float | None:
+    """Tokens of one answer that came in one piece, in the mean over finished requests: above 1, inter-token latencies are a piece's."""
+    tokens = pieces = 0
+    for i in np.flatnonzero(log.ok):
+        arrived = log.tokens(int(i))
+        tokens, pieces = tokens + len(arrived), pieces + len(np.unique(arrived))
+    return tokens / pieces if pieces else None
+
+
+_STATUS = re.compile(r"^HTTP (\d{3})\b|^([A-Z_]+): ")
+_GRPC = {
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "INVALID_ARGUMENT": 400,
+    "UNIMPLEMENTED": 404,
+    "FAILED_PRECONDITION": 400,
+    "RESOURCE_EXHAUSTED": 429,
+}
+# An error within a gRPC stream has no status: these are Triton's words for a request that can never succeed.
+_PERMANENT = re.compile(r"unknown model|unexpected inference input|unexpected shape for input|expected \d+ inputs but got", re.IGNORECASE)
+_BY_ERROR: dict[str, FailureClass] = {
+    "timeout": "timeout",
+    "cancelled": "server_error",
+    "server_error": "server_error",
+    "unreachable": "unreachable",
+    "wrong_output": "bad_declaration",
+    "not_sent": "unreachable",
+}
+
+_REMEDIES = {
+    "not_sent": "expected launcher.url to lead to a server that this machine reaches",
+    "unreachable": "expected launcher.url to lead to a server that this machine reaches and that keeps its connections",
+    "timeout": "expected lower rates, shorter answers or a longer request_timeout",
+}
+
+
+def classify_failure(log: RequestLog) -> tuple[FailureClass, str]:
+    """Class and reason, by the most frequent kind of failure; ValueError if no request failed.
+
+    bad_declaration  it refuses the key, does not know the model or the path, rejects the request, redirects, or answers with another
+                     number of tokens than was asked for: trying again would end alike
+    quota_exceeded   it says that there were too many requests
+    """
+    errors = log.errors()
+    if not errors:
+        raise ValueError(f"no request of {log.load.name} failed")
+    error = max(errors, key=lambda name: errors[name])
+    status, detail = _most_frequent(log, error)
+    if status is None:
+        hint = "; declare exact_output: false if it cannot" if error == "wrong_output" and "tokens; expected" in detail else ""
+        hint = f"; {_REMEDIES[error]}" if error in _REMEDIES else hint
+        return _BY_ERROR[error], f"{error}: {detail}{hint}"
+    if status in (401, 403):
+        return (
+            "bad_declaration",
+            f"the endpoint refuses the key ({detail}); expected launcher.connection to name a connection whose key is valid there",
+        )
+    if status == 429:
+        return (
+            "quota_exceeded",
+            f"the endpoint says that there were too many requests ({detail}); expected lower rates in phases, or a higher quota there",
+        )
+    if 300 <= status < 400:
+        return "bad_declaration", f"the endpoint redirects ({detail}); expected launcher.url to be where it answers"
+    if 400 <= status < 500:
+        return "bad_declaration", f"the endpoint rejects the request ({detail}); expected url, protocol, model and lengths that it knows"
+    return _BY_ERROR[error], detail
+
+
+def _most_frequent(log: RequestLog, error: str) -> tuple[int | None, str]:
+    """The status that most details of this class begin with, and the first such detail; (None, first detail) if they tell none."""
+    found: Counter[int | None] = Counter()
+    first: dict[int | None, str] = {}
+    for number, detail in sorted(log.details.items()):
+        if ERROR_CLASSES[log.error[number] - 1] != error:
+            continue
+        status = _status(detail)
+        found[status] += 1
+        first.setdefault(status, detail)
+    if not found:
+        return None, log.first_error()
+    status = found.most_common(1)[0][0]
+    return status, first[status]
+
+
+def _status(detail: str) -> int | None:
+    """What a detail says in HTTP's terms; None if it says nothing of the kind."""
+    match = _STATUS.match(detail)
+    if match is None:
+        return 400 if _PERMANENT.search(detail) else None
+    return int(match[1]) if match[1] else _GRPC.get(match[2])

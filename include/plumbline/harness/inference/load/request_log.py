@@ -1,0 +1,225 @@
+"""The request log: what the client observed of each request of a phase, in columns that several processes can share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from plumbline.harness.inference.load.schedule import PhaseLoad
+
+ErrorClass = Literal["timeout", "cancelled", "server_error", "unreachable", "wrong_output", "not_sent"]
+ERROR_CLASSES: tuple[str, ...] = get_args(ErrorClass)
+STAGES = ("tokenization", "queue", "prefill", "decode", "post_processing")
+"""What a server can tell of a request, in the order in which it goes through them."""
+RETRIEVAL = ("embedding", "search", "reranking")
+"""What comes before the model where documents are retrieved."""
+PIPELINE = ("tokenization", *RETRIEVAL, "queue", "prefill", "decode", "post_processing", "orchestration")
+"""What a retrieval pipeline can tell; orchestration is what it had a request for beyond all the others."""
+Values = NDArray[np.float64]
+Zeros = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
+"""Makes an array of zeros: numpy's own, or one in shared memory."""
+
+
+@dataclass
+class RequestLog:
+    """One phase of n requests. Times are float64 seconds from `began`, the phase's start in monotonic seconds; NaN: did not happen.
+
+    scheduled, dispatched, ended  [n]; `scheduled` of a request that follows another one is known only once that has ended
+    due       bool [n]: False for a request of a closed loop or a conversation whose turn did not come before the phase was over
+    error     int8 [n]: 0 is none, k is ERROR_CLASSES[k - 1]; the first thing that went wrong
+    received  int32 [n]: responses (tokens) that came
+    token_at  [sum of output_tokens]: arrival of each; those of request i begin at first_token_of[i]
+    server_s  [n, len(stages)]: the server's own account in seconds
+    details   what went wrong, in words, by request number
+    cpu_s     CPU seconds of the client's processes in the phase, by process
+    capped    how many requests waited because as many as the client may have in flight were
+    stages    what `server_s` tells of
+    replica   int32 [n]: the server that each request goes to, where several share the load; None: there is one
+    """
+
+    load: PhaseLoad
+    scheduled: Values
+    dispatched: Values
+    ended: Values
+    due: NDArray[np.bool_]
+    error: NDArray[np.int8]
+    received: NDArray[np.int32]
+    token_at: Values
+    server_s: Values
+    began: float = float("nan")
+    details: dict[int, str] = field(default_factory=dict)
+    cpu_s: tuple[float, ...] = ()
+    capped: int = 0
+    stages: tuple[str, ...] = STAGES
+    replica: NDArray[np.int32] | None = None
+
+    @classmethod
+    def of(cls, load: PhaseLoad, zeros: Zeros = np.zeros, stages: tuple[str, ...] = STAGES) -> RequestLog:
+        """An empty log: nothing was sent yet, and only what the schedule itself times is due."""
+        n = load.n
+        log = cls(
+            load=load,
+            scheduled=zeros((n,), np.float64),
+            dispatched=zeros((n,), np.float64),
+            ended=zeros((n,), np.float64),
+            due=zeros((n,), np.bool_),
+            error=zeros((n,), np.int8),
+            received=zeros((n,), np.int32),
+            token_at=zeros((int(load.output_tokens.sum()),), np.float64),
+            server_s=zeros((n, len(stages)), np.float64),
+            stages=stages,
+        )
+        for times in (log.scheduled, log.dispatched, log.ended, log.token_at, log.server_s):
+            times.fill(np.nan)
+        log.due[:] = load.after < 0
+        log.scheduled[log.due] = load.arrivals_s[log.due]
+        return log
+
+    def fail(self, i: int, error: ErrorClass, detail: str) -> None:
+        """Note the first thing that went wrong with request i."""
+        if not self.error[i]:
+            self.error[i] = ERROR_CLASSES.index(error) + 1
+            self.details[i] = detail
+
+    def error_of(self, i: int) -> str:
+        """The class of what went wrong with request i; empty if nothing did."""
+        return ERROR_CLASSES[self.error[i] - 1] if self.error[i] else ""
+
+    @cached_property
+    def first_token_of(self) -> NDArray[np.int64]:
+        """int64 [n + 1]: where each request's tokens begin in `token_at`."""
+        return np.concatenate([[0], np.cumsum(self.load.output_tokens, dtype=np.int64)])
+
+    def tokens(self, i: int) -> Values:
+        """Arrivals of request i's tokens, [received]."""
+        start = self.first_token_of[i]
+        return self.token_at[start : start + min(self.received[i], self.load.output_tokens[i])]
+
+    @property
+    def n(self) -> int:
+        """Requests that were due."""
+        return int(self.due.sum())
+
+    @property
+    def ok(self) -> NDArray[np.bool_]:
+        """bool [n of the load]: due, and ended without an error."""
+        return np.asarray(self.due & (self.error == 0))
+
+    @property
+    def finished(self) -> int:
+        """Requests that ended without an error."""
+        return int(self.ok.sum())
+
+    @property
+    def first_token(self) -> Values:
+        """Arrival of each request's first token, [n of the load]."""
+        return self._token(np.zeros(self.load.n, np.int64))
+
+    @property
+    def last_token(self) -> Values:
+        """Arrival of each request's last token, [n of the load]."""
+        return self._token(np.minimum(self.received, self.load.output_tokens) - 1)
+
+    def _token(self, which: NDArray[Any]) -> Values:
+        found = np.full(self.load.n, np.nan)
+        some = self.received > 0
+        found[some] = self.token_at[(self.first_token_of[:-1] + which)[some]]
+        return found
+
+    @property
+    def elapsed_s(self) -> float:
+        """From the start of the phase to its declared end, or to the end of its last request if that was later; a closed loop that
+        worked off all its requests ends with the last one."""
+        last = float(np.nanmax(self.ended)) if np.isfinite(self.ended).any() else 0.0
+        return last if self.load.closed and self.due.all() and last > 0 else max(self.load.duration_s, last)
+
+    def errors(self) -> dict[str, int]:
+        """Failed requests by class."""
+        return {c: n for k, c in enumerate(ERROR_CLASSES, start=1) if (n := int(((self.error == k) & self.due).sum()))}
+
+    def first_error(self) -> str:
+        """The first failure in words; empty if there is none."""
+        failed = np.flatnonzero(self.due & (self.error > 0))
+        return f"{self.error_of(int(failed[0]))}: {self.details.get(int(failed[0]), '')}" if len(failed) else ""
+
+    def latencies(self, start: Literal["scheduled", "dispatched"], end: Literal["first_token", "last_token"]) -> Values:
+        """Seconds from `start` to `end` of all that were due, [n]; infinite for a request that failed: it was slower than any limit."""
+        took = getattr(self, end) - getattr(self, start)
+        return np.asarray(np.where(self.ok, took, np.inf)[self.due])
+
+    @property
+    def mean_gaps(self) -> Values:
+        """Mean inter-token latency of each request, [n of the load]; NaN below two tokens."""
+        gaps = np.minimum(self.received, self.load.output_tokens) - 1
+        return np.where(gaps > 0, (self.last_token - self.first_token) / np.maximum(gaps, 1), np.nan)
+
+    def gaps(self) -> Values:
+        """All inter-token latencies of the finished requests, [gaps]."""
+        owner = np.repeat(np.arange(self.load.n), self.load.output_tokens)
+        arrived = self.arrived & self.ok[owner]
+        # A pair of neighbours is a gap if both arrived and belong to the same request.
+        pairs = arrived[1:] & arrived[:-1] & (owner[1:] == owner[:-1])
+        return np.asarray(np.diff(self.token_at)[pairs])
+
+    @property
+    def arrived(self) -> NDArray[np.bool_]:
+        """bool [sum of output_tokens]: which entries of `token_at` hold an arrival."""
+        place = np.arange(len(self.token_at)) - np.repeat(self.first_token_of[:-1], self.load.output_tokens)
+        return place < np.repeat(self.received, self.load.output_tokens)
+
+    def dispatch_delays(self) -> Values:
+        """How late each request that was due was sent, [n]; infinite for one that never was."""
+        delays = (self.dispatched - self.scheduled)[self.due]
+        return np.asarray(np.where(np.isnan(delays), np.inf, delays))
+
+
+def scalar_view(column: NDArray[Any]) -> Any:
+    """A column to read and write one plain number at a time."""
+    return memoryview(column)  # type: ignore[arg-type]  # arrays are buffers
+
+
+class Recorder:
+    """One phase's log as its connections and its engine write it; moments are monotonic seconds. `log.began` must be set by then."""
+
+    def __init__(self, log: RequestLog) -> None:
+        self._log = log
+        self.began = log.began
+        self._first, self._tokens = scalar_view(log.first_token_of), scalar_view(log.load.output_tokens)
+        self.scheduled, self._dispatched, self._ended = (scalar_view(column) for column in (log.scheduled, log.dispatched, log.ended))
+        self._received, self._token_at = scalar_view(log.received), scalar_view(log.token_at)
+
+    def token(self, number: int, at: float) -> None:
+        position = self._received[number]
+        self._received[number] = position + 1
+        if position < self._tokens[number]:
+            self._token_at[self._first[number] + position] = at - self.began
+
+    def server_times(self, number: int, seconds: tuple[float, ...]) -> None:
+        self._log.server_s[number] = seconds
+
+    def fail(self, number: int, error: ErrorClass, detail: str) -> None:
+        self._log.fail(number, error, detail)
+
+    def note_dispatched(self, number: int, at: float) -> None:
+        self._dispatched[number] = at - self.began
+
+    def note_ended(self, number: int, at: float) -> float:
+        """Returns the moment in seconds of the phase."""
+        self._ended[number] = moment = at - self.began
+        return moment
+
+    def note_due(self, number: int, scheduled_s: float) -> None:
+        """A request that follows another one is due at a moment that is known only now."""
+        self.scheduled[number] = scheduled_s
+        self._log.due[number] = True
+
+    def note_capped(self) -> None:
+        self._log.capped += 1
+
+    def not_due(self, number: int) -> None:
+        self._log.due[number] = False

@@ -1,0 +1,141 @@
+"""KServe v2 requests, serialized before the load starts, and the tensors that each response must carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2 as messages
+
+from plumbline.declarations.workloads.models import PATCH_BYTES
+from plumbline.harness.inference.load.request_log import PIPELINE, STAGES
+
+if TYPE_CHECKING:
+    from plumbline.harness.inference.load.prompts import Prompt
+
+
+Task = Literal["embedding", "reranking", "vision"]
+SERVER_TIMES, INPUT_TOKENS, DOCUMENTS = "SERVER_TIMES", "INPUT_TOKENS", "DOCUMENTS"
+ANY = -1
+"""As a tensor's size: at least one byte."""
+PERHAPS = -2
+"""As a tensor's size: any, none included. A token that ends inside a character has no text yet."""
+_TIMES_BYTES = 8 * len(STAGES)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One input: `datatype` in KServe's words (INT32, FP32, BYTES, …), `data` its elements, row-major and little-endian."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Wire:
+    """How one model is asked and what it must answer.
+
+    method     "stream": any number of responses over ModelStreamInfer, the last one marked as final; "unary": one over ModelInfer
+    responses  bytes of each output tensor that every response must carry; ANY: at least one byte, PERHAPS: it may be empty
+    last       what the last response must carry besides. Two names have a meaning: SERVER_TIMES (seconds by `stages`) goes into the log,
+               INPUT_TOKENS must equal the declared number, or the server's tokenizer is not the one that the load was made for
+    index      the tensor that counts a request's responses from 0; None if there is none
+    tokens     the tensor (uint32 [1]) that says how many tokens a response brings, for servers that put several into one; None: one each
+    stages     what SERVER_TIMES tells of
+    """
+
+    method: Literal["stream", "unary"]
+    model: str
+    responses: Mapping[str, int]
+    last: Mapping[str, int] = field(default_factory=dict)
+    index: str | None = "INDEX"
+    tokens: str | None = None
+    stages: tuple[str, ...] = STAGES
+
+    def body(self, number: int, tensors: Sequence[Tensor]) -> bytes:
+        """Request `number` (its id) as a serialised ModelInferRequest."""
+        request = messages.ModelInferRequest(model_name=self.model, id=str(number))
+        for tensor in tensors:
+            request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+            request.raw_input_contents.append(tensor.data)
+        return bytes(request.SerializeToString())
+
+
+def causal_lm(model: str, text: bool) -> Wire:
+    """A language model that streams its tokens: of token ids, or of text, which it tokenizes itself and says into how many tokens."""
+    if text:
+        return Wire("stream", model, {"TOKEN": 4, "INDEX": 4, "TEXT": PERHAPS}, {SERVER_TIMES: _TIMES_BYTES, INPUT_TOKENS: 4})
+    return Wire("stream", model, {"TOKEN": 4, "INDEX": 4}, {SERVER_TIMES: _TIMES_BYTES})
+
+
+def pipeline(model: str, text: bool, top: int) -> Wire:
+    """A language model behind a retrieval, asked and answering like one; it says besides which `top` documents it put before the query."""
+    alone = causal_lm(model, text)
+    return replace(alone, last={**alone.last, SERVER_TIMES: 8 * len(PIPELINE), DOCUMENTS: 4 * top}, stages=PIPELINE)
+
+
+def encoder(model: str, task: Task, width: int, *, timed: bool = True) -> Wire:
+    """A model that answers once, with a vector of `width` floats or with a score. `timed`: it tells its own times, as our Python
+    backend does and an ONNX runtime cannot."""
+    return Wire(
+        "unary",
+        model,
+        {"SCORE": 4} if task == "reranking" else {"VECTOR": 4 * width},
+        {SERVER_TIMES: _TIMES_BYTES} if timed else {},
+        index=None,
+    )
+
+
+def lm_body(wire: Wire, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+    """A request for exactly `output_tokens` tokens after the prompt."""
+    asked = _text("PROMPT", prompt.text) if prompt.text is not None else _int32("PROMPT_IDS", prompt.ids)
+    return wire.body(number, [asked, _int32("MAX_TOKENS", np.array([output_tokens], np.int32))])
+
+
+def encoder_body(wire: Wire, number: int, prompt: Prompt, task: Task) -> bytes:
+    """A request for the vector or the score of the prompt."""
+    return wire.body(number, encoder_inputs(prompt, task))
+
+
+def encoder_inputs(prompt: Prompt, task: Task) -> list[Tensor]:
+    """The tensors of a request for the vector or the score of the prompt; a vision model gets the prompt as an image."""
+    if task == "vision":
+        return [pixels("PIXELS", prompt)]
+    # One text of a batch that Triton makes of those that wait.
+    return [_text("TEXT_IN", prompt.text, 1) if prompt.text is not None else _int32("IDS", prompt.ids[None])]
+
+
+def pixels(name: str, prompt: Prompt) -> Tensor:
+    """The prompt as one image, uint8 [1, patches, bytes of a patch]."""
+    patches = image_patches(prompt.ids)
+    return Tensor(name, "UINT8", (1, *patches.shape), patches.tobytes())
+
+
+def _int32(name: str, values: NDArray[np.int32]) -> Tensor:
+    return Tensor(name, "INT32", values.shape, values.astype("<i4").tobytes())
+
+
+def _text(name: str, text: str, *batch: int) -> Tensor:
+    # Bytes, not KServe's BYTES: under numpy 2, Triton's Python backend dies of strings that come in and sends empty ones out.
+    encoded = text.encode()
+    return Tensor(name, "UINT8", (*batch, len(encoded)), encoded)
+
+
+# Images as a vision model gets them: cut into patches of 16 by 16 pixels, three bytes each. What a patch shows follows from its token id, so
+# that prompts, their lengths and their uniqueness are those of every other model. What a model computes does not depend on what it sees.
+
+
+_MIXED = np.arange(PATCH_BYTES, dtype=np.uint64) * np.uint64(0xBF58476D1CE4E5B9)
+
+
+def image_patches(ids: NDArray[np.int32]) -> NDArray[np.uint8]:
+    """The patches [tokens] of an image as bytes of its pixels, [tokens, PATCH_BYTES]: evenly distributed, and the same on every machine."""
+    mixed = ids.astype(np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15) + _MIXED
+    mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x94D049BB133111EB)
+    shown: NDArray[np.uint8] = (mixed >> np.uint64(56)).astype(np.uint8)
+    return shown

@@ -1,1 +1,0 @@
-"""A bidirectional encoder on Triton's Python backend; other backends serve the same one, exported."""

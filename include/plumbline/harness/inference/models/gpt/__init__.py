@@ -1,1 +1,0 @@
-"""A decoder-only transformer on Triton's Python backend."""

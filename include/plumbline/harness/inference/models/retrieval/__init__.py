@@ -1,1 +1,0 @@
-"""Retrieval-augmented generation as a pipeline of Triton's models: its orchestrator and its index."""

@@ -1,0 +1,339 @@
+"""A fault phase: inject the fault at its time, find when the service recovered, and count the requests lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.declarations.workloads.load import FaultPhaseSpec
+from plumbline.harness.inference.analysis import validity
+from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
+from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.load.request_log import ERROR_CLASSES, RequestLog
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.models import journal
+from plumbline.harness.inference.phases.load_phase import Driver, require_running
+from plumbline.harness.inference.phases.trial_record import TrialRecord
+from plumbline.harness.inference.server.under_test import ManagedTriton, ServerUnderTest, format_outcome
+from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed
+from plumbline.metrics import LoadPhase
+from plumbline.results import MetricRow, Reason, metric_row
+
+_POLL_S = 0.005
+_STARTED_WITHIN_S = 1.0
+_GIVEN_UP = [ERROR_CLASSES.index(name) + 1 for name in ("timeout", "cancelled", "wrong_output")]
+
+
+@dataclass
+class _Injection:
+    """What happened when; moments are monotonic seconds. `rows` are what the server's way back was measured to take."""
+
+    began: float = float("nan")
+    ended: float = float("nan")
+    events: list[tuple[str, float]] = field(default_factory=list)
+    rows: list[MetricRow] = field(default_factory=list)
+
+
+def _kill(served: ManagedTriton, injection: _Injection) -> None:
+    injection.began = injection.ended = served.triton.kill()
+    injection.events.append(("fault_injected", injection.began))
+    start = served.triton.restart()
+    injection.events.append(("server_restarted", start.ready))
+    injection.rows += [
+        metric_row("time_to_ready", start.time_to_ready_s, 1, phase="fault"),
+        metric_row("model_load_time", start.model_load_s, int(start.model_load_s is not None), phase="fault"),
+    ]
+
+
+def _reload(served: ManagedTriton, injection: _Injection) -> None:
+    injection.began = injection.ended = time.monotonic()
+    done = served.reload()
+    injection.began = injection.ended = done.began
+    injection.events += [("fault_injected", done.began), ("model_reloaded", done.ended)]
+    injection.rows += [
+        metric_row("model_unload_time", done.unload_s, 1, phase="fault"),
+        metric_row("model_load_time", done.load_s, 1, phase="fault"),
+    ]
+
+
+_INJECTIONS: dict[str, Callable[[ManagedTriton, _Injection], None]] = {"server_kill": _kill, "model_reload": _reload}
+
+
+class _FaultInjector:
+    """Does one thing to the server at its moment, in a thread of its own: the client is busy with the load."""
+
+    def __init__(self, served: ManagedTriton, at_s: float, do: Callable[[ManagedTriton, _Injection], None]) -> None:
+        self.served, self.at_s, self.do = served, at_s, do
+        self.injection = _Injection()
+        self.underway = False
+        self.failure: BaseException | None = None
+        self._began: float | None = None
+        self._over = threading.Event()
+        # A daemon: an interrupt must not wait for a server to come back.
+        self._thread = threading.Thread(target=self._run, name="fault", daemon=True)
+
+    def __enter__(self) -> _FaultInjector:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._over.set()
+        # After an interrupt nobody waits for the server to be ready, only until its process is known to those who will end it.
+        self._thread.join(None if kind is None else _STARTED_WITHIN_S)
+
+    def watch(self, log: RequestLog) -> bool:
+        """Tell the thread when the phase began; True, which ends the phase, once the deed has failed."""
+        if self._began is None and np.isfinite(log.began):
+            self._began = log.began
+        return self.failure is not None
+
+    def running(self) -> bool:
+        """Whether the server lives, or is on its way back."""
+        return self.failure is None and (self.underway or self.served.running())
+
+    def _run(self) -> None:
+        while self._began is None or time.monotonic() < self._began + self.at_s:
+            left = _POLL_S if self._began is None else self._began + self.at_s - time.monotonic()
+            if self._over.wait(max(0.0, left)):
+                return
+        self.underway = True
+        try:
+            self.do(self.served, self.injection)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the thread that waits for it raises it
+            self.failure = error
+        finally:
+            self.underway = False
+
+
+def measure_fault(driver: Driver, spec: FaultPhaseSpec, load: PhaseLoad, prompts: Sequence[Prompt]) -> None:
+    """Drive the phase, inject its fault, and take down both parts: `fault` until the service is back, `recovery` from then on.
+
+    Raises TrialFailed as a server's start does if it does not come back, "server_error" if it is gone without our doing, and
+    "bad_declaration" if the load was over before the fault.
+    """
+    record, served = driver.record, driver.served
+    require_running(served, "before fault")
+    written = journal.position(served.journal_folder) if isinstance(served, ManagedTriton) else {}
+    record.event("fault_started")
+    with served.beside("fault") as beside, record.watch.phase("fault"):
+        log, injection = _drive_with_fault(driver, spec, load, prompts, beside.sample)
+    record.event("fault_ended")
+    record.logs.append(log)
+    record.result.telemetry += beside.telemetry()
+    require_running(served, format_outcome(log))
+    if np.isnan(injection.began):
+        raise TrialFailed(
+            "bad_declaration",
+            f"the last request of phase fault had ended before {spec.at:g}s, when {spec.inject} was to come: nobody was there to notice; "
+            "expected arrivals beyond phases.fault.at",
+        )
+    found = find_recovery(log, within_slo(log, record.workload.slo), injection.began - log.began, injection.ended - log.began)
+    for name, at in injection.events:
+        record.event(name, at)
+    if found.back is not None:
+        record.event("recovered", log.began + found.back)
+    record.result.metrics += [
+        *injection.rows,
+        metric_row("time_to_recover", found.took_s, int(found.took_s is not None), phase="fault"),
+        metric_row("requests_lost", found.lost, log.n, phase="fault"),
+    ]
+    _record_parts(record, log, found, spec.duration)
+    limited = validity.client_limited(log, record.trial.validity) if spec.inject == "overload" else None
+    book = JournalSummary.of(served, written, log)
+    record.result.judgements += [item for item in (limited, book.differs(log) if book else None, _no_recovery(found)) if item is not None]
+    record.result.evidence.append(_evidence(record, spec, log, found, book))
+    record.done_s += spec.duration
+
+
+def _drive_with_fault(
+    driver: Driver, spec: FaultPhaseSpec, load: PhaseLoad, prompts: Sequence[Prompt], sample: Callable[[], None]
+) -> tuple[RequestLog, _Injection]:
+    served = driver.served
+    if spec.inject in _INJECTIONS:
+        assert isinstance(served, ManagedTriton), "nobody can do this to a server that somebody else runs"
+        with _FaultInjector(served, spec.at, _INJECTIONS[spec.inject]) as deed:
+            log = driver.drive(load, prompts, sample=sample, stop=deed.watch, running=deed.running)
+        if isinstance(deed.failure, TrialFailed):
+            driver.record.logs.append(log)
+            raise TrialFailed(deed.failure.failure_class, f"after {spec.inject}: {deed.failure.detail}") from deed.failure
+        if deed.failure is not None:
+            raise deed.failure
+        return log, deed.injection
+    assert spec.lasts is not None and spec.factor is not None
+    settings = driver.settings
+    if spec.inject == "slow_client":
+        settings = replace(settings, slow_share=spec.factor, slow_from_s=spec.at, slow_until_s=spec.at + spec.lasts)
+    log = driver.drive(load, prompts, sample=sample, settings=settings)
+    began, ended = log.began + spec.at, log.began + spec.at + spec.lasts
+    return log, _Injection(began, ended, [("fault_injected", began), ("fault_over", ended)])
+
+
+def _record_parts(record: TrialRecord, log: RequestLog, found: Recovery, duration_s: float) -> None:
+    back = duration_s if found.back is None else found.back
+    for part in (slice_log(log, "fault", 0.0, back), slice_log(log, "recovery", back, duration_s)):
+        if part.n:
+            # Counters of a server that was killed are gone, and those of one that was not cannot be divided.
+            record.result.metrics += metrics_of(part, record.workload.slo, None)
+            record.result.stages += stages_of(part, None)
+
+
+def _no_recovery(found: Recovery) -> Judgement | None:
+    if found.back is not None:
+        return None
+    return Judgement("degraded", Reason(code="no_recovery", detail=f"no time to recover: {found.why}"))
+
+
+@dataclass(frozen=True)
+class JournalSummary:
+    """What the model processes wrote down: numbers of the requests that each incarnation began, and of all that were answered."""
+
+    started: tuple[int, ...]
+    finished: frozenset[int]
+
+    @classmethod
+    def of(cls, served: ServerUnderTest, written: journal.Position, log: RequestLog) -> JournalSummary | None:
+        """Since `written`; None where the model keeps no journal."""
+        if not isinstance(served, ManagedTriton):
+            return None
+        entries = journal.read(served.journal_folder, written)
+        if not entries:
+            return None
+        return cls(tuple(len(item.started) for item in entries), frozenset(n for item in entries for n in item.finished if n < log.load.n))
+
+    def differs(self, log: RequestLog) -> Judgement | None:
+        """Whether client and server disagree on who was answered. A request that the client gave up may have been answered all the same."""
+        ok = set(np.flatnonzero(log.ok).tolist())
+        given_up = set(np.flatnonzero(np.isin(log.error, _GIVEN_UP)).tolist())
+        unseen, unheard = ok - self.finished, self.finished - ok - given_up
+        if not unseen and not unheard:
+            return None
+        detail = (
+            f"the client finished {len(ok)} requests in {log.load.name}, the server answered {len(self.finished)}: "
+            f"{len(unheard)} answers did not arrive and {len(unseen)} came from nowhere"
+        )
+        return Judgement("degraded", Reason(code="counts_differ", detail=detail))
+
+
+def _evidence(record: TrialRecord, spec: FaultPhaseSpec, log: RequestLog, found: Recovery, book: JournalSummary | None) -> EvidenceFile:
+    """`fault.json`: seconds from the start of the phase; counts by the client and, where its model wrote them down, by the server."""
+    path = record.workdir / "fault.json"
+    content = {
+        "inject": spec.inject,
+        "began_s": found.began,
+        "ended_s": found.ended,
+        "back_s": found.back,
+        "no_recovery": found.why or None,
+        "requests": log.n,
+        "finished": log.finished,
+        "failed": log.n - log.finished,
+        "errors": log.errors(),
+        "lost": found.lost,
+        "server_started_by_incarnation": list(book.started) if book else None,
+        "server_finished": len(book.finished) if book else None,
+        "server_never_finished": log.n - len(book.finished) if book else None,
+    }
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return EvidenceFile("fault", path)
+
+
+# When the service was back after a fault, and what the fault cost. Pure: a log in, figures out.
+#
+# The rule. A window is a request and all those scheduled within the second after it, or the nine next ones if those reach further. The service
+# is back at the scheduled time of the first request, scheduled at or after the end of the fault, that is good and whose window holds as
+# large a share of good requests as there was before the fault (all of them, if all were good before). The end of a fault is the moment of the
+# kill, of the unloading, or the last moment of an overload or of slow reading: what lasts is only recovered from once it is over.
+#
+# No recovery: the phase ends before such a window is whole, or less than half of the requests were good before the fault, so that there was no
+# service to come back to.
+
+
+WINDOW_S, WINDOW_REQUESTS = 1.0, 10
+_SERVED = 0.5
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a fault cost. Times are seconds from the start of the phase.
+
+    began, ended   of the fault itself
+    back           the moment from which the service was back; None: it did not come back, and `why` says so
+    lost           requests that failed because of it: scheduled before the service was back, and not over before the fault began
+    """
+
+    began: float
+    ended: float
+    back: float | None
+    lost: int
+    why: str = ""
+
+    @property
+    def took_s(self) -> float | None:
+        """From the end of the fault to the service being back."""
+        return None if self.back is None else self.back - self.ended
+
+
+def find_recovery(log: RequestLog, good: NDArray[np.bool_], began: float, ended: float) -> Recovery:
+    """The recovery in one phase's log; `good` bool [n of the load] by the SLO, `began` and `ended` of the fault in the phase's seconds."""
+    back, why = _recovery_time(log, good, began, ended)
+    over_before = log.ended < began  # NaN, a request that never ended, is not
+    lost = log.due & (log.error > 0) & ~over_before & (log.scheduled < (np.inf if back is None else back))
+    return Recovery(began, ended, back, int(lost.sum()), why)
+
+
+def _recovery_time(log: RequestLog, good: NDArray[np.bool_], began: float, ended: float) -> tuple[float | None, str]:
+    before = log.due & (log.ended < began)
+    share = float(good[before].mean()) if before.any() else 1.0
+    if share < _SERVED:
+        return None, f"only {share:.0%} of the requests before the fault were good: there was no service to come back to"
+    order = np.flatnonzero(log.due & (log.scheduled >= ended))
+    order = order[np.argsort(log.scheduled[order], kind="stable")]
+    at, fine = log.scheduled[order], good[order]
+    n = len(order)
+    up_to = np.concatenate([[0], np.cumsum(fine)])
+    for i in np.flatnonzero(fine).tolist():
+        end = max(int(np.searchsorted(at, at[i] + WINDOW_S, side="right")), i + WINDOW_REQUESTS)
+        if end > n or at[i] + WINDOW_S > log.load.duration_s:
+            break
+        if up_to[end] - up_to[i] >= share * (end - i) - 1e-9:
+            # The first request after the fault was good already: then the fault was over for the clients when it ended.
+            return (float(ended) if i == 0 else float(at[i])), ""
+    return None, f"no window of {WINDOW_S:g}s and {WINDOW_REQUESTS} requests after the fault was as good as before it ({share:.0%} good)"
+
+
+def slice_log(log: RequestLog, name: LoadPhase, start_s: float, end_s: float) -> RequestLog:
+    """The requests of a log that were scheduled in [start_s, end_s), as a log of their own whose time begins at `start_s`."""
+    load = log.load
+    chosen = np.flatnonzero(log.due & (log.scheduled >= start_s) & (log.scheduled < end_s))
+    tokens = np.repeat(np.arange(load.n), load.output_tokens)
+    scheduled = log.scheduled[chosen] - start_s
+    return replace(
+        log,
+        load=PhaseLoad(
+            name,
+            end_s - start_s,
+            scheduled,
+            load.input_tokens[chosen],
+            load.output_tokens[chosen],
+            # Who waited for whom is told by the times by now.
+            np.full(len(chosen), -1, np.int32),
+        ),
+        scheduled=scheduled,
+        dispatched=log.dispatched[chosen] - start_s,
+        ended=log.ended[chosen] - start_s,
+        due=log.due[chosen],
+        error=log.error[chosen],
+        received=log.received[chosen],
+        token_at=log.token_at[np.isin(tokens, chosen)] - start_s,
+        server_s=log.server_s[chosen],
+        began=log.began + start_s,
+        details={new: log.details[old] for new, old in enumerate(chosen.tolist()) if old in log.details},
+        replica=None if log.replica is None else log.replica[chosen],
+        # CPU time is known of the whole phase only.
+        cpu_s=(),
+    )

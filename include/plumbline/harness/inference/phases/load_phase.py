@@ -1,0 +1,165 @@
+"""Drive one phase of load and record its metrics; prepare the prefix cache before it and wait for the queue to drain after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plumbline.harness.inference import client
+from plumbline.harness.inference.analysis import roofline, validity
+from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
+from plumbline.harness.inference.client import Settings, round_trip
+from plumbline.harness.inference.load.prompts import Prompt, Prompts
+from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.phases.trial_record import TrialRecord
+from plumbline.harness.inference.server import under_test
+from plumbline.harness.inference.server.under_test import ManagedTriton, ServerUnderTest, format_outcome
+from plumbline.harness.measurement import TrialFailed
+from plumbline.metrics import LoadPhase
+
+_LIMIT_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Driver:
+    """Sends load to one server and reports how far it is. `settings`: of the client in every phase."""
+
+    record: TrialRecord
+    served: ServerUnderTest
+    settings: Settings
+
+    def drive(
+        self,
+        load: PhaseLoad,
+        prompts: Sequence[Prompt],
+        *,
+        sample: Callable[[], None] = lambda: None,
+        stop: Callable[[RequestLog], bool] | None = None,
+        running: Callable[[], bool] | None = None,
+        settings: Settings | None = None,
+        note: str = "",
+        declared: bool = True,
+    ) -> RequestLog:
+        """One load's log. `declared` False: it only prepares for what is, and does not count as progress. Never raises for what the server
+        does."""
+        bodies = [self.served.body(i, prompt, int(n)) for i, (prompt, n) in enumerate(zip(prompts, load.output_tokens, strict=True))]
+        began = time.monotonic()
+
+        def tick(ended: int, due: int) -> None:
+            sample()
+            into_s = min(time.monotonic() - began, load.duration_s) if declared else 0.0
+            self.record.report(load.name, into_s, f"{note}{ended} of {due} requests")
+
+        log = client.drive(
+            load,
+            bodies,
+            self.served.target(running),
+            timeout_s=self.record.workload.request_timeout,
+            tick=tick,
+            stop=stop,
+            settings=settings or self.settings,
+        )
+        self.served.answered(log.finished)
+        return log
+
+    def drive_each(self, phase: LoadPhase, prompts: Sequence[Prompt], output_tokens: int, *, note: str) -> RequestLog:
+        """The log of these prompts, sent to each server, each when the one before it has been answered; it prepares for what is declared."""
+        load = sequential_load(phase, prompts, output_tokens, self.served.replicas)
+        return self.drive(load, [prompt for _ in range(self.served.replicas) for prompt in prompts], note=note, declared=False)
+
+
+def sequential_load(phase: LoadPhase, prompts: Sequence[Prompt], output_tokens: int, chains: int = 1) -> PhaseLoad:
+    """A load of these prompts, each sent when the one before it has been answered; `chains` times, side by side."""
+    n = len(prompts)
+    lengths = np.tile(np.array([len(prompt.ids) for prompt in prompts], np.int32), chains)
+    after = np.arange(-1, n * chains - 1, dtype=np.int32)
+    after[::n] = -1
+    return PhaseLoad(phase, _LIMIT_S, np.zeros(n * chains), lengths, np.full(n * chains, output_tokens, np.int32), after, closed=True)
+
+
+def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) -> None:
+    """Drive one phase of the schedule and take down what it shows.
+
+    Raises TrialFailed("server_error") if the server is not there before or after it, or answers nothing in warm-up or steady state.
+    """
+    record, served = driver.record, driver.served
+    require_running(served, f"before {load.name}")
+    trips = [round_trip.measure_round_trip(served.way())]
+    before = served.view()
+    record.event(f"{load.name}_started")
+    with served.beside(load.name) as beside, record.watch.phase(load.name):
+        log = driver.drive(load, prompts, sample=beside.sample)
+    record.event(f"{load.name}_ended")
+    record.logs.append(log)
+    require_running(served, format_outcome(log))
+    after = served.view()
+    trips.append(round_trip.measure_round_trip(served.way()))
+    gained = after - before if after and before else None
+    record.result.metrics += [
+        *metrics_of(log, record.workload.slo, gained),
+        *roofline.roofline_rows(record.workload, log, record.probed),
+        *round_trip.round_trip_rows(load.name, trips),
+        *served.rows(log),
+        *beside.rows(log),
+    ]
+    record.result.stages += stages_of(log, gained)
+    record.result.telemetry += [*beside.telemetry(), *under_test.replica_telemetry(log, served.replicas)]
+    found = []
+    if load.name != "warmup":
+        found.append(validity.cache_state_contradicted(record.workload, log, gained))
+    if load.name == "steady":
+        found += [validity.client_limited(log, record.trial.validity), validity.counts_differ(log, gained)]
+    record.result.judgements += [judgement for judgement in found if judgement is not None]
+    # Overload may drown a server, and that is a result; one that answers nothing at its steady load was not measured at all.
+    if load.name in ("warmup", "steady") and (not log.finished or under_test.silent_replicas(log, served.replicas)):
+        raise TrialFailed(*served.failure(log))
+    record.done_s += load.duration_s
+
+
+def require_running(served: ServerUnderTest, when: str) -> None:
+    """TrialFailed("server_error") if the server has ended."""
+    if not served.running():
+        raise TrialFailed("server_error", f"{when}: {served.state()}")
+
+
+_SETTLE_LIMIT_S = 60.0
+
+
+def prepare_cache(driver: Driver, phase: LoadPhase, prompts: Prompts) -> None:
+    """Bring the prefix cache into its declared state.
+
+    Raises TrialFailed("server_error") if the requests for that are not answered, and as `Triton.reload` does.
+    """
+    state = driver.record.workload.server.prefix_cache
+    if state == "cold":
+        served = driver.served
+        assert isinstance(served, ManagedTriton), "nobody can empty the cache of somebody else's server"
+        served.reload()
+        # A model that was just loaded is slow at its first inference, which is no matter of the cache: a prompt without shared prefix takes that.
+        _fill_cache(driver, phase, [prompts.cold_start])
+    elif state == "primed":
+        _fill_cache(driver, phase, prompts.prefixes)
+
+
+def wait_until_settled(driver: Driver, phase: LoadPhase, prompt: Prompt) -> None:
+    """Wait until the server, which had more to do than it could, answers a single request within the SLO.
+
+    Raises TrialFailed("server_error") if that takes more than a minute.
+    """
+    slo, deadline = driver.record.workload.slo, time.monotonic() + _SETTLE_LIMIT_S
+    while True:
+        log = driver.drive_each(phase, [prompt], 1, note="settling: ")
+        if within_slo(log, slo).all():
+            return
+        if time.monotonic() > deadline:
+            raise TrialFailed("server_error", f"{_SETTLE_LIMIT_S:g}s after its load ended: {format_outcome(log)}; {driver.served.state()}")
+
+
+def _fill_cache(driver: Driver, phase: LoadPhase, prompts: Sequence[Prompt]) -> None:
+    log = driver.drive_each(phase, prompts, 1, note="filling the cache: ")
+    if log.finished < log.n:
+        raise TrialFailed("server_error", f"before {phase}, for the prefix cache: {format_outcome(log)}; {driver.served.state()}")

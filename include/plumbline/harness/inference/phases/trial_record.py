@@ -1,0 +1,152 @@
+"""The record of a running trial: measurement, events, progress, and the request evidence as Parquet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from plumbline.declarations import InferenceWorkload, Trial
+from plumbline.declarations.workloads.load import Requests, max_phase_seconds
+from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.inference.load.request_log import ERROR_CLASSES, RequestLog, Values
+from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule, turn_of
+from plumbline.harness.launcher_protocol import Progress
+from plumbline.harness.measurement import EvidenceFile, Measurement
+from plumbline.results import Event, MetricRow
+
+OVERHEAD_S = 5.0
+"""What a trial takes besides its load: only progress is reckoned with it."""
+
+
+@dataclass
+class TrialRecord:
+    """`probed`: what the hardware probes found. `logs`: one a phase of load, or one a probe of a search."""
+
+    trial: Trial
+    workload: InferenceWorkload
+    workdir: Path
+    progress: Progress
+    watch: ContentionMonitor
+    probed: Sequence[MetricRow]
+    result: Measurement
+    logs: list[RequestLog] = field(default_factory=list)
+    done_s: float = 0.0
+    _told: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """Seconds that the trial takes at most, if nothing has to drain."""
+        return OVERHEAD_S + sum(max_phase_seconds(phase) for phase in self.workload.phases)
+
+    def event(self, name: str, monotonic_s: float | None = None) -> None:
+        """Note a moment on the timeline: now, or `monotonic_s`."""
+        now = time.monotonic()
+        at = now if monotonic_s is None else monotonic_s
+        self.result.events.append(Event(name=name, utc=datetime.fromtimestamp(time.time() - (now - at), timezone.utc), monotonic_s=at))
+
+    def report(self, phase: str, into_s: float, note: str) -> None:
+        """Tell how far the trial is, never less far than before: `into_s` seconds into what comes after all that is done."""
+        self._told = max(self._told, min((self.done_s + into_s) / self.total_s, 1.0))
+        self.progress(phase, self._told, note)
+
+    def measured(self) -> Measurement:
+        """The measurement so far, with the requests seen until now."""
+        seen = [item for item in self.result.evidence if item.kind != "requests"]
+        self.result.evidence = [*seen, write_requests(self.logs, self.workload.requests, self.workdir)] if self.logs else seen
+        return self.result
+
+
+_STATUS = np.array(["ok", *ERROR_CLASSES])
+
+
+def write_schedule(schedule: Schedule, folder: Path) -> EvidenceFile:
+    """`schedule.parquet`: one row a request, in the order in which they are due; `arrival_s` from the start of the phase, or, where `after`
+    is not null, from the end of the request with that number; `probe` tells the lengths of a growing context apart, from 0."""
+    tables = [
+        pa.table(
+            {
+                "phase": pa.array([phase.name] * phase.n, pa.string()),
+                "probe": pa.array([phase.probe] * phase.n, pa.int32()),
+                "number": pa.array(np.arange(phase.n), pa.int32()),
+                "arrival_s": pa.array(phase.arrivals_s, pa.float64()),
+                "after": _after(phase.after),
+                "input_tokens": pa.array(phase.input_tokens, pa.int32()),
+                "output_tokens": pa.array(phase.output_tokens, pa.int32()),
+            }
+        )
+        for phase in schedule.phases
+    ]
+    return _write("schedule", pa.concat_tables(tables), folder)
+
+
+def write_requests(logs: Sequence[RequestLog], requests: Requests, folder: Path) -> EvidenceFile:
+    """`requests.parquet`: one row a request that was due, by its number in the schedule, or in that of its `probe`: of a search, or of a growing
+    context's lengths, from 0.
+
+    `…_s` are seconds from the start of the phase, except `token_times_s` [received tokens], which count from the request's scheduled time,
+    and the server's own durations by stage (`queue_s`, `prefill_s` …). Null: did not happen. `status` is `ok` or the class of the error;
+    `replica` is the server that it went to, where several share the load; `after` is the request that this one followed, `turn` (from 1) its place in its conversation.
+    """
+    return _write("requests", pa.concat_tables([_table(log, requests) for log in logs]), folder)
+
+
+def _table(log: RequestLog, requests: Requests) -> pa.Table:
+    due = np.flatnonzero(log.due)
+    return pa.table(
+        {
+            "phase": pa.array([log.load.name] * len(due), pa.string()),
+            "probe": pa.array([log.load.probe] * len(due), pa.int32()),
+            "number": pa.array(due, pa.int32()),
+            "after": _after(log.load.after[due]),
+            "turn": _turn(log.load, requests, due),
+            **({} if log.replica is None else {"replica": pa.array(log.replica[due], pa.int32())}),
+            "status": pa.array(_STATUS[log.error[due]], pa.string()),
+            "detail": pa.array([log.details.get(i) for i in due.tolist()], pa.string()),
+            "scheduled_s": _seconds(log.scheduled[due]),
+            "dispatched_s": _seconds(log.dispatched[due]),
+            "first_token_s": _seconds(log.first_token[due]),
+            "last_token_s": _seconds(log.last_token[due]),
+            "ended_s": _seconds(log.ended[due]),
+            "input_tokens": pa.array(log.load.input_tokens[due], pa.int32()),
+            "output_tokens": pa.array(log.load.output_tokens[due], pa.int32()),
+            "received_tokens": pa.array(log.received[due], pa.int32()),
+            **{f"{stage}_s": _seconds(log.server_s[due, k]) for k, stage in enumerate(log.stages)},
+            "token_times_s": _token_times(log, due),
+        }
+    )
+
+
+def _seconds(values: Values) -> pa.Array:
+    return pa.array(values, pa.float64(), mask=np.isnan(values))
+
+
+def _after(after: NDArray[np.int32]) -> pa.Array:
+    return pa.array(after, pa.int32(), mask=after < 0)
+
+
+def _turn(load: PhaseLoad, requests: Requests, due: NDArray[np.int64]) -> pa.Array:
+    """Null where there are no conversations: the requests of a closed loop's user follow each other without belonging together."""
+    return pa.array(turn_of(load, requests)[due] + 1, pa.int32(), mask=np.full(len(due), requests.turns is None))
+
+
+def _token_times(log: RequestLog, due: NDArray[np.int64]) -> pa.Array:
+    lengths = np.minimum(log.received, log.load.output_tokens)
+    owner = np.repeat(np.arange(log.load.n), log.load.output_tokens)
+    kept = log.arrived & log.due[owner]
+    times = (log.token_at - log.scheduled[owner])[kept]
+    offsets = np.concatenate([[0], np.cumsum(lengths[due])])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(times, pa.float64()))
+
+
+def _write(kind: str, table: pa.Table, folder: Path) -> EvidenceFile:
+    path = folder / f"{kind}.parquet"
+    pq.write_table(table, path, compression="zstd")
+    return EvidenceFile(kind, path, table.num_rows)

@@ -1,0 +1,170 @@
+"""Model repositories of the encoder exported to ONNX (backend onnxruntime) or TorchScript (backend pytorch)."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.workloads.models import PATCH_BYTES, Encoder
+from plumbline.harness import engine_python
+from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.load.wire import Tensor, Wire, pixels
+from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, hash_of, needs_precision, version_folder
+from plumbline.harness.measurement import TrialFailed
+
+if TYPE_CHECKING:
+    import torch
+
+
+MODEL = "encoder"
+_EXPORT_WITHIN_S = 900.0
+_PACKAGES = {"onnxruntime": "the packages torch, onnxscript and onnxruntime", "pytorch": "the package torch"}
+_THREADS = {"onnxruntime": "intra_op_thread_count", "pytorch": "INTRA_OP_THREAD_COUNT"}
+
+
+def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository:
+    """The repository, with the exported model."""
+    shape, backend = workload.model, workload.server.backend
+    assert isinstance(shape, Encoder)
+    gpu = workload.needs.accelerator != "cpu"
+    needs_precision(workload, ("fp32", "fp16") if gpu else ("fp32",), "an exported model keeps the type of its weights")
+    # LibTorch knows tensors by position, which their names must carry.
+    suffix = "__0" if backend == "pytorch" else ""
+    vision = shape.task == "vision"
+    asked = f"PIXELS{suffix}" if vision else f"IDS{suffix}"
+    answer, size = (f"SCORE{suffix}", 1) if shape.task == "reranking" else (f"VECTOR{suffix}", shape.width)
+    config = config_of(
+        MODEL,
+        backend,
+        [Input(asked, "UINT8", (-1, PATCH_BYTES)) if vision else Input(asked, "INT32", (-1,))],
+        [(answer, "FP32", (size,))],
+        kind="GPU" if gpu else "CPU",
+        batch=workload.server.sequences,
+        parameters={_THREADS[backend]: threads},
+    )
+    version = version_folder(folder, config)
+    _export(shape, backend, version / FILES[backend], (asked, answer))
+    wire = Wire("unary", MODEL, {answer: 4 * size}, index=None)
+
+    def body(number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        if vision:
+            return wire.body(number, [pixels(asked, prompt)])
+        return wire.body(number, [Tensor(asked, "INT32", (1, len(prompt.ids)), prompt.ids.astype("<i4").tobytes())])
+
+    return Repository(folder, MODEL, backend, wire, body)
+
+
+def model_hash(workload: InferenceWorkload) -> str:
+    """Hash of the encoder's source and of how it is exported, its shape and its weights."""
+    sources = (ENCODER, Path(__file__))
+    return hash_of(workload, **{path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sources})
+
+
+def _export(shape: Encoder, backend: str, file: Path, names: tuple[str, str]) -> None:
+    """Export in a process of its own: torch has no place beside the client."""
+    asked = {"shape": shape.model_dump(mode="json"), "backend": backend, "file": str(file), "names": names}
+    try:
+        done = subprocess.run(
+            [engine_python.executable(), "-c", f"from {__name__} import main; main()"],
+            input=json.dumps(asked),
+            env=engine_python.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_EXPORT_WITHIN_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TrialFailed("timeout", f"the encoder was not exported for {backend} within {_EXPORT_WITHIN_S:g}s") from error
+    if done.returncode:
+        told = " | ".join(done.stderr.strip().splitlines()[-3:])
+        raise TrialFailed("image_error", f"the encoder could not be exported for {backend}, which takes {_PACKAGES[backend]}: {told}")
+
+
+# Export the encoder as a file that other runtimes load. `main` is run in a process of its own, with what to export on its input.
+#
+# The file is loaded again and must answer as the model does, at batch sizes and lengths that it was not traced with.
+
+
+ENCODER = Path(__file__).parents[2] / "models" / "encoder.py"
+FILES = {"onnxruntime": "model.onnx", "pytorch": "model.pt"}
+_TRACED = (2, 5)
+_TRIED = ((1, 3), (3, 8))
+_TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
+
+
+def export_encoder(shape: dict[str, Any], backend: str, file: Path, names: tuple[str, str]) -> None:
+    """Write the encoder of `shape` (its declaration) to `file`; `names` are those of its input and its output.
+
+    Raises ValueError if the file answers otherwise than the model, ModuleNotFoundError if a package that writes ONNX is missing.
+    """
+    import torch
+
+    model = _encoder(shape)
+    example = _ids(shape, *_TRACED)
+    with torch.inference_mode(False), torch.no_grad():
+        if backend == "pytorch":
+            traced: Any = torch.jit.trace  # torch has no types for it
+            traced(model, (example,), check_trace=False).save(str(file))
+        else:
+            sizes = {0: torch.export.Dim("texts", min=1), 1: torch.export.Dim("tokens", min=1, max=shape["context"])}
+            torch.onnx.export(
+                model,
+                (example,),
+                str(file),
+                input_names=[names[0]],
+                output_names=[names[1]],
+                dynamic_shapes=(sizes,),
+                dynamo=True,
+            )
+        answer = _loaded(backend, file, names)
+        for size in _TRIED:
+            ids = _ids(shape, *size)
+            expected, got = model(ids), answer(ids)
+            if got.shape != expected.shape or not torch.allclose(got, expected, atol=_TOLERANCE[shape["precision"]]):
+                raise ValueError(f"{file.name} answers otherwise than the model for {size[0]} texts of {size[1]} tokens")
+
+
+def _encoder(shape: dict[str, Any]) -> torch.nn.Module:
+    # It lies beside other models as source for Triton's Python backend, and is no member of this package.
+    spec = importlib.util.spec_from_file_location("encoder", ENCODER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    dimensions = {key: shape[key] for key in ("task", "layers", "width", "heads", "vocabulary", "context")}
+    model: torch.nn.Module = module.seeded(shape["seed"], **dimensions)
+    converted: torch.nn.Module = model.half() if shape["precision"] == "fp16" else model
+    return converted
+
+
+def _ids(shape: dict[str, Any], texts: int, tokens: int) -> torch.Tensor:
+    import torch
+
+    count = min(tokens, shape["context"])
+    if shape["task"] == "vision":
+        return (torch.arange(texts * count * PATCH_BYTES).reshape(texts, count, PATCH_BYTES) * 7 % 256).to(torch.uint8)
+    ids: torch.Tensor = (torch.arange(texts * count).reshape(texts, count) * 7 % shape["vocabulary"]).to(torch.int32)
+    return ids
+
+
+def _loaded(backend: str, file: Path, names: tuple[str, str]) -> Any:
+    import torch
+
+    if backend == "pytorch":
+        load: Any = torch.jit.load
+        return load(str(file))
+    session = importlib.import_module("onnxruntime").InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    return lambda ids: torch.from_numpy(session.run([names[1]], {names[0]: ids.numpy()})[0])
+
+
+def main() -> None:
+    """What standard input asks for, as JSON: the arguments of `export` by their names."""
+    asked = json.load(sys.stdin)
+    export_encoder(asked["shape"], asked["backend"], Path(asked["file"]), tuple(asked["names"]))

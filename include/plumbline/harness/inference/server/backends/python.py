@@ -1,0 +1,91 @@
+"""Model repositories of Plumbline's own models on Triton's Python backend: a streaming causal LM and an encoder."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.workloads.models import PATCH_BYTES, Encoder
+from plumbline.harness.inference import models
+from plumbline.harness.inference.load import wire
+from plumbline.harness.inference.load.request_log import STAGES
+from plumbline.harness.inference.server.backends.repository import Config, Input, Repository, config_of, hash_of, version_folder
+
+CHAT, ENCODER = "chat", "encoder"
+Output = tuple[str, str, tuple[int, ...]]
+
+
+def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository:
+    """The repository of the workload's model; it computes on `threads` cores."""
+    text, shape = workload.requests.text, workload.model
+    if isinstance(shape, Encoder):
+        config = encoder(ENCODER, workload, shape, threads, batch=workload.server.sequences)
+        asked = wire.encoder(ENCODER, shape.task, shape.width)
+        found = Repository(folder, ENCODER, "python", asked, lambda number, prompt, _: wire.encoder_body(asked, number, prompt, shape.task))
+    else:
+        config = causal_lm(CHAT, text, models.parameters_of(workload, threads))
+        streamed = wire.causal_lm(CHAT, text)
+        found = Repository(folder, CHAT, "python", streamed, lambda number, prompt, tokens: wire.lm_body(streamed, number, prompt, tokens))
+    place(folder, config, workload)
+    return found
+
+
+def model_hash(workload: InferenceWorkload) -> str:
+    """Hash of the model's source, shape and weights."""
+    sources = sorted(models.sources_of(workload).items())
+    return hash_of(workload, **{name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sources})
+
+
+def place(folder: Path, config: Config, workload: InferenceWorkload) -> None:
+    """Write a model's configuration, and its sources beside it."""
+    version = version_folder(folder, config)
+    for name, source in models.sources_of(workload).items():
+        shutil.copyfile(source, version / name)
+
+
+def causal_lm(
+    name: str, text: bool, parameters: Mapping[str, str | int], *, last: Iterable[Output] = (), times: int = len(STAGES)
+) -> Config:
+    """The configuration of a model that takes a prompt and streams tokens. `last`: what it answers besides; `times`: how many it tells."""
+    # The instance is of kind CPU also for a model on a GPU: the model places itself, Triton only has to start it once.
+    return config_of(
+        name,
+        "python",
+        [
+            Input("PROMPT_IDS", "INT32", (-1,), optional=text),
+            *([Input("PROMPT", "UINT8", (-1,), optional=True)] if text else []),
+            Input("MAX_TOKENS", "INT32"),
+        ],
+        [
+            ("TOKEN", "INT32", (1,)),
+            ("INDEX", "INT32", (1,)),
+            *([("TEXT", "UINT8", (-1,)), (wire.INPUT_TOKENS, "INT32", (1,))] if text else []),
+            (wire.SERVER_TIMES, "FP64", (times,)),
+            *last,
+        ],
+        kind="CPU",
+        decoupled=True,
+        parameters=parameters,
+    )
+
+
+def encoder(name: str, workload: InferenceWorkload, shape: Encoder, threads: int, *, batch: int, part: bool = False) -> Config:
+    """The configuration of an encoder. `batch`: texts that are computed at once; `part`: it is one of a pipeline's models."""
+    text = workload.requests.text
+    answer = ("SCORE", "FP32", (1,)) if shape.task == "reranking" else ("VECTOR", "FP32", (shape.width,))
+    ids = Input("IDS", "INT32", (-1,), optional=text, ragged=True)
+    return config_of(
+        name,
+        "python",
+        [
+            Input("PIXELS", "UINT8", (-1, PATCH_BYTES), ragged=True) if shape.task == "vision" else ids,
+            *([Input("TEXT_IN", "UINT8", (-1,), optional=True, ragged=True)] if text else []),
+        ],
+        [answer, (wire.SERVER_TIMES, "FP64", (len(STAGES),))],
+        kind="CPU",
+        batch=batch,
+        parameters=models.parameters_of(workload, threads) | ({"part": "true"} if part else {}),
+    )

@@ -1,0 +1,234 @@
+"""Triton beside inference: KServe v2 control calls with deadlines, and the Prometheus metrics page."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import grpc
+from prometheus_client.parser import text_string_to_metric_families
+from tritonclient.grpc import service_pb2 as messages
+from tritonclient.grpc import service_pb2_grpc
+
+from plumbline.harness.inference.analysis.metrics import ServerCounters
+from plumbline.results import Telemetry
+
+_CALL_S = 5.0
+_POLL_S = 0.01
+
+
+@contextmanager
+def _service(address: str) -> Iterator[Any]:
+    with grpc.insecure_channel(address) as channel:
+        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+def is_ready(address: str, model: str, within_s: float) -> bool:
+    """Whether the server and the model are ready, waiting for at most `within_s`."""
+    deadline = time.monotonic() + within_s
+    with _service(address) as service:
+        while time.monotonic() < deadline:
+            try:
+                server = service.ServerReady(messages.ServerReadyRequest(), timeout=1.0, wait_for_ready=False)
+                if server.ready and service.ModelReady(messages.ModelReadyRequest(name=model), timeout=1.0).ready:
+                    return True
+            except grpc.RpcError:
+                return False
+            time.sleep(_POLL_S)
+    return False
+
+
+def server_version(address: str) -> str:
+    """The server's version, such as 2.51.0; raises grpc.RpcError."""
+    with _service(address) as service:
+        return str(service.ServerMetadata(messages.ServerMetadataRequest(), timeout=_CALL_S).version)
+
+
+def server_counters(address: str, model: str, metrics_address: str | None = None) -> ServerCounters:
+    """The server's counters now; what only its metrics page says is None where `metrics_address` is not given or does not answer.
+
+    Raises grpc.RpcError if the server itself does not.
+    """
+    with _service(address) as service:
+        found = service.ModelStatistics(messages.ModelStatisticsRequest(name=model), timeout=_CALL_S).model_stats
+    counters = [item.inference_stats for item in found]
+    hits = misses = memory = None
+    if metrics_address is not None:
+        try:
+            lines = parse_metrics(fetch_metrics(metrics_address))
+        except MetricsUnavailable:
+            lines = []
+        hits, misses = sum_metric(lines, CACHE_HITS, model), sum_metric(lines, CACHE_MISSES, model)
+        memory = sum_metric(lines, "nv_gpu_memory_used_bytes")
+    return ServerCounters(
+        succeeded=sum(c.success.count for c in counters),
+        failed=sum(c.fail.count for c in counters),
+        queued_s=sum(c.queue.ns for c in counters) / 1e9,
+        compute_input_s=sum(c.compute_input.ns for c in counters) / 1e9,
+        compute_infer_s=sum(c.compute_infer.ns for c in counters) / 1e9,
+        compute_output_s=sum(c.compute_output.ns for c in counters) / 1e9,
+        executions=sum(item.execution_count for item in found),
+        inferences=sum(item.inference_count for item in found),
+        cache_hits=None if hits is None else int(hits),
+        cache_misses=None if misses is None else int(misses),
+        gpu_memory_bytes=None if memory is None else int(memory),
+    )
+
+
+def load_model(address: str, model: str, within_s: float) -> None:
+    """Load a model and wait until it is; raises grpc.RpcError, such as INVALID_ARGUMENT with the reason why it does not load."""
+    with _service(address) as service:
+        service.RepositoryModelLoad(messages.RepositoryModelLoadRequest(model_name=model), timeout=within_s)
+
+
+def unload_model(address: str, model: str, within_s: float) -> None:
+    """Unload a model and wait until it is gone: the server says yes at once and lets running requests end first.
+
+    Raises grpc.RpcError, and TimeoutError if it is not gone after `within_s`.
+    """
+    deadline = time.monotonic() + within_s
+    with _service(address) as service:
+        service.RepositoryModelUnload(messages.RepositoryModelUnloadRequest(model_name=model), timeout=within_s)
+        while time.monotonic() < deadline:
+            index = service.RepositoryIndex(messages.RepositoryIndexRequest(), timeout=_CALL_S).models
+            if all(entry.state == "UNAVAILABLE" for entry in index if entry.name == model):
+                return
+            time.sleep(_POLL_S)
+    raise TimeoutError(f"the model {model} was not unloaded within {within_s:g}s")
+
+
+# The server's own Prometheus page, read once a second beside a phase, and what it says of that phase.
+#
+# While load runs, pages are only fetched and kept: reading one takes milliseconds of the interpreter, which the client has better uses for.
+
+
+CACHE_HITS, CACHE_MISSES = "plumbline_prefix_cache_hits", "plumbline_prefix_cache_misses"
+"""Counters of prompt tokens that our own model's prefix cache had, and had not."""
+_FETCH_S = 2.0
+_EVERY_S = 1.0
+_GAUGES = {
+    "nv_inference_pending_request_count": ("server_pending_requests", "count"),
+    "nv_gpu_utilization": ("server_gpu_utilization", "ratio"),
+    "nv_gpu_memory_used_bytes": ("server_gpu_memory", "bytes"),
+    "nv_gpu_power_usage": ("server_gpu_power", "W"),
+    "nv_cpu_utilization": ("server_host_cpu_utilization", "ratio"),
+}
+"""Gauges of Triton that become telemetry: signal and unit. Those of several GPUs become one signal each, by their order of identity."""
+
+
+class MetricsUnavailable(Exception):
+    """The page could not be read; in words, why."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One line of the page."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def fetch_metrics(address: str) -> str:
+    """The page of `address` (host:port) as text; raises Unavailable."""
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=_FETCH_S)
+    try:
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
+        raise MetricsUnavailable(f"http://{address}/metrics: {type(error).__name__}: {error}") from error
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise MetricsUnavailable(f"http://{address}/metrics answered {answer.status} {answer.reason}; expected 200")
+    return text
+
+
+def parse_metrics(page: str) -> list[Sample]:
+    """The page's lines; raises Unavailable if it is not in Prometheus' text format."""
+    try:
+        return [Sample(s.name, s.labels, s.value) for family in text_string_to_metric_families(page) for s in family.samples]
+    except (ValueError, KeyError, IndexError) as error:
+        raise MetricsUnavailable(f"not in Prometheus' text format: {error}; the page begins {page[:80]!r}") from error
+
+
+def sum_metric(lines: list[Sample], name: str, model: str | None = None) -> float | None:
+    """Sum of a metric's lines, of one model if it is named; None if there is no such line."""
+    # Depending on its version Triton appends the suffix that Prometheus wants to counters.
+    values = [s.value for s in lines if s.name in (name, f"{name}_total") and (model is None or s.labels.get("model", model) == model)]
+    return sum(values) if values else None
+
+
+class Scraper:
+    """A context manager that fetches the page once a second, and once at its start and at its end, in a thread of its own.
+
+    A page that cannot be had is left out: a server that was killed in this phase has none for a while.
+    """
+
+    def __init__(self, address: str, every_s: float = _EVERY_S) -> None:
+        self.address, self.every_s = address, every_s
+        self.pages: list[tuple[float, str]] = []
+        """Monotonic seconds of each page, and its text."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="scrape", daemon=True)
+
+    def __enter__(self) -> Scraper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join(2 * _FETCH_S + self.every_s)
+
+    def _loop(self) -> None:
+        due = time.monotonic()
+        ended = False
+        while not ended:
+            ended = self._stop.wait(max(0.0, due - time.monotonic()))
+            with suppress(MetricsUnavailable):
+                self.pages.append((time.monotonic(), fetch_metrics(self.address)))
+            # From the schedule, not from now: a slow answer must not thin out the samples; but missed ones are not made up for.
+            due = max(due + self.every_s, time.monotonic())
+
+    def telemetry(self, phase: str, prefix: str = "") -> list[Telemetry]:
+        """What the gauges did, a row for each signal that the pages have, `prefix` before its name. Call it when the phase is over."""
+        seen: dict[tuple[str, str], list[float]] = {}
+        for _, page in list(self.pages):
+            for signal, unit, value in _signals(page):
+                seen.setdefault((signal, unit), []).append(value)
+        return [
+            Telemetry.model_validate(
+                {
+                    "phase": phase,
+                    "signal": f"{prefix}{signal}",
+                    "unit": unit,
+                    "n": len(values),
+                    "mean": sum(values) / len(values),
+                    "min": min(values),
+                    "max": max(values),
+                }
+            )
+            for (signal, unit), values in sorted(seen.items())
+        ]
+
+
+def _signals(page: str) -> Iterator[tuple[str, str, float]]:
+    """Signal, unit and value of each gauge on a page; nothing from a page that was cut off."""
+    try:
+        lines = parse_metrics(page)
+    except MetricsUnavailable:
+        return
+    gpus = sorted({s.labels["gpu_uuid"] for s in lines if "gpu_uuid" in s.labels})
+    for line in lines:
+        if line.name in _GAUGES:
+            signal, unit = _GAUGES[line.name]
+            gpu = line.labels.get("gpu_uuid")
+            yield (signal if gpu is None else signal.replace("gpu", f"gpu{gpus.index(gpu)}"), unit, line.value)

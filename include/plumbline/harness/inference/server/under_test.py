@@ -1,0 +1,395 @@
+"""The server under test as a phase sees it: local Triton replicas, or an external server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+import numpy as np
+
+from plumbline.declarations.providers import Accelerator
+from plumbline.harness.gpu_monitor import GpuMonitor
+from plumbline.harness.inference.analysis.metrics import ServerCounters, energy_rows
+from plumbline.harness.inference.client import Target
+from plumbline.harness.inference.client.round_trip import NetworkPath
+from plumbline.harness.inference.endpoint import Endpoint, classify_failure, tokens_per_arrival
+from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.inference.server.backends import Repository
+from plumbline.harness.inference.server.control import Scraper
+from plumbline.harness.inference.server.tritonserver import GAUGES_EVERY_S, Reload, StartUp, Triton
+from plumbline.harness.measurement import TrialFailed
+from plumbline.metrics import LoadPhase
+from plumbline.results import FailureClass, MetricRow, Telemetry, metric_row
+
+RELOAD_WITHIN_S = 120.0
+_COUNT_WITHIN_S = 1.0
+
+
+class PhaseSampler(Protocol):
+    """What is sampled beside a phase: `sample` about once a second, the others once the phase is over. `rows`: of what the phase's log says
+    that was answered."""
+
+    def sample(self) -> None: ...
+
+    def telemetry(self) -> list[Telemetry]: ...
+
+    def rows(self, log: RequestLog) -> list[MetricRow]: ...
+
+
+@dataclass
+class PeakMemory:
+    """`bytes` is there once the block is over; None: nobody can see it."""
+
+    bytes: int | None = None
+
+
+class ServerUnderTest(Protocol):
+    """One model, behind one address or several that share its load. `replicas`: how many servers those are."""
+
+    replicas: int
+
+    def target(self, running: Callable[[], bool] | None = None) -> Target:
+        """Where the load goes; `running` in place of the server's own (a fault ends it for a while, and that ends no phase)."""
+
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        """Request `number`, serialised."""
+
+    def way(self) -> NetworkPath:
+        """The network path to it."""
+
+    def running(self) -> bool:
+        """Whether it lives, as far as can be told from here."""
+
+    def state(self) -> str:
+        """In words, how it is and what it said last."""
+
+    def answered(self, requests: int) -> None:
+        """The client has seen so many more answers: the counters must come to hold them."""
+
+    def view(self) -> ServerCounters | None:
+        """Its counters, once they hold every request that was answered; None where nobody can see them."""
+
+    def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
+        """What it means that nothing in this log was answered rightly."""
+
+    def rows(self, log: RequestLog) -> list[MetricRow]:
+        """What a phase's log says that is of interest with this server only."""
+
+    def beside(self, phase: LoadPhase) -> AbstractContextManager[PhaseSampler]:
+        """What is to be sampled while a phase runs."""
+
+    def peak_memory(self, *, gpu: bool) -> AbstractContextManager[PeakMemory]:
+        """How much memory it had at most while the block ran, on its GPUs or of the machine: asked of a single server only."""
+
+
+class ManagedTriton:
+    """A Triton that the harness started, with the model of `repository`; with `others`, replicas of it that share the load."""
+
+    def __init__(self, triton: Triton, repository: Repository, *others: Triton) -> None:
+        self.triton, self.repository = triton, repository
+        self.servers = (triton, *others)
+        self.replicas = len(self.servers)
+        self._answered = 0
+
+    @property
+    def start_up(self) -> StartUp:
+        """How they came up: from the first start to the last readiness, with the slowest load, and what the first model said of itself."""
+        ups = [server.start_up for server in self.servers]
+        loads = [up.model_load_s for up in ups if up.model_load_s is not None]
+        load_s = max(loads) if len(loads) == len(ups) else None
+        return StartUp(min(up.started for up in ups), max(up.ready for up in ups), load_s, ups[0].about)
+
+    def target(self, running: Callable[[], bool] | None = None) -> Target:
+        further = tuple(server.address for server in self.servers[1:])
+        return Target(self.triton.address, self.repository.wire, running or self.running, replicas=further)
+
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        return self.repository.body(number, prompt, output_tokens)
+
+    def way(self) -> NetworkPath:
+        return NetworkPath(self.triton.address)
+
+    def running(self) -> bool:
+        return all(server.running() for server in self.servers)
+
+    def state(self) -> str:
+        ended = [k for k, server in enumerate(self.servers) if not server.running()]
+        return self._states(ended or range(self.replicas))
+
+    def _states(self, which: Iterable[int]) -> str:
+        return "; ".join(replica_label(k, self.replicas, self.servers[k].state()) for k in which)
+
+    def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
+        quiet = silent_replicas(log, self.replicas)
+        return "server_error", f"{format_outcome(log)}; {self._states(quiet) if quiet else self.state()}"
+
+    def rows(self, log: RequestLog) -> list[MetricRow]:
+        return []
+
+    def answered(self, requests: int) -> None:
+        self._answered += requests
+
+    def reset_counters(self) -> None:
+        """Its counters have begun at zero."""
+        self._answered = 0
+
+    def reload(self) -> Reload:
+        """Unload the model and load it again: its memory is empty then, and so are its counters."""
+        if self.replicas == 1:
+            done = self.triton.reload(RELOAD_WITHIN_S)
+        else:
+            with ThreadPoolExecutor(self.replicas, "reload") as pool:
+                done = max(pool.map(self._reload, range(self.replicas)), key=lambda each: each.ended)
+        self.reset_counters()
+        return done
+
+    def _reload(self, k: int) -> Reload:
+        try:
+            return self.servers[k].reload(RELOAD_WITHIN_S)
+        except TrialFailed as failure:
+            raise TrialFailed(failure.failure_class, replica_label(k, self.replicas, failure.detail)) from failure
+
+    def view(self) -> ServerCounters | None:
+        # A request is counted after its answer was sent.
+        deadline = time.monotonic() + _COUNT_WITHIN_S
+        found = self._view()
+        while found is not None and found.succeeded < self._answered and time.monotonic() < deadline:
+            time.sleep(0.02)
+            found = self._view()
+        return found
+
+    def _view(self) -> ServerCounters | None:
+        views = [view for server in self.servers if (view := server.view()) is not None]
+        return reduce(add, views) if len(views) == self.replicas else None
+
+    def beside(self, phase: LoadPhase) -> AbstractContextManager[PhaseSampler]:
+        return _TritonSampler(self.servers, phase)
+
+    @contextmanager
+    def peak_memory(self, *, gpu: bool) -> Iterator[PeakMemory]:
+        peak = PeakMemory()
+        told = self.triton.reset_peak()
+        yield peak
+        if gpu:
+            # Allocators of GPU memory keep what they once had, so that the end tells of the peak, as soon as the gauge has been read again.
+            time.sleep(1.1 * GAUGES_EVERY_S)
+            view = self.triton.view()
+            peak.bytes = view.gpu_memory_bytes if view else None
+        elif told:
+            peak.bytes = self.triton.peak_resident_bytes()
+
+    @property
+    def journal_folder(self) -> Path:
+        """The folder in which our own models write down what they began and answered."""
+        return self.repository.folder / self.repository.model / "1"
+
+
+class _TritonSampler:
+    """Their gauges, their memory, and all GPUs of the node."""
+
+    def __init__(self, servers: Sequence[Triton], phase: LoadPhase) -> None:
+        self._servers, self._phase = servers, phase
+        self._scrapers = [Scraper(server.metrics_address) for server in servers]
+        self._gpus = GpuMonitor()
+        self._resident: list[float] = []
+
+    def __enter__(self) -> _TritonSampler:
+        for scraper in self._scrapers:
+            scraper.__enter__()
+        self._gpus.__enter__()
+        self.sample()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._gpus.__exit__(kind, error, trace)
+        for scraper in self._scrapers:
+            scraper.__exit__(kind, error, trace)
+
+    def sample(self) -> None:
+        if resident := sum(server.resident_bytes() for server in self._servers):
+            self._resident.append(float(resident))
+
+    def telemetry(self) -> list[Telemetry]:
+        several = len(self._servers) > 1
+        rows = [r for k, each in enumerate(self._scrapers) for r in each.telemetry(self._phase, f"replica{k}_" if several else "")]
+        rows += self._gpus.telemetry(self._phase)
+        values = self._resident
+        if values:
+            low, high = min(values), max(values)
+            mean = sum(values) / len(values)
+            rows.append(Telemetry(phase=self._phase, signal="server_resident", unit="bytes", n=len(values), mean=mean, min=low, max=high))
+        return rows
+
+    def rows(self, log: RequestLog) -> list[MetricRow]:
+        return energy_rows(log, self._gpus)
+
+
+class ExternalServer:
+    """An endpoint: only what comes over the wire is known of it."""
+
+    replicas = 1
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+
+    def target(self, running: Callable[[], bool] | None = None) -> Target:
+        return self.endpoint.target()
+
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        return self.endpoint.body(number, prompt, output_tokens)
+
+    def way(self) -> NetworkPath:
+        end = self.endpoint
+        return NetworkPath(end.address, end.launcher.protocol, end.tls, end.path, end.headers)
+
+    def running(self) -> bool:
+        return True
+
+    def state(self) -> str:
+        return f"{self.endpoint.launcher.url} is not ours to look into"
+
+    def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
+        failure_class, why = classify_failure(log)
+        return failure_class, f"{format_counts(log)}: {why}"
+
+    def rows(self, log: RequestLog) -> list[MetricRow]:
+        return [metric_row("tokens_per_event", tokens_per_arrival(log), log.finished, phase=log.load.name, statistic="mean")]
+
+    def answered(self, requests: int) -> None:
+        return
+
+    def view(self) -> ServerCounters | None:
+        return None
+
+    def beside(self, phase: LoadPhase) -> AbstractContextManager[PhaseSampler]:
+        return nullcontext(_NullSampler())
+
+    def peak_memory(self, *, gpu: bool) -> AbstractContextManager[PeakMemory]:
+        return nullcontext(PeakMemory())
+
+
+class _NullSampler:
+    def sample(self) -> None:
+        return
+
+    def telemetry(self) -> list[Telemetry]:
+        return []
+
+    def rows(self, log: RequestLog) -> list[MetricRow]:
+        return []
+
+
+def format_outcome(log: RequestLog) -> str:
+    """What became of a load's requests, in words, with the first error."""
+    return format_counts(log) + (f"; first error: {log.first_error()}" if log.errors() else "")
+
+
+def format_counts(log: RequestLog) -> str:
+    """How many of a load's requests finished, and of which kinds the errors were."""
+    counts = ", ".join(f"{n} {name}" for name, n in log.errors().items())
+    return f"{log.finished} of {log.n} requests of {log.load.name} finished" + (f" ({counts})" if counts else "")
+
+
+def replica_label(k: int, n: int, detail: str) -> str:
+    """`detail` with the replica that it is about, counted from 0; as it is where there is one server alone."""
+    return detail if n == 1 else f"replica {k} of {n}: {detail}"
+
+
+def visible_devices(accelerator: Accelerator, replicas: int, each: int, inherited: Mapping[str, str]) -> list[dict[str, str]]:
+    """Environment variables that show each replica its own `each` GPUs, by replica; empty ones on a CPU and for a single server.
+
+    `inherited`: this process's environment, whose own choice of GPUs is kept. Raises TrialFailed("wrong_hardware") if it shows too few.
+    """
+    if accelerator.kind == "cpu" or replicas == 1:
+        return [{} for _ in range(replicas)]
+    variables = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if accelerator.kind == "amd" else ("CUDA_VISIBLE_DEVICES",)
+    # ROCm renumbers twice: HIP's numbers count what ROCR shows.
+    below = _device_list(inherited, "ROCR_VISIBLE_DEVICES") if accelerator.kind == "amd" else None
+    shown = next((found for name in variables if (found := _device_list(inherited, name)) is not None), None)
+    if shown is None:
+        shown = [str(i) for i in range(len(below) if below is not None else accelerator.count)]
+    if len(shown) < replicas * each:
+        raise TrialFailed("wrong_hardware", f"{replicas} replicas of {each} GPUs need {replicas * each}, but {len(shown)} are visible here")
+    own = [shown[k * each : (k + 1) * each] for k in range(replicas)]
+    if accelerator.kind != "amd":
+        return [{"CUDA_VISIBLE_DEVICES": ",".join(gpus)} for gpus in own]
+    renumbered = dict.fromkeys(variables, ",".join(map(str, range(each))))
+    return [{"ROCR_VISIBLE_DEVICES": ",".join(_physical_device(gpu, below) for gpu in gpus), **renumbered} for gpus in own]
+
+
+def _device_list(variables: Mapping[str, str], name: str) -> list[str] | None:
+    return [part.strip() for part in variables[name].split(",") if part.strip()] if name in variables else None
+
+
+def _physical_device(gpu: str, below: Sequence[str] | None) -> str:
+    return below[int(gpu)] if below is not None and gpu.isdigit() else gpu
+
+
+@contextmanager
+def all_running(servers: Sequence[Triton]) -> Iterator[None]:
+    """All servers up while the block runs; each is gone afterwards, however it ends.
+
+    They start at the same time. The first that fails ends the others' start, and its TrialFailed names it.
+    """
+    n = len(servers)
+    if n == 1:
+        with servers[0]:
+            yield
+        return
+    with ThreadPoolExecutor(n, "replica") as pool:
+        starting = {pool.submit(server.__enter__): k for k, server in enumerate(servers)}
+        try:
+            for started in as_completed(starting):
+                try:
+                    started.result()
+                except TrialFailed as failure:
+                    raise TrialFailed(failure.failure_class, replica_label(starting[started], n, failure.detail)) from failure
+            yield
+        finally:
+            # A server whose start is under way is closed by the thread that starts it; one that failed is closed already.
+            for start, k in starting.items():
+                if not start.done():
+                    servers[k].abort_start()
+            up = [servers[k] for start, k in starting.items() if start.exception() is None]
+            for closing in [pool.submit(server.__exit__, None, None, None) for server in up]:
+                closing.result()
+
+
+def silent_replicas(log: RequestLog, replicas: int) -> list[int]:
+    """Replicas that were sent requests of this load and finished none."""
+    if log.replica is None:
+        return []
+    return [k for k in range(replicas) if log.due[log.replica == k].any() and not log.ok[log.replica == k].any()]
+
+
+def replica_telemetry(log: RequestLog, replicas: int) -> list[Telemetry]:
+    """What each replica did of a load, so that a slow GPU can be found: `replica<k>_time_to_first_token` (s, of finished requests, from their
+    scheduled time) and `replica<k>_request_throughput` (requests/s). Nothing of a single server, or of a replica that finished nothing."""
+    if log.replica is None:
+        return []
+    phase, waited, elapsed = log.load.name, log.first_token - log.scheduled, log.elapsed_s
+    rows = []
+    for k in range(replicas):
+        values = np.sort(waited[log.ok & (log.replica == k)])
+        if not len(values):
+            continue
+        low, mean, high, p95 = float(values[0]), float(values.mean()), float(values[-1]), float(np.quantile(values, 0.95))
+        rate = len(values) / elapsed
+        rows += [
+            Telemetry(
+                phase=phase, signal=f"replica{k}_time_to_first_token", unit="s", n=len(values), mean=mean, min=low, p95=p95, max=high
+            ),
+            Telemetry(
+                phase=phase, signal=f"replica{k}_request_throughput", unit="requests/s", n=len(values), mean=rate, min=rate, max=rate
+            ),
+        ]
+    return rows

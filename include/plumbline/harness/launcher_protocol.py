@@ -1,0 +1,85 @@
+"""Contract between launcher and harness process: environment variables in, JSON lines on standard output out. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import Protocol
+
+PROGRESS_EVENT = "plumbline-progress"
+_DELETE_POD_EVENT = "plumbline-delete-pod"
+
+
+@dataclass(frozen=True)
+class ProgressLine:
+    """`fraction` is of the whole trial, 0…1; `note` is for people."""
+
+    trial_id: str
+    phase: str
+    fraction: float
+    note: str = ""
+
+
+class Progress(Protocol):
+    """How the harness's parts report: `progress("steady", 0.4, "120 of 300 steps")`."""
+
+    def __call__(self, phase: str, fraction: float, note: str = "") -> None: ...
+
+
+def progress_printer(trial_id: str) -> Progress:
+    """A Progress that prints JSON lines."""
+
+    def report(phase: str, fraction: float, note: str = "") -> None:
+        line = {
+            "event": PROGRESS_EVENT,
+            "trial_id": trial_id,
+            "phase": phase,
+            "fraction": round(min(max(fraction, 0.0), 1.0), 4),
+            "note": note,
+        }
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    return report
+
+
+def request_pod_deletion(number: int) -> None:
+    """Ask whoever launched this pod to delete it and to start another, for the `number`-th time (from 1). Said again until it happens."""
+    sys.stdout.write(json.dumps({"event": _DELETE_POD_EVENT, "number": number}) + "\n")
+    sys.stdout.flush()
+
+
+def parse_deletion_request(line: str) -> int | None:
+    """Which deletion a line of a trial's output asks for; None for any other line."""
+    if _DELETE_POD_EVENT not in line:
+        return None
+    try:
+        number = json.loads(line)["number"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return number if isinstance(number, int) else None
+
+
+def parse_progress(line: str) -> ProgressLine | None:
+    """The progress in a line of a trial's output; None for any other line."""
+    if PROGRESS_EVENT not in line:
+        return None
+    try:
+        data = json.loads(line)
+        fraction = float(data["fraction"])
+        if not 0.0 <= fraction <= 1.0:  # also NaN, which JSON from Python may hold
+            return None
+        return ProgressLine(str(data["trial_id"]), str(data["phase"]), fraction, str(data["note"]))
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+
+
+ENDPOINT_KEY_VARIABLE = "PLUMBLINE_ENDPOINT_KEY"
+"""The environment variable by which the launcher hands the key over."""
+
+
+def take_endpoint_key() -> str | None:
+    """The key, once: it is out of the environment afterwards, so that no process that the harness starts inherits it."""
+    return os.environ.pop(ENDPOINT_KEY_VARIABLE, None)

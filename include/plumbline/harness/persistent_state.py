@@ -1,0 +1,170 @@
+"""What of a trial outlives its pod: a folder on the provider's volume, for trials whose fault deletes the pod.
+
+The first pod keeps in it everything that a later one needs, asks the launcher to delete it, and waits for that. The next pod finds the folder,
+goes on, and writes the one document. Whoever ends a trial deletes its folder; one that nobody came back to is deleted by a later trial on
+the same volume, once nothing of it can be wanted any more."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from plumbline.declarations import KubernetesLauncher, TrainingWorkload, Trial
+from plumbline.harness.contention_monitor import SNAPSHOT_KEY, MonitorSnapshot
+from plumbline.harness.measurement import Judgement, TrialFailed
+from plumbline.results import Event, MetricRow, Reason, Scalar
+
+VOLUME_VARIABLE = "PLUMBLINE_VOLUME"
+"""Environment variable: where the provider's volume is mounted."""
+DELETIONS_VARIABLE = "PLUMBLINE_DELETIONS"
+"""Environment variable: the deletions of the trial's pods before this one, as JSON."""
+_EXPIRY_FILE = "expires"
+_RETENTION_S = 3600.0
+"""For how long after all of a trial's timeouts its folder may still be wanted."""
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """One pod that the launcher deleted, by the launcher's clock (seconds since the epoch): when it asked for it, and when it saw it gone.
+
+    `late`: another process of the launcher had to finish it, so that the time until the next pod is not the provider's alone.
+    """
+
+    asked_s: float
+    gone_s: float
+    late: bool = False
+
+
+def format_deletions(deletions: tuple[Deletion, ...]) -> str:
+    """The value of the environment variable DELETIONS."""
+    return json.dumps([asdict(deletion) for deletion in deletions])
+
+
+class PersistentState:
+    """The folder of one attempt of a trial on the volume. `deletions`: of the pods before this one; none in the first pod."""
+
+    def __init__(self, folder: Path, deletions: tuple[Deletion, ...], lasts_s: float) -> None:
+        self.folder, self.deletions = folder, deletions
+        self._lasts_s = lasts_s
+
+    def open(self) -> None:
+        """Make the folder, empty in the first pod, and clear the volume of folders that have expired.
+
+        TrialFailed if the volume cannot be written to, or if an earlier pod of this attempt left nothing on it.
+        """
+        if self.deletions:
+            if not (self.folder / _EXPIRY_FILE).is_file():
+                raise TrialFailed(
+                    "bad_declaration",
+                    f"the trial's earlier pod kept its checkpoints on the volume, and this pod's holds nothing of them ({self.folder}); expected "
+                    "launcher.volume_claim to name storage that all nodes of the provider share",
+                )
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            self.folder.mkdir(parents=True)
+            (self.folder / _EXPIRY_FILE).write_text(str(time.time() + self._lasts_s))
+        except OSError as error:
+            raise TrialFailed(
+                "bad_declaration",
+                f"the volume of launcher.volume_claim cannot be written to: {error}; expected it to be writable by the pod's user and group",
+            ) from error
+        for other in self.folder.parent.glob(f"trial-*/{_EXPIRY_FILE}"):
+            with suppress(OSError, ValueError):  # somebody else's, who may delete it at this very moment
+                if float(other.read_text()) < time.time():
+                    shutil.rmtree(other.parent, ignore_errors=True)
+
+    def put(self, name: str, data: Mapping[str, Any]) -> None:
+        """Keep something, so that it survives whatever ends this process or its node. OSError if it cannot be written."""
+        draft = self.folder / f"{name}.part"
+        with draft.open("w") as file:
+            json.dump(data, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.folder / f"{name}.json")
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def get(self, name: str) -> dict[str, Any]:
+        """What an earlier pod kept; TrialFailed if it did not, or it cannot be read."""
+        try:
+            found: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text())
+        except (OSError, ValueError) as error:
+            raise TrialFailed(
+                "harness_error", f"what the trial's earlier pod kept cannot be read: {self.folder}/{name}.json: {error}"
+            ) from error
+        return found
+
+    def discard(self) -> None:
+        """Delete the folder: the trial is over."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def persistent_state_of(trial: Trial, variables: Mapping[str, str]) -> PersistentState | None:
+    """Where a trial keeps what must outlive its pod; None for a trial whose pod nobody is to delete.
+
+    TrialFailed if the environment names no volume.
+    """
+    workload, launcher = trial.workload, trial.provider.launcher
+    if not isinstance(workload, TrainingWorkload) or not workload.pod_deletions:
+        return None
+    root = variables.get(VOLUME_VARIABLE)
+    if not root or not isinstance(launcher, KubernetesLauncher):
+        raise TrialFailed(
+            "bad_declaration",
+            f"the fault pod_delete needs a volume that outlives the pod, and {VOLUME_VARIABLE} names none here; expected a kubernetes launcher with volume_claim",
+        )
+    identity = hashlib.sha256(trial.model_dump_json().encode()).hexdigest()[:16]
+    lasts_s = launcher.schedule_timeout + launcher.startup_timeout + launcher.timeout + launcher.unreachable_timeout + _RETENTION_S
+    deletions = tuple(Deletion(**row) for row in json.loads(variables.get(DELETIONS_VARIABLE) or "[]"))
+    return PersistentState(Path(root) / f"trial-{identity}", deletions, lasts_s)
+
+
+_START_KEY = "begun"
+_MAX_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class StartState:
+    """The environment, the hardware's probes and the moments until then."""
+
+    facts: dict[str, Scalar]
+    probed: list[MetricRow]
+    events: list[Event]
+
+    def keep(self, kept: PersistentState) -> None:
+        """Keep it for the next pod. OSError if the volume cannot be written to."""
+        rows = {name: [row.model_dump(mode="json") for row in getattr(self, name)] for name in ("probed", "events")}
+        kept.put(_START_KEY, {"facts": self.facts, **rows})
+
+    @classmethod
+    def before(cls, kept: PersistentState) -> tuple[StartState, MonitorSnapshot]:
+        """What the earlier pods found and what their watches saw; TrialFailed if it cannot be read.
+
+        Their moments keep the wall clock's time alone: monotonic clocks of two machines cannot be compared.
+        """
+        told: dict[str, Any] = kept.get(_START_KEY)
+        events = [Event(**{**row, "monotonic_s": None}) for row in told["events"]]
+        return cls(told["facts"], [MetricRow(**row) for row in told["probed"]], events), MonitorSnapshot.read(kept.get(SNAPSHOT_KEY))
+
+
+def environment_changes(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> Sequence[Judgement]:
+    """The last pod ran in another environment than the first, whose environment is the document's: the recovery is of both."""
+    names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    if not names:
+        return []
+    shown = "; ".join(f"{name}: {before.get(name)} → {now.get(name)}" for name in names[:_MAX_SHOWN])
+    more = f"; and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    detail = f"the pod that took over ran in another environment than the one before: {shown}{more}"
+    return [Judgement("degraded", Reason(code="environment_changed", detail=detail))]

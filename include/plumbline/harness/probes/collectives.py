@@ -1,0 +1,217 @@
+"""Timed collectives, needs torch: an all-reduce within one node, and the program of one rank between nodes."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from multiprocessing.queues import SimpleQueue
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+
+from plumbline.harness.parent_guard import end_with_parent
+from plumbline.harness.probes.inter_node import COLLECTIVES
+
+_NODE_CPU_SIZES, _NODE_GPU_SIZES = (2**20, 2**24), (2**26, 2**30)
+"""Bytes. Small ones measure how long a message is under way, large ones how many bytes fit through."""
+_NODE_SECONDS, _NODE_MIN_REPEATS = 0.2, 3
+_EXIT_TIMEOUT_S = 10.0
+
+
+class RankFailed(RuntimeError):
+    """A rank could not take part; the message says why."""
+
+
+def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
+    """Bytes/s that each rank's link carries: an all-reduce of `size` bytes sends and receives each of them 2(n-1)/n times over it, however
+    it goes about it. So the figure does not fall with the number of ranks, and can be held against what the link is sold for."""
+    return size / seconds * 2 * (ranks - 1) / ranks
+
+
+def node_all_reduce(ranks: int, cuda: bool, threads: int, folder: Path, limit_s: float) -> tuple[float, int]:
+    """Best bus bandwidth in bytes/s over the sizes, by NCCL between GPUs 0 to `ranks` - 1 or by gloo between processes with `threads` each;
+    and the number of all-reduces. `folder` is where they meet. RankFailed, also if there is no answer within `limit_s`."""
+    # A forked process has torch imported already; a GPU's context does not survive a fork.
+    context = multiprocessing.get_context("spawn") if cuda else multiprocessing.get_context("fork")
+    answers: SimpleQueue[Any] = context.SimpleQueue()
+    meeting = folder / f"all-reduce-{os.getpid()}"
+    processes = [context.Process(target=_run_node_rank, args=(rank, ranks, cuda, threads, meeting, answers)) for rank in range(ranks)]
+    try:
+        for process in processes:
+            process.start()
+        deadline = time.monotonic() + limit_s
+        while answers.empty() and all(process.exitcode in (None, 0) for process in processes) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if answers.empty():
+            died = [process.exitcode for process in processes if process.exitcode not in (None, 0)]
+            how = f"a rank ended with {died[0]}" if died else f"no answer within {limit_s:g} s"
+            raise RankFailed(f"an all-reduce over {ranks} ranks failed: {how}")
+        answer = answers.get()
+        if isinstance(answer, str):
+            raise RankFailed(f"an all-reduce over {ranks} ranks failed: {answer}")
+        rate, n = answer
+        for process in processes:
+            process.join(_EXIT_TIMEOUT_S)
+        return float(rate), int(n)
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+        meeting.unlink(missing_ok=True)
+
+
+def _run_node_rank(rank: int, ranks: int, cuda: bool, threads: int, meeting: Path, answers: SimpleQueue[Any]) -> None:
+    try:
+        if cuda:
+            torch.cuda.set_device(rank)
+        else:
+            torch.set_num_threads(threads)
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name may lead nowhere, and all ranks are here
+        dist.init_process_group("nccl" if cuda else "gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+        found = [_measure_node_size(size, ranks, cuda) for size in (_NODE_GPU_SIZES if cuda else _NODE_CPU_SIZES)]
+        dist.destroy_process_group()
+        if rank == 0:
+            answers.put((max(rate for rate, _ in found), sum(n for _, n in found)))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the process that waits for an answer says it
+        answers.put(f"rank {rank}: {type(error).__name__}: {error}")
+
+
+def _measure_node_size(size: int, ranks: int, cuda: bool) -> tuple[float, int]:
+    """All ranks do the same number of all-reduces: as many as fit into the time that the first of them took on the slowest."""
+    data = torch.ones(size // 4, device="cuda" if cuda else "cpu")
+    _time_node_all_reduce(data, 1, cuda)
+    once = torch.tensor([_time_node_all_reduce(data, 1, cuda)], device=data.device)
+    dist.all_reduce(once, op=dist.ReduceOp.MAX)
+    times = max(int(_NODE_SECONDS / float(once.item())), _NODE_MIN_REPEATS)
+    data.zero_()  # sums of sums would overflow, and infinities are no random data
+    return bus_bandwidth(size, _time_node_all_reduce(data, times, cuda) / times, ranks), times
+
+
+def _time_node_all_reduce(data: torch.Tensor, times: int, cuda: bool) -> float:
+    dist.barrier()
+    began = time.perf_counter()
+    for _ in range(times):
+        dist.all_reduce(data)
+    if cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+# One rank of the collectives between nodes: `python -m plumbline.harness.probes.collectives` with orders as JSON and the parent's id.
+#
+# Rank 0 writes a line for each collective and size, {"collective", "bytes", "seconds", "n"}, or {"collective", "failed"}. `bytes` is what the
+# convention of nccl-tests calls the size: of an all-reduce the buffer, of the two others what each rank ends up with.
+
+
+CPU_SIZES = (2**20, 2**23)
+GPU_SIZES = (2**20, 2**23, 2**26, 2**29, 2**31, 2**33)
+_MIN_REPEATS = 3
+_CPU_SECONDS, _GPU_SECONDS = 0.2, 1.0
+"""How long each size is repeated."""
+_LIMIT_SHARE = 0.8
+"""Of the limit: what the measurement may take in all, so that its last size is not cut off."""
+_MEMORY_SHARE = 3
+"""Buffers take up to twice the size, and the library its own."""
+
+
+def main(words: Sequence[str]) -> None:
+    orders, parent = json.loads(words[0]), int(words[1])
+    end_with_parent(parent)
+    warnings.simplefilter("ignore", FutureWarning)  # names that newer releases replace and older ones lack
+    cuda, limit_s = orders["device"] == "cuda", float(orders["limit_s"])
+    started = time.monotonic()
+    if cuda:
+        torch.cuda.set_device(orders["local_rank"])
+    else:
+        torch.set_num_threads(orders["threads"])
+    store = PrefixStore("inter-node", TCPStore(orders["host"], orders["port"], timeout=timedelta(seconds=limit_s)))
+    dist.init_process_group(
+        "nccl" if cuda else "gloo",
+        store=store,
+        rank=orders["rank"],
+        world_size=orders["world"],
+        timeout=timedelta(seconds=limit_s),
+    )
+    device = torch.device("cuda", orders["local_rank"]) if cuda else torch.device("cpu")
+    each_s = (limit_s - _max_over_ranks(time.monotonic() - started, device)) * _LIMIT_SHARE / len(COLLECTIVES)
+    for collective in COLLECTIVES:
+        for line in _measure_collective(collective, orders["world"], device, each_s):
+            if orders["rank"] == 0:
+                sys.stdout.write(json.dumps({"collective": collective, **line}) + "\n")
+                sys.stdout.flush()
+    # All have come this far: no rank waits for one that ends now.
+    dist.barrier()
+
+
+def _measure_collective(collective: str, world: int, device: torch.device, budget_s: float) -> list[dict[str, Any]]:
+    """One entry a size, rising, for as long as the next one fits into the memory and the time. All ranks take the same decisions, by the
+    slowest rank's figures."""
+    found: list[dict[str, Any]] = []
+    spent = last = 0.0
+    for size in GPU_SIZES if device.type == "cuda" else CPU_SIZES:
+        before = found[-1]["bytes"] if found else size
+        if not _fits(size, device) or spent + last * (_MIN_REPEATS + 1) * size / before > budget_s:
+            break
+        try:
+            work = _collective_call(collective, size, world, device)
+            _time_repeats(work, 1, device)  # connections are made and algorithms chosen
+            last = _max_over_ranks(_time_repeats(work, 1, device), device)
+            times = max(int((_GPU_SECONDS if device.type == "cuda" else _CPU_SECONDS) / max(last, 1e-6)), _MIN_REPEATS)
+            seconds = _max_over_ranks(_time_repeats(work, times, device), device)
+        except RuntimeError as error:
+            return [*found, {"failed": str(error).strip().splitlines()[0]}]
+        spent += seconds + 2 * last
+        last = seconds / times
+        found.append({"bytes": size, "seconds": last, "n": times})
+    return found
+
+
+def _collective_call(collective: str, size: int, world: int, device: torch.device) -> Callable[[], object]:
+    count = max(size // 4 // world, 1) * world
+    whole = torch.zeros(count, device=device)
+    if collective == "all_reduce":
+        return lambda: dist.all_reduce(whole)
+    if collective == "all_gather":
+        part = torch.zeros(count // world, device=device)
+        return lambda: dist.all_gather_into_tensor(whole, part)
+    other = torch.zeros_like(whole)
+    return lambda: dist.all_to_all_single(other, whole)
+
+
+def _time_repeats(work: Callable[[], object], times: int, device: torch.device) -> float:
+    dist.barrier()
+    began = time.perf_counter()
+    for _ in range(times):
+        work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - began
+
+
+def _max_over_ranks(value: float, device: torch.device) -> float:
+    shared = torch.tensor([value], dtype=torch.float64, device=device)
+    dist.all_reduce(shared, op=dist.ReduceOp.MAX)
+    return float(shared.item())
+
+
+def _fits(size: int, device: torch.device) -> bool:
+    """Whether every rank has the memory."""
+    if device.type != "cuda":
+        return True
+    lacks = 0.0 if size * _MEMORY_SHARE < torch.cuda.mem_get_info(device)[0] else 1.0
+    return _max_over_ranks(lacks, device) == 0.0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(0)  # NCCL's threads may wait for ranks that are gone already

@@ -1,0 +1,142 @@
+"""Build the measurement from the workers' records: metric rows, curves, stages, events, evidence."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.measurement import EvidenceFile, Measurement
+from plumbline.harness.training.analysis import performance, recovery
+from plumbline.harness.training.analysis.records import TrainingRecords
+from plumbline.harness.training.worker_protocol import STAGES, RunRecord, run_kind
+from plumbline.metrics import Phase
+from plumbline.results import Event, Stage
+
+STEPS_FILE = "steps.parquet"
+
+
+def build_measurement(workload: TrainingWorkload, records: TrainingRecords, folder: Path) -> Measurement:
+    """What was measured; of a trial that failed, as much as there is. Writes the evidence into `folder`."""
+    first = records.undisturbed
+    measured = Measurement(
+        metrics=[*performance.performance_rows(workload, records), *recovery.recovery_rows(records)],
+        curves=performance.build_curves(workload, records),
+        stages=_stages(workload, records),
+        events=_events(workload, records),
+        evidence=_evidence(workload, records, folder),
+        facts=dict(first.facts) if first else {},
+        seeds=_seeds(workload),
+        guarantees=_guarantees(workload, records),
+    )
+    if records.data_sha256:
+        measured.hashes["data"] = records.data_sha256
+    if first and first.weights_sha256:
+        measured.hashes["initial_weights"] = first.weights_sha256
+    if first and len(first.steps) == workload.steps.total:
+        measured.hashes["losses"] = performance.losses_sha256(first.steps)
+    return measured
+
+
+def _seeds(workload: TrainingWorkload) -> dict[str, int]:
+    drawn = {} if workload.data.source == "file" else {"data": workload.data.seed}
+    return {"model": workload.model.seed, **drawn, "training": workload.seed}
+
+
+def _stages(workload: TrainingWorkload, records: TrainingRecords) -> list[Stage]:
+    steps, run = records.steady(workload.steps), records.undisturbed
+    if not steps or run is None:
+        return []
+    totals = {name: sum(step.stages.get(name, 0.0) for step in steps) for name in STAGES if any(name in step.stages for step in steps)}
+    stages = [Stage(phase="steady", stage=name, total_s=total, n=len(steps)) for name, total in totals.items()]
+    saves = performance.steady_saves(workload, run)
+    return [*stages, Stage(phase="steady", stage="checkpoint", total_s=sum(save.blocking_s for save in saves), n=len(saves))]
+
+
+def _events(workload: TrainingWorkload, records: TrainingRecords) -> list[Event]:
+    """Moments of the trial in their order; wall clock times follow from the monotonic ones by one common offset."""
+    moments: dict[str, float] = {}
+    first, steady = records.undisturbed, records.steady(workload.steps)
+    if first:
+        moments["training_launched"] = first.launched_s
+        if first.steps:
+            moments["first_step_done"] = first.steps[0].end_s
+    if steady:
+        moments |= {"steady_begun": steady[0].start_s, "steady_ended": steady[-1].end_s}
+    happened = [*moments.items(), *recovery.recovery_moments(records)]
+    now, monotonic = datetime.now(timezone.utc), time.monotonic()
+    return [
+        Event(name=name, utc=now + timedelta(seconds=at - monotonic), monotonic_s=at)
+        for name, at in sorted(happened, key=lambda item: item[1])
+    ]
+
+
+def _evidence(workload: TrainingWorkload, records: TrainingRecords, folder: Path) -> list[EvidenceFile]:
+    found: list[EvidenceFile] = []
+    steady = {step.step for step in records.steady(workload.steps)}
+    flat = [line for name, run in records.runs.items() for line in _steps_of(name, run, steady)]
+    if flat:
+        path = folder / STEPS_FILE
+        pq.write_table(pa.Table.from_pylist(flat, schema=_STEPS_SCHEMA), path, compression="zstd")
+        found.append(EvidenceFile("steps", path, len(flat)))
+    found += recovery.attempts_evidence(records, folder)
+    for name in records.runs:
+        logs = [folder / f"{name}.worker.log", *sorted(folder.glob(f"{name}.rank*.worker.log"))]
+        found += [EvidenceFile("log", log) for log in logs if log.is_file() and log.stat().st_size]
+    return found
+
+
+_STEP_TIMES = ("start_s", "step_s", *(f"{stage}_s" for stage in STAGES), "checkpoint_s", "checksum_s")
+_STEPS_SCHEMA = pa.schema(
+    [
+        ("run", pa.string()),
+        ("phase", pa.string()),
+        ("step", pa.int64()),
+        ("rank", pa.int64()),
+        *((name, pa.float64()) for name in _STEP_TIMES),
+        ("loss", pa.float64()),
+    ]
+)
+
+
+def _steps_of(name: str, run: RunRecord, steady: set[int]) -> list[dict[str, object]]:
+    """Rows of steps.parquet, one a step and rank: `start_s` on the monotonic clock of the rank's node, `checkpoint_s` and
+    `checksum_s` (what training then stood still for, and what of that was for the checkpoint's checksum) null where none followed."""
+    after = {save.step - 1: save for save in run.saves if not save.closing}
+    return [
+        {
+            "run": name,
+            "phase": _phase_of(name, step.step, steady),
+            "step": step.step,
+            "rank": rank,
+            "start_s": step.start_s,
+            "step_s": step.step_s,
+            **{f"{stage}_s": step.stages.get(stage) for stage in STAGES},
+            "checkpoint_s": after[step.step].blocking_s if rank == 0 and step.step in after else None,
+            "checksum_s": after[step.step].checksum_s if rank == 0 and step.step in after else None,
+            "loss": step.loss,
+        }
+        for rank, steps in (run.by_rank or {0: run.steps}).items()
+        for step in steps
+    ]
+
+
+def _phase_of(run: str, step: int, steady: set[int]) -> Phase:
+    kind = run_kind(run)
+    return performance.step_phase(step, steady) if kind == "run" else kind
+
+
+def _guarantees(workload: TrainingWorkload, records: TrainingRecords) -> list[str]:
+    """Which repeatability was checked in this trial and held."""
+    run = records.undisturbed
+    # torch refuses an operation without a deterministic kernel, so a run that got to its end had none.
+    held = run is not None and run.facts.get("torch.deterministic_algorithms") is True and len(run.steps) == workload.steps.total
+    return [
+        *(["deterministic_algorithms"] if workload.deterministic and held else []),
+        *(["checkpoint_restored_exactly"] if run and run.restored_exactly else []),
+        *recovery.loss_guarantees(workload, records),
+    ]

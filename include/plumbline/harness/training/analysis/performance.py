@@ -1,0 +1,268 @@
+"""Performance of the undisturbed run: rates, curves, energy. The formulas are in docs/read-a-training-result.md."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.training.analysis.records import TrainingRecords, median_interval, straggler_stats
+from plumbline.harness.training.flops import flops_per_step, published_peak
+from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
+from plumbline.metrics import METRICS, Phase
+from plumbline.results import Curve, MetricRow, Point, metric_row
+
+
+def performance_rows(workload: TrainingWorkload, records: TrainingRecords) -> list[MetricRow]:
+    """Everything that the undisturbed run shows; empty if no step of it was done."""
+    run, steps = records.undisturbed, records.steady(workload.steps)
+    if run is None or not run.steps:
+        return []
+    found = _start_up_rows(run, steps)
+    if steps:
+        found += [*_step_time_rows(steps), *_rate_rows(workload, run, steps)]
+        if workload.task.kind == "reinforcement":
+            found.append(metric_row("mean_reward", 1.0 - steps[-1].loss, 1))
+    found += _whole_run_rows(workload, run)
+    if steps:
+        found += [*_straggler_rows(run, steps), *_checkpoint_rows(workload, run)]
+    for name, metric in (("used", "training_peak_memory"), ("reserved", "training_peak_reserved_memory")):
+        if name in run.peak_memory:
+            found.append(metric_row(metric, run.peak_memory[name], max(len(run.by_rank), 1)))
+    if workload.precision == "fp16":
+        found.append(metric_row("skipped_steps", len(run.skipped), len(run.steps)))
+    return [*found, *_final_check_rows(run)]
+
+
+def counts_tokens(workload: TrainingWorkload) -> bool:
+    """Whether the work is told in tokens; images are not."""
+    return workload.task.kind != "classification"
+
+
+def work_per_step(workload: TrainingWorkload) -> tuple[str, int]:
+    """What one step of the job gets done: `tokens` or `samples`, and how many of them."""
+    each = workload.tokens_per_step if counts_tokens(workload) else workload.samples_per_step
+    return ("tokens" if counts_tokens(workload) else "samples"), each * workload.parallelism.replicas
+
+
+def _start_up_rows(run: RunRecord, steady: list[Step]) -> list[MetricRow]:
+    first = run.steps[0]
+    found = [
+        metric_row("first_step_time", first.step_s, 1, phase="cold_start"),
+        metric_row("time_to_first_step", first.end_s - run.launched_s, 1, phase="cold_start"),
+    ]
+    if run.weights_load_s is not None:
+        found.append(metric_row("weights_load_time", run.weights_load_s, 1, phase="cold_start"))
+    if run.compiled_s:
+        found.append(metric_row("compile_time", sum(run.compiled_s), len(run.compiled_s), phase="cold_start"))
+    if steady:
+        found.append(
+            metric_row("warmup_time", steady[0].start_s - first.start_s, sum(s.step < steady[0].step for s in run.steps), phase="warmup")
+        )
+    return found
+
+
+def _whole_run_rows(workload: TrainingWorkload, run: RunRecord) -> list[MetricRow]:
+    first, last, n = run.steps[0], run.steps[-1], len(run.steps)
+    wall = last.end_s - first.start_s - sum(save.checksum_s for save in run.saves if first.step < save.step <= last.step)
+    what, amount = work_per_step(workload)
+    return [metric_row(f"effective_{what}_per_second", amount * n / wall, n)]
+
+
+def _step_time_rows(steps: list[Step]) -> list[MetricRow]:
+    times = np.array([step.step_s for step in steps])
+    n, mean = len(times), float(times.mean())
+    spread = float(times.std(ddof=1)) if n > 1 else math.nan
+    found = [
+        metric_row("step_time", float(np.median(times)), n, ci=median_interval(times.tolist())),
+        metric_row("step_time", mean, n, statistic="mean"),
+        metric_row("step_time", float(np.percentile(times, 95)), n, statistic="p95"),
+        metric_row("step_time", float(np.percentile(times, 99)), n, statistic="p99"),
+        metric_row("step_time", spread, n, statistic="stddev"),
+        metric_row("step_time", spread / mean, n, statistic="cv"),
+        metric_row("data_wait_time", float(np.mean([step.stages["data_wait"] for step in steps])), n),
+        metric_row("final_loss", steps[-1].loss, 1),
+    ]
+    generation = [step.stages["generation"] for step in steps if "generation" in step.stages]
+    if generation:
+        found.append(metric_row("generation_share", sum(generation) / float(times.sum()), len(generation)))
+    return found
+
+
+def _rate_rows(workload: TrainingWorkload, run: RunRecord, steps: list[Step]) -> list[MetricRow]:
+    times = [step.step_s for step in steps]
+    n, median, interval = len(times), float(np.median(times)), median_interval(times)
+
+    def rate(name: str, amount: float) -> MetricRow:
+        # A rate is an amount over the step time, so its median and interval are those of the step time, turned over.
+        return metric_row(name, amount / median, n, ci=(amount / interval[1], amount / interval[0]) if interval else None)
+
+    world, replicas = workload.parallelism.world, workload.parallelism.replicas
+    what, amount = work_per_step(workload)
+    found = [
+        rate(f"{what}_per_second", amount),
+        # All the work over all the time: what a burst or a tail costs is in it, as it is on the bill.
+        metric_row(f"{what}_per_second", amount * n / sum(times), n, statistic="mean"),
+        rate(f"{what}_per_second_per_device", amount / world),
+    ]
+    if what != "samples":
+        found.append(rate("samples_per_second", workload.samples_per_step * replicas))
+    peak = published_peak(run.facts.get("torch.device_name"), workload.precision)
+    for convention, full in (("", False), ("_full_attention", True)):
+        each = flops_per_step(workload, full_attention=full)
+        if each is None:
+            continue
+        found.append(rate(f"model_flops{convention}", each * replicas))
+        if run.matmul_flops:
+            found.append(rate(f"model_flops_utilization{convention}", each * replicas / (run.matmul_flops * world)))
+        if peak is not None:
+            found.append(rate(f"model_flops_utilization_of_published_peak{convention}", each * replicas / (peak * world)))
+    if peak is not None:
+        found.append(metric_row("device_published_peak", peak, 1))
+    return found
+
+
+def _straggler_rows(run: RunRecord, steps: list[Step]) -> list[MetricRow]:
+    lag = straggler_stats(run.by_rank, {step.step for step in steps})
+    return [] if lag is None else [metric_row("straggler_ratio", lag.ratio, lag.n), metric_row("straggler_share", lag.same, lag.n)]
+
+
+def _checkpoint_rows(workload: TrainingWorkload, run: RunRecord) -> list[MetricRow]:
+    saves = steady_saves(workload, run)
+    if not saves:
+        return []
+    n, durable, blocking = len(saves), [save.save_s for save in saves], [save.blocking_s for save in saves]
+    written = [save.bytes / save.save_s for save in saves]
+    return [
+        metric_row("checkpoint_save_time", float(np.median(durable)), n, ci=median_interval(durable)),
+        metric_row("checkpoint_blocking_time", float(np.median(blocking)), n, ci=median_interval(blocking)),
+        metric_row("checkpoint_size", saves[-1].bytes, n),
+        metric_row("checkpoint_save_bandwidth", float(np.median(written)), n, ci=median_interval(written)),
+    ]
+
+
+def steady_saves(workload: TrainingWorkload, run: RunRecord) -> list[CheckpointSave]:
+    """The checkpoints between steady steps: not those of the warm-up, nor the one after the last step."""
+    return [save for save in run.saves if not save.closing and save.step > workload.steps.discard]
+
+
+def _final_check_rows(run: RunRecord) -> list[MetricRow]:
+    found = []
+    loads = run.verified_loads_s
+    if loads:
+        found.append(metric_row("checkpoint_load_time", float(np.median(loads)), len(loads), phase="cooldown"))
+        if run.saves:
+            rate = run.saves[-1].bytes / float(np.median(loads))
+            found.append(metric_row("checkpoint_load_bandwidth", rate, len(loads), phase="cooldown"))
+    if run.matmul_flops:
+        found.append(metric_row("device_matmul_peak", run.matmul_flops, 1, phase="cooldown"))
+    return found
+
+
+MAX_CURVE_POINTS = 120
+"""Points of a curve over a whole run: the document is read as a whole, and steps.parquet has every step."""
+_PHASES: tuple[Phase, ...] = ("cold_start", "warmup", "steady")
+
+
+def build_curves(workload: TrainingWorkload, records: TrainingRecords) -> list[Curve]:
+    """The curves of the undisturbed run, each in parts: a curve belongs to one phase, and a part begins where the one before it ends."""
+    run = records.undisturbed
+    if run is None or not run.steps:
+        return []
+    steady = {step.step for step in records.steady(workload.steps)}
+    blocks = _blocks(run.steps, steady)
+    found: list[Curve] = []
+    for phase in _PHASES:
+        own = [block for block in blocks if step_phase(block[0].step, steady) == phase]
+        if own:
+            found += [_loss_curve(phase, own), _throughput_curve(workload, phase, run, own)]
+    return [*found, *_rank_curves(run, steady)]
+
+
+def step_phase(step: int, steady: set[int]) -> Phase:
+    """What a step of the undisturbed run is part of: the first one is cold, and what is not steady is warm-up."""
+    return "steady" if step in steady else "warmup" if step else "cold_start"
+
+
+def losses_sha256(steps: Sequence[Step]) -> str:
+    """What two runs with the same losses share: the hash of each step's number and loss, bit for bit."""
+    return hashlib.sha256(b"".join(struct.pack("<qd", step.step, step.loss) for step in steps)).hexdigest()
+
+
+def _blocks(steps: Sequence[Step], steady: set[int]) -> list[list[Step]]:
+    """Consecutive steps of one phase, so many at a time that there are no more blocks than points of a curve."""
+    size = math.ceil(len(steps) / (MAX_CURVE_POINTS - len(_PHASES)))
+    found: list[list[Step]] = []
+    for step in steps:
+        last = found[-1] if found else None
+        if last is not None and len(last) < size and step_phase(last[0].step, steady) == step_phase(step.step, steady):
+            last.append(step)
+        else:
+            found.append([step])
+    return found
+
+
+def _curve(phase: Phase, along: str, metric: str, points: list[Point]) -> Curve:
+    known = METRICS[metric]
+    return Curve.model_validate(
+        {"phase": phase, "along": along, "metric": metric, "statistic": known.statistic, "unit": known.unit, "points": tuple(points)}
+    )
+
+
+def _loss_curve(phase: Phase, blocks: list[list[Step]]) -> Curve:
+    """The mean loss of each block, at the middle of its steps; absent where a loss is no number."""
+    points = []
+    for block in blocks:
+        mean = sum(step.loss for step in block) / len(block)
+        middle = (block[0].step + block[-1].step) / 2
+        points.append(Point(at=middle, value=mean if math.isfinite(mean) else None, n=len(block)))
+    return _curve(phase, "step", "training_loss", points)
+
+
+def _throughput_curve(workload: TrainingWorkload, phase: Phase, run: RunRecord, blocks: list[list[Step]]) -> Curve:
+    """What each block got done over its time, from the end of the block before it: the pauses between steps count, as they do for the run,
+    but for checksums of checkpoints."""
+    what, amount = work_per_step(workload)
+    steps, checksums = run.steps, {save.step: save.checksum_s for save in run.saves}
+    began = steps[0].start_s
+    before = dict(zip((step.step for step in steps[1:]), (step.end_s for step in steps), strict=False))
+    points = []
+    for block in blocks:
+        start, end = before.get(block[0].step, began), block[-1].end_s
+        took = end - start - sum(checksums.get(step.step, 0.0) for step in block)
+        points.append(Point(at=(start + end) / 2 - began, value=amount * len(block) / took, n=len(block)))
+    return _curve(phase, "run_time", f"effective_{what}_per_second", points)
+
+
+def _rank_curves(run: RunRecord, steady: set[int]) -> list[Curve]:
+    """Of several ranks, each one's steady step time, and what it was busy with itself where waiting for the others is told apart."""
+    ranks = {rank: [step for step in steps if step.step in steady] for rank, steps in sorted(run.by_rank.items())}
+    if len(ranks) < 2 or not all(ranks.values()):
+        return []
+    found = [_curve("steady", "rank", "step_time", [_median_point(rank, [s.step_s for s in steps]) for rank, steps in ranks.items()])]
+    if all("gradient_sync" in step.stages for steps in ranks.values() for step in steps):
+        busy = {rank: [step.step_s - step.stages["gradient_sync"] for step in steps] for rank, steps in ranks.items()}
+        found.append(_curve("steady", "rank", "rank_busy_time", [_median_point(rank, times) for rank, times in busy.items()]))
+    return found
+
+
+def _median_point(rank: int, times: list[float]) -> Point:
+    interval = median_interval(times)
+    low, high = interval or (None, None)
+    return Point(at=rank, value=float(np.median(times)), n=len(times), ci_low=low, ci_high=high)
+
+
+def energy_rows(metrics: Sequence[MetricRow], power: Sequence[MetricRow]) -> list[MetricRow]:
+    """`gpu_power` as measured (W, all nodes' GPUs together, the steady phase's mean) and `energy_per_trained_token` (J): that power over the
+    steady `tokens_per_second`. None of both without meters, no second one for what is not counted in tokens. Where a node's power is missing,
+    both are absent with the reason."""
+    steady = next((item for item in power if item.metric == "gpu_power" and item.phase == "steady"), None)
+    speed = next((item for item in metrics if (item.metric, item.phase) == ("tokens_per_second", "steady")), None)
+    if steady is None or speed is None or not speed.value:
+        return list(power)
+    energy = None if steady.value is None else steady.value / speed.value
+    return [*power, metric_row("energy_per_trained_token", energy, steady.n, phase="steady", statistic="mean", reason=steady.reason)]

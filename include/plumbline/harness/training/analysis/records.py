@@ -1,0 +1,387 @@
+"""Records of a trial's worker processes: steps of all ranks, interrupted attempts and their cost, and where the steady state begins."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist, median
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from plumbline.declarations.workloads.training import Steps
+from plumbline.harness.training.plan import FaultPlan
+from plumbline.harness.training.worker_protocol import RunKind, RunName, RunRecord, Step, attempt_name, run_kind
+from plumbline.results import FailureClass
+
+_EXACT_UP_TO = 1000
+_TREND_BLOCKS = 5
+_TREND_MIN_STEPS = 45
+_TREND_MIN_CHANGE = 0.05
+_STEADY_BLOCK = 5
+_STEADY_MIN_STEPS = 45
+_STEADY_MIN_BLOCKS = 6
+_STEADY_OVERLAP = 0.05
+
+
+def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """Confidence interval of the median from order statistics; None if there are too few values for that confidence.
+
+    The number of values below the median is binomial(n, 1/2); the interval is the narrowest symmetric pair of order statistics
+    that covers it with at least `confidence`.
+    """
+    ordered = sorted(values)
+    n = len(ordered)
+    tail = (1.0 - confidence) / 2
+    if n == 0 or 0.5**n > tail:
+        return None
+    if n <= _EXACT_UP_TO:
+        below, rank = 0.5**n, 0  # P(binomial <= rank)
+        while below + math.comb(n, rank + 1) * 0.5**n <= tail:
+            rank += 1
+            below += math.comb(n, rank) * 0.5**n
+    else:
+        rank = math.floor(n / 2 + NormalDist().inv_cdf(tail) * math.sqrt(n) / 2) - 1
+    return ordered[rank], ordered[n - 1 - rank]
+
+
+def clear_trend(values: Sequence[float]) -> float | None:
+    """Relative change from the first third to the last third of a series, if it is clear; else None.
+
+    Clear means: at least 5 %, and the medians of five blocks of either third do not overlap (by chance in 2 of 252 orders, also
+    when neighbouring values resemble each other within a block). Too few values to say are no trend.
+    """
+    n = len(values)
+    if n < _TREND_MIN_STEPS:
+        return None
+    third = n // 3
+    first, last = (
+        [float(np.median(block)) for block in np.array_split(np.asarray(part), _TREND_BLOCKS)] for part in (values[:third], values[-third:])
+    )
+    change = float(np.median(values[-third:]) / np.median(values[:third])) - 1.0
+    apart = max(first) < min(last) or max(last) < min(first)
+    return change if apart and abs(change) >= _TREND_MIN_CHANGE else None
+
+
+def steady_from(values: Sequence[float]) -> int:
+    """From which value on a series no longer changes: how many at its beginning are to be left out. 0 if too few to say.
+
+    MSER-5 (White 1997), made deaf to bursts: blocks of 5 values, each by its median; of all cuts that leave 6 blocks, the one after which
+    the rest tells its mean best, that is with the least sum of squared deviations over the squared number of blocks. A cut counts only if
+    what it leaves out is clearly different: its median is 5 % away from the rest's, and at most 1 in 20 blocks of either is on the other
+    side of the other's median. So a burst in the middle leaves nothing out, and noise seldom more than a block or two.
+    """
+    n = len(values)
+    if n < _STEADY_MIN_STEPS:
+        return 0
+    count = n // _STEADY_BLOCK
+    first = n - count * _STEADY_BLOCK  # what is over belongs to the first block: it is the one in doubt
+    blocks = np.median(np.asarray(values[first:]).reshape(count, _STEADY_BLOCK), axis=1)
+    cuts = [cut for cut in range(count - _STEADY_MIN_BLOCKS + 1) if cut == 0 or _differ_clearly(blocks[:cut], blocks[cut:])]
+    best = min(cuts, key=lambda cut: float(np.var(blocks[cut:])) / (count - cut))
+    return first + best * _STEADY_BLOCK if best else 0
+
+
+def _differ_clearly(head: npt.NDArray[np.float64], rest: npt.NDArray[np.float64]) -> bool:
+    middle, usual = float(np.median(head)), float(np.median(rest))
+    slower = middle > usual
+    mixed = max(float(np.mean((rest >= middle) == slower)), float(np.mean((head <= usual) == slower)))
+    return abs(middle / usual - 1.0) >= _TREND_MIN_CHANGE and mixed <= _STEADY_OVERLAP
+
+
+Ending = Literal["rank_kill", "group_kill", "rank_hang", "checkpoint_kill", "pod_delete", "unplanned"]
+
+
+@dataclass(frozen=True)
+class Incident:
+    """How one attempt ended before it should. Moments in monotonic seconds: when it broke off, and when that was noticed.
+
+    Of an unplanned end nobody knows the first; it is the moment when the first process was seen to be gone. `step` was under way, or
+    `inside` says that the checkpoint after it was; None of an unplanned end before the first step.
+    """
+
+    run: RunName
+    ending: Ending
+    began_s: float
+    noticed_s: float
+    step: int | None
+    inside: Literal["step", "checkpoint"] = "step"
+    failure_class: FailureClass = "interrupted"
+    detail: str = ""
+
+    def __str__(self) -> str:
+        place = (
+            "before its first step"
+            if self.step is None
+            else f"in the checkpoint after step {self.step}"
+            if self.inside == "checkpoint"
+            else f"in step {self.step}"
+        )
+        return f"{self.ending} of {self.run} {place}" + (f": {self.detail}" if self.detail else "")
+
+
+@dataclass(frozen=True)
+class RestartCost:
+    """Where the time went after one incident. The parts add up to the whole.
+
+    `complete`: the lost step (or checkpoint) was done again; else the time until the next incident, or until the end of the trial.
+    `checksum_s`: in between, what this harness took to check the checkpoint, which is no part of the cost.
+    """
+
+    incident: Incident
+    after: RunName | None
+    detect_s: float
+    launch_s: float
+    load_s: float
+    recompute_s: float
+    complete: bool
+    checksum_s: float = 0.0
+
+    @property
+    def penalty_s(self) -> float:
+        return self.detect_s + self.launch_s + self.load_s + self.recompute_s
+
+    @property
+    def ended_s(self) -> float:
+        """The moment until which the parts count."""
+        return self.incident.began_s + self.penalty_s + self.checksum_s
+
+
+def restart_costs(incidents: Sequence[Incident], runs: Mapping[RunName, RunRecord]) -> list[RestartCost]:
+    """The cost of each incident of one stretch of training, whose attempts `runs` are in the order in which they were started.
+
+    If an attempt ends before it has made up for the one before it, what it did so far was in vain and counts as a part of that
+    one's cost; from there on the next attempt has to make up for both.
+    """
+    names = list(runs)
+    found: list[RestartCost] = []
+    lost: tuple[int, str] | None = None
+    for number, incident in enumerate(incidents):
+        mine = (incident.step, incident.inside) if incident.step is not None else None
+        lost = max(filter(None, [mine, lost]), key=_progress_order, default=None)
+        position = names.index(incident.run) + 1
+        name = names[position] if position < len(names) else None
+        following = incidents[number + 1].began_s if number + 1 < len(incidents) else None
+        again = _redone_at(runs[name], lost) if name else None
+        found.append(_restart_cost(incident, name, runs.get(name or ""), again, following))
+        if again is not None:
+            lost = None
+    return found
+
+
+def join_attempts(attempts: Sequence[RunRecord]) -> RunRecord:
+    """Attempts of one stretch of training as the one run that they make together: of what was done twice the last time counts.
+
+    Its launch is the first attempt's, and each rank's steps are joined like the job's. ValueError without any attempt.
+    """
+    if not attempts:
+        raise ValueError("no attempts; expected at least one")
+    first, last = attempts[0], attempts[-1]
+    if first is last:
+        return first
+    ranks = sorted({rank for attempt in attempts for rank in attempt.by_rank})
+    return replace(
+        last,
+        launched_s=first.launched_s,
+        at={name: at for attempt in attempts for name, at in attempt.at.items()},
+        steps=_last_of_each_step([attempt.steps for attempt in attempts]),
+        by_rank={rank: _last_of_each_step([attempt.by_rank.get(rank, []) for attempt in attempts]) for rank in ranks},
+        saves=[save for _, save in sorted({save.step: save for attempt in attempts for save in attempt.saves}.items())],
+        rejected=[reason for attempt in attempts for reason in attempt.rejected],
+        compiled_s=first.compiled_s,
+        skipped=sorted({step for attempt in attempts for step in attempt.skipped}),
+        facts=first.facts or last.facts,
+    )
+
+
+def _last_of_each_step(attempts: Sequence[Sequence[Step]]) -> list[Step]:
+    return [step for _, step in sorted({step.step: step for steps in attempts for step in steps}.items())]
+
+
+def _progress_order(lost: tuple[int, str]) -> tuple[int, bool]:
+    return lost[0], lost[1] == "checkpoint"
+
+
+def _redone_at(run: RunRecord, lost: tuple[int, str] | None) -> float | None:
+    """When the run had done what was lost; without anything lost, when it had done its first step."""
+    if lost is None:
+        return run.steps[0].end_s if run.steps else None
+    number, inside = lost
+    if inside == "checkpoint":
+        return next((save.end_s for save in run.saves if save.step == number + 1), None)
+    return next((step.end_s for step in run.steps if step.step == number), None)
+
+
+def _restart_cost(
+    incident: Incident, name: RunName | None, run: RunRecord | None, again: float | None, following: float | None
+) -> RestartCost:
+    detect = incident.noticed_s - incident.began_s
+    until = again if again is not None else following
+    if run is None:
+        return RestartCost(incident, None, detect, 0.0, 0.0, 0.0, complete=False)
+    if until is None:  # the trial ended in it: what is known of it counts
+        until = max([incident.noticed_s, run.launched_s, *run.at.values(), *(step.end_s for step in run.steps)])
+    # An attempt from scratch loads nothing: its launch ends where its first step begins.
+    begin = min(run.at.get("load_begin", run.steps[0].start_s if run.steps else until), until)
+    loaded = min(run.at.get("load_end", begin if run.steps or "load_begin" not in run.at else until), until)
+    checksum_s = min(run.load_checksum_s, loaded - begin)
+    load = loaded - begin - checksum_s
+    return RestartCost(incident, name, detect, begin - incident.noticed_s, load, until - loaded, again is not None, checksum_s)
+
+
+def merge_ranks(by_rank: Mapping[int, Sequence[Step]]) -> list[Step]:
+    """One step of the job for each that every rank has done, from the steps of each rank (rank 0 among them).
+
+    Gradients synchronise the ranks in every step, so the job's step is the time between two ends of it on one clock, rank 0's: other nodes'
+    clocks are not ours, and the longest times of different ranks add up to more than the wall time. Its stages are those of the rank that
+    the others waited for, the one that was busiest itself; its loss is the mean over the ranks.
+    """
+    numbered = {rank: {step.step: step for step in steps} for rank, steps in sorted(by_rank.items())}
+    together = []
+    for ours in by_rank[0]:
+        theirs = [steps[ours.step] for steps in numbered.values() if ours.step in steps]
+        if len(theirs) < len(numbered):
+            continue
+        # Always in the order of the ranks: the same losses give the same mean, to the bit.
+        loss = sum(step.loss for step in theirs) / len(theirs)
+        together.append(replace(ours, stages=max(theirs, key=_busy_s).stages, loss=loss))
+    return together
+
+
+def max_over_ranks(of_ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Of each figure the largest of all ranks; without what one of them could not tell."""
+    names = set.intersection(*map(set, of_ranks)) if of_ranks else set[str]()
+    return {name: max(figures[name] for figures in of_ranks) for name in sorted(names)}
+
+
+def _busy_s(step: Step) -> float:
+    """What a rank's step took less its wait for other ranks, where that is told apart."""
+    return step.step_s - step.stages.get("gradient_sync", 0.0)
+
+
+@dataclass(frozen=True)
+class StragglerStats:
+    """How far ranks lag: the slowest rank's median over the median of all ranks' medians, and the share of steps in which the same rank,
+    the one most often, was slowest. `n`: steps that all ranks did."""
+
+    ratio: float
+    same: float
+    rank: int
+    n: int
+
+
+def straggler_stats(by_rank: Mapping[int, Sequence[Step]], among: set[int]) -> StragglerStats | None:
+    """Of the steps `among`; None with less than two ranks, or without such a step.
+
+    A rank is as slow as its own work: where the wait for others is told apart (`gradient_sync`) it is left out, since all ranks' steps
+    together take the same time whoever is slow.
+    """
+    numbered = {rank: {step.step: _busy_s(step) for step in steps if step.step in among} for rank, steps in sorted(by_rank.items())}
+    common = sorted(set.intersection(*map(set, numbered.values()))) if numbered else []
+    if len(numbered) < 2 or not common:
+        return None
+    medians = {rank: median(steps[number] for number in common) for rank, steps in numbered.items()}
+    slowest = Counter(max(numbered, key=lambda rank: numbered[rank][number]) for number in common)
+    rank, times = slowest.most_common(1)[0]
+    return StragglerStats(max(medians.values()) / median(medians.values()), times / len(common), rank, len(common))
+
+
+@dataclass(frozen=True)
+class RecoveryTime:
+    """Where the time went between the fault and the lost step being done again, all attempts together. The parts add up to the whole."""
+
+    detect_s: float
+    launch_s: float
+    load_s: float
+    recompute_s: float
+
+    @property
+    def penalty_s(self) -> float:
+        return self.detect_s + self.launch_s + self.load_s + self.recompute_s
+
+
+@dataclass
+class TrainingRecords:
+    """Filled in while the trial runs; parts of a trial that failed are missing. `runs` are in the order in which they were started."""
+
+    fault: FaultPlan | None
+    runs: dict[RunName, RunRecord] = field(default_factory=dict)
+    incidents: list[Incident] = field(default_factory=list)
+    data_sha256: str | None = None
+
+    def next_name(self, kind: RunKind) -> RunName:
+        """The name of the next attempt of a kind."""
+        return attempt_name(kind, 1 + sum(run_kind(name) == kind for name in self.runs))
+
+    @property
+    def undisturbed(self) -> RunRecord | None:
+        """The run from scratch; if it broke off by itself, with the attempts that went on with it. None before it was started."""
+        attempts = list(self._runs("run").values())
+        return join_attempts(attempts) if attempts else None
+
+    def measured(self, steps: Steps) -> list[Step]:
+        """The steps of the undisturbed run after the declared warm-up. After a restart as many are left out again: it is as cold."""
+        run = self.undisturbed
+        if run is None:
+            return []
+        resumed = [attempt.steps[0].step for attempt in list(self._runs("run").values())[1:] if attempt.steps]
+        cold = {step for first in resumed for step in range(first, first + steps.discard)}
+        return [step for step in run.steps if step.step >= steps.discard and step.step not in cold]
+
+    def steady(self, steps: Steps) -> list[Step]:
+        """Of the measured steps those from where on their time no longer changes (see `settled_from`)."""
+        measured = self.measured(steps)
+        return measured[steady_from([step.step_s for step in measured]) :]
+
+    def restarts(self) -> list[RestartCost]:
+        """What each end of an attempt cost, in their order: of the undisturbed run, which nobody planned, then of the faulted stretch."""
+        found = []
+        for kinds in (("run",), ("fault", "recovery")):
+            incidents = [incident for incident in self.incidents if run_kind(incident.run) in kinds]
+            found += restart_costs(incidents, self._runs(*kinds))
+        return found
+
+    def recovery(self) -> RecoveryTime | None:
+        """The parts of the restart penalty of the faulted stretch; None unless what the fault broke off was done again."""
+        parts = [cost for cost in self.restarts() if run_kind(cost.incident.run) != "run"]
+        if not parts or not parts[-1].complete:
+            return None
+        return RecoveryTime(
+            detect_s=sum(cost.detect_s for cost in parts),
+            launch_s=sum(cost.launch_s for cost in parts),
+            load_s=sum(cost.load_s for cost in parts),
+            recompute_s=sum(cost.recompute_s for cost in parts),
+        )
+
+    def goodput(self) -> tuple[float, int] | None:
+        """(share of the faulted stretch's wall time that went into steps that counted, how many did); None if it was not finished.
+
+        The stretch is one checkpoint interval: from the first step after the checkpoint to the end of the last one before the next,
+        or of that next checkpoint being written. Each step counts once, however often it was done, and the lost half step not at all.
+        """
+        attempts = list(self._runs("fault", "recovery").values())
+        if self.fault is None or not attempts or not attempts[-1].steps or attempts[-1].steps[-1].step != self.fault.until - 1:
+            return None
+        stretch = join_attempts(attempts)
+        began = next(attempt.at["load_end"] for attempt in attempts if "load_end" in attempt.at)
+        ended = max([stretch.steps[-1].end_s, *(save.end_s for save in attempts[-1].saves)])
+        checks = sum(attempt.load_checksum_s for attempt in attempts[1:])
+        return sum(step.step_s for step in stretch.steps) / (ended - began - checks), len(stretch.steps)
+
+    def diverged(self, tolerance: float = 0.0) -> list[int] | None:
+        """Steps done again whose loss is not what it was the first time, to the bit or to a share; None if there is nothing to compare."""
+        first: dict[int, float] = {}
+        again: list[Step] = []
+        for number, run in enumerate(self.runs.values()):
+            again += run.steps if number else []
+            for step in run.steps:
+                first.setdefault(step.step, step.loss)
+        if not again:
+            return None
+        return sorted({step.step for step in again if not math.isclose(step.loss, first[step.step], rel_tol=tolerance)})
+
+    def _runs(self, *kinds: RunKind) -> dict[RunName, RunRecord]:
+        return {name: run for name, run in self.runs.items() if run_kind(name) in kinds}

@@ -1,0 +1,171 @@
+"""Interruptions of a trial and what they cost: metric rows, events, evidence, judgements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.measurement import EvidenceFile, Judgement
+from plumbline.harness.persistent_state import Deletion
+from plumbline.harness.training.analysis.records import Ending, RestartCost, TrainingRecords
+from plumbline.results import FAILED_AS_DECLARED, MetricRow, Reason, metric_row
+
+ATTEMPTS_FILE = "attempts.parquet"
+_INTERRUPTION_EVENTS: dict[Ending, str] = {
+    "rank_kill": "rank_killed",
+    "group_kill": "group_killed",
+    "rank_hang": "rank_stopped",
+    "checkpoint_kill": "rank_killed_in_checkpoint",
+    "pod_delete": "pod_deleted",
+    "unplanned": "training_broke_off",
+}
+_MAX_SHOWN = 5
+_GPU_TOLERANCE = 0.01
+"""A GPU's atomic additions come in any order, and what begins as a last digit grows with each step. A state that did not come back shows
+at once, and that it comes back to the bit is verified after the last step."""
+
+
+def recovery_rows(records: TrainingRecords) -> list[MetricRow]:
+    """The faulted stretch in numbers: the penalty in its parts, goodput, and how often training was started again."""
+    found: list[MetricRow] = []
+    parts, goodput = records.recovery(), records.goodput()
+    if parts is not None:
+        found += [
+            metric_row("restart_penalty", parts.penalty_s, 1, phase="recovery"),
+            metric_row("restart_detect_time", parts.detect_s, 1, phase="recovery"),
+            metric_row("restart_launch_time", parts.launch_s, 1, phase="recovery"),
+            metric_row("checkpoint_load_time", parts.load_s, 1, phase="recovery"),
+            metric_row("restart_recompute_time", parts.recompute_s, 1, phase="recovery"),
+        ]
+    if goodput is not None:
+        found.append(metric_row("training_goodput", goodput[0], goodput[1], phase="recovery"))
+    if records.incidents:
+        found.append(metric_row("training_restarts", sum(cost.after is not None for cost in records.restarts()), 1, phase="recovery"))
+    return found
+
+
+def recovery_moments(records: TrainingRecords) -> list[tuple[str, float]]:
+    """(event, monotonic seconds) of each attempt that ended before it should, and of the one that followed."""
+    found: list[tuple[str, float]] = []
+    for cost in records.restarts():
+        incident = cost.incident
+        found += [(_INTERRUPTION_EVENTS[incident.ending], incident.began_s), (_detection_event(incident.ending), incident.noticed_s)]
+        if cost.after is None:
+            continue
+        after = records.runs[cost.after]
+        found.append(("training_relaunched", after.launched_s))
+        if "load_end" in after.at:
+            found.append(("state_loaded", after.at["load_end"]))
+        if cost.complete:
+            found.append(("lost_step_done_again", cost.ended_s))
+    last = next(reversed(records.runs), None)
+    if records.incidents and last is not None and "done" in records.runs[last].at:
+        found.append(("training_done", records.runs[last].at["done"]))
+    return found
+
+
+def attempts_evidence(records: TrainingRecords, folder: Path) -> list[EvidenceFile]:
+    """attempts.parquet: a row for each attempt of a trial in which one broke off; times after its end belong to that end's cost."""
+    if not records.incidents:
+        return []
+    costs = {cost.incident.run: cost for cost in records.restarts()}
+    table = pa.Table.from_pylist([_attempt_row(records, name, costs.get(name)) for name in records.runs], schema=_ATTEMPTS_SCHEMA)
+    path = folder / ATTEMPTS_FILE
+    pq.write_table(table, path, compression="zstd")
+    return [EvidenceFile("attempts", path, table.num_rows)]
+
+
+def loss_tolerance(workload: TrainingWorkload) -> float:
+    """How far, as a share, the loss of a step done again may be from what it was: by nothing where the same sums come in the same order."""
+    return 0.0 if workload.needs.accelerator == "cpu" or workload.deterministic else _GPU_TOLERANCE
+
+
+def loss_guarantees(workload: TrainingWorkload, records: TrainingRecords) -> list[str]:
+    """What was shown of the losses after a restart: that they were the same to the bit, or, on a GPU, nearly so."""
+    if not records.incidents:
+        return []
+    if records.diverged() == []:
+        return ["losses_continue_exactly"]
+    return ["losses_continue_closely"] if records.diverged(loss_tolerance(workload)) == [] else []
+
+
+def unplanned_restarts(records: TrainingRecords) -> list[Judgement]:
+    """Attempts that ended though nobody wanted them to: the numbers are those of a training that was started again."""
+    found = [cost for cost in records.restarts() if cost.incident.ending == "unplanned"]
+    if not found:
+        return []
+    total = sum(cost.penalty_s for cost in found)
+    said = "; ".join(f"{cost.incident} ({_format_cost(cost)})" for cost in found[:_MAX_SHOWN]) + (" …" if len(found) > _MAX_SHOWN else "")
+    detail = f"training broke off {len(found)} times by itself and was started again, which cost {total:.3g} s: {said}"
+    return [Judgement("degraded", Reason(code="unplanned_restart", detail=detail))]
+
+
+_COST_FIELDS = ("detect_s", "launch_s", "load_s", "recompute_s")
+_ATTEMPTS_SCHEMA = pa.schema(
+    [
+        ("run", pa.string()),
+        ("launched_s", pa.float64()),
+        ("first_step", pa.int64()),
+        ("last_step", pa.int64()),
+        ("ending", pa.string()),
+        ("detail", pa.string()),
+        ("lost_step", pa.int64()),
+        ("began_s", pa.float64()),
+        *((name, pa.float64()) for name in _COST_FIELDS),
+        ("made_up_for", pa.bool_()),
+    ]
+)
+
+
+def declared_failure(workload: TrainingWorkload, records: TrainingRecords) -> list[Judgement]:
+    """Of a trial that failed: the declared fault alone came more often than training may be started again, as it would in another try."""
+    planned = sum(incident.ending != "unplanned" for incident in records.incidents)
+    if planned <= workload.restarts:
+        return []
+    detail = f"the declared fault ended {planned} attempts, and restarts is {workload.restarts}: another try of the trial would end alike"
+    return [Judgement("invalid", Reason(code=FAILED_AS_DECLARED, detail=detail))]
+
+
+def launcher_interruptions(records: TrainingRecords, deletions: Sequence[Deletion]) -> list[Judgement]:
+    """Pods whose replacement a second process of the launcher had to finish: the penalty holds the launcher's own outage."""
+    count = sum(deletion.late for deletion in deletions)
+    if not count or not records.incidents:
+        return []
+    detail = (
+        f"the launcher was interrupted in {count} of {len(deletions)} replacements of the pod, and the restart penalty holds its absence"
+    )
+    return [Judgement("degraded", Reason(code="launcher_interrupted", detail=detail))]
+
+
+def _attempt_row(records: TrainingRecords, name: str, cost: RestartCost | None) -> dict[str, object]:
+    run = records.runs[name]
+    incident = cost.incident if cost else None
+    return {
+        "run": name,
+        "launched_s": run.launched_s,
+        "first_step": run.steps[0].step if run.steps else None,
+        "last_step": run.steps[-1].step if run.steps else None,
+        "ending": incident.ending if incident else None,
+        "detail": incident.detail or None if incident else None,
+        "lost_step": incident.step if incident else None,
+        "began_s": incident.began_s if incident else None,
+        **{time: getattr(cost, time) if cost else None for time in _COST_FIELDS},
+        "made_up_for": cost.complete if cost else None,
+    }
+
+
+_DETECTION_EVENTS: dict[Ending, str] = {"rank_hang": "hang_noticed", "pod_delete": "pod_seen_gone"}
+
+
+def _detection_event(ending: Ending) -> str:
+    return _DETECTION_EVENTS.get(ending, "rank_death_detected")
+
+
+def _format_cost(cost: RestartCost) -> str:
+    return f"detect {cost.detect_s:.3g} s, launch {cost.launch_s:.3g} s, load {cost.load_s:.3g} s, recompute {cost.recompute_s:.3g} s" + (
+        "" if cost.complete else ", not made up for"
+    )

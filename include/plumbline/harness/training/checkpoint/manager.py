@@ -1,0 +1,191 @@
+"""What one rank saves and restores, when, and what its log says of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import nn
+
+from plumbline.harness.training.checkpoint import (
+    NothingToResume,
+    SavedCheckpoint,
+    WritePause,
+    checkpoint_name,
+    checkpoint_steps,
+    discard_drafts,
+    drop_from_page_cache,
+    flatten_state,
+    single_file,
+)
+from plumbline.harness.training.worker_protocol import StepLog, WorkerSpec
+
+if TYPE_CHECKING:
+    from torch.distributed.checkpoint.stateful import Stateful
+
+    from plumbline.harness.training.checkpoint.sharded import CheckpointRanks
+
+
+class TrainingState:
+    """The live state of one rank; of sharded state, its part."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, precision: Stateful, device: torch.device) -> None:
+        self.model, self.optimizer, self._precision, self._device = model, optimizer, precision, device
+
+    def taken(self) -> dict[str, Any]:
+        """The state as nested dictionaries; tensors are the live ones."""
+        generators = {"cpu": torch.get_rng_state()}
+        if self._device.type == "cuda":
+            generators["cuda"] = torch.cuda.get_rng_state(self._device)
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "precision": self._precision.state_dict(),
+            "generators": generators,
+        }
+
+    def put(self, state: dict[str, Any]) -> None:
+        """Go on from a state that `taken` gave, here or in another process."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._precision.load_state_dict(state["precision"])
+        torch.set_rng_state(state["generators"]["cpu"].cpu())
+        if "cuda" in state["generators"]:
+            torch.cuda.set_rng_state(state["generators"]["cuda"].cpu(), self._device)
+
+    def state_after_first_step(self) -> dict[str, Any]:
+        """The state with the tensors that the optimizer makes in its first step, so that there is somewhere to load them into.
+
+        Weights stay as they are. Only before the first step.
+        """
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        for group in self.optimizer.param_groups:
+            group["lr"] = 0.0
+            for parameter in group["params"]:
+                parameter.grad = torch.zeros_like(parameter)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        return self.taken()
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Every tensor of model and optimizer by where it stands, of sharded ones this rank's part: two states are one if these are equal."""
+        state = self.taken()
+        kept = flatten_state({name: state[name] for name in ("model", "optimizer")})
+        # A sharded tensor's part is asked for by its method, as its class would have to be imported for `isinstance`.
+        return {name: getattr(leaf, "to_local", lambda leaf=leaf: leaf)() for name, leaf in kept.items() if isinstance(leaf, torch.Tensor)}
+
+
+class ResumePoint(NamedTuple):
+    """Steps that were done, why newer checkpoints were passed over, and seconds that checking took."""
+
+    step: int
+    rejected: tuple[str, ...] = ()
+    checksum_s: float = 0.0
+
+
+class CheckpointManager:
+    """Saves one rank's state, and loads it.
+
+    `ranks` None: the process holds the whole state, and waits while it is written to one file.
+    """
+
+    def __init__(self, spec: WorkerSpec, log: StepLog, ranks: CheckpointRanks | None) -> None:
+        self._spec, self._log, self._folder = spec, log, Path(spec.checkpoint_folder)
+        self._retain = frozenset(spec.checkpoint_retain)
+        self._sharded: Any = None
+        if ranks is not None:
+            # Imported here: alone and in step, a process would pay for it with a slower start.
+            from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints
+
+            self._sharded = ShardedCheckpoints(self._folder, ranks, keep=spec.checkpoint_keep, retain=self._retain)
+        self._beside = spec.checkpoint_mode == "async"
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint") if self._beside else None
+        self._under_way: Future[None] | None = None
+        self._summed = (0, 0)
+        """From when to when (ns) the newest checkpoint's checksum was taken."""
+
+    def save(self, step: int, state: TrainingState, *, at_end: bool) -> None:
+        """The checkpoint after `step` steps; in the log once it is durable. A save that is under way is waited for first.
+
+        OSError, such as a full disk, of this save or, in mode async, of the one before.
+        """
+        began = monotonic_ns()
+        self.wait()
+        # Of the wait for the save before, what its checksum took is this harness's own.
+        waited = max(min(monotonic_ns(), self._summed[1]) - max(began, self._summed[0]), 0)
+        pause = self._pause(step)
+        if self._sharded is None:
+            whole_one = single_file.save(
+                self._folder, step, state.taken(), keep=self._spec.checkpoint_keep, retain=self._retain, pause=pause
+            )
+            saved = SavedCheckpoint(whole_one.bytes, whole_one.seconds, whole_one.checksum_s)
+            self._say(step, saved, monotonic_ns() - began, int(saved.checksum_s * 1e9), at_end)
+            return
+        finish: Callable[[], SavedCheckpoint] = self._sharded.begin(step, state.taken(), beside=self._beside, pause=pause)
+        if self._thread is None:
+            saved = finish()
+            self._say(step, saved, monotonic_ns() - began, int(saved.checksum_s * 1e9), at_end)
+            return
+        standing = monotonic_ns() - began
+        self._under_way = self._thread.submit(lambda: self._say(step, finish(), standing, waited, at_end))
+
+    def check(self) -> None:
+        """Raise what a save beside the training died of, as soon as it has."""
+        if self._under_way is not None and self._under_way.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Return when no save is under way."""
+        if self._under_way is not None:
+            self._under_way.result()
+            self._under_way = None
+
+    def load(self, state: TrainingState, device: str) -> ResumePoint:
+        """Go on from the newest valid checkpoint. NothingToResume.
+
+        `state` must not have done a step if it is sharded or was written beside the training.
+        """
+        if self._sharded is not None:
+            restored = self._sharded.load(state.state_after_first_step())
+            state.put(restored.state)
+            return ResumePoint(restored.step, restored.rejected, restored.checksum_s)
+        discard_drafts(self._folder)
+        loaded = single_file.load_newest(self._folder, device)
+        if loaded is None:
+            raise NothingToResume(f"no valid checkpoint in {self._folder.name}")
+        state.put(loaded.state)
+        return ResumePoint(loaded.step, loaded.rejected, loaded.checksum_s)
+
+    def evict_from_page_cache(self) -> bool:
+        """Have the kernel forget the newest checkpoint's files, so that the next load reads the disk. Whether it did."""
+        path = self._folder / checkpoint_name(checkpoint_steps(self._folder)[0])
+        return drop_from_page_cache(file for file in path.iterdir() if file.is_file())
+
+    def on_all_ranks(self, here: bool) -> bool:
+        """Whether something is so on all ranks that load together."""
+        return here if self._sharded is None else bool(self._sharded.on_all_ranks(here))
+
+    def _say(self, step: int, saved: SavedCheckpoint, standing: int, summing: int, at_end: bool) -> None:
+        """`standing`: for how long (ns) training stood still, `summing` of it for a checksum."""
+        now = monotonic_ns()
+        self._summed = now - int(saved.checksum_s * 1e9), now
+        times = {"save_s": saved.seconds, "checksum_s": saved.checksum_s, "blocking": standing - summing, "summing": summing}
+        self._log.event("checkpoint", step=step, **times, bytes=saved.bytes, closing=at_end)
+
+    def _pause(self, step: int) -> WritePause | None:
+        hold = self._spec.hold
+        if hold is None or (hold.step + 1, hold.inside) != (step, "checkpoint"):
+            return None
+        return WritePause(lambda: self._hold(hold.step))
+
+    def _hold(self, step: int) -> None:
+        """Say that the checkpoint is half written and wait for the kill: it then falls into the middle of it however fast the disk is."""
+        self._log.event("holding", step=step)
+        threading.Event().wait()

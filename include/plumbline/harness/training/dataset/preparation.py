@@ -1,0 +1,229 @@
+"""Prepare data and initial weights once a node, before any worker starts: generate, fetch, verify. TrialFailed says whose fault it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import numpy as np
+
+from plumbline.declarations.workloads.models import HubModel, VitShape
+from plumbline.harness import engine_python, image_requirements
+from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.training.dataset import DataFile, file_sha256, synthetic
+
+if TYPE_CHECKING:
+    from plumbline.declarations.workloads.training import TokenFileData, TrainingWorkload
+
+
+_READ_BYTES = 1 << 22
+
+
+def prepare_inputs(workload: TrainingWorkload, cache: Path) -> DataFile:
+    """What the training of a workload reads, below `cache`: what is there if its checksum still holds, else made (or fetched) anew.
+
+    OSError if it cannot be written, TrialFailed if a team's own file or a model of the hub cannot be used.
+    """
+    initial = prepare_weights(workload, cache)
+    return replace(_prepare_data(workload, cache, initial), weights=initial)
+
+
+def _prepare_data(workload: TrainingWorkload, cache: Path, initial: Path | None) -> DataFile:
+    data, model = workload.data, workload.model
+    if isinstance(model, VitShape):
+        if data.source != "images":
+            raise TypeError(f"data.source {data.source} for a model of images; the declaration refuses it")
+        return synthetic.generate_images(cache, classes=model.classes, edge=model.image, images=data.images, seed=data.seed)
+    if isinstance(model, HubModel):
+        assert initial is not None
+        ids = vocabulary_size(initial)
+    else:
+        ids = model.vocabulary
+    if data.source == "file":
+        return declared_token_file(cache, data, vocabulary=ids)
+    if data.source == "images":
+        raise TypeError("data.source images for a model of texts; the declaration refuses it")
+    return synthetic.generate_tokens(cache, vocabulary=ids, tokens=data.tokens, seed=data.seed)
+
+
+def declared_token_file(cache: Path, data: TokenFileData, *, vocabulary: int) -> DataFile:
+    """The file, if it is the one that was declared and a model of this vocabulary can read it.
+
+    A path is read where it is; a URL is fetched below `cache`, unless it is there. TrialFailed: bad_declaration if the file is another
+    one than declared, harness_error if it cannot be read here.
+    """
+    dtype = f"<u{data.width}"
+    if "://" in data.url and not data.url.startswith("file://"):
+        path = cache / "training-data" / f"{data.sha256}.tokens"
+        if not path.is_file() or file_sha256(path) != data.sha256:
+            _download(data, path)
+    else:
+        path = Path(data.url.removeprefix("file://"))
+    try:
+        with path.open("rb") as file:
+            _verify_tokens(data, file, path, vocabulary)
+    except FileNotFoundError as error:
+        raise TrialFailed(
+            "bad_declaration", f"data.url {data.url}: there is no such file here; expected one that every node can read"
+        ) from error
+    except OSError as error:
+        raise TrialFailed("harness_error", f"data.url {data.url} cannot be read: {error.strerror or error}") from error
+    return DataFile(path, dtype, data.tokens, data.sha256)
+
+
+def _verify_tokens(data: TokenFileData, file: BinaryIO, path: Path, vocabulary: int) -> None:
+    size, expected = os.fstat(file.fileno()).st_size, data.tokens * data.width
+    if size != expected:
+        raise TrialFailed(
+            "bad_declaration",
+            f"data.url {data.url} has {size} bytes; expected data.tokens × data.width = {data.tokens} × {data.width} = {expected}",
+        )
+    summed, at, seen = hashlib.sha256(), 0, 0
+    beyond: tuple[int, int] | None = None
+    while piece := file.read(_READ_BYTES):
+        summed.update(piece)
+        ids = np.frombuffer(piece, dtype=f"<u{data.width}")
+        seen = max(seen, int(ids.max()))
+        if seen >= vocabulary and beyond is None:
+            first = int(np.argmax(ids >= vocabulary))
+            beyond = (at + first, int(ids[first]))
+        at += ids.size
+    if summed.hexdigest() != data.sha256:
+        raise TrialFailed(
+            "bad_declaration",
+            f"data.sha256 is {data.sha256}, but {path} has {summed.hexdigest()}; expected the file that the series began with, or a new version of the workload",
+        )
+    if beyond is not None:
+        raise TrialFailed(
+            "bad_declaration",
+            f"data.url {data.url}: token {beyond[0]} is {beyond[1]}; expected ids below the model's vocabulary {vocabulary}, {data.width} bytes each",
+        )
+
+
+def _download(data: TokenFileData, path: Path) -> None:
+    import fsspec
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+    expected = data.tokens * data.width
+    try:
+        with draft.open("wb") as file:
+            # Whatever a filesystem of fsspec raises (each has exceptions of its own) means that the file cannot be had.
+            try:
+                with fsspec.open(data.url, "rb") as remote:
+                    while file.tell() <= expected and (piece := cast(bytes, remote.read(_READ_BYTES))):
+                        file.write(piece)
+            except FileNotFoundError as error:
+                raise TrialFailed("bad_declaration", f"data.url {data.url}: there is no such file") from error
+            except Exception as error:
+                raise TrialFailed(
+                    "harness_error",
+                    f"data.url {data.url} cannot be fetched: {type(error).__name__}: {error}; "
+                    "expected a URL of fsspec that this node may read, and the package of its protocol",
+                ) from error
+            file.flush()
+            os.fsync(file.fileno())
+        if draft.stat().st_size == expected:
+            draft.replace(path)
+            return
+        size = draft.stat().st_size
+        more = " or more" if size > expected else ""
+        raise TrialFailed(
+            "bad_declaration",
+            f"data.url {data.url} has {size} bytes{more}; expected data.tokens × data.width = {data.tokens} × {data.width} = {expected}",
+        )
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+WEIGHTS_VERSION = 1
+"""Raised when the same seed would give other weights."""
+_HUB_FILES = ("*.json", "*.safetensors")
+_SHOWN_LINES = 6
+
+
+def prepare_weights(workload: TrainingWorkload, cache: Path) -> Path | None:
+    """Where the workload's initial weights lie: a file below `cache`, or a folder of the hub's cache; None if each process draws its own.
+
+    A file that is there is used again if its checksum still holds. TrialFailed if they cannot be had.
+    """
+    model, task = workload.model, workload.task
+    if isinstance(model, HubModel):
+        return fetch_hub_model(model)
+    if task.kind == "lora" or (task.kind == "language_model" and task.initial == "stored"):
+        return _write_weights(json.dumps(model.model_dump(mode="json"), sort_keys=True), cache / "training-weights")
+    return None
+
+
+def _write_weights(shape: str, folder: Path) -> Path:
+    file = folder / f"{hashlib.sha256(f'{WEIGHTS_VERSION} {shape}'.encode()).hexdigest()[:24]}.safetensors"
+    sums = file.with_suffix(".sha256")
+    if file.is_file() and sums.is_file() and file_sha256(file) == sums.read_text().strip():
+        return file
+    folder.mkdir(parents=True, exist_ok=True)
+    draft, told = (file.with_name(f"{file.name}.{os.getpid()}.{kind}") for kind in ("part", "json"))
+    try:
+        told.write_text(shape)
+        done = subprocess.run(
+            [engine_python.executable(), "-m", "plumbline.harness.training.models", str(told), str(draft)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=engine_python.environment(),
+            check=False,
+        )
+        if done.returncode:
+            said = "\n".join(done.stderr.strip().splitlines()[-_SHOWN_LINES:])
+            raise TrialFailed(
+                "image_error" if image_requirements.find_image_fault(said) else "harness_error",
+                f"the initial weights could not be written to {folder} (exit code {done.returncode}): {said}",
+            )
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+        summed = file_sha256(draft)
+        draft.replace(file)
+        draft.write_text(summed)
+        draft.replace(sums)
+    finally:
+        told.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
+    return file
+
+
+def fetch_hub_model(model: HubModel) -> Path:
+    """The folder of a hub model's configuration and weights: from the hub's cache on this machine, else from the hub.
+
+    TrialFailed: bad_declaration if the hub shows no such model or it is of another kind, harness_error if it cannot be fetched.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+    name = f"model.id {model.id} at revision {model.revision}"
+    try:
+        folder = Path(snapshot_download(model.id, revision=model.revision, allow_patterns=list(_HUB_FILES)))
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        detail = f"{name}: the hub shows none ({error}); expected a public model, or HF_TOKEN of somebody who may read it"
+        raise TrialFailed("bad_declaration", detail) from error
+    except (OSError, ValueError) as error:
+        where = os.environ.get("HF_HOME", "~/.cache/huggingface")
+        detail = f"{name} cannot be fetched: {error}; expected a network, or the model in the cache below {where}"
+        raise TrialFailed("harness_error", detail) from error
+    if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
+        raise TrialFailed(
+            "bad_declaration", f"{name} has no config.json or no safetensors; expected a causal LM of transformers in that format"
+        )
+    return folder
+
+
+def vocabulary_size(folder: Path) -> int:
+    """Token ids that a fetched model knows. TrialFailed if its configuration does not say."""
+    size = json.loads((folder / "config.json").read_text()).get("vocab_size")
+    if not isinstance(size, int):
+        raise TrialFailed("bad_declaration", f"model.id: {folder / 'config.json'} has no vocab_size; expected a causal LM")
+    return size

@@ -1,0 +1,159 @@
+"""One run of a trial over all its ranks, as node 0 sees it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+
+from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.training.analysis import records
+from plumbline.harness.training.checkpoint import checkpoint_name
+from plumbline.harness.training.job.channel import gloo_environment, serve_rendezvous_store
+from plumbline.harness.training.job.coordinator import Coordinator
+from plumbline.harness.training.job.supervisor import (
+    KILL_TIMEOUT_S,
+    CauseResolver,
+    FailureCause,
+    RankProcess,
+    RunAborted,
+    failure_causes,
+    rank_processes,
+    wait_for_any,
+)
+from plumbline.harness.training.plan import Address, CoreShare, FaultPlan, Topology
+from plumbline.harness.training.worker_protocol import LogLine, RunName, RunRecord, WorkerSpec
+
+_LOOPBACK = "127.0.0.1"
+_POLL_S = 0.1
+_POLL_BEFORE_KILL_S = 0.002
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """What the runs of a trial have in common. `store`: where ranks find each other, if there are several; `team`: the other nodes, if any."""
+
+    folder: Path
+    place: Topology
+    shares: tuple[CoreShare, ...]
+    store: Address | None = None
+    team: Coordinator | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def rendezvous(setting: JobContext) -> Iterator[JobContext]:
+    """The setting with a store for its ranks, for as long as the block runs; as it is if there is only one."""
+    if setting.place.world == 1:
+        yield setting
+        return
+    host = setting.place.rendezvous.host if setting.place.rendezvous else _LOOPBACK
+    address = setting.team.interface_address if setting.team else None
+    store, port = serve_rendezvous_store(host)
+    try:
+        yield replace(setting, store=Address(_LOOPBACK, port), variables=gloo_environment(address or _LOOPBACK))
+    finally:
+        del store  # and with it ends its server
+
+
+def isolate_fault_checkpoint(folder: Path, fault: FaultPlan) -> None:
+    """Move the checkpoint that the faulted stretch begins with to where the stretch's own lie; once. A node without checkpoints has none."""
+    pinned, apart = folder / "checkpoints" / checkpoint_name(fault.resume_from), folder / "fault-checkpoints"
+    if pinned.is_dir():
+        apart.mkdir(exist_ok=True)
+        pinned.rename(apart / pinned.name)
+
+
+class Job:
+    """All ranks of one run, as a context: none of this node's outlives the block, and the others end theirs when they are told how it went."""
+
+    def __init__(self, name: RunName, spec: WorkerSpec, setting: JobContext) -> None:
+        self.name, self.spec = name, spec
+        self._team, self._store = setting.team, setting.store
+        self._workers = rank_processes(name, spec, setting.folder, setting.place, setting.shares, setting.store, setting.variables)
+        self._stack = ExitStack()
+        self._explanation = CauseResolver()
+        self._broken_since_s: float | None = None
+
+    def __enter__(self) -> Job:
+        with ExitStack() as stack:
+            if self._team is not None and self._store is not None:
+                self._team.start(self.name, self._store, resume=self.spec.resume)
+            for worker in self._workers:
+                stack.enter_context(worker)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+        if len(self._workers) > 1 or self._team is not None:
+            by_rank = self._records_by_rank()
+            self.record.peak_memory = records.max_over_ranks([record.peak_memory for record in by_rank.values()])
+            self.record.by_rank = {rank: record.steps for rank, record in by_rank.items()}
+            self.record.steps = records.merge_ranks(self.record.by_rank)
+
+    @property
+    def record(self) -> RunRecord:
+        """What rank 0 left behind so far; once the block is over, its steps are those of the whole job."""
+        return self._workers[0].record
+
+    @property
+    def workers(self) -> tuple[RankProcess, ...]:
+        """This node's ranks."""
+        return self._workers
+
+    def lines(self, meanwhile: Callable[[], None]) -> Iterator[LogLine | None]:
+        """Rank 0's log lines as they come, whichever rank's line that it holds, and None whenever there was nothing new for a moment.
+
+        Ends when all ranks have ended well. If one ended otherwise, all are ended: Broken if the cause may pass, else TrialFailed; so
+        too if a node is gone. `meanwhile` is called while other nodes end theirs.
+        """
+        interval = _POLL_BEFORE_KILL_S if self.spec.hold is not None else _POLL_S
+        while True:
+            self._wait(interval)
+            ended = self._all_ended()  # before the lines are read: those of the last moment must not be missed
+            for worker in self._workers:
+                yield from (line for line in worker.take() if worker.rank == 0 or line["event"] == "holding")
+            if (cause := self._cause()) is not None:
+                assert self._broken_since_s is not None
+                if not cause.passing:
+                    raise TrialFailed(cause.failure_class, cause.detail)
+                noticed = time.monotonic_ns() / 1e9
+                self.end(meanwhile)
+                raise RunAborted(cause, self._broken_since_s, noticed)
+            if ended:
+                return
+            yield None
+
+    def end(self, meanwhile: Callable[[], None]) -> None:
+        """End whatever ranks are left, on all nodes, as nothing can go on without the others. TrialFailed if one will not end."""
+        self._stack.close()
+        if self._team is not None:
+            self._team.stop(KILL_TIMEOUT_S, meanwhile)
+
+    def _wait(self, seconds: float) -> None:
+        wait_for_any(self._workers, self._team.sources if self._team else (), seconds)
+        if self._team is not None:
+            self._team.hear()
+
+    def _all_ended(self) -> bool:
+        return all(worker.ended for worker in self._workers) and (self._team is None or self._team.all_ended)
+
+    def _cause(self) -> FailureCause | None:
+        others = list(self._team.causes.values()) if self._team else []
+        found = [*others, *failure_causes(self._workers)]
+        if found and self._broken_since_s is None:
+            self._broken_since_s = time.monotonic_ns() / 1e9
+        return self._explanation.of(found)
+
+    def _records_by_rank(self) -> dict[int, RunRecord]:
+        found = {worker.rank: worker.record for worker in self._workers}
+        for logs in self._team.logs.values() if self._team else ():
+            for rank, lines in logs.items():
+                found[int(rank)] = record = RunRecord(launched_s=0.0)
+                for line in lines:
+                    record.add(line)
+        return dict(sorted(found.items()))

@@ -1,0 +1,226 @@
+"""The other nodes of a job, as node 0 sees them: they join, start and stop their ranks on request, and report how it went."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from plumbline.declarations import Trial
+from plumbline.harness.gpu_monitor import NodeGpus
+from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.probes.inter_node import CollectiveSpec
+from plumbline.harness.training.job.channel import Channel, Message, PeerDisconnected, listen
+from plumbline.harness.training.job.supervisor import FailureCause, wait_for_any
+from plumbline.harness.training.plan import Address, Topology
+from plumbline.harness.training.worker_protocol import LogLine, RunName
+from plumbline.metrics import Phase
+
+_DISCONNECT_TIMEOUT_S = 10.0
+_TURN_S = 0.5
+_PROBE_TURN_S = 0.05
+_DISCONNECT_HINT = "without a word: its harness was killed, or its pod or its machine went away"
+
+
+class Coordinator:
+    """The other nodes of the job, as a context: at its end each of them is told how it ended, and ends too."""
+
+    def __init__(self, trial: Trial, place: Topology) -> None:
+        self._trial, self._place = trial, place
+        self._server: socket.socket | None = None
+        self._strangers: list[Channel] = []
+        self._links: dict[int, Channel] = {}
+        self._names: dict[int, str] = {}
+        self._data: dict[int, str] = {}
+        self.peers: dict[int, tuple[str, int]] = {}
+        """Where each node answers the network's probes, until its first run."""
+        self.probe_failures: dict[int, str] = {}
+        """Why a node's ranks of the collective probe ended before they should."""
+        self._ended: set[int] = set()
+        self.causes: dict[int, FailureCause] = {}
+        self.logs: dict[int, Mapping[str, list[LogLine]]] = {}
+        self.gpus: dict[int, NodeGpus | None] = dict.fromkeys(range(1, place.nodes))
+        """What each node's GPUs did over the whole job; there once the context is over, None for a node that sent nothing."""
+
+    def __enter__(self) -> Coordinator:
+        """Listen. TrialFailed if the port is taken."""
+        address = self._place.rendezvous
+        assert address is not None
+        try:
+            self._server = listen(address)
+        except OSError as error:
+            raise TrialFailed("harness_error", f"cannot wait for the other nodes at {address}: {error.strerror or error}") from error
+        self._server.setblocking(False)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.tell("end", because=None if error is None else _describe_error(error))
+        deadline = time.monotonic() + _DISCONNECT_TIMEOUT_S
+        while self._links and (left := deadline - time.monotonic()) > 0:  # they hang up once they have heard
+            wait_for_any((), self.sources, left)
+            self.hear()
+        for link in [*self._links.values(), *self._strangers]:
+            link.close()
+        if self._server is not None:
+            self._server.close()
+
+    @property
+    def sources(self) -> list[Any]:
+        """What can be read when there is news."""
+        return [*self._links.values(), *self._strangers, *filter(None, [self._server])]
+
+    @property
+    def interface_address(self) -> str | None:
+        """Our address on the network that the nodes share; None before anybody has joined."""
+        return next((link.local_host for link in self._links.values()), None)
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether every node's ranks of the current run have ended well."""
+        return len(self._ended) == self._place.nodes - 1
+
+    def gather(self, patience_s: float, data_sha256: str, waiting: Callable[[str], None]) -> None:
+        """Return when every node has joined with the same data. TrialFailed if one does not within the patience, or cannot take part."""
+        deadline = time.monotonic() + patience_s
+        while missing := self._missing():
+            if time.monotonic() > deadline:
+                raise TrialFailed(
+                    "launch_timeout", f"node{_format_nodes(missing)} did not join at {self._place.rendezvous} within {patience_s:.0f} s"
+                )
+            waiting(f"waiting for node{_format_nodes(missing)} of {self._place.nodes} at {self._place.rendezvous}")
+            wait_for_any((), self.sources, _TURN_S)
+            self.hear()
+            if self.causes:
+                cause = next(iter(self.causes.values()))
+                raise TrialFailed(cause.failure_class, cause.detail)
+        for node, sha256 in self._data.items():
+            if sha256 != data_sha256:
+                raise TrialFailed("harness_error", f"{self._title(node)} made other training data from the same seed than node 0 did")
+
+    def start(self, run: RunName, store: Address, *, resume: bool) -> None:
+        """Have every node start its ranks of a run. `resume`: from the newest checkpoint."""
+        self._ended.clear()
+        self.logs.clear()
+        self.causes = self._lasting()
+        self.tell("start", run=run, port=store.port, resume=resume)
+
+    def enter(self, phase: Phase | None) -> None:
+        """Have every node attribute what its GPUs do from now on to a phase; None: to none."""
+        self.tell("phase", name=phase)
+
+    def probe(self, orders: CollectiveSpec, store: Address) -> None:
+        """Have every node start its ranks of the collective probe; they end before the first run starts."""
+        spec = {"nodes": orders.nodes, "processes": orders.processes, "device": orders.device, "limit_s": orders.limit_s}
+        self.tell("probe", port=store.port, **spec)
+
+    def probe_failure(self) -> str | None:
+        """Wait a moment; why another node cannot take part in the collective probe, or None."""
+        wait_for_any((), self.sources, _PROBE_TURN_S)
+        self.hear()
+        gone = [cause.detail for cause in self.causes.values()]
+        return next(iter([*self.probe_failures.values(), *gone]), None)
+
+    def stop(self, patience_s: float, meanwhile: Callable[[], None]) -> None:
+        """Have every node end its ranks at once; returns when they are gone and their logs are here.
+
+        TrialFailed if one does not answer, or cannot go on: that ranks broke off for a cause that may pass is no reason not to.
+        """
+        self.tell("stop")
+        deadline = time.monotonic() + patience_s
+        while not self.all_ended:
+            for cause in self._lasting().values():
+                raise TrialFailed(cause.failure_class, cause.detail)
+            if time.monotonic() > deadline:
+                raise TrialFailed("harness_error", f"not every node ended its ranks within {patience_s:.0f} s of being told to")
+            wait_for_any((), self.sources, _TURN_S)
+            self.hear()
+            meanwhile()
+
+    def tell(self, kind: str, **more: object) -> None:
+        """Send every node one message; one that is gone is noticed when its end of the connection is read."""
+        for link in self._links.values():
+            with suppress(PeerDisconnected):
+                link.send(kind, **more)
+
+    def hear(self) -> None:
+        """Take in whatever the nodes have said, without waiting."""
+        self._welcome()
+        for node, link in list(self._links.items()):
+            try:
+                for message in link.news():
+                    self._take(node, message)
+            except PeerDisconnected as gone:
+                link.close()
+                del self._links[node]
+                if node not in self._lasting():
+                    self.causes[node] = FailureCause(
+                        "interrupted", f"{self._title(node)} is gone {_DISCONNECT_HINT} ({gone})", certain=True
+                    )
+
+    def _welcome(self) -> None:
+        """Accept who connects; who says first which node of this very trial it is belongs to us, and anybody else is hung up on."""
+        assert self._server is not None
+        with suppress(BlockingIOError):
+            while True:
+                self._strangers.append(Channel(self._server.accept()[0]))
+        for link in list(self._strangers):
+            try:
+                said = link.news()
+            except PeerDisconnected:  # a health check, a port scanner
+                said = [{"kind": "nothing"}]
+            if not said:
+                continue
+            self._strangers.remove(link)
+            hello, *more = said
+            node = hello.get("node")
+            if hello["kind"] != "hello" or hello.get("trial") != gang_identity(self._trial) or node not in self._open_places():
+                link.close()
+                continue
+            self._links[node], self._names[node] = link, str(hello["name"])
+            for message in more:
+                self._take(node, message)
+
+    def _take(self, node: int, message: Message) -> None:
+        kind = message["kind"]
+        if kind == "joined":
+            self._data[node] = message["data"]
+            self.peers[node] = (self._links[node].remote_host, message["port"])
+        elif kind == "ended":
+            self._ended.add(node)
+            self.logs[node] = message["logs"]
+        elif kind == "gpus":
+            self.gpus[node] = NodeGpus.read(message["reading"])
+        elif kind == "probe_failed":
+            self.probe_failures[node] = f"{self._title(node)}: {message['detail']}"
+        elif kind == "failed":
+            detail = f"{self._title(node)}: {message['detail']}"
+            self.causes[node] = FailureCause(message["failure_class"], detail, certain=message["certain"], passing=message["passing"])
+
+    def _lasting(self) -> dict[int, FailureCause]:
+        """Why nodes cannot go on, run or no run."""
+        return {node: cause for node, cause in self.causes.items() if not cause.passing}
+
+    def _missing(self) -> list[int]:
+        return [node for node in range(1, self._place.nodes) if node not in self._data]
+
+    def _open_places(self) -> set[int]:
+        return set(range(1, self._place.nodes)) - self._names.keys()
+
+    def _title(self, node: int) -> str:
+        return f"node {node} ({self._names[node]})"
+
+
+def gang_identity(trial: Trial) -> list[str | int]:
+    """What the harnesses of one gang share and those of another do not."""
+    return [trial.trial_id, trial.attempt, trial.spec_hash]
+
+
+def _describe_error(error: BaseException) -> str:
+    return error.detail if isinstance(error, TrialFailed) else f"node 0 ended with {type(error).__name__}: {error}"
+
+
+def _format_nodes(nodes: list[int]) -> str:
+    return f"{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"

@@ -1,0 +1,218 @@
+"""Inject the declared fault: kill or stop ranks, or have the trial's pod deleted and continue in the next pod."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from plumbline.declarations import Trial
+from plumbline.declarations.workloads.training import Fault, GroupKill, RankHang
+from plumbline.harness.contention_monitor import SNAPSHOT_KEY, ContentionMonitor, MonitorSnapshot
+from plumbline.harness.launcher_protocol import request_pod_deletion
+from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.persistent_state import Deletion, PersistentState
+from plumbline.harness.training.analysis import records
+from plumbline.harness.training.analysis.records import Incident, TrainingRecords
+from plumbline.harness.training.job import Job
+from plumbline.harness.training.job.supervisor import KILL_TIMEOUT_S, RankProcess, wait_for_any
+from plumbline.harness.training.plan import FaultPlan
+from plumbline.harness.training.worker_protocol import LogLine, LogTail, RunName, RunRecord
+
+_TURN_S = 0.5
+_MIN_NOTICE_S = 1.0
+
+
+def inject_fault(fault: Fault, job: Job, step_time_s: float, meanwhile: Callable[[], None]) -> tuple[float, float]:
+    """Do it to the job, whose held rank has said that it is there, and end what is left of it.
+
+    `step_time_s`: the usual time of a step. Returns when it happened and when it was noticed, in monotonic seconds. TrialFailed if a
+    process will not die.
+    """
+    held = next(worker for worker in job.workers if worker.spec.hold is not None)
+    if isinstance(fault, RankHang):
+        began = held.signal(signal.SIGSTOP)
+        noticed = _wait_until_silent(job, began, hang_notice_s(fault, step_time_s), meanwhile)
+    else:
+        victims = job.workers if isinstance(fault, GroupKill) else [held]
+        began = min(victim.signal(signal.SIGKILL) for victim in victims)
+        noticed = _wait_until_dead(victims, began, meanwhile)
+    job.end(meanwhile)
+    return began, noticed
+
+
+def hang_notice_s(fault: RankHang, step_time_s: float) -> float:
+    """For how long no step may have ended before a job counts as hung."""
+    return max(fault.notice * step_time_s, _MIN_NOTICE_S)
+
+
+def _wait_until_silent(job: Job, stopped_s: float, patience_s: float, meanwhile: Callable[[], None]) -> float:
+    """When no step had ended for so long. Before the first step of an attempt, which may take any time, silence begins with the stop."""
+    steps = job.record.steps
+    limit = (steps[-1].end_s if steps else stopped_s) + patience_s
+    while (left := limit - time.monotonic_ns() / 1e9) > 0:
+        wait_for_any(job.workers, (), min(left, _TURN_S))
+        meanwhile()
+    return time.monotonic_ns() / 1e9
+
+
+def _wait_until_dead(victims: Sequence[RankProcess], killed_s: float, meanwhile: Callable[[], None]) -> float:
+    """When the first of them was seen to be gone."""
+    while not any(victim.ended for victim in victims):
+        wait_for_any(victims, (), _TURN_S)
+        meanwhile()
+        if time.monotonic_ns() / 1e9 - killed_s > KILL_TIMEOUT_S:
+            titles = ", ".join(victim.title for victim in victims)
+            raise TrialFailed("harness_error", f"the worker ({titles}) was still there {KILL_TIMEOUT_S:.0f} s after SIGKILL")
+    return time.monotonic_ns() / 1e9
+
+
+# The fault that deletes the trial's pod: what its training keeps for the next pod, and how that one takes it up.
+#
+# Clocks. Monotonic ones begin anew with a machine, so a later pod puts the moments of the earlier ones onto its own: the half-done step of the
+# deleted pod is put where the launcher asked for the deletion. The time that the launcher took to act is an artefact of breaking the pod
+# on purpose, and is cut out. From then until the pod is seen gone the launcher's clock counts; from there on the new pod's. The wall clocks of
+# launcher and node meet in that one point, and by what they differ the start is longer or shorter.
+
+
+_STATE_KEY = "replacement"
+_REQUEST_INTERVAL_S = 1.0
+_LAUNCHER_TIMEOUT_S = 900.0
+"""How long Airflow may take beyond an outage of the cluster: a busy scheduler, a worker that starts."""
+_SIGTERM_STATUS = 128 + signal.SIGTERM
+
+
+@dataclass(frozen=True)
+class HeldAttempt:
+    """The attempt that waits for its end, and the step that it is in."""
+
+    run: RunName
+    step: int
+
+
+@dataclass(frozen=True)
+class ResumedTrial:
+    """What a later pod goes on with. `fraction`: of the measurement's progress. `shifts_s`: by how much each run's log is put later to be on
+    this pod's monotonic clock."""
+
+    records: TrainingRecords
+    fraction: float
+    shifts_s: dict[RunName, float]
+
+
+def deletion_timeout_s(trial: Trial) -> float:
+    """How long a pod waits for its deletion: as long as the launcher may be unable to reach the cluster, and to do anything at all."""
+    launcher = trial.provider.launcher
+    return _LAUNCHER_TIMEOUT_S + (launcher.unreachable_timeout if launcher.kind == "kubernetes" else 0.0)
+
+
+def save_for_next_pod(
+    kept: PersistentState,
+    records: TrainingRecords,
+    held: HeldAttempt,
+    watch: ContentionMonitor,
+    trial: Trial,
+    fraction: float,
+    shifts_s: Mapping[RunName, float],
+) -> None:
+    """Keep what the next pod needs. `shifts_s`: of runs of earlier pods, from the clock that their logs were written by to ours."""
+    for log in kept.folder.glob("*.steps.jsonl"):
+        with log.open("rb") as file:
+            os.fsync(file.fileno())
+    kept.put(SNAPSHOT_KEY, MonitorSnapshot.of(watch, trial.validity).row())
+    kept.put(
+        _STATE_KEY,
+        {
+            "deletion": len(kept.deletions) + 1,
+            "held": {**asdict(held), "at_s": time.monotonic()},
+            "runs": [
+                {"name": name, "launched_s": run.launched_s, "shift_s": shifts_s.get(name, 0.0)} for name, run in records.runs.items()
+            ],
+            "incidents": [asdict(incident) for incident in records.incidents],
+            "data_sha256": records.data_sha256,
+            "fraction": fraction,
+        },
+    )
+
+
+def wait_for_deletion(number: int, patience: float, meanwhile: Callable[[], None]) -> None:
+    """Ask for the deletion until it comes. TrialFailed if it does not.
+
+    SIGTERM is the deletion on its way, and ends the process at once: a document of this pod would be taken for the trial's.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(_SIGTERM_STATUS))
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        request_pod_deletion(number)
+        meanwhile()
+        time.sleep(_REQUEST_INTERVAL_S)
+    raise TrialFailed(
+        "harness_error",
+        f"the launcher did not delete the pod within {patience:.0f} s of being asked to; is its log, by which it is asked, readable (pods/log)?",
+    )
+
+
+def resume_from_last_pod(kept: PersistentState, fault: FaultPlan, ranks: int, started_s: float) -> ResumedTrial:
+    """What the earlier pods did, on this pod's clock.
+
+    `ranks`: on this node. `started_s`: monotonic, when this process began. TrialFailed if the kept state is of another deletion.
+    """
+    told, deletion = kept.get(_STATE_KEY), kept.deletions[-1]
+    if told["deletion"] != len(kept.deletions):
+        raise TrialFailed(
+            "harness_error",
+            f"the launcher has deleted {len(kept.deletions)} pods, and the state on the volume was kept for deletion {told['deletion']}",
+        )
+    asked_s, gone_s, remark = _deletion_times(deletion, started_s)
+    shift_s = asked_s - told["held"]["at_s"]
+    records = TrainingRecords(fault, data_sha256=told["data_sha256"])
+    shifts = {row["name"]: row["shift_s"] + shift_s for row in told["runs"]}
+    for row in told["runs"]:
+        records.runs[row["name"]] = _read_run(kept.folder, row["name"], row["launched_s"] + shift_s, shifts[row["name"]], ranks)
+    for row in told["incidents"]:
+        incident = Incident(**row)
+        records.incidents.append(replace(incident, began_s=incident.began_s + shift_s, noticed_s=incident.noticed_s + shift_s))
+    held = told["held"]
+    records.incidents.append(Incident(held["run"], "pod_delete", asked_s, gone_s, held["step"], detail=remark))
+    return ResumedTrial(records, told["fraction"], shifts)
+
+
+def _deletion_times(deletion: Deletion, started_s: float) -> tuple[float, float, str]:
+    """When the pod was deleted and seen to be gone on our monotonic clock; and what to know of it."""
+    offset = time.time() - time.monotonic()
+    detect_s = max(deletion.gone_s - deletion.asked_s, 0.0)
+    gone_s = deletion.gone_s - offset
+    if gone_s <= started_s:
+        return gone_s - detect_s, gone_s, ""
+    ahead = f"the launcher's clock is {gone_s - started_s:.3g} s or more ahead of the node's: the new pod's start is counted from its process on"
+    return started_s - detect_s, started_s, ahead
+
+
+def _read_run(folder: Path, name: RunName, launched_s: float, shift_s: float, ranks: int) -> RunRecord:
+    """A run's record from its logs, as it was when the pod was deleted."""
+    record = RunRecord(launched_s)
+    for line in _read_lines(folder / f"{name}.steps.jsonl", shift_s):
+        record.add(line)
+    if ranks > 1:
+        for rank in range(ranks):
+            of_rank = RunRecord(launched_s)
+            for line in _read_lines(folder / (f"{name}.rank{rank}.steps.jsonl" if rank else f"{name}.steps.jsonl"), shift_s):
+                of_rank.add(line)
+            record.by_rank[rank] = of_rank.steps
+        record.steps = records.merge_ranks(record.by_rank)
+    return record
+
+
+def _read_lines(path: Path, shift_s: float) -> list[LogLine]:
+    shift = round(shift_s * 1e9)
+    return [_shift_line(line, shift) for line in LogTail(path).new()]
+
+
+def _shift_line(line: LogLine, shift: int) -> dict[str, Any]:
+    return {**line, **{key: line[key] + shift for key in ("ns", "start") if key in line}}

@@ -1,0 +1,216 @@
+"""The harness of any node but the first: joins node 0, runs its own ranks on request, and ends with the job. It stores no document."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+import traceback
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from plumbline.declarations import Trial, installation_paths
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness import environment
+from plumbline.harness.environment.cpu import cpu_limit, usable_cores
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor
+from plumbline.harness.interruption import Interrupted, interruptible
+from plumbline.harness.probes import inter_node, peer
+from plumbline.harness.training import plan
+from plumbline.harness.training.dataset import DataFile
+from plumbline.harness.training.dataset.preparation import prepare_inputs
+from plumbline.harness.training.job import isolate_fault_checkpoint
+from plumbline.harness.training.job.channel import Channel, Message, PeerDisconnected, connect, gloo_environment
+from plumbline.harness.training.job.coordinator import gang_identity
+from plumbline.harness.training.job.supervisor import CauseResolver, FailureCause, RankProcess, failure_causes, rank_processes, wait_for_any
+from plumbline.harness.training.plan import Address, Topology, rendezvous_timeout_s, share_cores
+from plumbline.harness.training.worker_protocol import LogLine, RunName, run_kind
+from plumbline.metrics import Phase
+from plumbline.results import FailureClass
+
+_TURN_S = 0.5
+_REPEAT_S = 15.0
+
+
+def run_node_agent(trial: Trial, place: Topology) -> str | None:
+    """Take part in the trial as node `place.node` until node 0 says that it is over.
+
+    None if the job is done; else why it failed, in a sentence. No process and no working folder is left behind.
+    """
+    try:
+        with interruptible():
+            return _join_and_serve(trial, place)
+    except Interrupted as stop:
+        return f"node {place.node} was asked to stop by {stop.signal}"
+
+
+def _join_and_serve(trial: Trial, place: Topology) -> str | None:
+    assert place.rendezvous is not None
+    try:
+        link = connect(place.rendezvous, rendezvous_timeout_s(trial.provider), _ConnectionNotes())
+    except PeerDisconnected as gone:
+        return f"node {place.node} never reached node 0: {gone}"
+    with ExitStack() as stack:
+        stack.callback(link.close)
+        scratch = installation_paths().work
+        scratch.mkdir(parents=True, exist_ok=True)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="node-", dir=scratch, ignore_cleanup_errors=True))
+        gpus = stack.enter_context(GpuPhaseMonitor(node=place.node))
+        node = _NodeAgent(trial, place, link, Path(folder), gpus)
+        stack.callback(node.report_gpus)
+        stack.callback(node.end_ranks)
+        try:
+            return node.serve()
+        except PeerDisconnected as gone:
+            return f"node 0 is gone without a word, and the job with it ({gone})"
+        except Interrupted as stop:
+            node.fail("interrupted", f"its harness was asked to stop by {stop.signal}")
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, node 0 writes it down
+            traceback.print_exc()
+            detail = f"{type(error).__name__}: {error}"
+            node.fail("harness_error", detail)
+            return detail
+
+
+class _NodeAgent:
+    """This node's part in the job."""
+
+    def __init__(self, trial: Trial, place: Topology, link: Channel, folder: Path, gpus: GpuPhaseMonitor) -> None:
+        workload = trial.workload
+        assert isinstance(workload, TrainingWorkload)
+        self._trial, self._workload, self._place, self._link, self._folder = trial, workload, place, link, folder
+        self._device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
+        self._gpus = gpus
+        self._phase: Phase | None = None
+        self._running, self._before_runs = ExitStack(), ExitStack()
+        self._workers: tuple[RankProcess, ...] = ()
+        self._data: DataFile | None = None
+        self._probing: inter_node.RankProcesses | None = None
+        self._explanation = CauseResolver()
+        self._told = False
+        """Whether node 0 knows that ranks of the current run broke off; it says what to do."""
+
+    def serve(self) -> str | None:
+        """From the first word to the last; Gone if node 0 is."""
+        name = os.environ.get("PLUMBLINE_POD_NAME") or os.uname().nodename
+        self._link.send("hello", node=self._place.node, name=name, trial=gang_identity(self._trial))
+        wrong = environment.accelerator_mismatch(self._trial.provider, self._trial.workload.gpus, environment.collect_facts())
+        if wrong is not None:
+            self.fail("wrong_hardware", wrong)
+            return wrong
+        self._data = prepare_inputs(self._workload, installation_paths().cache)
+        answering = self._before_runs.enter_context(peer.PeerServer())
+        self._link.send("joined", data=self._data.sha256, port=answering.port)
+        while True:
+            wait_for_any(self._workers, [self._link], _TURN_S)
+            for message in self._link.news():
+                if message["kind"] == "probe":
+                    self._probe(message)
+                elif message["kind"] == "start":
+                    self._start(message)
+                elif message["kind"] == "phase":
+                    self._enter(message["name"])
+                elif message["kind"] == "stop" and self._workers:  # else they ended by themselves meanwhile, and that was said
+                    self._report_end()
+                elif message["kind"] == "end":
+                    because: str | None = message["because"]
+                    return because
+            self._check_probe()
+            if self._workers and all(worker.ended and worker.cause() is None for worker in self._workers):
+                self._report_end()
+            cause = None if self._told else self._explanation.of(failure_causes(self._workers))
+            if cause is not None:
+                self._tell(cause)
+                if not cause.passing:
+                    return cause.detail
+
+    def fail(self, failure_class: FailureClass, detail: str) -> None:
+        """Tell node 0 why this node cannot go on, if it is still there to be told."""
+        self._tell(FailureCause(failure_class, detail, certain=True))
+
+    def _tell(self, cause: FailureCause) -> None:
+        self._told = True
+        with suppress(PeerDisconnected):
+            self._link.send("failed", **asdict(cause))
+
+    def end_ranks(self) -> None:
+        """End this node's ranks, if any run, and what answers before they do."""
+        self._before_runs.close()
+        self._running.close()
+
+    def report_gpus(self) -> None:
+        """Send what this node's GPUs did: the last message, however the job ended."""
+        self._enter(None)
+        with suppress(PeerDisconnected):
+            self._link.send("gpus", reading=self._gpus.reading().row())
+
+    def _enter(self, phase: Phase | None) -> None:
+        if phase != self._phase:
+            self._gpus.change(self._phase, phase)
+            self._phase = phase
+
+    def _start(self, message: Message) -> None:
+        assert self._data is not None and self._place.rendezvous is not None
+        self._probing = None  # ended on purpose
+        self._before_runs.close()
+        run: RunName = message["run"]
+        spec = plan.run_spec(run, self._workload, self._data, self._folder, device=self._device, resume=message["resume"])
+        self._explanation, self._told = CauseResolver(), False
+        fault = plan.plan_fault(self._workload)
+        if fault is not None and run_kind(run) != "run":
+            isolate_fault_checkpoint(self._folder, fault)
+        store = Address(self._place.rendezvous.host, int(message["port"]))
+        parts = share_cores(usable_cores(), cpu_limit(os.environ), self._place.processes, self._device)
+        variables = gloo_environment(self._link.local_host)
+        self._workers = rank_processes(run, spec, self._folder, self._place, parts, store, variables)
+        for worker in self._workers:
+            self._running.enter_context(worker)
+        _log(f"{run}: started rank{'s' if len(self._workers) > 1 else ''} {', '.join(str(worker.rank) for worker in self._workers)}")
+
+    def _probe(self, message: Message) -> None:
+        """Start this node's ranks of the collective probe; they are ended before the first run."""
+        assert self._place.rendezvous is not None
+        parts = share_cores(usable_cores(), cpu_limit(os.environ), self._place.processes, self._device)
+        common = {name: message[name] for name in ("nodes", "processes", "device", "limit_s", "port")}
+        orders = inter_node.CollectiveSpec(host=self._place.rendezvous.host, **common)
+        variables = gloo_environment(self._link.local_host)
+        try:
+            ranks = inter_node.RankProcesses(orders, self._place.node, parts[0].threads, self._folder, variables)
+            self._probing = self._before_runs.enter_context(ranks)
+        except OSError as error:
+            self._link.send("probe_failed", detail=f"{type(error).__name__}: {error}")
+
+    def _check_probe(self) -> None:
+        why = self._probing.failure() if self._probing is not None else None
+        if why is not None:
+            self._probing = None
+            self._link.send("probe_failed", detail=why)
+
+    def _report_end(self) -> None:
+        """The ranks of the run have ended, or are ended now: hand over what they wrote down."""
+        self._running.close()
+        logs: dict[str, list[LogLine]] = {str(worker.rank): worker.lines for worker in self._workers}
+        self._workers = ()
+        self._link.send("ended", logs=logs)
+
+
+class _ConnectionNotes:
+    """Says why there is no connection yet: when the reason is new, and now and then while it is not."""
+
+    def __init__(self) -> None:
+        self._said, self._at_s = "", 0.0
+
+    def __call__(self, why: str) -> None:
+        now = time.monotonic()
+        if why != self._said or now - self._at_s >= _REPEAT_S:
+            self._said, self._at_s = why, now
+            _log(f"waiting for node 0: {why}")
+
+
+def _log(note: str) -> None:
+    # Not a progress line: the fraction of the trial is node 0's to tell.
+    sys.stderr.write(f"{note}\n")
+    sys.stderr.flush()

@@ -1,0 +1,260 @@
+"""Starts, follows and ends the worker processes of one node.
+
+Workers stay in the process group of the harness, so that whatever ends the harness's group ends them too; and they end by themselves
+when the harness does (see `own_parent`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from plumbline.harness import engine_python, image_requirements
+from plumbline.harness.environment.container import oom_kills
+from plumbline.harness.training import plan
+from plumbline.harness.training.plan import Address, CoreShare, Topology
+from plumbline.harness.training.worker_protocol import (
+    EXIT_DAMAGED_DATA,
+    EXIT_DEVICE_FAILED,
+    EXIT_DISK_FULL,
+    EXIT_IMAGE_INCOMPLETE,
+    EXIT_LOST_A_PEER,
+    EXIT_NO_DEVICE,
+    EXIT_NOT_DETERMINISTIC,
+    EXIT_NOTHING_TO_RESUME,
+    EXIT_OUT_OF_MEMORY,
+    EXIT_UNSUPPORTED,
+    LogLine,
+    LogTail,
+    RunName,
+    RunRecord,
+    WorkerSpec,
+)
+from plumbline.results import FailureClass
+
+KILL_TIMEOUT_S = 60.0
+_POLL_WITHOUT_HANDLE_S = 0.02
+_SHOWN_LINES = 12
+MALLOC_SETTINGS = {
+    # glibc gives each large tensor back to the kernel and maps it anew in the next step: thousands of page faults a step, which made
+    # steps 15 % slower and, beside an idle Airflow, their coefficient of variation 40 % instead of 24 %. Freed memory stays ours instead.
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**34),
+    "MALLOC_TOP_PAD_": str(2**26),
+}
+# Unbound, the kernel now and then puts two OpenMP threads on one core while another has a moment's work: steps take three times as long.
+THREAD_BINDING = {"OMP_PROC_BIND": "true"}
+_OUT_OF_MEMORY_MESSAGES = ("MemoryError", "OutOfMemoryError", "can't allocate memory", "std::bad_alloc")
+
+
+@dataclass(frozen=True)
+class FailureCause:
+    """Why a run broke off. `certain`: it began here; otherwise it may be no more than what another rank's end looks like from here.
+
+    `passing`: it need not come again, and so the run is worth being started again.
+    """
+
+    failure_class: FailureClass
+    detail: str
+    certain: bool
+    passing: bool = False
+
+
+class RunAborted(Exception):
+    """A run broke off for a cause that may pass, and all its ranks are gone.
+
+    Monotonic seconds: when the first was seen to have ended, and when it was known why.
+    """
+
+    def __init__(self, cause: FailureCause, seen_s: float, noticed_s: float) -> None:
+        super().__init__(cause.detail)
+        self.cause, self.seen_s, self.noticed_s = cause, seen_s, noticed_s
+
+
+class RankProcess:
+    """One worker process, as a context: it never outlives the block."""
+
+    def __init__(self, name: RunName, spec: WorkerSpec, share: CoreShare, folder: Path, variables: Mapping[str, str]) -> None:
+        self.spec = spec
+        self.rank = spec.group.rank if spec.group else 0
+        self.title = f"{name}, rank {self.rank} of {spec.group.world}" if spec.group else name
+        stem = f"{name}.rank{self.rank}" if self.rank else name
+        self.stderr_path = folder / f"{stem}.worker.log"
+        self._spec_path = folder / f"{stem}.spec.json"
+        self._share = share
+        self._variables = variables
+        self._tail = LogTail(Path(spec.log))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._handle: int | None = None
+        self.record = RunRecord(launched_s=0.0)
+        self.lines: list[LogLine] = []
+        self._oom_kills = oom_kills()
+
+    def __enter__(self) -> RankProcess:
+        self.spec.write(self._spec_path)
+        command = [engine_python.executable(), "-m", "plumbline.harness.training.worker", str(self._spec_path), str(os.getpid())]
+        bound = THREAD_BINDING if self._share.bind else {}
+        mine = os.sched_getaffinity(0) if self._share.cores else None
+        with self.stderr_path.open("wb") as stderr:
+            self.record.launched_s = time.monotonic_ns() / 1e9
+            try:
+                if self._share.cores:  # of this thread, and so of what it starts
+                    os.sched_setaffinity(0, self._share.cores)
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,  # its end tells the worker that the harness is gone
+                    stdout=stderr,
+                    stderr=stderr,
+                    env={**engine_python.environment(), **MALLOC_SETTINGS, **bound, **self._variables},
+                )
+            finally:
+                if mine is not None:
+                    os.sched_setaffinity(0, mine)
+        try:
+            self._handle = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):  # no such call on this system or in this sandbox
+            self._handle = None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        process = self.process
+        if process.poll() is None:
+            process.kill()
+        process.wait(KILL_TIMEOUT_S)
+        if process.stdin is not None:
+            process.stdin.close()
+        if self._handle is not None:
+            os.close(self._handle)
+        self.take()
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The running process; RuntimeError outside the context."""
+        if self._process is None:
+            raise RuntimeError("the worker has not been started")
+        return self._process
+
+    @property
+    def handle(self) -> int | None:
+        """What becomes readable when the process ends; None where the system has nothing of the kind."""
+        return self._handle
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended, however it did."""
+        return self.process.poll() is not None
+
+    def signal(self, number: signal.Signals) -> float:
+        """Send the process a signal; the moment of it, in monotonic seconds."""
+        sent = time.monotonic_ns() / 1e9
+        self.process.send_signal(number)
+        return sent
+
+    def take(self) -> list[LogLine]:
+        """The log lines that were written since the last call; they are in the record and in `lines` then."""
+        lines = self._tail.new()
+        self.lines += lines
+        for line in lines:
+            self.record.add(line)
+        return lines
+
+    def cause(self) -> FailureCause | None:
+        """Why a worker ended that nobody ended: the failure class and the last lines it wrote. None if it runs, or ended well."""
+        code = self.process.poll()
+        if not code:
+            return None
+        said = self.stderr_path.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
+        last = "\n".join(said) or "it wrote nothing"
+        done = f"after step {self.record.steps[-1].step}" if self.record.steps else "before its first step"
+        failure_class, what, passing = _classify_exit(code, last, short_of_memory=(oom_kills() or 0) > (self._oom_kills or 0))
+        detail = f"the training process ({self.title}) {what} {done}: {last}"
+        return FailureCause(failure_class, detail, certain=code != EXIT_LOST_A_PEER, passing=passing)
+
+
+def rank_processes(
+    name: RunName,
+    spec: WorkerSpec,
+    folder: Path,
+    place: Topology,
+    shares: Sequence[CoreShare],
+    store: Address | None,
+    variables: Mapping[str, str],
+) -> tuple[RankProcess, ...]:
+    """The workers of this node's ranks in a run, not yet started. `store`: where ranks find each other, if there are several."""
+    return tuple(
+        RankProcess(name, plan.rank_spec(spec, place, rank, share.threads, store, name), share, folder, variables)
+        for rank, share in zip(place.ranks, shares, strict=True)
+    )
+
+
+def failure_causes(workers: Sequence[RankProcess]) -> list[FailureCause]:
+    """Why those of them broke off that did."""
+    return [cause for worker in workers if (cause := worker.cause()) is not None]
+
+
+class CauseResolver:
+    """Finds the one cause of many: a rank that breaks off makes the others lose it, and any of them may be seen before it is."""
+
+    def __init__(self, patience_s: float = 5.0) -> None:
+        self._patience_s = patience_s
+        self._since_s: float | None = None
+
+    def of(self, causes: Sequence[FailureCause]) -> FailureCause | None:
+        """The cause, once it is known: at once if it is certain, else when nothing better has turned up for some seconds."""
+        certain = next((cause for cause in causes if cause.certain), None)
+        if certain is not None or not causes:
+            return certain
+        now = time.monotonic()
+        self._since_s = self._since_s or now
+        return causes[0] if now - self._since_s > self._patience_s else None
+
+
+def wait_for_any(workers: Sequence[RankProcess], others: Sequence[Any], seconds: float) -> None:
+    """Return as soon as a running worker ends or one of `others` (things with a `fileno`) can be read, else after `seconds`."""
+    running = [worker for worker in workers if not worker.ended]
+    handles = [worker.handle for worker in running if worker.handle is not None]
+    if len(handles) < len(running):
+        seconds = min(seconds, _POLL_WITHOUT_HANDLE_S)
+    wait([*handles, *others], seconds)
+
+
+_PERMANENT_EXITS: dict[int, tuple[FailureClass, str]] = {
+    EXIT_OUT_OF_MEMORY: ("out_of_memory", "ran out of memory"),
+    EXIT_NO_DEVICE: ("wrong_hardware", "found no device"),
+    EXIT_UNSUPPORTED: ("bad_declaration", "found that the declared kind of hardware cannot do what the workload declares"),
+    EXIT_IMAGE_INCOMPLETE: ("image_error", "found that its image lacks what was declared"),
+    EXIT_NOT_DETERMINISTIC: ("bad_declaration", "cannot be deterministic as declared"),
+    EXIT_DISK_FULL: ("harness_error", "could not write: the disk is full or a quota or file size limit is reached"),
+    EXIT_NOTHING_TO_RESUME: ("harness_error", "found no checkpoint to resume from"),
+    EXIT_DAMAGED_DATA: ("harness_error", "found its token file changed"),
+}
+"""What would come again with the same orders on the same machine: no reason to start anew."""
+
+
+def _classify_exit(code: int, said: str, *, short_of_memory: bool) -> tuple[FailureClass, str, bool]:
+    """Failure class, words, and whether it may pass."""
+    if code == -signal.SIGKILL:
+        if short_of_memory:
+            return "out_of_memory", "was killed by the kernel, which counts one more process killed for want of memory", False
+        return "interrupted", "was killed from outside (not by the harness, and the kernel counts nobody killed for want of memory)", True
+    if code in _PERMANENT_EXITS:
+        return *_PERMANENT_EXITS[code], False
+    if code > 0 and image_requirements.find_image_fault(said) is not None:
+        return *_PERMANENT_EXITS[EXIT_IMAGE_INCOMPLETE], False
+    if any(word in said for word in _OUT_OF_MEMORY_MESSAGES):
+        return *_PERMANENT_EXITS[EXIT_OUT_OF_MEMORY], False
+    if code == EXIT_LOST_A_PEER:
+        return "harness_error", "lost another rank of the job", True
+    if code == EXIT_DEVICE_FAILED:
+        return "harness_error", "got an error from its device", True
+    if code < 0:
+        return "harness_error", f"was ended by signal {-code}", True
+    return "harness_error", f"ended with code {code}", False

@@ -1,0 +1,300 @@
+"""The runs of one training trial, in their order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import Trial, installation_paths
+from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.environment.cpu import cpu_limit, usable_cores
+from plumbline.harness.launcher_protocol import Progress
+from plumbline.harness.measurement import Measurement, TrialFailed
+from plumbline.harness.persistent_state import PersistentState, persistent_state_of
+from plumbline.harness.probes import inter_node, peer
+from plumbline.harness.training import analysis, plan
+from plumbline.harness.training.analysis import recovery, verdicts
+from plumbline.harness.training.analysis.performance import energy_rows
+from plumbline.harness.training.analysis.records import Incident, TrainingRecords
+from plumbline.harness.training.dataset.preparation import prepare_inputs
+from plumbline.harness.training.job import Job, JobContext, fault_injection, isolate_fault_checkpoint, rendezvous
+from plumbline.harness.training.job.coordinator import Coordinator
+from plumbline.harness.training.job.fault_injection import inject_fault
+from plumbline.harness.training.job.supervisor import RunAborted
+from plumbline.harness.training.plan import InvalidTopology, rendezvous_timeout_s, share_cores, topology_of
+from plumbline.harness.training.worker_protocol import HoldPoint, RunKind, RunName, RunRecord, WorkerSpec, run_kind
+from plumbline.metrics import Phase
+from plumbline.results import MetricRow
+
+if TYPE_CHECKING:
+    from plumbline.harness.contention_monitor import ContentionMonitor
+
+_REPORT_EVERY_S = 0.5
+_LAUNCH_SHARE = 0.15
+"""Of a run's share of the progress bar: what importing torch and building the model is worth."""
+_FAULT_SHARE = 0.4
+"""Of what is left of the progress bar: an attempt that a fault will end."""
+_CHECKPOINTS = "step-" + "[0-9]" * 8
+_MAX_SHOWN = 5
+
+_SpecOf = Callable[[RunName, bool], WorkerSpec]
+"""A run's name, and whether it resumes, to its orders."""
+
+
+def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor) -> Measurement:
+    """Run one training trial below `workdir` (must exist) and return everything that was measured, judgements on the training itself included.
+
+    TrialFailed with a failure class when it could not be measured; no process of the trial outlives the call.
+    """
+    workload = trial.workload
+    if not isinstance(workload, TrainingWorkload):
+        raise TypeError(f"{workload.name} is an {workload.kind} workload; expected a training workload")
+    # What must outlive the pod lies where its successor finds it.
+    kept = persistent_state_of(trial, os.environ)
+    folder = workdir if kept is None else kept.folder
+    session = _TrialRun(trial, workload, folder, progress, watch, kept)
+    try:
+        session.run()
+    except TrialFailed as failure:
+        partial = analysis.build_measurement(workload, session.records, folder)
+        partial.judgements += recovery.declared_failure(workload, session.records)
+        raise TrialFailed(failure.failure_class, failure.detail, partial) from failure
+    except InvalidTopology as error:
+        raise TrialFailed("harness_error", str(error)) from error
+    except OSError as error:
+        partial = analysis.build_measurement(workload, session.records, folder)
+        raise TrialFailed("harness_error", f"{error.filename or folder}: {error.strerror or error}", partial) from error
+    finally:
+        session.clear()
+    measured = analysis.build_measurement(workload, session.records, folder)
+    measured.metrics += [*session.network, *session.between.rows]
+    measured.metrics += energy_rows(measured.metrics, watch.gpu_rows())
+    measured.curves += session.between.curves
+    measured.facts |= session.between.facts
+    measured.judgements += verdicts.judge_training(workload, trial.validity, session.records)
+    measured.judgements += recovery.launcher_interruptions(session.records, kept.deletions if kept else ())
+    return measured
+
+
+class _TrialRun:
+    """One trial under way: its records so far, the phase it is in, and the part of the progress bar that a run fills."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        workload: TrainingWorkload,
+        workdir: Path,
+        progress: Progress,
+        watch: ContentionMonitor,
+        kept: PersistentState | None,
+    ) -> None:
+        self._kept, self._began_s = kept, time.monotonic()
+        self._shifts_s: dict[RunName, float] = {}
+        self._trial, self._workload, self._folder = trial, workload, workdir
+        self._progress, self._watch = progress, watch
+        self.records = TrainingRecords(plan.plan_fault(workload))
+        self.network: list[MetricRow] = []
+        self.between = inter_node.InterNodeResult()
+        self._phase: Phase = "cold_start"
+        self._team: Coordinator | None = None
+        self._reported_s = 0.0
+        self._fraction = 0.0
+
+    def run(self) -> None:
+        workload = self._workload
+        place = topology_of(self._trial, os.environ)
+        with contextlib.ExitStack() as stack:
+            team = self._team = Coordinator(self._trial, place) if place.nodes > 1 else None
+            if team is not None:
+                stack.callback(lambda: self._watch.add_nodes(team.gpus))  # after the team's end, with which nodes send their readings
+                stack.enter_context(team)
+            self._take_up(place.processes)
+            self._report("preparing data", force=True)
+            # A new pod would otherwise make the data anew, and the provider be charged for it.
+            data = prepare_inputs(workload, installation_paths().cache if self._kept is None else self._kept.folder / "cache")
+            self.records.data_sha256 = data.sha256
+            device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
+            parts = share_cores(usable_cores(), cpu_limit(os.environ), place.processes, device)
+            if team is not None:
+                team.gather(rendezvous_timeout_s(self._trial.provider), data.sha256, self._report)
+                self._report("probing the network between the nodes", force=True)
+                self.network = peer.peer_rows(team.peers.values())
+            setting = stack.enter_context(rendezvous(JobContext(self._folder, place, parts, team=team)))
+            if team is not None:
+                self._probe_collectives(setting, team, device)
+            self._runs(setting, lambda name, resume: plan.run_spec(name, workload, data, self._folder, device=device, resume=resume))
+
+    def _probe_collectives(self, setting: JobContext, team: Coordinator, device: str) -> None:
+        place, store = setting.place, setting.store
+        assert store is not None
+        self._report("measuring collectives between the nodes", force=True)
+        limit_s = self._trial.provider.collective_s
+        orders = inter_node.CollectiveSpec(place.nodes, place.processes, device, store.host, store.port, limit_s)
+        team.probe(orders, store)
+        ranks = inter_node.RankProcesses(orders, place.node, setting.shares[0].threads, self._folder, setting.variables)
+        self.between = inter_node.measure_collectives(ranks, team.probe_failure)
+
+    def _runs(self, setting: JobContext, orders: _SpecOf) -> None:
+        fault = self.records.fault
+        if self._kept is None or not self._kept.deletions:  # else an earlier pod did it
+            self._until_done("run", setting, orders, end=0.6 if fault else 1.0)
+            if fault is not None:
+                isolate_fault_checkpoint(self._folder, fault)
+        if fault is not None:
+            self._until_done("recovery", setting, orders, end=1.0)
+
+    def _until_done(self, goal: RunKind, setting: JobContext, orders: _SpecOf, *, end: float) -> None:
+        """Make attempts until one has done what the run is for. TrialFailed if more of them break off than may be started again."""
+        mine = ("run",) if goal == "run" else ("fault", "recovery")
+        ended = [incident for incident in self.records.incidents if run_kind(incident.run) in mine]  # of this pod and those before it
+        fault, allowed = self.records.fault, self._workload.restarts
+        while True:
+            if len(ended) > allowed:
+                raise _too_many_restarts(ended, allowed)
+            struck = sum(incident.ending != "unplanned" for incident in ended)
+            kind = "fault" if goal == "recovery" and fault is not None and struck < fault.times else goal
+            name = self.records.next_name(kind)
+            # What broke off before its first checkpoint starts anew.
+            spec = orders(name, goal == "recovery" or any((self._folder / "checkpoints").glob(_CHECKPOINTS)))
+            incident = self._attempt(name, spec, setting, end=end)
+            if incident is None:
+                return
+            ended.append(incident)
+            self.records.incidents.append(incident)
+
+    def _attempt(self, name: RunName, spec: WorkerSpec, setting: JobContext, *, end: float) -> Incident | None:
+        """Make one attempt. How it ended before it should, or None."""
+        began = self._fraction
+        until = began + (end - began) * _FAULT_SHARE if spec.hold is not None else end
+        record: RunRecord | None = None
+        try:
+            with self._in_phases() as switch, Job(name, spec, setting) as job:
+                record = self.records.runs[name] = job.record
+                switch(_phase(name, record, spec, self._workload.steps.discard))
+                for line in job.lines(lambda: self._report("waiting for the other nodes to end their ranks")):
+                    if line is not None and line["event"] == "holding":
+                        return self._struck(name, spec, job)
+                    wanted = _phase(name, record, spec, self._workload.steps.discard)
+                    if line is None and wanted != self._phase:
+                        switch(wanted)
+                    self._follow(name, spec, record, began, until)
+        except RunAborted as broken:
+            steps = record.steps if record is not None else []
+            step = min(steps[-1].step + 1, spec.until - 1) if steps else None
+            cause = broken.cause
+            return Incident(
+                name, "unplanned", broken.seen_s, broken.noticed_s, step, failure_class=cause.failure_class, detail=cause.detail
+            )
+        if spec.hold is not None:
+            raise TrialFailed("harness_error", f"{name} ended without reaching {_describe_fault_point(spec.hold)}")
+        return None
+
+    def _struck(self, name: RunName, spec: WorkerSpec, job: Job) -> Incident:
+        fault = self._workload.fault
+        assert fault is not None and spec.hold is not None
+        if self._kept is not None:
+            held = fault_injection.HeldAttempt(name, spec.hold.step)
+            fault_injection.save_for_next_pod(self._kept, self.records, held, self._watch, self._trial, self._fraction, self._shifts_s)
+            fault_injection.wait_for_deletion(
+                len(self._kept.deletions) + 1,
+                fault_injection.deletion_timeout_s(self._trial),
+                lambda: self._report("waiting for the launcher to delete the pod"),
+            )
+        usual = statistics.median(step.step_s for step in self.records.runs["run"].steps)
+        began, noticed = inject_fault(fault, job, usual, lambda: self._report("waiting for the fault to be noticed"))
+        return Incident(name, fault.inject, began, noticed, spec.hold.step, spec.hold.inside)
+
+    def _follow(self, name: RunName, spec: WorkerSpec, record: RunRecord, began: float, end: float) -> None:
+        """Report how far the attempt is."""
+        first = self.records.fault.resume_from if self.records.fault and run_kind(name) != "run" else 0
+        done = record.steps[-1].step + 1 if record.steps else first
+        self._fraction = max(self._fraction, began + (end - began) * _done_fraction(done - first, spec.until - first))
+        note = f"{done} of {spec.until} steps" if done < spec.until else "verifying the checkpoint"
+        if spec.hold is not None:
+            note = _describe_fault_point(spec.hold)
+        self._report(note if name == run_kind(name) else f"{name}: {note}")
+
+    def _take_up(self, ranks: int) -> None:
+        """Go on with what the trial's earlier pods did, if there were any."""
+        if self._kept is not None and self._kept.deletions and self.records.fault is not None:
+            taken = fault_injection.resume_from_last_pod(self._kept, self.records.fault, ranks, self._began_s)
+            self.records, self._fraction, self._shifts_s = taken.records, taken.fraction, taken.shifts_s
+
+    def clear(self) -> None:
+        """Delete the checkpoints: they can be large and nobody needs them after the trial."""
+        for name in ("checkpoints", "fault-checkpoints"):
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _in_phases(self) -> Iterator[_PhaseSwitch]:
+        """Attributes the watch's samples to one phase after the other; the last one ends with the block."""
+        with contextlib.ExitStack() as stack:
+            yield _PhaseSwitch(self, stack)
+
+    def _report(self, note: str, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now - self._reported_s >= _REPORT_EVERY_S:
+            self._reported_s = now
+            self._progress(self._phase, self._fraction, note)
+
+    @contextlib.contextmanager
+    def enter(self, phase: Phase) -> Iterator[None]:
+        """Make `phase` the current one; the context attributes the samples of the watch, and of the other nodes' GPUs, to it."""
+        self._phase = phase
+        with self._watch.phase(phase):
+            self._announce(phase)
+            try:
+                yield
+            finally:
+                self._announce(None)
+
+    def _announce(self, phase: Phase | None) -> None:
+        if self._team is not None:
+            self._team.enter(phase)
+
+
+class _PhaseSwitch:
+    """Leaves the current phase of the watch and enters the next."""
+
+    def __init__(self, session: _TrialRun, stack: contextlib.ExitStack) -> None:
+        self._session, self._stack = session, stack
+
+    def __call__(self, phase: Phase) -> None:
+        self._stack.close()
+        self._stack.enter_context(self._session.enter(phase))
+
+
+def _phase(name: RunName, record: RunRecord, spec: WorkerSpec, discard: int) -> Phase:
+    """What an attempt is busy with; its start is a recovery if another one ended before."""
+    kind = run_kind(name)
+    if kind != "run":
+        return kind
+    if not record.steps:
+        return "cold_start" if name == kind else "recovery"
+    done = record.steps[-1].step + 1
+    return "warmup" if done < discard else "steady" if done < spec.until else "cooldown"
+
+
+def _describe_fault_point(hold: HoldPoint) -> str:
+    return f"the fault that is due in {'step' if hold.inside == 'step' else 'the checkpoint after step'} {hold.step}"
+
+
+def _too_many_restarts(ended: Sequence[Incident], allowed: int) -> TrialFailed:
+    said = "; ".join(map(str, ended[-_MAX_SHOWN:]))
+    detail = f"the training broke off {len(ended)} times, and restarts is {allowed}; {_describe_count(len(ended))}: {said}"
+    return TrialFailed(ended[-1].failure_class, detail)
+
+
+def _describe_count(count: int) -> str:
+    return "all of them" if count <= _MAX_SHOWN else f"the last {_MAX_SHOWN}"
+
+
+def _done_fraction(done: int, steps: int) -> float:
+    """Part of a run that is done, its launch included: 0…1."""
+    return _LAUNCH_SHARE + (1.0 - _LAUNCH_SHARE) * done / max(steps, 1) if done else _LAUNCH_SHARE / 2

@@ -1,0 +1,289 @@
+"""What the harness and a worker process share: the specification, exit codes, and the step log. Standard library only: the worker's start-up is measured."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any, Literal, get_args
+
+StageName = Literal["data_wait", "host_to_device", "generation", "forward", "backward", "gradient_sync", "optimizer"]
+
+STAGES: tuple[StageName, ...] = ("data_wait", "host_to_device", "generation", "forward", "backward", "gradient_sync", "optimizer")
+"""data_wait: until the batch was at hand. generation: answers of reinforcement learning. gradient_sync: other ranks, waited for once
+this rank's own gradients were there; not part of backward."""
+
+
+# The worker's append-only record: JSON lines, one write a line, so that a SIGKILL loses nothing that was done.
+#
+# Lines are `{"event": NAME, "ns": CLOCK, …}`. The clock is CLOCK_MONOTONIC in nanoseconds, which all processes of a machine share.
+# Standard library only: the worker imports it.
+
+
+RunKind = Literal["run", "fault", "recovery"]
+RunName = str
+"""A run's kind, with the number of the attempt from the second on: `fault`, `fault-2`."""
+EXIT_OUT_OF_MEMORY = 64
+EXIT_DISK_FULL = 65
+EXIT_NO_DEVICE = 66
+EXIT_NOTHING_TO_RESUME = 67
+EXIT_DAMAGED_DATA = 68
+EXIT_LOST_A_PEER = 69
+EXIT_UNSUPPORTED = 70
+EXIT_NOT_DETERMINISTIC = 71
+EXIT_DEVICE_FAILED = 72
+EXIT_IMAGE_INCOMPLETE = 73
+"""A worker's own exit codes: they tell the cause even where no file can be written any more."""
+
+
+def attempt_name(kind: RunKind, attempt: int) -> RunName:
+    """The name of an attempt, counted from 1."""
+    return kind if attempt == 1 else f"{kind}-{attempt}"
+
+
+def run_kind(name: RunName) -> RunKind:
+    """What a run with this name is for. ValueError if it is no run's name."""
+    kind = name.partition("-")[0]
+    for known in get_args(RunKind):
+        if kind == known:
+            return known  # type: ignore[no-any-return]
+    raise ValueError(f"{name!r} is no run; expected one of {', '.join(get_args(RunKind))}, or one of them with a number")
+
+
+@dataclass(frozen=True)
+class ProcessGroupSpec:
+    """One rank's place among the `world` ranks of a run, which find each other through the store at `host`:`port`.
+
+    `local`: which of its node's ranks it is. `run` keeps the runs of a trial apart in the store.
+    """
+
+    rank: int
+    world: int
+    local: int
+    nodes: int
+    backend: str
+    host: str
+    port: int
+    run: RunName
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """A data file to read: `count` items of shape `item` and little-endian type `dtype`, generated from `seed` (None: a team's own)."""
+
+    path: str
+    dtype: str
+    count: int
+    item: tuple[int, ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class HoldPoint:
+    """Where the run says so and waits for the end that the harness brings about: in the middle of a step, or of the checkpoint after it."""
+
+    step: int
+    inside: Literal["step", "checkpoint"] = "step"
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """One worker's orders, as JSON in a file. Steps are counted from 0; `until` is the first one not to do.
+
+    `model`, `task`, `optimizer`, `parallelism`: as declared. `weights`: where stored initial weights lie. `group` is None where one
+    process trains alone.
+    """
+
+    model: dict[str, Any]
+    task: dict[str, Any]
+    data: DataSpec
+    micro: int
+    accumulation: int
+    sequence: int
+    precision: str
+    compile: bool
+    attention: str
+    activation_checkpointing: bool
+    deterministic: bool
+    optimizer: dict[str, Any]
+    parallelism: dict[str, Any]
+    seed: int
+    device: str
+    threads: int
+    until: int
+    resume: bool
+    checkpoint_folder: str
+    checkpoint_every: int
+    checkpoint_keep: int
+    checkpoint_mode: str
+    checkpoint_retain: tuple[int, ...]
+    hold: HoldPoint | None
+    closing: bool
+    log: str
+    weights: str | None = None
+    group: ProcessGroupSpec | None = None
+
+    @property
+    def sharded(self) -> bool:
+        """Whether no rank holds the whole state."""
+        return bool(self.parallelism["strategy"] == "fsdp" or self.parallelism["tensor"] > 1)
+
+    @property
+    def draws(self) -> bool:
+        """Whether this process draws the initial weights: rank 0 does for all, and nobody where a checkpoint replaces them."""
+        return not self.resume and (self.group is None or self.group.rank == 0)
+
+    def write(self, path: Path) -> None:
+        """Write it where a worker will read it."""
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> WorkerSpec:
+        """The orders in a file."""
+        told: dict[str, Any] = json.loads(path.read_text())
+        stored = told["data"]
+        return cls(
+            **{
+                **told,
+                "data": DataSpec(**{**stored, "item": tuple(stored["item"])}),
+                "checkpoint_retain": tuple(told["checkpoint_retain"]),
+                "hold": HoldPoint(**told["hold"]) if told["hold"] else None,
+                "group": ProcessGroupSpec(**told["group"]) if told["group"] else None,
+            }
+        )
+
+
+LogLine = dict[str, Any]
+
+
+class StepLog:
+    """Appends lines. Opened for appending and unbuffered: each line reaches the kernel whole before the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def event(self, name: str, **more: Any) -> None:
+        """Something happened now."""
+        self.line({"event": name, "ns": monotonic_ns(), **more})
+
+    def line(self, line: LogLine) -> None:
+        """Append one line as it is. OSError if the disk is full."""
+        data = (json.dumps(line) + "\n").encode()
+        written = os.write(self._handle, data)
+        if written < len(data):  # what still fitted on a full disk; the rest raises ENOSPC
+            os.write(self._handle, data[written:])
+
+
+class LogTail:
+    """Reads the lines that were added since the last call."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new(self) -> list[LogLine]:
+        """Complete lines only; one that is still being written (or was cut by a kill) is left for later."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [json.loads(line) for line in whole.splitlines()]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step that was done. Times in seconds; `start_s` and `end_s` on the shared monotonic clock. `stages` leave out bookkeeping."""
+
+    step: int
+    start_s: float
+    end_s: float
+    stages: Mapping[StageName, float]
+    loss: float
+
+    @property
+    def step_s(self) -> float:
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True)
+class CheckpointSave:
+    """One checkpoint: after how many steps, durable at `end_s` after `save_s`, training held up for `blocking_s`. `closing`: after the last
+    step. `checksum_s`: for how long training then stood still for this harness's own checksum, which is in none of the others."""
+
+    step: int
+    end_s: float
+    save_s: float
+    blocking_s: float
+    bytes: int
+    closing: bool
+    checksum_s: float = 0.0
+
+
+@dataclass
+class RunRecord:
+    """What the worker of rank 0 left behind. `at` holds the moment (seconds) of each event that happens once.
+
+    `compiled_s`: for how long the compiler ran, each time it did. `skipped`: steps that left the weights alone, fp16 having overflowed.
+    `peak_memory`: bytes, see `device.peak_memory`; with several ranks of the one that had the most.
+    With several ranks, `by_rank` holds each one's steps once the run is over, and `steps` what they make together (see `merge`).
+    """
+
+    launched_s: float
+    at: dict[str, float] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    by_rank: dict[int, list[Step]] = field(default_factory=dict)
+    saves: list[CheckpointSave] = field(default_factory=list)
+    verified_loads_s: list[float] = field(default_factory=list)
+    restored_exactly: bool | None = None
+    rejected: list[str] = field(default_factory=list)
+    load_checksum_s: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+    matmul_flops: float | None = None
+    weights_sha256: str | None = None
+    weights_load_s: float | None = None
+    compiled_s: list[float] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
+    peak_memory: dict[str, int] = field(default_factory=dict)
+
+    def add(self, line: LogLine) -> None:
+        """Take in one line of the worker's log."""
+        name, at = str(line["event"]), line["ns"] / 1e9
+        if name == "step":
+            stages: dict[StageName, float] = {name: spent / 1e9 for name, spent in line["stages"].items()}
+            self.steps.append(Step(line["step"], line["start"] / 1e9, at, stages, line["loss"]))
+            if line.get("skipped"):
+                self.skipped.append(line["step"])
+        elif name == "compiled":
+            self.compiled_s.append(line["seconds"])
+        elif name == "checkpoint":
+            seconds = line["blocking"] / 1e9
+            durable = at - line["checksum_s"]
+            self.saves.append(
+                CheckpointSave(line["step"], durable, line["save_s"], seconds, line["bytes"], line["closing"], line["summing"] / 1e9)
+            )
+        elif name == "verified_load":
+            self.verified_loads_s.append(line["seconds"])
+            self.restored_exactly = line["equal"] and self.restored_exactly is not False
+            kept = not line["cold"] or self.facts.get("checkpoint.page_cache") == "kept"
+            self.facts["checkpoint.page_cache"] = "kept" if kept else "dropped"
+        else:
+            self.at[name] = at
+            if name == "load_end":
+                self.rejected, self.load_checksum_s = line["rejected"], line["checksum_s"]
+            elif name == "ready":
+                self.facts = line["facts"]
+            elif name == "matmul":
+                self.matmul_flops = line["flops"]
+            elif name == "memory":
+                self.peak_memory = line["peak"]
+            elif name == "weights_loaded":
+                self.weights_load_s = line["seconds"]
+            elif name == "weights":
+                self.weights_sha256 = line["sha256"]

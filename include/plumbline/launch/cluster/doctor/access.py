@@ -1,0 +1,263 @@
+"""Access to a cluster: API requests without retry, lifetime of the credentials, permissions."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from plumbline.declarations import KubernetesLauncher
+from plumbline.launch.cluster.api import open_client
+from plumbline.launch.cluster.observe import Row
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+
+_CONNECT_S, _READ_S = 5.0, 15.0
+
+
+class NoAnswer(Exception):
+    """The API could not be asked. The message says what happened, `remedy` what to look at."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class ApiAnswer:
+    """`row`: the body if it is an object. `date`: the server's clock in whole seconds. `seconds`: from question to answer."""
+
+    status: int
+    row: Row
+    text: str
+    date: datetime | None
+    seconds: float
+
+    @property
+    def said(self) -> str:
+        """The API's own words about a refusal."""
+        return str(self.row.get("message") or self.text[:200].strip() or f"HTTP {self.status}")
+
+
+class DoctorClient:
+    """One namespace of the cluster behind an Airflow connection. BadDeclaration if the connection gives no access."""
+
+    def __init__(self, connection_id: str, namespace: str) -> None:
+        self.namespace = namespace
+        self._client = open_client(connection_id)
+        self.configuration: Any = self._client.configuration
+        self.renews_credentials = _renews(connection_id)
+
+    def ask(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None) -> ApiAnswer:
+        """One request; refusals are answers too. NoAnswer if nothing came back."""
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        headers = {"Accept": "application/json, */*", "Content-Type": "application/json"}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        url = f"{self.configuration.host}{path}{'?' + urlencode(query) if query else ''}"
+        began = time.monotonic()
+        try:
+            response = self._client.request(
+                method, url, headers=headers, body=body, _preload_content=False, _request_timeout=(_CONNECT_S, _READ_S)
+            )
+            status, data, told = response.status, response.data, response.headers
+        except ApiException as error:
+            status, data, told = int(error.status or 0), error.body or b"", error.headers or {}
+        except (HTTPError, OSError) as error:
+            raise NoAnswer(f"{self.configuration.host}: {type(error).__name__}: {error}", _remedy(type(error).__name__)) from error
+        text = data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data)
+        date = told.get("Date")
+        return ApiAnswer(status, _row(text), text, parsedate_to_datetime(date) if date else None, time.monotonic() - began)
+
+    def inside(self, rest: str) -> str:
+        """A core path of the namespace, such as `pods`."""
+        return f"/api/v1/namespaces/{self.namespace}/{rest}"
+
+
+def _renews(connection_id: str) -> bool:
+    """Whether new credentials come by themselves: from a plugin, a file that somebody keeps fresh, or the pod that Airflow runs in.
+
+    The client's own configuration does not tell: it looks the same for a token that stands in the kubeconfig.
+    """
+    import yaml
+    from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
+
+    extras = KubernetesHook(conn_id=connection_id).conn_extras
+    held, path = extras.get("kube_config"), extras.get("kube_config_path")
+    text = Path(path).expanduser().read_text() if path else json.dumps(held) if isinstance(held, dict) else held
+    if not text:
+        return True
+    read = yaml.safe_load(text)
+    current = extras.get("cluster_context") or read.get("current-context")
+    user = next((c["context"].get("user") for c in read.get("contexts") or [] if c["name"] == current), None)
+    found: Row = next((u.get("user") or {} for u in read.get("users") or [] if u["name"] == user), {})
+    return bool({"exec", "auth-provider", "tokenFile"} & set(found))
+
+
+def _row(text: str) -> Row:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _remedy(kind: str) -> str:
+    return {
+        "SSLError": "the kubeconfig's certificate-authority-data is not this server's, or the address is not in its certificate: "
+        "make a new kubeconfig (plumbline cluster kubeconfig PROVIDER)",
+        "NameResolutionError": "the name does not resolve here; is this a private cluster whose DNS zone this network does not see?",
+        "ConnectTimeoutError": "a firewall drops the connection: allow this machine's address in the cluster's authorized networks",
+        "ReadTimeoutError": "it takes connections and does not answer: is the control plane healthy? See the provider's status page",
+    }.get(kind, "is the address right (--server of plumbline cluster kubeconfig), is the cluster up, does a proxy stand in between?")
+
+
+EXPIRY_WARNING = timedelta(days=7)
+_CREDENTIALS = "credentials"
+_RENEW = "make new ones: plumbline cluster kubeconfig PROVIDER (with --long-lived where the cluster grants only hours)"
+
+
+def credential_lifetime(configuration: Any, now: datetime, *, renewed: bool) -> DoctorCheck:
+    """From a client's configuration: a token with its end in it, or a client certificate. `renewed`: new ones come by themselves."""
+    if renewed:
+        return ok(_CREDENTIALS, "accepted; renewed by the kubeconfig's own means")
+    token = str(configuration.api_key.get("BearerToken") or configuration.api_key.get("authorization") or "").removeprefix("Bearer ")
+    if token:
+        claims = _claims(token)
+        who = f" as {claims['sub']}" if "sub" in claims else ""
+        ends = claims.get("exp")
+        return (
+            _expiry_check(datetime.fromtimestamp(ends, timezone.utc), now, who)
+            if ends
+            else ok(_CREDENTIALS, f"accepted{who}; the token has no end")
+        )
+    if configuration.cert_file:
+        from cryptography.x509 import load_pem_x509_certificate
+
+        certificate = load_pem_x509_certificate(Path(configuration.cert_file).read_bytes())
+        return _expiry_check(certificate.not_valid_after_utc, now, f" as {certificate.subject.rfc4514_string()}")
+    return unknown(_CREDENTIALS, "accepted; neither a token nor a client certificate, so that their end is not known")
+
+
+def credentials_rejected(status: int, said: str) -> DoctorCheck:
+    """The cluster does not accept the credentials at all."""
+    return failed(_CREDENTIALS, f"not accepted (HTTP {status}: {said})", _RENEW)
+
+
+def _expiry_check(ends: datetime, now: datetime, who: str) -> DoctorCheck:
+    left = ends - now
+    if left < EXPIRY_WARNING:
+        return failed(_CREDENTIALS, f"accepted{who}, but they end {_time_left(left)} ({ends:%Y-%m-%d %H:%M} UTC)", _RENEW)
+    return ok(_CREDENTIALS, f"accepted{who} until {ends:%Y-%m-%d}, {left.days} days from now")
+
+
+def _time_left(left: timedelta) -> str:
+    return f"in {left.days} days" if left.days > 1 else f"in {max(0, round(left.total_seconds() / 3600))} h"
+
+
+def _claims(token: str) -> dict[str, Any]:
+    """What a JWT says of itself; empty for tokens of another kind. Its signature is the cluster's business."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        found = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (binascii.Error, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# What the launcher's account needs on a cluster, and how that compares with what it has.
+#
+# `k8s/provider` grants exactly this: the base what every cluster needs, a component what a declared queue or gang needs besides.
+
+
+_PERMISSIONS = "permissions"
+_GANGS = {"jobset": ("jobset.x-k8s.io", "jobsets"), "trainjob": ("trainer.kubeflow.org", "trainjobs")}
+# Every account that could log in may ask what it may do.
+_IMPLIED = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
+
+
+class Permission(NamedTuple):
+    """One verb on one kind of object; the core group is empty."""
+
+    group: str
+    resource: str
+    verb: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+
+
+def _verbs(group: str, resource: str, *verbs: str) -> frozenset[Permission]:
+    return frozenset(Permission(group, resource, verb) for verb in verbs)
+
+
+def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
+    """What the launch, the doctor and the sweep of this declaration ask of the API."""
+    found = (
+        _verbs("", "pods", "create", "get", "list", "delete")
+        | _verbs("", "pods/log", "get")
+        | _verbs("", "services", "create", "get", "list", "delete")
+        | _verbs("", "secrets", "create", "list", "delete")
+        | _verbs("batch", "jobs", "list", "delete")
+        | _verbs("", "events", "list")
+        | _verbs("", "resourcequotas", "list")
+        | _verbs("", "nodes", "get", "list")
+    )
+    if launcher.queue is not None:
+        found |= _verbs("kueue.x-k8s.io", "localqueues", "get")
+    if launcher.gang in _GANGS:
+        found |= _verbs(*_GANGS[launcher.gang], "create", "get", "list", "delete")
+    return found
+
+
+def granted_permissions(rules: Iterable[Row]) -> frozenset[Permission]:
+    """The rules of a SelfSubjectRulesReview, one by one; `*` stays `*`. A rule for single names grants less than the verb: left out."""
+    return frozenset(
+        Permission(group, resource, verb)
+        for rule in rules
+        if not rule.get("resourceNames")
+        for group in rule.get("apiGroups") or [""]
+        for resource in rule.get("resources") or []
+        for verb in rule.get("verbs") or []
+        if group not in _IMPLIED
+    )
+
+
+def compare_permissions(has: frozenset[Permission], wanted: frozenset[Permission], namespace: str) -> list[DoctorCheck]:
+    """A line about verbs that are missing and one about verbs too many."""
+    missing = sorted(p for p in wanted if not any(_covers(h, p) for h in has))
+    surplus = sorted(has - wanted)
+    apply = (
+        "apply k8s/provider again (kubectl apply -k k8s/provider/overlays/<provider>), with the component for a queue, jobset or trainjob"
+    )
+    lines = [
+        failed(_PERMISSIONS, f"missing in {namespace}: {', '.join(map(str, missing))}", apply)
+        if missing
+        else ok(_PERMISSIONS, f"all {len(wanted)} verbs that a launch needs")
+    ]
+    if surplus:
+        shown = ", ".join(map(str, surplus[:6])) + (f" and {len(surplus) - 6} more" if len(surplus) > 6 else "")
+        lines.append(
+            failed(
+                "least privilege",
+                f"may do more than a launch needs: {shown}",
+                "give the connection the launcher's own account: plumbline cluster kubeconfig PROVIDER",
+            )
+        )
+    else:
+        lines.append(ok("least privilege", "no verb more"))
+    return lines
+
+
+def _covers(has: Permission, wanted: Permission) -> bool:
+    return all(mine in ("*", asked) for mine, asked in zip(has, wanted, strict=True))

@@ -1,0 +1,155 @@
+"""Manifests of a trial on several nodes: pods with a Service, a JobSet or a TrainJob. One owner, whose deletion deletes all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from plumbline.declarations import Trial
+from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster.manifests import load_template
+from plumbline.launch.cluster.names import LAUNCH, cluster_declaration, launch_name, pod_name
+from plumbline.launch.cluster.observe import Row
+
+
+def jobset_manifest(trial: Trial, *, requested_at: datetime) -> Row:
+    """The JobSet of a trial: one indexed Job with a pod for each node. BadDeclaration like `manifest.pod`."""
+    row = manifests.owner_manifest("jobset", trial, requested_at)
+    row["metadata"]["labels"] |= manifests.queue_labels(trial)
+    (replicated,) = row["spec"]["replicatedJobs"]
+    pods = manifests.pod_template(trial, requested_at=requested_at)
+    # Kueue admits the JobSet as a whole; a pod that asked for itself would wait for a second admission.
+    pods["metadata"]["labels"].pop(manifests.QUEUE, None)
+    # As the controller calls the first pod of the first job.
+    pods["spec"]["containers"][0]["env"].append(manifests.rendezvous(trial, f"{launch_name(trial)}-{replicated['name']}-0-0"))
+    nodes = trial.workload.nodes
+    # The Job is ours too: the sweep knows it by these, should the JobSet be gone without it.
+    replicated["template"]["metadata"] = {name: dict(row["metadata"][name]) for name in ("labels", "annotations")}
+    replicated["template"]["metadata"]["labels"].pop(manifests.QUEUE, None)
+    replicated["template"]["spec"] |= {"parallelism": nodes, "completions": nodes, "template": pods}
+    return row
+
+
+_MANAGER = "plumbline/launch"
+_CONTAINER = "node"
+"""What the trainer calls the trial's container."""
+_PATCHED = ("serviceAccountName", "imagePullSecrets", "nodeSelector", "tolerations", "affinity", "schedulingGates")
+"""Fields of a pod's specification that the trainer lets a TrainJob set, and that differ by trial or provider."""
+
+
+def trainjob_manifest(trial: Trial, *, requested_at: datetime) -> Row:
+    """The TrainJob of a trial, for the namespace's TrainingRuntime (`k8s/workloads/training-runtime`).
+
+    BadDeclaration like `manifest.pod`. What a TrainJob cannot carry is refused where the provider is declared.
+    """
+    row = manifests.owner_manifest("trainjob", trial, requested_at)
+    row["metadata"]["labels"] |= manifests.queue_labels(trial)
+    pods = manifests.pod_template(trial, requested_at=requested_at)
+    pods["metadata"]["labels"].pop(manifests.QUEUE, None)  # Kueue admits the TrainJob as a whole
+    (container,) = pods["spec"]["containers"]
+    (job,) = load_template("training-runtime/training-runtime")["spec"]["template"]["spec"]["replicatedJobs"]
+    row["spec"] |= {
+        "activeDeadlineSeconds": _deadline_s(trial),
+        "trainer": {
+            "numNodes": trial.workload.nodes,
+            "image": container["image"],
+            "args": container["args"],
+            "env": [*_additional(container, "env"), manifests.rendezvous(trial, f"{launch_name(trial)}-{job['name']}-0-0")],
+            "resourcesPerNode": container["resources"],
+        },
+        "runtimePatches": [
+            {"manager": _MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [_runtime_patch(job["name"], pods)]}}}}
+        ],
+    }
+    return row
+
+
+def _deadline_s(trial: Trial) -> int:
+    # A pod's own deadline cannot be patched, and the trainer's clock already runs while the pods wait for nodes and images.
+    launcher = cluster_declaration(trial.provider)
+    before: float = launcher.schedule_timeout + launcher.startup_timeout
+    return math.ceil(before) + manifests.deadline_s(trial)
+
+
+def _runtime_patch(job: str, pods: Row) -> Row:
+    given = pods["spec"]
+    spec = {field: given[field] for field in _PATCHED if field in given}
+    own = load_template("pod")["spec"]
+    if given["securityContext"] != own["securityContext"]:
+        spec["securityContext"] = given["securityContext"]
+    spec["volumes"] = [volume for volume in given["volumes"] if volume not in own["volumes"]]
+    container: Row = {}
+    if mounts := _additional(given["containers"][0], "volumeMounts"):
+        container["volumeMounts"] = mounts
+    if given["containers"][0]["securityContext"] != own["containers"][0]["securityContext"]:
+        container["securityContext"] = given["containers"][0]["securityContext"]
+    if container:
+        spec["containers"] = [{"name": _CONTAINER, **container}]
+    return {"name": job, "template": {"spec": {"template": {"metadata": pods["metadata"], "spec": spec}}}}
+
+
+def _additional(container: Row, field: str) -> list[Row]:
+    """Entries of the trial's container that the runtime's template does not have already."""
+    own = load_template("pod")["spec"]["containers"][0][field]
+    return [entry for entry in container[field] if entry not in own]
+
+
+_GROUP = "kueue.x-k8s.io/pod-group-name"
+_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
+_GROUP_RETRIABLE = "kueue.x-k8s.io/retriable-in-group"
+
+
+@dataclass(frozen=True)
+class GangManifests:
+    """What to create: first the owner, then the pods that it is to own, by rank. A JobSet's or TrainJob's pods are its controller's work."""
+
+    owner: Row
+    pods: tuple[Row, ...] = ()
+
+
+def gang_manifests(trial: Trial, *, requested_at: datetime) -> GangManifests:
+    """The gang of a trial as its provider declares it (`launcher.gang`); BadDeclaration like `manifest.pod`."""
+    kind = cluster_declaration(trial.provider).gang
+    if kind == "jobset":
+        return GangManifests(jobset_manifest(trial, requested_at=requested_at))
+    if kind == "trainjob":
+        return GangManifests(trainjob_manifest(trial, requested_at=requested_at))
+    pods = tuple(_member(trial, rank, requested_at) for rank in range(trial.workload.nodes))
+    return GangManifests(_service(trial, requested_at), pods)
+
+
+def with_owner(pods: Sequence[Row], owner: Row) -> tuple[Row, ...]:
+    """The pods as belonging to an owner that the API has given a uid: they are deleted with it, and before it in a foreground deletion."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        # Not `controller`: a node's drain evicts pods that somebody would replace, and asks first about those that nobody would.
+        "blockOwnerDeletion": True,
+    }
+    return tuple({**pod, "metadata": {**pod["metadata"], "ownerReferences": [reference]}} for pod in pods)
+
+
+def _service(trial: Trial, requested_at: datetime) -> Row:
+    row = manifests.owner_manifest("service", trial, requested_at)
+    row["spec"]["selector"] = {LAUNCH: launch_name(trial)}
+    return row
+
+
+def _member(trial: Trial, rank: int, requested_at: datetime) -> Row:
+    row = manifests.pod_manifest(trial, rank, requested_at=requested_at)
+    name = launch_name(trial)
+    row["spec"] |= {"hostname": pod_name(trial, rank), "subdomain": name}
+    row["spec"]["containers"][0]["env"] += [
+        {"name": "PLUMBLINE_NODE_RANK", "value": str(rank)},
+        manifests.rendezvous(trial, pod_name(trial, 0)),
+    ]
+    if manifests.queue_labels(trial):
+        # Kueue admits all of the group or none. A pod that failed is not replaced: without saying so, Kueue waits for its replacement,
+        # keeps the group's quota and holds its pods' deletion back.
+        row["metadata"]["labels"][_GROUP] = name
+        row["metadata"]["annotations"] |= {_GROUP_SIZE: str(trial.workload.nodes), _GROUP_RETRIABLE: "false"}
+    return row

@@ -1,0 +1,295 @@
+"""What is known of a launch, as rows of the Kubernetes API: its JSON form, and the status of one pod. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Literal
+
+from plumbline.launch.cluster.names import RANK
+
+Row = dict[str, Any]
+
+StopReason = Literal[
+    "schedule_timeout",  # no node in time (`detail` says what the scheduler or Kueue said last)
+    "startup_timeout",  # on a node, but its containers did not start in time
+    "image_error",  # the kubelet says that the image cannot be had, and waiting would not change it
+    "config_error",  # the kubelet cannot make a container as declared, such as with a Secret that is not there
+    "deadline",  # it ran past the trial's timeout and was stopped by us
+    "unreachable",  # the API did not answer for longer than the provider's unreachable_timeout
+    "refused",  # the API refused the objects; `status` and `detail` are its answer
+    "killed",  # Airflow ended the task: cleared, marked, or the worker shut down
+]
+
+
+@dataclass(frozen=True)
+class StopCause:
+    """Why the watch of a launch ended before its pods did. `status` is an HTTP status, for `refused` and `unreachable`."""
+
+    reason: StopReason
+    detail: str
+    status: int | None = None
+
+
+@dataclass(frozen=True)
+class LaunchObservation:
+    """Everything that the outside knows of a launch.
+
+    `pods`: the newest copy of each pod, by rank, also of one that is gone by now (then its name is in `gone`: deleted by somebody else).
+    `events`: core/v1 Events about these pods. `nodes`: Node objects by name, as they were when the pod started.
+    `expected`: pods that the launch asked for.
+    """
+
+    expected: int
+    pods: tuple[Row, ...] = ()
+    gone: frozenset[str] = frozenset()
+    events: tuple[Row, ...] = ()
+    nodes: Mapping[str, Row] = field(default_factory=dict)
+    stop: StopCause | None = None
+
+
+# Pure: what was seen of a launch, as a small JSON row.
+#
+# A trigger's row is stored in Airflow's database and printed into the task's log: it holds what tells how the pods fared, and nothing of what
+# they were given (no environment, arguments or volumes).
+
+
+_TEXT = 2000  # characters of a message: a container's may be 4 KiB of its log
+_ANNOTATIONS = ("plumbline/", "kueue.x-k8s.io/", "batch.kubernetes.io/")
+_METADATA = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_STATUS = ("phase", "reason", "message", "startTime", "qosClass", "nominatedNodeName")
+_CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
+_CONTAINER = ("name", "image", "imageID", "ready", "restartCount", "state", "lastState")
+_SPECIFIED = ("name", "image", "imagePullPolicy", "resources")
+_EVENT = ("reason", "message", "type", "count", "firstTimestamp", "lastTimestamp", "eventTime", "series", "reportingComponent", "source")
+_EVENT_METADATA = ("name", "uid", "creationTimestamp")
+_INVOLVED = ("kind", "name", "uid", "fieldPath")
+
+
+def _pick(row: Row | None, keys: tuple[str, ...]) -> Row:
+    return {key: _short(value) for key in keys if (value := (row or {}).get(key)) not in (None, "", {}, [])}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= _TEXT else value[-_TEXT:]  # the end: that is where a log says why
+    if isinstance(value, dict):
+        return {key: _short(inner) for key, inner in value.items()}
+    return value
+
+
+def trim_pod(pod: Row) -> Row:
+    """The parts of a pod that tell how it fares. Its labels stay whole: by them it is found, and its rank is among them."""
+    metadata, spec, status = pod.get("metadata") or {}, pod.get("spec") or {}, pod.get("status") or {}
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key.startswith(_ANNOTATIONS)}
+    row: Row = {
+        "metadata": {**_pick(metadata, _METADATA), "labels": dict(metadata.get("labels") or {}), "annotations": annotations},
+        "spec": _pick(spec, ("nodeName", "schedulingGates", "priority")),
+        "status": _pick(status, _STATUS),
+    }
+    row["spec"]["containers"] = [_pick(container, _SPECIFIED) for container in spec.get("containers") or ()]
+    row["status"]["conditions"] = [_pick(condition, _CONDITION) for condition in status.get("conditions") or ()]
+    for containers in ("initContainerStatuses", "containerStatuses"):
+        if status.get(containers):
+            row["status"][containers] = [_pick(container, _CONTAINER) for container in status[containers]]
+    return row
+
+
+def trim_event(event: Row) -> Row:
+    """The parts of an event that say what happened to which pod, and when."""
+    return {
+        "metadata": _pick(event.get("metadata"), _EVENT_METADATA),
+        "involvedObject": _pick(event.get("involvedObject"), _INVOLVED),
+        **_pick(event, _EVENT),
+    }
+
+
+def trim_node(node: Row, pods: Iterable[Row]) -> Row:
+    """The parts of a node that say what it is; of the images that it holds, those that `pods` run (nodes list dozens)."""
+    status = node.get("status") or {}
+    containers = [
+        container
+        for pod in pods  # asked for and, unless it was rejected or evicted, running
+        for container in (*(pod["spec"].get("containers") or ()), *((pod.get("status") or {}).get("containerStatuses") or ()))
+    ]
+    run = {str(container.get(key) or "").removeprefix("docker-pullable://") for container in containers for key in ("image", "imageID")}
+    row: Row = {
+        "metadata": {
+            **_pick(node.get("metadata"), ("name", "uid", "creationTimestamp")),
+            "labels": dict(node["metadata"].get("labels") or {}),
+        },
+        "spec": _pick(node.get("spec"), ("providerID", "taints")),
+        "status": _pick(status, ("capacity", "allocatable", "nodeInfo")),
+    }
+    row["status"]["conditions"] = [_pick(condition, _CONDITION) for condition in status.get("conditions") or ()]
+    row["status"]["images"] = [image for image in status.get("images") or () if run & set(image.get("names") or ())]
+    return row
+
+
+def event_time(event: Row) -> str:
+    """When an event was last seen, as the API writes it; empty if it says nothing. Texts of one cluster sort by time."""
+    series = event.get("series") or {}
+    last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    return str(last or (event.get("metadata") or {}).get("creationTimestamp") or "")
+
+
+def encode_observation(seen: LaunchObservation) -> dict[str, Any]:
+    """`seen` as a JSON row."""
+    return {
+        "expected": seen.expected,
+        "pods": [trim_pod(pod) for pod in seen.pods],
+        "gone": sorted(seen.gone),
+        "events": [trim_event(event) for event in seen.events],
+        "nodes": {name: trim_node(node, seen.pods) for name, node in seen.nodes.items()},
+        "stop": None if seen.stop is None else asdict(seen.stop),
+    }
+
+
+def decode_observation(row: dict[str, Any]) -> LaunchObservation:
+    """What `encode` made a row of; other keys of the row are ignored."""
+    stop = row["stop"]
+    return LaunchObservation(
+        expected=row["expected"],
+        pods=tuple(row["pods"]),
+        gone=frozenset(row["gone"]),
+        events=tuple(row["events"]),
+        nodes=row["nodes"],
+        stop=None if stop is None else StopCause(**stop),
+    )
+
+
+CONTAINER = "harness"
+"""The container that is the trial; a cluster may have injected others beside it, which may outlive it."""
+_TRAINER = "node"
+"""What it is called in the pods of a TrainJob: the trainer prescribes the name."""
+
+PERMANENT_FAILURES = frozenset({"InvalidImageName"})
+"""The image's name can never be right: waiting changes nothing."""
+IMAGE_FAILURES = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}
+)
+"""The kubelet could not get the image and tries again: a hiccup of the registry or the network looks the same as a wrong reference."""
+CONFIG_FAILURES = frozenset({"CreateContainerConfigError", "CreateContainerError", "CreatePodSandboxConfigError", "PreCreateHookError"})
+"""The kubelet cannot make the container as the pod declares it and tries again: a Secret may still be on its way."""
+START_FAILURES = PERMANENT_FAILURES | IMAGE_FAILURES | CONFIG_FAILURES
+
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def name_of(pod: Row) -> str:
+    """The pod's name."""
+    return str(pod["metadata"]["name"])
+
+
+def rank_of(pod: Row) -> int:
+    """The pod's rank in its gang: our label, or the index that a Job gave it; 0 for a pod alone."""
+    metadata = pod["metadata"]
+    for where, key in (("labels", RANK), ("labels", _INDEX), ("annotations", _INDEX)):
+        if (value := str((metadata.get(where) or {}).get(key, ""))).isdigit():
+            return int(value)
+    return 0
+
+
+def parse_time(text: str | None) -> float | None:
+    """A time of the API (RFC 3339, with or without a fraction) in seconds since the epoch; None if there is none."""
+    return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def format_time(time_s: float) -> str:
+    """Seconds since the epoch as the API writes them, to the second."""
+    return datetime.fromtimestamp(time_s, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def pod_phase(pod: Row) -> str:
+    """Pending, Running, Succeeded, Failed or Unknown."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def is_scheduled(pod: Row) -> bool:
+    """The scheduler gave it a node."""
+    return bool((pod.get("spec") or {}).get("nodeName"))
+
+
+def scheduled_at(pod: Row) -> float | None:
+    """When it got its node, by the cluster's clock; None if it has none or the API does not say."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
+            return parse_time(condition.get("lastTransitionTime"))
+    return None
+
+
+def container_of(pod: Row) -> str:
+    """The name of the container that is the trial."""
+    named = {container.get("name") for container in (pod.get("spec") or {}).get("containers") or ()}
+    return _TRAINER if _TRAINER in named and CONTAINER not in named else CONTAINER
+
+
+def harness_status(pod: Row) -> Row:
+    """The status of the harness container; empty if there is none yet."""
+    wanted = container_of(pod)
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        if status.get("name") == wanted:
+            return dict(status)
+    return {}
+
+
+def is_running(pod: Row) -> bool:
+    """Its harness runs now."""
+    return "running" in (harness_status(pod).get("state") or {})
+
+
+def has_ended(pod: Row) -> bool:
+    """It has ended: its phase says so, or its harness exited (an injected sidecar may keep the phase at Running for ever)."""
+    return pod_phase(pod) in ("Succeeded", "Failed") or "terminated" in (harness_status(pod).get("state") or {})
+
+
+def has_succeeded(pod: Row) -> bool:
+    """It has ended and its harness exited with 0."""
+    if not has_ended(pod) or pod_phase(pod) == "Failed":
+        return False
+    ended = (harness_status(pod).get("state") or {}).get("terminated")
+    return pod_phase(pod) == "Succeeded" if ended is None else ended.get("exitCode") == 0
+
+
+def has_started(pod: Row) -> bool:
+    """Its harness runs or has run."""
+    return is_running(pod) or has_ended(pod)
+
+
+def start_failure(pod: Row) -> tuple[str, str] | None:
+    """Why the kubelet cannot start a container, as (reason, message); None if nothing is wrong."""
+    status = pod.get("status") or {}
+    for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in START_FAILURES:
+            return str(waiting["reason"]), str(waiting.get("message") or "")
+    return None
+
+
+def describe_pod(pod: Row) -> str:
+    """Where the pod is, in a few words for a log: "runs on node-1", "ended with exit code 137 (OOMKilled)"."""
+    status = pod.get("status") or {}
+    node = (pod.get("spec") or {}).get("nodeName")
+    if has_ended(pod):
+        ended = (harness_status(pod).get("state") or {}).get("terminated") or {}
+        reason = status.get("reason") or ended.get("reason")
+        text = f"ended with exit code {ended['exitCode']}" if "exitCode" in ended else f"ended as {pod_phase(pod)}"
+        return f"{text} ({reason})" if reason and reason != "Completed" else text
+    if pod["metadata"].get("deletionTimestamp"):
+        return f"is being deleted on {node}" if node else "is being deleted"
+    if is_running(pod):
+        return f"runs on {node}"
+    if node:
+        wrong = start_failure(pod)
+        return f"is on {node} and cannot start: {wrong[0]}" if wrong else f"is on {node} and starts"
+    return "waits for a node"
+
+
+def unscheduled_reason(pod: Row) -> str:
+    """What the pod itself says about why it has no node; empty if it says nothing."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
+            return str(condition.get("message") or condition.get("reason") or "")
+    gates = [gate.get("name") for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
+    return f"held back by the scheduling gates {', '.join(map(str, gates))}" if gates else ""

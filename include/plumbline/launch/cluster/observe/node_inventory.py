@@ -1,0 +1,290 @@
+"""Nodes of a cluster: whether a trial fits on them, and their facts without a pod."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+
+from plumbline.declarations import KubernetesLauncher, Provider
+from plumbline.launch import ProviderFacts
+from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
+from plumbline.launch.cluster.manifests import PRODUCT, node_selector, tolerations
+from plumbline.launch.cluster.observe import Row
+from plumbline.launch.cluster.observe.pod_records import node_labels_facts
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.results import Scalar
+
+Amounts = Mapping[str, Decimal]
+_ENDED = ("Succeeded", "Failed")
+_PRODUCT = "nvidia.com/gpu.product"
+
+
+def amounts(quantities: Mapping[str, object] | None) -> dict[str, Decimal]:
+    """Kubernetes quantities ("500m", "64Gi") as numbers."""
+    from kubernetes.utils.quantity import parse_quantity
+
+    return {name: parse_quantity(str(value)) for name, value in (quantities or {}).items()}
+
+
+def requested_resources(pod: Row) -> dict[str, Decimal]:
+    """What the containers of a pod ask for together, its sidecars included. (An init container that ends asks for less than the trial.)"""
+    total: defaultdict[str, Decimal] = defaultdict(Decimal)
+    sidecars = [c for c in pod["spec"].get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    for container in [*pod["spec"]["containers"], *sidecars]:
+        for name, value in amounts((container.get("resources") or {}).get("requests")).items():
+            total[name] += value
+    return dict(total)
+
+
+def check_nodes(found: Sequence[Row], pod: Row, running: Iterable[Row], gpu_resource: str) -> list[DoctorCheck]:
+    """Are there nodes that a trial's pod selects, may use, and fits on? `running`: the pods of the namespace, the only ones visible."""
+    selector: Mapping[str, str] = pod["spec"].get("nodeSelector") or {}
+    shown = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels (launcher.node_selector is empty)"
+    selected = [n for n in found if selector.items() <= (n["metadata"].get("labels") or {}).items()]
+    if not selected:
+        return [nothing_selected(found, selector, shown, gpu_resource)]
+    lines = [ok("nodes", f"{_count_nodes(len(selected))} with {shown}{_products(selected)}")]
+    usable = [n for n in selected if is_ready(n)]
+    why = Counter(taint for n in usable for taint in untolerated_taints(n, pod["spec"].get("tolerations") or []))
+    allowed = [n for n in usable if not untolerated_taints(n, pod["spec"].get("tolerations") or [])]
+    if not usable:
+        return [
+            *lines,
+            failed(
+                "nodes ready",
+                f"none of {_count_nodes(len(selected))} is ready and open for pods",
+                "kubectl get nodes; uncordon or repair one",
+            ),
+        ]
+    if not allowed:
+        taints = ", ".join(why)
+        return [
+            *lines,
+            failed("taints", f"no node tolerates a trial: {taints}", f"add to launcher.tolerations what your trials may bear of: {taints}"),
+        ]
+    lines.append(ok("taints", f"{len(allowed)} of {_count_nodes(len(selected))} ready and open to trials"))
+    return [*lines, _fits(allowed, requested_resources(pod), list(running))]
+
+
+def nothing_selected(found: Sequence[Row], selector: Mapping[str, str], shown: str, gpu_resource: str) -> DoctorCheck:
+    """A selector that fits nothing is a misspelling where there are such nodes; where there are none, an autoscaler may bring them."""
+    near = [n for n in found if gpu_resource in (n["status"].get("allocatable") or {})]
+    if not near:
+        return unknown(
+            "nodes",
+            f"none of {_count_nodes(len(found))} has {shown}, nor {gpu_resource}: right only where an autoscaler adds such nodes on demand",
+        )
+    wrong = {k: Counter((n["metadata"].get("labels") or {}).get(k, "absent") for n in near) for k in selector}
+    differs = "; ".join(
+        f"{k} is {', '.join(f'{v} ({count})' for v, count in values.most_common(3))}"
+        for k, values in wrong.items()
+        if selector[k] not in values
+    )
+    return failed(
+        "nodes",
+        f"no node has {shown}; of {_count_nodes(len(near))} with {gpu_resource}, {differs or 'none has all of these labels at once'}",
+        "correct launcher.node_selector (or accelerator.product) to what the nodes say: kubectl get nodes --show-labels",
+    )
+
+
+def _fits(allowed: Sequence[Row], asked: Amounts, running: Sequence[Row]) -> DoctorCheck:
+    whole = [n for n in allowed if _shortfall(amounts(n["status"].get("allocatable")), asked) == {}]
+    if not whole:
+        best = min((_shortfall(amounts(n["status"].get("allocatable")), asked) for n in allowed), key=len)
+        return failed(
+            "room on a node",
+            "no node can ever hold a trial's pod: "
+            + ", ".join(f"{k} {_format_amount(asked[k])} asked, {_format_amount(v)} allocatable" for k, v in best.items()),
+            "lower launcher.resources below what the nodes can allocate (the system's own pods take some of it), or select larger nodes",
+        )
+    now = sum(not _shortfall(_remaining(n, running), asked) for n in whole)
+    busy = "" if now == len(whole) else f", {now} of them beside the pods that run in the namespace now"
+    return ok("room on a node", f"{_count_nodes(len(whole))} can hold a trial's pod{busy}")
+
+
+def check_quota(quotas: Sequence[Row], pods: Sequence[Row]) -> DoctorCheck:
+    """Does the namespace's quota leave room for one trial now?"""
+    if not quotas:
+        return unknown("quota", "the namespace has no ResourceQuota: nothing bounds what a mistake can cost; k8s/provider sets one")
+    asked: defaultdict[str, Decimal] = defaultdict(Decimal, {"pods": Decimal(len(pods)), "count/pods": Decimal(len(pods))})
+    for pod in pods:
+        for name, value in requested_resources(pod).items():
+            for counted in (name, f"requests.{name}", f"limits.{name}"):
+                asked[counted] += value
+    short, never, left = [], False, []
+    for row in quotas:
+        hard, used = amounts(row["status"].get("hard")), amounts(row["status"].get("used"))
+        for name, most in hard.items():
+            want = asked.get(name, Decimal(0))
+            if want and want > most - used.get(name, Decimal(0)):
+                never = never or want > most
+                short.append(
+                    f"{name}: {_format_amount(want)} asked, {_format_amount(most - used.get(name, Decimal(0)))} of {_format_amount(most)} left"
+                )
+            elif want:
+                left.append((most - used.get(name, Decimal(0))) / want)
+    if not short:
+        return ok("quota", f"room for {int(min(left))} trials" if left else "bounds nothing that a trial asks for")
+    remedy = "raise the ResourceQuota in your overlay of k8s/provider, or ask for less in launcher.resources"
+    return failed("quota", "no room for a trial: " + "; ".join(short), remedy if never else f"wait for what runs now, or {remedy}")
+
+
+def _remaining(node: Row, running: Sequence[Row]) -> dict[str, Decimal]:
+    left = amounts(node["status"].get("allocatable"))
+    for pod in running:
+        if pod["spec"].get("nodeName") == node["metadata"]["name"] and pod["status"].get("phase") not in _ENDED:
+            for name, value in requested_resources(pod).items():
+                left[name] = left.get(name, Decimal(0)) - value
+    return left
+
+
+def _shortfall(has: Amounts, asked: Amounts) -> dict[str, Decimal]:
+    """What is there of everything that does not suffice."""
+    return {name: has.get(name, Decimal(0)) for name, value in asked.items() if has.get(name, Decimal(0)) < value}
+
+
+def is_ready(node: Row) -> bool:
+    """Whether pods can start on it now."""
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
+    return ready and not node["spec"].get("unschedulable")
+
+
+def untolerated_taints(node: Row, tolerations: Sequence[Row]) -> list[str]:
+    """The node's taints that keep such pods away, such as `dedicated=gpu:NoSchedule`."""
+    return [
+        f"{taint['key']}{'=' + taint['value'] if taint.get('value') else ''}:{taint['effect']}"
+        for taint in node["spec"].get("taints") or []
+        if taint["effect"] != "PreferNoSchedule" and not any(_tolerates(t, taint) for t in tolerations)
+    ]
+
+
+def _tolerates(toleration: Row, taint: Row) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return toleration.get("key") in (None, "", taint["key"])
+    return toleration.get("key") == taint["key"] and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def _products(selected: Sequence[Row]) -> str:
+    seen = Counter(p for n in selected if (p := (n["metadata"].get("labels") or {}).get(_PRODUCT)))
+    return f" ({', '.join(f'{count} × {product}' for product, count in seen.most_common(3))})" if seen else ""
+
+
+def _count_nodes(count: int) -> str:
+    return f"{count} node{'s' if count != 1 else ''}"
+
+
+def _format_amount(value: Decimal) -> str:
+    if value >= 2**20:
+        return f"{float(value) / 2**30:.4g} GiB"
+    return f"{value.normalize():f}"
+
+
+# What a cluster's API tells of the nodes that a provider's trials would run on: no pod, no GPU.
+#
+# The names are those of a trial's environment where they mean the same. NVIDIA's and AMD's discoveries write a node's GPUs and driver
+# into its labels, node feature discovery its CPU; the rest every kubelet tells. Where a discovery is missing, that is said, and no change.
+
+
+_LABELS: dict[str, str] = {
+    "gpu.memory": "amd.com/gpu.vram",
+    "gpu.compute_units": "amd.com/gpu.cu-count",
+    "gpu.mig_config": "nvidia.com/mig.config",
+    "gpu.sharing_strategy": "nvidia.com/gpu.sharing-strategy",
+    "gpu.replicas": "nvidia.com/gpu.replicas",
+    "cpu.smt": "feature.node.kubernetes.io/cpu-hardware_multithreading",
+}
+_POOLS = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool")
+_CPU = [f"feature.node.kubernetes.io/cpu-model.{part}" for part in ("vendor_id", "family", "id")]
+_FEATURES = "feature.node.kubernetes.io/"
+_INSTALL = {
+    "nvidia": (
+        "nvidia.com/gpu.product and nvidia.com/cuda.driver-version.full",
+        "install NVIDIA's GPU feature discovery: it comes with the GPU operator, and with the device plugin's chart by gfd.enabled=true",
+    ),
+    "amd": (
+        "amd.com/gpu.product-name and amd.com/gpu.driver-version",
+        "install AMD's node labeller: it comes with the AMD GPU operator, and with the device plugin's chart by labeller.enabled=true",
+    ),
+}
+
+
+def discover_nodes(provider: Provider, launcher: KubernetesLauncher, *, patience_s: float = API_PATIENCE_S) -> ProviderFacts:
+    """The nodes that are ready and that a pod of the provider could be placed on. Where nodes with the declared labels show another GPU than
+    the declared one, and none shows that, they are looked at all the same: it is the pool whose hardware was exchanged.
+
+    Unreachable if the API gives no answer for `patience_s` seconds, BadDeclaration without a usable connection, Refused if nodes may not
+    be listed.
+    """
+    api = ClusterApi(launcher.connection, launcher.namespace, patience_s=patience_s)
+    selector, exchanged = node_selector(provider), False
+    try:
+        selected = api.nodes(_selector_text(selector))
+        if not selected and launcher.node_selector and launcher.node_selector != selector:
+            selected = [n for n in api.nodes(_selector_text(launcher.node_selector)) if PRODUCT in (n["metadata"].get("labels") or {})]
+            exchanged = bool(selected)
+        others = [] if selected else api.nodes()
+    except ApiRefused as refusal:
+        remedy = "apply k8s/provider again; `plumbline cluster doctor` names the verbs that are missing"
+        raise ApiRefused(refusal.status, f"the nodes of {provider.name} cannot be listed: {refusal.detail}; {remedy}") from None
+    whole = _version(api)
+    usable = [n for n in selected if is_ready(n) and not untolerated_taints(n, tolerations(provider))]
+    if not usable:
+        return ProviderFacts((), whole, (_no_usable_node(others, selected, selector, launcher.gpu_resource),))
+    nodes = tuple(node_facts(node, launcher.gpu_resource) for node in usable)
+    notes = [f"no node has {PRODUCT}={selector[PRODUCT]} any more: trials of {provider.name} find no place"] if exchanged else []
+    return ProviderFacts(nodes, whole, (*notes, *_missing_labels(provider, usable, nodes)))
+
+
+def _selector_text(selector: Mapping[str, str]) -> str:
+    return ",".join(f"{label}={value}" for label, value in selector.items())
+
+
+def _version(api: ClusterApi) -> dict[str, Scalar]:
+    try:
+        return {"kubernetes.server_version": api.version()}
+    except ApiRefused:  # some clusters keep it to themselves; each kubelet tells its own
+        return {}
+
+
+def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:
+    """What one node tells of itself, sorted; what it does not tell is absent."""
+    labels: Mapping[str, str] = node["metadata"].get("labels") or {}
+    found = node_labels_facts(node)
+    # A trial's own os.name is its image's.
+    found["os.image"] = found.pop("os.name", None)
+    found |= {name: labels.get(label) for name, label in _LABELS.items()}
+    found["cpu.smt"] = {"true": True, "false": False}.get(str(found["cpu.smt"]))
+    found["cpu.model_id"] = "/".join(labels[part] for part in _CPU) if all(part in labels for part in _CPU) else None
+    found["host.node_pool"] = next((labels[pool] for pool in _POOLS if pool in labels), None)
+    # A device plugin that has just started offers none yet.
+    found["gpu.allocatable"] = int(amounts(node["status"].get("allocatable")).get(gpu_resource, 0)) or None
+    return {name: value for name, value in sorted(found.items()) if value is not None}
+
+
+def _no_usable_node(others: Sequence[Row], selected: Sequence[Row], selector: Mapping[str, str], gpu_resource: str) -> str:
+    shown = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels"
+    if selected:
+        return f"none of {len(selected)} nodes with {shown} is ready and open to trials now: nothing is concluded"
+    line = nothing_selected(others, selector, shown, gpu_resource)
+    return f"no node to look at now, so nothing is concluded: {line.found}" + (f"; {line.remedy}" if line.remedy else "")
+
+
+def _missing_labels(provider: Provider, rows: Sequence[Row], nodes: Sequence[Mapping[str, Scalar]]) -> list[str]:
+    notes = []
+    if provider.accelerator.kind in _INSTALL:
+        labels, remedy = _INSTALL[provider.accelerator.kind]
+        blind = [r["metadata"]["name"] for r, n in zip(rows, nodes, strict=True) if not {"driver.version", "gpu.product"} <= n.keys()]
+        if blind:
+            names = ", ".join(blind[:3]) + (f" and {len(blind) - 3} more" if len(blind) > 3 else "")
+            notes.append(
+                f"{len(blind)} of {len(nodes)} nodes ({names}) lack the labels {labels}: a change of GPU or driver there goes unseen until "
+                f"a trial runs; {remedy}"
+            )
+    if not any(label.startswith(_FEATURES) for row in rows for label in row["metadata"].get("labels") or {}):
+        notes.append(
+            "no node has labels of node feature discovery: a change of CPU goes unseen until a trial runs; install node-feature-discovery"
+        )
+    return notes

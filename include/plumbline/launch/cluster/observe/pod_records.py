@@ -1,0 +1,309 @@
+"""Records of pods: timeline by the clocks of the cluster, facts of node and image, notices. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from plumbline.launch.cluster.observe import LaunchObservation, Row, container_of, event_time, harness_status, name_of, rank_of
+from plumbline.results import Event, Notice, PodRecord, Scalar
+
+POINTS = ("requested", "admitted", "scheduled", "image_pulling", "image_pulled", "started", "ready", "finished", "deleted")
+"""`deleted` is when the deletion was asked for; the others are what their names say. A point that was not reached or seen is absent."""
+WAS_READY = "plumbline/was-ready"
+"""Condition that `remembered` adds to a pod: a Ready condition forgets when it held as soon as the containers end."""
+
+_PULLED = re.compile(r"pulled image .*? in (?P<time>[0-9.a-zµ]+)")
+_SIZE = re.compile(r"Image size: (?P<bytes>\d+) bytes")
+_PART = re.compile(r"([0-9.]+)(h|ms|m|us|µs|ns|s)")
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+
+
+@dataclass(frozen=True)
+class ImagePull:
+    """How the harness's image came to the node, as the kubelet says; None where it does not. `seconds` is without waiting for other pulls."""
+
+    cached: bool | None = None
+    seconds: float | None = None
+    size: int | None = None
+
+
+def parse_moment(text: str | None) -> datetime | None:
+    """A time of the API in whole seconds; None if there is none, also where the API writes none as the year 1970."""
+    if not text:
+        return None
+    at = datetime.fromisoformat(text.replace("Z", "+00:00")).replace(microsecond=0)
+    return at if at.year > 1970 else None
+
+
+def events_of(pod: Row, events: Iterable[Row]) -> tuple[Row, ...]:
+    """The events about this very pod (one of the same name may have lived before it), oldest first."""
+    name, uid = name_of(pod), pod["metadata"].get("uid")
+    found = (event for event in events if _is_of(event.get("involvedObject") or {}, name, uid))
+    return tuple(sorted(found, key=lambda event: (first_seen(event), event_time(event))))
+
+
+def first_seen(event: Row) -> str:
+    """When an event was first seen, as the API writes it; empty if it says nothing."""
+    return str(event.get("firstTimestamp") or event.get("eventTime") or (event.get("metadata") or {}).get("creationTimestamp") or "")
+
+
+def pod_timeline(pod: Row, events: Sequence[Row]) -> tuple[Event, ...]:
+    """The points that the pod reached, in the order of `POINTS`; `events` are those about it."""
+    reached = _reached(pod, events)
+    return tuple(Event(name=name, utc=at, clock="cluster") for name in POINTS if (at := reached[name]) is not None)
+
+
+def image_pull(pod: Row, events: Iterable[Row]) -> ImagePull:
+    """How the harness's image came to the node; the last thing said counts."""
+    found = ImagePull()
+    for event in _of_harness(pod, events, "Pulled"):
+        message = str(event.get("message") or "")
+        took, size = _PULLED.search(message), _SIZE.search(message)
+        if took is not None:
+            found = ImagePull(False, _duration(took["time"]), int(size["bytes"]) if size else None)
+        elif "already present" in message:
+            found = ImagePull(True)
+    return found
+
+
+def keep_ready_time(before: Row, now: Row) -> Row:
+    """The newer copy of a pod, with the time at which the older one was ready if the newer one has forgotten it."""
+    at = _ready(before)
+    if at is None or _ready(now) is not None:
+        return now
+    status = dict(now.get("status") or {})
+    held = {"type": WAS_READY, "status": "True", "lastTransitionTime": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return {**now, "status": {**status, "conditions": [*(status.get("conditions") or ()), held]}}
+
+
+def ended_at(pod: Row) -> datetime | None:
+    """When the harness's container ended; None if it did not, or if nobody saw it end."""
+    return parse_moment(((harness_status(pod).get("state") or {}).get("terminated") or {}).get("finishedAt"))
+
+
+def deletion_requested_at(pod: Row) -> datetime | None:
+    """When somebody asked for the pod's deletion. The API shows when its grace period is over."""
+    until = parse_moment(pod["metadata"].get("deletionTimestamp"))
+    if until is None:
+        return None
+    return datetime.fromtimestamp(until.timestamp() - int(pod["metadata"].get("deletionGracePeriodSeconds") or 0), until.tzinfo)
+
+
+def _reached(pod: Row, events: Sequence[Row]) -> dict[str, datetime | None]:
+    state = harness_status(pod).get("state") or {}
+    began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    admissions = (event for event in events if event.get("reason") == "Started" and "dmitted by" in str(event.get("message")))
+    return {
+        "requested": parse_moment(pod["metadata"].get("creationTimestamp")),
+        "admitted": _first_moment(admissions),
+        # A pod that was evicted or ran into its deadline has lost its conditions and containers on older clusters: its events have not.
+        "scheduled": _condition(pod, "PodScheduled") or _first_moment(event for event in events if event.get("reason") == "Scheduled"),
+        "image_pulling": _first_moment(_of_harness(pod, events, "Pulling")),
+        "image_pulled": _first_moment(event for event in _of_harness(pod, events, "Pulled") if _PULLED.search(str(event.get("message")))),
+        "started": parse_moment(began) or (_first_moment(_of_harness(pod, events, "Started")) if not harness_status(pod) else None),
+        "ready": _ready(pod),
+        "finished": ended_at(pod),
+        "deleted": deletion_requested_at(pod),
+    }
+
+
+def _is_of(involved: Row, name: str, uid: str | None) -> bool:
+    other = involved.get("uid")
+    return involved.get("name") == name and (other is None or uid is None or other == uid)
+
+
+def _of_harness(pod: Row, events: Iterable[Row], reason: str) -> Iterator[Row]:
+    """Events of a kubelet about the harness's container, not about others that were injected beside it."""
+    path_of_harness = f"spec.containers{{{container_of(pod)}}}"
+    for event in events:
+        path = (event.get("involvedObject") or {}).get("fieldPath")
+        admitted = "dmitted by" in str(event.get("message"))  # Kueue calls its event Started too
+        if event.get("reason") == reason and not admitted and path in (None, "", path_of_harness):
+            yield event
+
+
+def _first_moment(events: Iterable[Row]) -> datetime | None:
+    return next((at for event in events if (at := parse_moment(first_seen(event))) is not None), None)
+
+
+def _condition(pod: Row, *kinds: str) -> datetime | None:
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") in kinds and condition.get("status") == "True":
+            return parse_moment(condition.get("lastTransitionTime"))
+    return None
+
+
+def _ready(pod: Row) -> datetime | None:
+    return _condition(pod, "Ready", WAS_READY)
+
+
+def _duration(text: str) -> float:
+    """Seconds of a duration as Go writes it: 1m31.2s, 890ms."""
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+
+
+# Pure: what is known of the place that a pod ran at and of what it was given, as flat facts.
+#
+# Keys with a dot are those of a trial's environment, seen here from the outside, where also a pod that never started has them.
+
+
+JOB_FACT = "kubernetes.job"
+"""Fact: the Job that created the pod, in a JobSet or a TrainJob; absent of a pod that a launch created itself."""
+
+# Names of labels by fact; the first one that the node has counts. They come from Kubernetes, from the GPU feature discoveries, and
+# (product) from clouds whose nodes have no such discovery.
+_LABELS: dict[str, tuple[str, ...]] = {
+    "host.instance_type": ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
+    "host.region": ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
+    "host.zone": ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
+    "gpu.product": ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator"),
+    "gpu.count": ("nvidia.com/gpu.count",),
+    "gpu.memory_mib": ("nvidia.com/gpu.memory",),
+    "gpu.mig_strategy": ("nvidia.com/mig.strategy",),
+    "driver.version": ("nvidia.com/cuda.driver-version.full", "amd.com/gpu.driver-version"),
+    "cuda.version": ("nvidia.com/cuda.runtime-version.full",),
+}
+_PARTS = {
+    "driver.version": [f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev")],
+    "cuda.version": [f"nvidia.com/cuda.runtime.{part}" for part in ("major", "minor")],
+}
+"""Versions as older feature discoveries give them: in parts."""
+_NUMBERS = ("gpu.count", "gpu.memory_mib")
+_INFO = {
+    "kubernetes.version": "kubeletVersion",
+    "kubernetes.runtime": "containerRuntimeVersion",
+    "os.kernel": "kernelVersion",
+    "os.name": "osImage",
+    "os.architecture": "architecture",
+}
+_JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
+
+
+def pod_facts(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Scalar]:
+    """What is known; a fact that is not known is absent.
+
+    Of the pod: `image`, `image_id`, `image_cached`, `image_bytes`, `image_pull_s` (seconds), `qos_class`, `kubernetes.job`. Of its node: the
+    others. `events` are those about the pod.
+    """
+    found = {**({} if node is None else node_labels_facts(node)), **_of_pod(pod), **_of_image(pod, events, node)}
+    return {key: value for key, value in sorted(found.items()) if value is not None}
+
+
+def node_labels_facts(node: Row) -> dict[str, Scalar]:
+    """What a node tells of itself; None for what its labels do not say."""
+    labels: Mapping[str, str] = node["metadata"].get("labels") or {}
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    found: dict[str, Scalar] = {key: info.get(field) for key, field in _INFO.items()}
+    for key, candidates in _LABELS.items():
+        found[key] = next((labels[label] for label in candidates if label in labels), None) or _joined(labels, _PARTS.get(key, []))
+    for key in _NUMBERS:
+        text = found[key]
+        found[key] = int(text) if isinstance(text, str) and text.isdigit() else None
+    return found
+
+
+def _joined(labels: Mapping[str, str], parts: Sequence[str]) -> str | None:
+    return ".".join(labels[part] for part in parts if labels.get(part)) or None
+
+
+def _of_pod(pod: Row) -> dict[str, Scalar]:
+    labels = pod["metadata"].get("labels") or {}
+    return {
+        "qos_class": (pod.get("status") or {}).get("qosClass"),
+        JOB_FACT: next((labels[label] for label in _JOB_LABELS if label in labels), None),
+    }
+
+
+def _of_image(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Scalar]:
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    name = container_of(pod)
+    asked = next((str(each["image"]) for each in containers if each.get("name") == name and each.get("image")), None)
+    status = harness_status(pod)
+    image_id = str(status.get("imageID") or "").removeprefix("docker-pullable://") or None
+    came = image_pull(pod, events)
+    size = came.size if came.size is not None else _image_bytes(node, {asked, image_id, status.get("image")}.__contains__)
+    return {"image": asked, "image_id": image_id, "image_cached": came.cached, "image_pull_s": came.seconds, "image_bytes": size}
+
+
+def _image_bytes(node: Row | None, is_it: Callable[[str], bool]) -> int | None:
+    """Bytes of an image as its node reports them; a node lists only its largest ones."""
+    images = ((node or {}).get("status") or {}).get("images") or ()
+    return next((image.get("sizeBytes") for image in images if any(map(is_it, image.get("names") or ()))), None)
+
+
+_WHOLE_LAUNCH = ("admitted", "scheduled", "started", "ready", "finished")
+"""Points that a launch has reached when its last pod has."""
+_IMAGE = ("image_pulling", "image_pulled")
+"""Points that a pod may never pass: its node may hold the image."""
+
+
+def pod_records(seen: LaunchObservation) -> tuple[PodRecord, ...]:
+    """One record for each pod that was ever seen, by rank."""
+    return tuple(_record(pod, seen) for pod in sorted(seen.pods, key=lambda pod: (rank_of(pod), name_of(pod))))
+
+
+def launch_events(seen: LaunchObservation, requested_at: datetime) -> tuple[Event, ...]:
+    """The launch's own timeline: `requested` by the launcher's clock; by the cluster's `created` (its first pod), then what its last pod decides.
+
+    A point that not all expected pods have reached is absent.
+    """
+    reached = [{event.name: event.utc for event in pod_timeline(pod, events_of(pod, seen.events))} for pod in seen.pods]
+    found: dict[str, datetime] = {}
+    if created := [times["requested"] for times in reached if "requested" in times]:
+        found["created"] = min(created)
+    for name in (*_WHOLE_LAUNCH, *_IMAGE):
+        times = [each[name] for each in reached if name in each]
+        if times and (name in _IMAGE or len(times) >= seen.expected):
+            found[name] = max(times)
+    order = ("created", "admitted", "scheduled", *_IMAGE, "started", "ready", "finished")
+    requested = Event(name="requested", utc=requested_at, clock="launcher")
+    return (requested, *(Event(name=name, utc=found[name], clock="cluster") for name in order if name in found))
+
+
+def pod_reason(pod: Row) -> str | None:
+    """Why the pod ended or waits, in the cluster's own word: Evicted, OOMKilled, ImagePullBackOff, Unschedulable…; None if all is well."""
+    status = pod.get("status") or {}
+    state = harness_status(pod).get("state") or {}
+    conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
+    unplaced = conditions.get("PodScheduled") or {}
+    said = (
+        status.get("reason"),
+        *((conditions.get(kind) or {}).get("reason") for kind in ("DisruptionTarget", "TerminationTarget")),
+        (state.get("terminated") or {}).get("reason"),
+        (state.get("waiting") or {}).get("reason"),
+        unplaced.get("reason") if unplaced.get("status") != "True" else None,
+    )
+    return next((str(word) for word in said if word and word not in ("Completed", "ContainerCreating")), None)
+
+
+def _record(pod: Row, seen: LaunchObservation) -> PodRecord:
+    events = events_of(pod, seen.events)
+    node = (pod.get("spec") or {}).get("nodeName")
+    ended = (harness_status(pod).get("state") or {}).get("terminated") or {}
+    notices = [_notice(event) for event in events if event_time(event)]
+    return PodRecord(
+        name=name_of(pod),
+        rank=rank_of(pod),
+        uid=pod["metadata"].get("uid"),
+        node=node,
+        facts=pod_facts(pod, events, seen.nodes.get(node) if node else None),
+        events=pod_timeline(pod, events),
+        notices=tuple(sorted(notices, key=lambda notice: notice.utc)),
+        exit_code=ended.get("exitCode"),
+        reason=pod_reason(pod),
+    )
+
+
+def _notice(event: Row) -> Notice:
+    """The event, at the time at which it was last said."""
+    count = (event.get("series") or {}).get("count") or event.get("count") or 1
+    return Notice(
+        utc=datetime.fromisoformat(event_time(event).replace("Z", "+00:00")),
+        kind="Warning" if event.get("type") == "Warning" else "Normal",
+        reason=str(event.get("reason") or ""),
+        message=str(event.get("message") or "").strip(),
+        count=max(1, int(count)),
+    )

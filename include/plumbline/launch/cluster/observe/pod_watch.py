@@ -1,0 +1,361 @@
+"""Decides from polls whether the pods of a launch started, ended or must be stopped; reads their log. No clock, no network."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbline.harness.launcher_protocol import ProgressLine, parse_deletion_request, parse_progress
+from plumbline.launch.cluster import observe
+from plumbline.launch.cluster.observe import LaunchObservation, Row, StopCause, event_time, trim_event, trim_pod
+from plumbline.results import log_transport
+
+_FIRST_S, _LONGEST_S, _LONGEST_RETRY_AFTER_S = 1.0, 30.0, 300.0
+
+
+class RequestFailed(Exception):
+    """A request failed in a way that another try may mend. `status` is the HTTP status if there was an answer; the text is for people."""
+
+    def __init__(self, detail: str, status: int | None = None, retry_after_s: float = 0.0) -> None:
+        super().__init__(detail)
+        self.status, self.retry_after_s = status, retry_after_s
+
+
+class Outage:
+    """The failures in a row up to now. Times are seconds since the epoch."""
+
+    def __init__(self, unreachable_timeout_s: float, jitter: random.Random | None = None) -> None:
+        self._limit_s = unreachable_timeout_s
+        self._jitter = jitter or random.Random()
+        self._since: float | None = None
+        self._failures = 0
+
+    def failed(self, problem: RequestFailed, now: float) -> StopCause | None:
+        """One more failure; a Stop if they have lasted for the whole unreachable_timeout."""
+        self._failures += 1
+        self._since = now if self._since is None else self._since
+        if now < self._since + self._limit_s:
+            return None
+        duration = f"the cluster's API gave no usable answer for {now - self._since:.0f} s (unreachable_timeout: {self._limit_s:.0f} s)"
+        return StopCause("unreachable", f"{duration}, last: {problem}", problem.status)
+
+    def is_new(self) -> bool:
+        """Whether the newest failure is the first in its row."""
+        return self._failures == 1
+
+    def answered(self, now: float) -> float | None:
+        """A good answer: how many seconds the outage lasted that it ends; None if there was none."""
+        since, self._since, self._failures = self._since, None, 0
+        return None if since is None else now - since
+
+    def wait_s(self, problem: RequestFailed) -> float:
+        """How long to wait before the next try: twice as long each time and never the same for two, but what the API asked for at least."""
+        backoff = min(_LONGEST_S, _FIRST_S * 2.0 ** min(self._failures - 1, 10)) * self._jitter.uniform(0.5, 1.0)
+        return max(backoff, min(problem.retry_after_s, _LONGEST_RETRY_AFTER_S))
+
+
+_STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?")
+_OVERLAP_S = 2.0
+_READ_BACK_S = 60
+"""What a watch that takes over from another one reads back: nothing is lost unless that took longer; some lines may come twice."""
+_MAX_LINES = 500
+"""Read at a time at most, the newest ones. The whole log is kept with the launch's record."""
+
+MAX_LINE_BYTES, _PROGRESS_BYTES = 5 * 2**20, 2**20
+"""Of a pod's own lines, and of its progress, that one watch hands on at most: a pod prints what it likes, and a task's log is kept."""
+
+
+class LogReader:
+    """Remembers what was read. `from_start`: nobody read this log before."""
+
+    def __init__(self, *, from_start: bool) -> None:
+        self._from_start = from_start
+        self._read_at: float | None = None
+        self._last, self._told_at_last = "", 0  # the newest time, and how many lines had it: a burst may share one
+        self._told: tuple[str, int] | None = None
+        self._left, self._progress_left = MAX_LINE_BYTES, _PROGRESS_BYTES
+        self.asked_deletion = 0
+        """Which deletion of the pod it asked for last; 0 if it did not."""
+
+    def query(self, now: float) -> dict[str, str]:
+        """Parameters for the API that give all lines since the last look, and some before; seconds ago, so that no two clocks meet."""
+        asked = {"timestamps": "true", "limitBytes": str(2**20), "tailLines": str(_MAX_LINES)}
+        if self._read_at is not None:
+            asked["sinceSeconds"] = str(math.ceil(now - self._read_at + _OVERLAP_S))
+        elif not self._from_start:
+            asked["sinceSeconds"] = str(_READ_BACK_S)
+        return asked
+
+    def read(self, text: str, now: float) -> tuple[list[str], ProgressLine | None]:
+        """New lines for people, and the newest progress if there is any. A step of progress is a line when its phase or percent changed."""
+        lines, newest = [], None
+        known, told_at_known = self._last, self._told_at_last
+        for stamped in text.splitlines():
+            stamp, _, line = stamped.partition(" ")
+            moment = _comparable(stamp)
+            if moment is None:
+                lines += self._within_total(stamped)  # the kubelet's own words, such as that the log is not there any more
+                continue
+            if moment < known or (moment == known and told_at_known > 0):
+                told_at_known -= moment == known
+                continue
+            if moment >= self._last:
+                self._told_at_last = self._told_at_last + 1 if moment == self._last else 1
+                self._last = moment
+            if (number := parse_deletion_request(line)) is not None:
+                self.asked_deletion = number
+                continue
+            if log_transport.is_block_line(line):
+                continue
+            if (progress := parse_progress(line)) is None:
+                lines += self._within_total(line)
+                continue
+            newest = progress
+            step = (progress.phase, math.floor(progress.fraction * 100))
+            if step != self._told:
+                self._told = step
+                told = f"{step[0]} {step[1]} %" + (f" · {progress.note}" if progress.note else "")
+                self._progress_left -= len(told.encode())
+                if self._progress_left >= 0:
+                    lines.append(told)
+        self._read_at = now
+        return lines, newest
+
+    def _within_total(self, line: str) -> list[str]:
+        """The line while there is room, one note where there is none any more, then nothing."""
+        if self._left < 0:
+            return []
+        self._left -= len(line.encode()) + 1
+        return (
+            [line]
+            if self._left >= 0
+            else [f"the pod printed more than {MAX_LINE_BYTES // 2**20} MiB; from here on only its progress is shown"]
+        )
+
+
+def _comparable(stamp: str) -> str | None:
+    """A log's time, 2026-11-21T03:00:00.12Z, such that texts sort by time: some runtimes drop a fraction's trailing zeros. None if it is none."""
+    found = _STAMP.match(stamp)
+    return None if found is None else f"{found[1]}.{(found[2] or '').ljust(9, '0')}"
+
+
+# Pure: decides from looks at a launch's pods whether they started, ended, or must be stopped. No clock, no network.
+#
+# A pod is a gang of one. Times are seconds since the epoch. `now` is Airflow's clock; what began by the cluster's clock (a pod was created, got
+# its node) is measured by the cluster's clock, so that neither clocks which differ nor a step of one shorten or lengthen a timeout.
+
+
+_MAX_EVENTS = 40  # the newest ones: Airflow prints what a trigger found into the task's log; the API still has the others
+_REPORTED = frozenset({"Pulling", "Pulled", "TriggeredScaleUp", "Preempted", "Evicted", "TaintManagerEviction"})  # besides every warning
+
+
+@dataclass(frozen=True)
+class WatchLimits:
+    """How long a launch may take for what; `requested_at` and `deadline` are points in time, the others are seconds.
+
+    `patience_s`: how long the kubelet may be unable to start a container. `grace_s`: how long a pod that is being deleted may take, and the
+    other ranks after rank 0 is done.
+    """
+
+    expected: int
+    requested_at: float
+    schedule_timeout_s: float
+    startup_timeout_s: float
+    deadline: float
+    patience_s: float
+    grace_s: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the task must know: all pods run; the launch is over; `stop` says why it must be ended; the pod asks to be deleted."""
+
+    status: Literal["started", "finished", "stopped", "deletion_asked"]
+    stop: StopCause | None = None
+
+
+class PodWatch:
+    """The state between looks. `known`: names of pods that exist already; `started`: that all of them run was told before."""
+
+    def __init__(self, limits: WatchLimits, *, started: bool = False, known: Iterable[str] = ()) -> None:
+        self.limits = limits
+        self.started = started
+        self.settling = False
+        """A gang's first pod failed: the next look, soon, shows what befell the others in the same instant. Then it is over."""
+        self._known = set(known)
+        self._pods: dict[str, Row] = {}
+        self._gone: frozenset[str] = frozenset()
+        self._events: dict[str, Row] = {}
+        self._heard: set[str] = set()
+        self._first_look = True
+        self._took_over_at = ""
+        self._trouble_since: dict[str, float] = {}
+        self._rank_0_done: float | None = None
+        self._described: dict[str, str] = {}
+        self._news: list[str] = []
+
+    def lacks(self, pods: Sequence[Row]) -> bool:
+        """A pod that should be among `pods` is not: if they came from a cache, ask again without it before believing that."""
+        names = {observe.name_of(pod) for pod in pods}
+        return bool(self._known - names) or (self.started and len(names) < self.limits.expected)
+
+    def look(self, pods: Sequence[Row], now: float, cluster_now: float) -> Decision | None:
+        """Take in the launch's pods as they are; None if there is nothing to tell the task yet."""
+        if self._first_look and self.started:
+            self._took_over_at = observe.format_time(cluster_now)  # what happened before was told by the watch before
+        self._first_look = False
+        present = {observe.name_of(pod): trim_pod(pod) for pod in pods}
+        self._known |= set(present)
+        self._pods.update(present)
+        self._gone = self._missed(set(present)) | self._lost(present.values(), cluster_now)
+        self._describe()
+        rows = list(self._pods.values())
+        if self._all_over(rows) or self._rank_0_is_done(rows, now):
+            return Decision("finished")
+        if self._broken(rows):
+            if self.settling:
+                return Decision("finished")
+            self.settling = True
+            return None
+        if self._lasted(rows, now, cluster_now) >= self.limits.deadline - self.limits.requested_at:
+            return Decision("stopped", StopCause("deadline", f"still {self._where(rows)} when its time was over, and was ended"))
+        if self.started:
+            return None
+        if (stop := self._cannot_start(rows, now, cluster_now)) is not None:
+            return Decision("stopped", stop)
+        if len(rows) >= self.limits.expected and all(map(observe.has_started, rows)):
+            self.started = True
+            return Decision("started")
+        return None
+
+    def hear(self, events: Iterable[Row]) -> None:
+        """Take in events about the launch's pods. Each one that a person should read is news once."""
+        for event in events:
+            row = trim_event(event)
+            line = f"pod {row['involvedObject'].get('name')}: {row.get('reason')}: {row.get('message', '')}"
+            if line not in self._heard and (row.get("type") == "Warning" or row.get("reason") in _REPORTED):
+                self._heard.add(line)
+                if event_time(row) >= self._took_over_at:
+                    self._news.append(line)
+            self._events[row["metadata"].get("uid") or row["metadata"].get("name", "")] = row
+        for key in sorted(self._events, key=lambda key: event_time(self._events[key]))[:-_MAX_EVENTS]:
+            del self._events[key]
+
+    def seen(self, stop: StopCause | None = None) -> LaunchObservation:
+        """Everything that this watch knows, and why it ended if it was stopped."""
+        pods = sorted(self._pods.values(), key=lambda pod: (observe.rank_of(pod), observe.name_of(pod)))
+        return LaunchObservation(
+            self.limits.expected, tuple(pods), self._gone, tuple(sorted(self._events.values(), key=event_time)), stop=stop
+        )
+
+    def news(self) -> list[str]:
+        """Lines for the task's log since the last call."""
+        lines, self._news = self._news, []
+        return lines
+
+    def awaited(self) -> list[str]:
+        """Names of pods whose events may say why there is nothing to tell yet: those that did not start; of running ones, all."""
+        pending = [name for name, pod in self._pods.items() if not observe.has_started(pod)]
+        return pending or [name for name, pod in self._pods.items() if not observe.has_ended(pod)]
+
+    def rank_0(self) -> Row | None:
+        """The newest copy of the pod whose log tells the progress; None before it is there."""
+        return next((pod for pod in self._pods.values() if observe.rank_of(pod) == 0), None)
+
+    def _missed(self, present: set[str]) -> frozenset[str]:
+        """Pods that somebody removed before they ended; one that had ended is only tidied away."""
+        return frozenset(name for name in self._known - present if name not in self._pods or not observe.has_ended(self._pods[name]))
+
+    def _lost(self, pods: Iterable[Row], cluster_now: float) -> frozenset[str]:
+        """Pods that are being deleted for longer than that can take: their node does not answer any more."""
+        # deletionTimestamp is when the deletion's own grace period ends.
+        due = {observe.name_of(pod): observe.parse_time(pod["metadata"].get("deletionTimestamp")) for pod in pods}
+        return frozenset(name for name, at in due.items() if at is not None and cluster_now >= at + self.limits.grace_s)
+
+    def _lasted(self, rows: list[Row], now: float, cluster_now: float) -> float:
+        """Seconds since the request: by the cluster's clock from its first pod on, which no step of Airflow's clock changes."""
+        created = [at for row in rows if (at := observe.parse_time(row["metadata"].get("creationTimestamp"))) is not None]
+        return cluster_now - min(created) if created else now - self.limits.requested_at
+
+    def _all_over(self, rows: list[Row]) -> bool:
+        ended = {observe.name_of(row) for row in rows if observe.has_ended(row)} | self._gone
+        return len(ended) >= self.limits.expected and all(observe.name_of(row) in ended for row in rows)
+
+    def _broken(self, rows: list[Row]) -> bool:
+        """One pod of a gang failed or is gone: the others wait for it in vain."""
+        missing = bool(self._gone) or (self.started and len(rows) < self.limits.expected)
+        return missing or any(observe.has_ended(row) and not observe.has_succeeded(row) for row in rows)
+
+    def _rank_0_is_done(self, rows: list[Row], now: float) -> bool:
+        """Rank 0 wrote the document a while ago: what other ranks still do measures nothing, and a hung one costs until the deadline."""
+        if not any(observe.rank_of(row) == 0 and observe.has_succeeded(row) for row in rows):
+            return False
+        self._rank_0_done = now if self._rank_0_done is None else self._rank_0_done
+        return now >= self._rank_0_done + self.limits.grace_s
+
+    def _cannot_start(self, rows: list[Row], now: float, cluster_now: float) -> StopCause | None:
+        for row in rows:
+            wrong, name = observe.start_failure(row), observe.name_of(row)
+            if wrong is None:
+                self._trouble_since.pop(name, None)
+                continue
+            since = self._trouble_since.setdefault(name, now)
+            if wrong[0] in observe.PERMANENT_FAILURES or now >= since + self.limits.patience_s:
+                return self._trouble(row, wrong)
+        waiting = [row for row in rows if not observe.is_scheduled(row) and not observe.has_ended(row)]
+        if waiting or len(rows) < self.limits.expected:
+            if self._lasted(rows, now, cluster_now) >= self.limits.schedule_timeout_s:
+                return StopCause("schedule_timeout", self._no_node(rows, waiting))
+            return None
+        placed = max((at for row in rows if (at := observe.scheduled_at(row)) is not None), default=cluster_now)
+        late = [row for row in rows if not observe.has_started(row)]
+        if late and cluster_now >= placed + self.limits.startup_timeout_s:
+            wrong = observe.start_failure(late[0])
+            if wrong is not None:
+                return self._trouble(late[0], wrong)
+            detail = f"pod {observe.name_of(late[0])} had a node for {self.limits.startup_timeout_s:.0f} s (startup_timeout) and its container did not start"
+            return StopCause("startup_timeout", f"{detail}; {self._last_words(late[0])}")
+        return None
+
+    def _no_node(self, rows: list[Row], waiting: list[Row]) -> str:
+        expected, limit = self.limits.expected, f"{self.limits.schedule_timeout_s:.0f} s (schedule_timeout)"
+        if not waiting:
+            return f"{len(rows)} of {expected} pods were there {limit} after the request; nobody created the others"
+        name = observe.name_of(waiting[0])
+        return f"{len(waiting)} of {expected} pods had no node {limit} after the request; pod {name}: {self._last_words(waiting[0])}"
+
+    def _last_words(self, pod: Row) -> str:
+        """The newest complaint about a pod: an event's, else the pod's own."""
+        name = observe.name_of(pod)
+        warnings = [e for e in self._events.values() if e.get("type") == "Warning" and e["involvedObject"].get("name") == name]
+        if warnings:
+            newest = max(warnings, key=event_time)
+            return f"{newest.get('reason')}: {newest.get('message', '')}"
+        return observe.unscheduled_reason(pod) or f"it {observe.describe_pod(pod)}"
+
+    def _trouble(self, pod: Row, wrong: tuple[str, str]) -> StopCause:
+        (reason, message), name = wrong, observe.name_of(pod)
+        kind: Literal["config_error", "image_error"] = "config_error" if reason in observe.CONFIG_FAILURES else "image_error"
+        # A pod that backs off does not say why any more; the event of the try before does ("Error: …" ones only repeat the reason).
+        about = [e for e in self._events.values() if e.get("reason") == "Failed" and e["involvedObject"].get("name") == name]
+        causes = [str(e.get("message", "")) for e in sorted(about, key=event_time) if not str(e.get("message", "")).startswith("Error:")]
+        cause = f"; {causes[-1]}" if causes and message not in causes[-1] else ""
+        return StopCause(kind, f"pod {name} on {pod['spec'].get('nodeName')} cannot start: {reason}: {message or 'no message'}{cause}")
+
+    def _where(self, rows: list[Row]) -> str:
+        return (
+            "; ".join(f"pod {observe.name_of(row)} {observe.describe_pod(row)}" for row in rows if not observe.has_ended(row))
+            or "not there"
+        )
+
+    def _describe(self) -> None:
+        for name in sorted(self._known):
+            pod = self._pods.get(name)
+            text = "is gone: somebody deleted it" if name in self._gone else None if pod is None else observe.describe_pod(pod)
+            if text is not None and self._described.get(name) != text:
+                self._described[name] = text
+                self._news.append(f"pod {name} {text}")

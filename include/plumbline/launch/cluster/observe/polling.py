@@ -1,0 +1,103 @@
+"""Poll the pods, events, nodes and logs of a launch from a worker."""
+
+from __future__ import annotations
+
+import io
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from plumbline.harness.launcher_protocol import parse_progress
+from plumbline.launch.cluster.api import ApiRefused, ClusterApi
+from plumbline.launch.cluster.observe import LaunchObservation, Row, container_of, has_ended, name_of, rank_of
+from plumbline.launch.cluster.observe.pod_records import keep_ready_time
+from plumbline.launch.failures import Interrupted, TrialFailure
+from plumbline.launch.local.process import TrialOutput
+from plumbline.results import log_transport
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+_LOG_BYTES = 8 * 2**20
+"""Of each pod's log at most; the end of it."""
+
+
+def tolerate(what: str, action: Callable[[], T], instead: T) -> T:
+    """The action's result; `instead` if the cluster or a store does not give it, and a line in the log that says what is missing."""
+    try:
+        return action()
+    except Interrupted:  # not the action's failure: Airflow ends the task, and whatever is going on with it
+        raise
+    except (TrialFailure, ApiRefused, OSError) as error:
+        _log.warning("Could not %s: %s", what, error)
+        return instead
+
+
+def merge_observations(before: LaunchObservation, now: LaunchObservation) -> LaunchObservation:
+    """Both: of each pod and event the newer copy; of each node the older one, since it is wanted as it was when the pod started."""
+    pods: dict[str, Row] = {}
+    for pod in (*before.pods, *now.pods):
+        name = name_of(pod)
+        pods[name] = keep_ready_time(pods[name], pod) if name in pods else pod
+    events = {_event_key(event): event for event in (*before.events, *now.events)}
+    return LaunchObservation(
+        expected=now.expected,
+        pods=tuple(sorted(pods.values(), key=rank_of)),
+        gone=before.gone | now.gone,
+        events=tuple(events.values()),
+        nodes={**now.nodes, **before.nodes},
+        stop=now.stop or before.stop,
+    )
+
+
+def poll_launch(api: ClusterApi, selector: str, seen: LaunchObservation) -> LaunchObservation:
+    """With what the API shows now. A pod that was there, had not ended, and is there no more was deleted by somebody else: it is gone."""
+    listed = tolerate("list the launch's pods", lambda: api.pods(selector), None)
+    if listed is None:
+        return seen
+    there = {name_of(pod) for pod in listed}
+    vanished = frozenset(name_of(pod) for pod in seen.pods if name_of(pod) not in there and not has_ended(pod))
+    now = merge_observations(seen, replace(seen, pods=tuple(listed), gone=vanished))
+    events = tolerate("read the events about the pods", partial(api.events, map(name_of, now.pods)), list[Row]())
+    return merge_observations(now, replace(now, events=tuple(events), nodes=_nodes(api, now)))
+
+
+def _nodes(api: ClusterApi, seen: LaunchObservation) -> Mapping[str, Row]:
+    wanted = {name for pod in seen.pods if (name := pod.get("spec", {}).get("nodeName")) and name not in seen.nodes}
+    found = {name: tolerate(f"read node {name}", partial(api.node, name), None) for name in sorted(wanted)}
+    return {name: node for name, node in found.items() if node is not None}
+
+
+def read_logs(api: ClusterApi, seen: LaunchObservation, most_s: float) -> tuple[bytes, str]:
+    """What all pods printed, each under its name, and the last lines for people of rank 0; empty if there is nothing to be had.
+
+    After `most_s` seconds no further log is begun: the pods cost money while they wait to be deleted.
+    """
+    parts, tail, until = [], "", time.monotonic() + most_s
+    for pod in seen.pods:
+        name = name_of(pod)
+        if name in seen.gone:
+            continue
+        if time.monotonic() > until:
+            _log.warning("The logs from %s on are not read: those before it took %.0f s", name, most_s)
+            break
+        text = tolerate(f"read the log of {name}", partial(api.log, name, container_of(pod), _LOG_BYTES), b"")
+        if rank_of(pod) == 0:
+            tail = _tail(text)
+        parts.append(b"== " + name.encode() + b"\n" + text)
+    return b"\n".join(parts), tail
+
+
+def _tail(text: bytes) -> str:
+    output = TrialOutput(io.BytesIO(), lambda line: parse_progress(line) is not None or log_transport.is_block_line(line))
+    output.feed(text)
+    output.close()
+    return output.tail
+
+
+def _event_key(event: Row) -> str:
+    metadata = event.get("metadata") or {}
+    return str(metadata.get("uid") or metadata.get("name"))

@@ -1,0 +1,365 @@
+"""Failure class of a launch, from the state of its pods and the result document. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from plumbline.launch.cluster import observe
+from plumbline.launch.cluster.observe import LaunchObservation, Row, StopCause, StopReason, event_time
+from plumbline.launch.cluster.observe.pod_records import deletion_requested_at, ended_at, events_of, first_seen, parse_moment
+from plumbline.launch.failures import FAILED, STORE_FAILED, UNUSABLE_INPUT, Outcome, last_lines
+from plumbline.results import FailureClass, Validity
+
+# What became of a pod as its status, a condition or an event names it: class, and what to look at.
+_Known = tuple[FailureClass, str]
+_RECLAIMED = "the place was taken away; another attempt may last"
+_REASONS: dict[str, _Known] = {
+    "DeadlineExceeded": ("timeout", "it ran into its activeDeadlineSeconds: compare the provider's timeout with what the workload needs"),
+    "Preempting": ("interrupted", f"the kubelet needed the room for a critical pod: {_RECLAIMED}"),
+    "NodeLost": ("interrupted", "its node stopped answering"),
+    "NodeShutdown": ("interrupted", f"its node was shut down, as spot instances are: {_RECLAIMED}"),
+    "Shutdown": ("interrupted", f"its node was shut down, as spot instances are: {_RECLAIMED}"),
+    "Terminated": ("interrupted", f"its node was shut down, as spot instances are: {_RECLAIMED}"),
+    "PreemptionByScheduler": ("interrupted", f"a pod of higher priority took its place; see launcher.priority_class. {_RECLAIMED}"),
+    "DeletionByTaintManager": ("interrupted", "its node got a NoExecute taint: the provider drains or repairs it"),
+    "EvictionByEvictionAPI": ("interrupted", "somebody drained its node, or an autoscaler removed it"),
+    "DeletionByPodGC": ("interrupted", "its node is no more"),
+    "TerminationByKubelet": ("interrupted", f"its node was short of something, or was shut down: {_RECLAIMED}"),
+    "UnexpectedAdmissionError": (
+        "insufficient_capacity",
+        "the node could not give it the devices that it promised: look at its device plugin",
+    ),
+    "NodeAffinity": ("insufficient_capacity", "the node's labels changed before it started"),
+    "SysctlForbidden": ("bad_declaration", "the node does not allow a sysctl that the pod asks for"),
+    "AppArmor": ("bad_declaration", "the node does not have the AppArmor profile that the pod asks for"),
+}
+_OUT_OF: _Known = ("insufficient_capacity", "the node had less to give than the scheduler thought")
+_EVICTED: _Known = ("interrupted", f"its node was short of something: {_RECLAIMED}")
+_EXCEEDED: _Known = (
+    "bad_declaration",
+    "it outgrew what was declared, and would again: raise launcher.resources.ephemeral_storage or shared_memory",
+)
+_OWN_LIMIT = re.compile(r"exceeds the (total )?limit|exceeded its local ephemeral storage limit", re.IGNORECASE)
+_EVENTS = {
+    "TaintManagerEviction": _REASONS["DeletionByTaintManager"][1],
+    "Preempted": _REASONS["PreemptionByScheduler"][1],
+    "NodeNotReady": _REASONS["NodeLost"][1],
+}
+"""What to look at after an event with which the cluster announces that it deletes a pod."""
+_GPU_RUNTIME = re.compile(r"nvidia-container|nvml|libnvidia|nvidia\.com/|cdi device", re.IGNORECASE)
+_OOM = re.compile(r"oom[- ]?kill|out of memory", re.IGNORECASE)
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class PodVerdict:
+    """`at`: when it befell the pod, if known. `told`: the cluster itself says so; else only an exit code does. `exit_code` is the harness's."""
+
+    failure_class: FailureClass
+    detail: str
+    at: datetime | None
+    told: bool
+    exit_code: int | None = None
+
+
+def pod_verdict(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | None:
+    """Why the pod failed; None if it succeeded or has not failed (yet). `events` are those about it; `gone`: somebody removed it."""
+    if observe.has_succeeded(pod):
+        return None
+    for evidence in (_by_status, _by_condition, _by_memory):
+        if (found := evidence(pod, events)) is not None:
+            return found
+    if (deleted := _deleted(pod, events, gone=gone)) is not None:
+        return deleted
+    wrong = observe.start_failure(pod)
+    if wrong is not None and not observe.has_ended(pod):
+        return _reported(pod, start_failure_class(wrong[0]), f"cannot start: {wrong[0]}: {wrong[1]}", None)
+    return _by_exit(pod) if observe.has_ended(pod) else None
+
+
+def start_failure_class(reason: str) -> FailureClass:
+    """The class of a container that waits for this reason."""
+    return "bad_declaration" if reason in observe.CONFIG_FAILURES else "image_error"
+
+
+def pod_and_node(pod: Row) -> str:
+    """The pod and its node, as a sentence begins."""
+    node = (pod.get("spec") or {}).get("nodeName")
+    return f"pod {observe.name_of(pod)}" + (f" on {node}" if node else "")
+
+
+def _by_status(pod: Row, events: Sequence[Row]) -> PodVerdict | None:
+    status = pod.get("status") or {}
+    reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip()
+    if reason == "Evicted":
+        known = _EXCEEDED if _OWN_LIMIT.search(message) else _EVICTED
+    elif reason.startswith("OutOf"):
+        known = _OUT_OF
+    elif reason in _REASONS:
+        known = _REASONS[reason]
+    else:
+        return None
+    at = next((parse_moment(first_seen(event)) for event in events if event.get("reason") == reason), None)
+    return _reported(pod, known[0], f"ended as {reason}: {message or 'no message'}; {known[1]}", at)
+
+
+def _by_condition(pod: Row, _: Sequence[Row]) -> PodVerdict | None:
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        kind, reason = condition.get("type"), str(condition.get("reason") or "")
+        if kind not in ("DisruptionTarget", "TerminationTarget") or condition.get("status") != "True":
+            continue
+        # TerminationTarget is what Kueue sets on pods whose quota it takes back.
+        hint = (
+            _REASONS.get(reason, ("interrupted", _RECLAIMED))[1]
+            if kind == "DisruptionTarget"
+            else f"Kueue took its quota back: {_RECLAIMED}"
+        )
+        said = str(condition.get("message") or "no message").strip()
+        return _reported(pod, "interrupted", f"was ended ({reason}): {said}; {hint}", parse_moment(condition.get("lastTransitionTime")))
+    return None
+
+
+def _by_memory(pod: Row, events: Sequence[Row]) -> PodVerdict | None:
+    ended = _terminated(pod)
+    code, message = ended.get("exitCode"), str(ended.get("message") or "")
+    oom_event = any(_OOM.search(f"{event.get('reason')} {event.get('message')}") for event in events)
+    never_began = ended.get("reason") in ("StartError", "RunContainerError") and _OOM.search(message)
+    if ended.get("reason") == "OOMKilled" or (code == 128 + signal.SIGKILL and oom_event) or never_began:
+        limit = next((held for container in pod["spec"].get("containers") or () if (held := _memory(container))), "no")
+        text = f"went over its memory limit ({limit}) and was killed (OOMKilled, exit code {code}); see launcher.resources.memory"
+        return _reported(pod, "out_of_memory", text, ended_at(pod))
+    return None
+
+
+def _memory(container: Row) -> str:
+    return str(((container.get("resources") or {}).get("limits") or {}).get("memory") or "")
+
+
+def _deleted(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | None:
+    """Deleted before it ended: its exit code then only says how the harness took it."""
+    asked, ended = deletion_requested_at(pod), ended_at(pod)
+    deleted_first = asked is not None and (ended is None or asked <= ended)
+    if not deleted_first and not (gone and not observe.has_ended(pod)):
+        return None
+    for event in events:  # clusters before 1.26 say only by an event that they did it themselves
+        if (hint := _EVENTS.get(str(event.get("reason")))) is not None:
+            said = f"{event['reason']}: {str(event.get('message') or 'no message').strip()}"
+            return _reported(pod, "interrupted", f"was deleted by the cluster: {said}; {hint}", asked or parse_moment(first_seen(event)))
+    if asked is not None:
+        text = f"was deleted at {asked:%H:%M:%S} UTC, not by Plumbline (unless its task was ended in Airflow then); the cluster's audit log says by whom"
+    else:
+        text = (
+            f"is gone, and the last that was seen of it is that it {observe.describe_pod(pod)}: somebody deleted it, or its node is no more"
+        )
+    return _reported(pod, "interrupted", text, asked)
+
+
+def _by_exit(pod: Row) -> PodVerdict:
+    ended = _terminated(pod)
+    if "exitCode" not in ended:
+        status = pod.get("status") or {}
+        said = f"{status.get('reason') or 'no reason'}: {status.get('message') or 'no message'}"
+        return _reported(pod, "interrupted", f"failed without an exit code ({said}): its node may have lost it", None)
+    code, message = int(ended["exitCode"]), str(ended.get("message") or "")
+    if ended.get("reason") in ("StartError", "RunContainerError", "ContainerCannotRun"):
+        if _GPU_RUNTIME.search(message):
+            text = f"could not be given its GPUs: {message}; the node's GPU driver or container toolkit is broken"
+            return _reported(pod, "wrong_hardware", text, ended_at(pod))
+        return _reported(
+            pod, "image_error", f"could not be started ({ended['reason']}): {message}; does the image hold the harness?", ended_at(pod)
+        )
+    if ended.get("reason") == "ContainerStatusUnknown":
+        return _reported(pod, "interrupted", f"was lost by its kubelet: {message}", ended_at(pod))
+    failure, text = _exit_meaning(code, message)
+    return PodVerdict(failure, f"{pod_and_node(pod)} {text}", ended_at(pod), told=False, exit_code=code)
+
+
+def _exit_meaning(code: int, message: str) -> tuple[FailureClass, str]:
+    """What an exit code of the harness means; `message` is the end of its log."""
+    said = last_lines(message)
+    if code == UNUSABLE_INPUT:
+        return "bad_declaration", f"ended with exit code {code}: the harness could not use what it was given: {said}"
+    if code == STORE_FAILED and "No module named" in message:
+        return "image_error", f"ended with exit code {code}: the image lacks a part of the harness: {said}"
+    if code == STORE_FAILED and "Traceback" not in message:
+        return "unreachable", f"ended with exit code {code}: the result store did not answer it: {said}"
+    if code == FAILED:
+        return "harness_error", f"ended with exit code {code} (failed): {said}"
+    if (name := _signal_name(code)) is None:
+        return "harness_error", f"ended with exit code {code}: {said}"
+    if code - 128 in _FROM_OUTSIDE:
+        return "interrupted", f"was ended by {name} (exit code {code}); neither its memory nor the cluster explains it: {said}"
+    return "harness_error", f"died of {name} (exit code {code}): {said}"
+
+
+def _signal_name(code: int) -> str | None:
+    """The signal that a process died of, as a shell or a container runtime says it; None if it ended by itself."""
+    try:
+        return signal.Signals(code - 128).name
+    except ValueError:
+        return None
+
+
+def _terminated(pod: Row) -> Row:
+    return dict((observe.harness_status(pod).get("state") or {}).get("terminated") or {})
+
+
+def _reported(pod: Row, failure: FailureClass, text: str, at: datetime | None) -> PodVerdict:
+    return PodVerdict(failure, f"{pod_and_node(pod)} {text}", at, told=True, exit_code=_terminated(pod).get("exitCode"))
+
+
+# Pure: the failure class of a launch, from what the cluster showed and what the result document says.
+#
+# A document that holds and did not fail is a result, whatever befell the pods after it was written. Else the evidence counts in this order:
+# what we stopped it for; the first pod that failed by itself (the others of a gang die because of it); the document's own class.
+
+
+_QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
+_NO_ROOM = re.compile(r"nodes? (are|is) available|insufficient|did ?n['o]t match|taint|not enough|no nodes", re.IGNORECASE)
+_FAR_FUTURE = datetime.max.replace(tzinfo=timezone.utc)
+
+
+def classify_launch(seen: LaunchObservation, validity: Validity | None) -> Outcome:
+    """Failure class and a sentence for people; (None, None) if the trial was measured. `validity`: of the document, None if none came."""
+    failed = _first_failure(seen)
+    if validity is not None and validity.failure_class is None and not _contradicts(seen):
+        return None, None
+    if seen.stop is not None and not _pod_knows_better(seen.stop, failed):
+        return _STOPS[seen.stop.reason](seen, seen.stop)
+    if failed is not None:
+        return _of_pods(seen, failed, validity)
+    if validity is None:
+        return _without_document(seen)
+    return validity.failure_class, _join_reasons(validity)
+
+
+def _pod_knows_better(stop: StopCause, failed: PodVerdict | None) -> bool:
+    """An outage or a kill says nothing about the trial: a pod that had failed by then knows better. What we killed, we deleted ourselves."""
+    if failed is None:
+        return False
+    return stop.reason == "unreachable" or (stop.reason == "killed" and failed.failure_class != "interrupted")
+
+
+def _contradicts(seen: LaunchObservation) -> bool:
+    """The harness that wrote the document says that it failed, and the document that it did not."""
+    writers = [pod_verdict(pod, events_of(pod, seen.events), gone=False) for pod in seen.pods if observe.rank_of(pod) == 0]
+    return any(each is not None and not each.told and each.exit_code == FAILED for each in writers)
+
+
+def _first_failure(seen: LaunchObservation) -> PodVerdict | None:
+    """The verdict on the pod that failed first; in the same second, what the cluster itself tells counts before an exit code."""
+    found = (pod_verdict(pod, events_of(pod, seen.events), gone=observe.name_of(pod) in seen.gone) for pod in seen.pods)
+    return min((each for each in found if each is not None), key=lambda each: (each.at or _FAR_FUTURE, not each.told), default=None)
+
+
+def _of_pods(seen: LaunchObservation, failed: PodVerdict, validity: Validity | None) -> Outcome:
+    detail = failed.detail if seen.expected == 1 else f"{failed.detail} (the first of {seen.expected} pods that failed)"
+    if failed.told or failed.exit_code != FAILED:
+        if failed.exit_code != STORE_FAILED or failed.told or validity is None:
+            return failed.failure_class, detail
+        # The pods' store was away, and the document came home by their log.
+        return (validity.failure_class or failed.failure_class), _join_reasons(validity)
+    if validity is None:
+        return "harness_error", f"{detail}; its result document is not in the store"
+    if validity.failure_class is None:
+        return "harness_error", f"{detail}; but its document says {validity.status}"
+    return validity.failure_class, _join_reasons(validity)
+
+
+def _without_document(seen: LaunchObservation) -> Outcome:
+    ended = [pod for pod in seen.pods if observe.has_succeeded(pod)]
+    if ended:
+        name = observe.name_of(min(ended, key=observe.rank_of))
+        return (
+            "harness_error",
+            f"pod {name} ended with exit code 0, but its result document is not in the store: is launcher.results_url the one that the pods write to?",
+        )
+    if not seen.pods:
+        return "interrupted", "nothing of the launch is on the cluster, and nobody saw how it ended"
+    states = "; ".join(f"pod {observe.name_of(pod)} {observe.describe_pod(pod)}" for pod in seen.pods)
+    return "interrupted", f"the launch was ended before its pods were, and there is no result document: {states}"
+
+
+def _join_reasons(validity: Validity) -> str:
+    return "; ".join(reason.detail for reason in validity.reasons)
+
+
+def _not_scheduled(seen: LaunchObservation, stop: StopCause) -> Outcome:
+    waiting = [pod for pod in seen.pods if not observe.is_scheduled(pod)]
+    said = " ".join([stop.detail, *(_scheduler_message(pod, seen) for pod in waiting)])
+    if _QUOTA.search(said):
+        return "quota_exceeded", f"{stop.detail}; raise the namespace's ResourceQuota, or lower launcher.parallel"
+    if any(_gates(pod) for pod in waiting):
+        gates = ", ".join(sorted({gate for pod in waiting for gate in _gates(pod)}))
+        return (
+            "quota_exceeded",
+            f"{stop.detail}; its queue did not admit it (scheduling gate {gates}): look at the Kueue workload and the quota of launcher.queue",
+        )
+    if _NO_ROOM.search(said):
+        return (
+            "insufficient_capacity",
+            f"{stop.detail}; no node had room, the labels of launcher.node_selector and only taints that launcher.tolerations covers, "
+            "and was new to the series if a fresh_node was asked for",
+        )
+    return "launch_timeout", stop.detail
+
+
+def _scheduler_message(pod: Row, seen: LaunchObservation) -> str:
+    warnings = [event for event in events_of(pod, seen.events) if event.get("type") == "Warning"]
+    return " ".join([observe.unscheduled_reason(pod), *(str(event.get("message")) for event in sorted(warnings, key=event_time)[-1:])])
+
+
+def _gates(pod: Row) -> list[str]:
+    return [str(gate.get("name")) for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
+
+
+def _not_started(seen: LaunchObservation, stop: StopCause) -> Outcome:
+    late = [pod for pod in seen.pods if not observe.has_started(pod)]
+    pulling = [pod for pod in late if _still_pulls(pod, seen)]
+    hint = f"; {len(pulling)} of them still pulled the image: raise launcher.startup_timeout, or keep the image nearer" if pulling else ""
+    return "launch_timeout", f"{stop.detail}{hint}"
+
+
+def _still_pulls(pod: Row, seen: LaunchObservation) -> bool:
+    reasons = [event.get("reason") for event in events_of(pod, seen.events)]
+    return "Pulling" in reasons and "Pulled" not in reasons
+
+
+def _unreachable(_: LaunchObservation, stop: StopCause) -> Outcome:
+    if stop.status == 403:
+        # Rights do not come back by themselves. A token that is refused (401) often does: it is rotated, and read anew by the next try.
+        return (
+            "bad_declaration",
+            f"{stop.detail}; the cluster does not allow what the launch needs: apply k8s/provider, or run plumbline cluster doctor",
+        )
+    hint = "; renew the token in launcher.connection" if stop.status == 401 else ""
+    return "unreachable", f"{stop.detail}{hint}"
+
+
+def _refused(_: LaunchObservation, stop: StopCause) -> Outcome:
+    status = stop.status or 0
+    if status == 403 and _QUOTA.search(stop.detail):
+        return "quota_exceeded", f"{stop.detail}; raise the namespace's ResourceQuota, or lower launcher.parallel"
+    if status in (401, 408, 429) or status >= 500:
+        return "unreachable", f"the cluster answered {status}: {stop.detail}"
+    return "bad_declaration", f"the cluster refused the launch ({status}): {stop.detail}; plumbline cluster doctor tries what it needs"
+
+
+def _always(failure: FailureClass) -> Callable[[LaunchObservation, StopCause], Outcome]:
+    return lambda _, stop: (failure, stop.detail)
+
+
+_STOPS: dict[StopReason, Callable[[LaunchObservation, StopCause], Outcome]] = {
+    "schedule_timeout": _not_scheduled,
+    "startup_timeout": _not_started,
+    "image_error": _always("image_error"),
+    "config_error": _always("bad_declaration"),
+    "deadline": _always("timeout"),
+    "unreachable": _unreachable,
+    "refused": _refused,
+    "killed": _always("interrupted"),
+}

@@ -1,0 +1,161 @@
+"""Objects of ours on a cluster: count them, delete those past their deadline."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from plumbline.declarations import KubernetesLauncher, installation_paths
+from plumbline.launch import stores
+from plumbline.launch.cluster import names
+from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
+from plumbline.launch.cluster.names import EXPIRES, LAUNCH, MANAGED_BY, MANAGER, launch_name
+from plumbline.launch.cluster.observe import Row
+from plumbline.results import InvalidResult
+
+_log = logging.getLogger(__name__)
+_GANGS = {"jobset": "JobSet", "trainjob": "TrainJob"}
+# Owners first: what they own goes with them.
+_KINDS = ("TrainJob", "JobSet", "Service", "Job", "Pod", "Secret")
+
+
+def sweep_expired(
+    launcher: KubernetesLauncher, now_s: float | None = None, patience_s: float = API_PATIENCE_S, launches: Collection[str] | None = None
+) -> list[str]:
+    """Delete every object of ours in the provider's namespace whose time has passed; what was deleted, such as "Pod pl-x-0".
+
+    `launches`: names of launches of which everything is deleted instead, whatever its time.
+
+    Ours is what carries our label; its time stands in an annotation that its launch gave it. Anything else is never touched, nor is
+    what is on its way out. All kinds that a launch may create are looked for, also those of another `gang` than the declared one, which
+    may have been declared before.
+
+    Raises Unreachable and BadDeclaration like the rest of the launch; Refused, after everything else was swept, if the API refuses a kind
+    or a deletion.
+    """
+    api = ClusterApi(launcher.connection, launcher.namespace, patience_s=patience_s)
+    now = time.time() if now_s is None else now_s
+    deleted: list[str] = []
+    refused: list[tuple[str, ApiRefused]] = []
+    for kind in _KINDS:
+        try:
+            items = api.listed(kind, f"{MANAGED_BY}={MANAGER}")
+        except ApiRefused as refusal:
+            if kind in _GANGS.values() and kind != _GANGS.get(launcher.gang) and refusal.status in (403, 404):
+                _log.debug("no %s can be looked for in %s: %s", kind, launcher.namespace, refusal)
+            else:
+                refused.append((f"list {kind}", refusal))
+            continue
+        for item in items:
+            if not (_has_expired(kind, item, now, launcher.namespace) if launches is None else _is_of(item, launches)):
+                continue
+            name = item["metadata"]["name"]
+            try:
+                if api.delete_exactly(kind, name, item["metadata"]["uid"]):
+                    deleted.append(f"{kind} {name}")
+            except ApiRefused as refusal:
+                refused.append((f"delete {kind} {name}", refusal))
+    if refused:
+        said = "; ".join(f"{what}: {refusal.detail}" for what, refusal in refused)
+        remedy = "`plumbline cluster doctor` names the verbs that are missing; apply k8s/provider again"
+        raise ApiRefused(refused[0][1].status, f"{said}; {remedy}. Swept: {', '.join(deleted) or 'nothing'}")
+    return deleted
+
+
+def campaign_launches(campaign_id: str, provider: str) -> list[str]:
+    """Names of all launches that this installation announced for a campaign on a provider; another's are none of them.
+
+    LookupError if the result store holds no trial of the campaign there; OSError if it does not answer.
+    """
+    home, found, planned = stores.home(), [], False
+    for trial_id in home.trial_ids(campaign_id):
+        try:
+            planned |= stores.planned_trial(home, {"campaign_id": campaign_id, "trial_id": trial_id}).provider.name == provider
+            trials = [home.trial(folder) for folder in home.announced(campaign_id, trial_id)]
+        except (FileNotFoundError, InvalidResult) as error:
+            _log.warning("%s of %s is left out: %s", trial_id, campaign_id, error)
+            continue
+        found += [launch_name(trial) for trial in trials if trial.provider.name == provider]
+    if not planned:
+        raise LookupError(f'the result store holds no trial of campaign "{campaign_id}" on {provider}')
+    return found
+
+
+def _is_of(item: Row, launches: Collection[str]) -> bool:
+    return item["metadata"].get("labels", {}).get(LAUNCH) in launches and "deletionTimestamp" not in item["metadata"]
+
+
+def _has_expired(kind: str, item: Row, now: float, namespace: str) -> bool:
+    """Whether the object's time has passed and nobody deletes it yet."""
+    name, expires = item["metadata"]["name"], expires_s(item)
+    if expires is None:
+        _log.warning("%s %s in %s is labelled as ours and has no %s; it is left alone", kind, name, namespace, EXPIRES)
+        return False
+    if expires >= now or "deletionTimestamp" in item["metadata"]:
+        return False
+    _log.warning("%s %s in %s outlived its launch by %.0f min: to be deleted", kind, name, namespace, (now - expires) / 60)
+    return True
+
+
+def expires_s(item: Row) -> float | None:
+    """When the launch of an object is over, in seconds since the epoch; None if the object does not say."""
+    text = (item["metadata"].get("annotations") or {}).get(EXPIRES)
+    return float(text) if text is not None and text.isdigit() else None
+
+
+@dataclass(frozen=True)
+class Census:
+    """`pods` by campaign (its label's value; "" for pods without one, such as a doctor's), without those that are being deleted; `expired`: pods whose launch's time is over.
+
+    `utc`: when they were counted, ISO 8601.
+    """
+
+    pods: dict[str, int]
+    expired: int
+    utc: str
+
+    def __str__(self) -> str:
+        total = sum(self.pods.values())
+        if not total:
+            return "no pods"
+        campaigns = ", ".join(f"{n} of {campaign}" if campaign else f"{n} of no campaign" for campaign, n in sorted(self.pods.items()))
+        over = f"; {self.expired} past {'its' if self.expired == 1 else 'their'} end" if self.expired else ""
+        return f"{total} pod{'' if total == 1 else 's'} ({campaigns}){over}"
+
+
+def count_pods(launcher: KubernetesLauncher, patience_s: float = API_PATIENCE_S) -> Census:
+    """Count now. BadDeclaration, Refused or Unreachable if the cluster cannot be asked."""
+    now = datetime.now(timezone.utc)
+    every = ClusterApi(launcher.connection, launcher.namespace, patience_s=patience_s).pods(f"{names.MANAGED_BY}={names.MANAGER}")
+    pods = [pod for pod in every if "deletionTimestamp" not in pod["metadata"]]
+    campaigns = Counter(str((pod["metadata"].get("labels") or {}).get(names.CAMPAIGN, "")) for pod in pods)
+    over = [pod for pod in pods if (at := expires_s(pod)) is not None and at < now.timestamp()]
+    return Census(dict(campaigns), len(over), now.isoformat(timespec="seconds"))
+
+
+def store_count(provider: str, census: Census) -> None:
+    """Store a provider's newest count. A reader sees the old one or the new one."""
+    file = _count_file(provider)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(asdict(census)), encoding="utf-8")
+    draft.replace(file)
+
+
+def stored_count(provider: str) -> Census | None:
+    """The newest stored count; None if there is none that can be read."""
+    try:
+        return Census(**json.loads(_count_file(provider).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _count_file(provider: str) -> Path:
+    return installation_paths().work / f"{provider}.cluster"

@@ -1,0 +1,85 @@
+"""Credentials of the result store, in a pod and here: references to keys of a Secret, never values; which one a refusal concerns."""
+
+from __future__ import annotations
+
+import re
+
+from plumbline.declarations import KubernetesLauncher, Provider
+from plumbline.launch.cluster.observe import Row
+
+_S3 = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "FSSPEC_S3",  # JSON of further s3fs options: a store without virtual-hosted buckets needs {"config_kwargs": {"s3": {"addressing_style": "path"}}}
+)
+_GS = ("FSSPEC_GS_TOKEN",)  # the service account's key, its JSON file as it was downloaded
+_AZ = (
+    "AZURE_STORAGE_ACCOUNT_NAME",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "AZURE_STORAGE_TENANT_ID",
+    "AZURE_STORAGE_CLIENT_ID",
+    "AZURE_STORAGE_CLIENT_SECRET",
+)
+STORE_VARIABLES: dict[str, tuple[str, ...]] = {"s3": _S3, "gs": _GS, "gcs": _GS, "az": _AZ, "abfs": _AZ, "abfss": _AZ, "file": ()}
+"""Keys of the Secret by the store's scheme: each is the environment variable that the store's client reads. All are optional, since each
+way to log in needs only some."""
+
+
+def store_scheme(launcher: KubernetesLauncher) -> str:
+    """Of the result store's URL, such as `s3`."""
+    return launcher.results_url.partition("://")[0]
+
+
+def store_variables(launcher: KubernetesLauncher) -> list[Row]:
+    """A container's environment entries for the declared `results_secret`; none if there is no such Secret."""
+    if launcher.results_secret is None:
+        return []
+    return [
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": launcher.results_secret, "key": key, "optional": True}}}
+        for key in STORE_VARIABLES[store_scheme(launcher)]
+    ]
+
+
+def identity_labels(launcher: KubernetesLauncher) -> dict[str, str]:
+    """Labels by which a cloud gives the pod its service account's identity, where it asks for one: Azure does."""
+    by_identity = launcher.results_secret is None and STORE_VARIABLES[store_scheme(launcher)] is _AZ
+    return {"azure.workload.identity/use": "true"} if by_identity else {}
+
+
+_REFUSAL = re.compile(
+    r"refuses access|Forbidden|Access ?Denied|Unable to locate credentials|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
+    r"|invalid_grant|AuthenticationFailed|DefaultCredentialsError|ClientAuthenticationError"
+)
+
+
+def pod_key_source(provider: Provider) -> str:
+    """Where a provider's pods get the store's key from."""
+    launcher = provider.launcher
+    assert isinstance(launcher, KubernetesLauncher)
+    if launcher.results_secret is None:
+        return f"the workload identity of the service account {launcher.service_account} (launcher.results_secret names no Secret)"
+    return (
+        f"the Secret {launcher.results_secret} in namespace {launcher.namespace} (launcher.results_secret): is it there, is its key right?"
+    )
+
+
+def own_key_source(provider: Provider) -> str:
+    """Where this installation gets the store's key from."""
+    launcher = provider.launcher
+    assert isinstance(launcher, KubernetesLauncher)
+    if launcher.results_connection is None:
+        return "the environment's credentials (launcher.results_connection names no Airflow connection)"
+    return f"the Airflow connection {launcher.results_connection} (launcher.results_connection)"
+
+
+def explain_refusal(detail: str, provider: Provider, *, here: bool) -> str:
+    """The detail of a failure, with the key to look at if a store refused it. `here`: asked from this installation, else from a pod."""
+    if not _REFUSAL.search(detail):
+        return detail
+    key, line = (own_key_source(provider), "store from here") if here else (pod_key_source(provider), "store from a pod")
+    return f"{detail}; check {key}; `plumbline cluster doctor {provider.name}`, line `{line}`"

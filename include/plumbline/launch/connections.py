@@ -1,0 +1,107 @@
+"""Credentials from Airflow connections, as options of fsspec's clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+Options = dict[str, Any]
+
+
+def store_options(url: str, connection_id: str) -> Options:
+    """Options of the client of `url`. Raises ValueError naming the connection if it is not there or does not suit the URL."""
+    from airflow.sdk import Connection
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        connection = Connection.get(connection_id)
+    except AirflowNotFoundException as error:
+        raise ValueError(
+            f"Airflow connection {connection_id}, declared for {url}, is not defined; create it, or declare another"
+        ) from error
+    reader = _READERS.get(url.partition("://")[0])
+    if reader is None:
+        raise ValueError(f"connection {connection_id} was declared for {url}, which takes no credentials; leave results_connection out")
+    try:
+        found = {name: value for name, value in reader(connection, connection.extra_dejson).items() if value}
+    except ValueError as error:
+        raise ValueError(f"connection {connection_id} does not open {url}: {error}") from error
+    if not found:
+        raise ValueError(
+            f"connection {connection_id} has no credentials for {url}; expected login and password, or the extras of an "
+            "aws, google_cloud_platform or wasb connection"
+        )
+    return found
+
+
+def _aws(connection: Any, extra: Mapping[str, Any]) -> Options:
+    return {
+        "key": connection.login or extra.get("aws_access_key_id"),
+        "secret": connection.password or extra.get("aws_secret_access_key"),
+        "token": extra.get("aws_session_token"),
+        "endpoint_url": extra.get("endpoint_url"),
+        "client_kwargs": {"region_name": extra["region_name"]} if extra.get("region_name") else None,
+    }
+
+
+def _google(connection: Any, extra: Mapping[str, Any]) -> Options:
+    # The connection's project is left out: it is for making buckets, and must be the credentials' own where it is given.
+    key, path = extra.get("keyfile_dict"), extra.get("key_path")
+    if isinstance(key, str) and key:
+        try:
+            key = json.loads(key)
+        except ValueError as error:
+            raise ValueError(
+                f"its extra keyfile_dict is not JSON ({error}); expected the service account's key file as it was downloaded"
+            ) from error
+    if not key and path and not Path(path).is_file():
+        raise ValueError(
+            f"its extra key_path names {path}, and there is no such file here"
+        )  # gcsfs would send the path to Google as a token
+    return {"token": key or path}
+
+
+def _azure(connection: Any, extra: Mapping[str, Any]) -> Options:
+    given = extra.get("connection_string")
+    if given:
+        return {"connection_string": given}
+    host = _account_url(connection.host or connection.login)
+    if extra.get("tenant_id"):
+        return {
+            "account_name": urlsplit(host).netloc.partition(".")[0] if connection.host else None,
+            "tenant_id": extra["tenant_id"],
+            "client_id": connection.login,
+            "client_secret": connection.password,
+        }
+    # As connection strings, since only those come before the AZURE_STORAGE_* variables that may hold the home store's credentials.
+    key = extra.get("shared_access_key") or extra.get("account_key") or (None if extra.get("sas_token") else connection.password)
+    if key:
+        if not connection.login:
+            raise ValueError("it has a key and no login; expected the storage account's name there")
+        return {"connection_string": f"BlobEndpoint={host};AccountName={connection.login};AccountKey={key}"}
+    endpoint, _, token = str(extra.get("sas_token") or "").rpartition("?")
+    if not token:
+        return {}
+    if not (endpoint or host):
+        raise ValueError("it has a sas_token and no login; expected the storage account's name there, or its URL before the token")
+    return {"connection_string": f"BlobEndpoint={endpoint.rstrip('/') or host};SharedAccessSignature={token}"}
+
+
+def _account_url(named: str | None) -> str:
+    """The account's URL from its name, host or URL; empty if none is given."""
+    if not named or "://" in named:
+        return (named or "").rstrip("/")
+    return f"https://{named}" if "." in named else f"https://{named}.blob.core.windows.net"
+
+
+_READERS: Mapping[str, Callable[[Any, Mapping[str, Any]], Options]] = {
+    "s3": _aws,
+    "gs": _google,
+    "gcs": _google,
+    "az": _azure,
+    "abfs": _azure,
+    "abfss": _azure,
+}

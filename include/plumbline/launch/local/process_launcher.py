@@ -1,0 +1,365 @@
+"""Launcher for this machine: a trial is a pinned and limited process; nothing of it is left afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from plumbline.declarations import (
+    Declarations,
+    EndpointLauncher,
+    KubernetesLauncher,
+    LocalLauncher,
+    Provider,
+    SimulatedLauncher,
+    Trial,
+    installation,
+    installation_paths,
+)
+from plumbline.declarations import LocalLauncher as Declared
+from plumbline.declarations.compatibility import scratch_needed
+from plumbline.harness.launcher_protocol import ProgressLine, parse_progress
+from plumbline.launch import OnProgress, stores
+from plumbline.launch.failures import STORE_FAILED, HarnessError, OutOfMemory, TrialTimeout, WrongHardware, trial_outcome
+from plumbline.launch.local import machine_access
+from plumbline.launch.local.machine_access import LockRefused, MachineBusy, machine_lock
+from plumbline.launch.local.process import ProcessLimits, TrialOutput, supervised, trial_environment
+from plumbline.launch.stores import next_attempt
+from plumbline.results import Event, FailureClass, LaunchRecord, ResultStore, Scalar, log_transport
+from plumbline.results.document import PROBE_LIMIT_S, InvalidProbe, ProbeDocument
+
+_log = logging.getLogger(__name__)
+
+HARNESS = (sys.executable, "-m", "plumbline.harness")
+GRACE_S = 10.0
+PATIENCE_S = 3600.0
+_RESERVED_BYTES = 256 * 2.0**20
+"""Bytes that every trial needs free for its log, its evidence and its document, beside what its model and data take."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Where a trial's process runs and what it may use.
+
+    `cpus`: cores it is pinned to; None for all that this process may use. `memory` bytes of the whole process tree. `secrets`: further
+    environment variables of the process; they are written nowhere.
+    """
+
+    launcher: Literal["local", "endpoint"]
+    machine: str
+    cpus: tuple[int, ...] | None
+    memory: float
+    timeout_s: float
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class StartRefused:
+    """A trial that cannot be started at all: its failure class and why."""
+
+    launcher: Literal["local", "endpoint"]
+    failure_class: FailureClass
+    detail: str
+
+
+@dataclass(frozen=True)
+class ProcessRunner:
+    """Runs `<command> run --trial <file> --out <store>` here.
+
+    `grace_s` lies between SIGTERM and SIGKILL; `patience_s` is how long a trial waits for the machine before it fails with
+    launch_timeout.
+    """
+
+    command: Sequence[str] = HARNESS
+    grace_s: float = GRACE_S
+    patience_s: float = PATIENCE_S
+
+    def launch(self, trial: Trial, store: ResultStore, place: Allocation | StartRefused, on_progress: OnProgress | None) -> LaunchRecord:
+        """See Launcher.launch. OSError if the store cannot be written; a trial that was running is ended all the same."""
+        attempt = _LocalAttempt(tuple(self.command), self.grace_s, store, on_progress, place.launcher)
+        work = installation_paths().work
+        work.mkdir(parents=True, exist_ok=True)
+        machine_access.end_abandoned(work)
+        attempt.happened("queued")
+        if isinstance(place, StartRefused):
+            return attempt.not_started(trial, place.failure_class, place.detail)
+
+        def waiting(note: str) -> None:
+            if on_progress is not None:
+                on_progress(ProgressLine(trial.trial_id, "queued", 0.0, note))
+
+        if (why := _insufficient_disk(trial, store, work)) is not None:
+            return attempt.not_started(trial, "insufficient_capacity", why)
+        try:
+            with machine_lock(place.machine, trial.trial_id, work, self.patience_s, waiting) as hold:
+                return attempt.run(next_attempt(trial, store), place, work, hold)
+        except LockRefused as error:
+            return attempt.not_started(trial, "harness_error", str(error))
+        except MachineBusy as error:
+            return attempt.not_started(trial, "launch_timeout", str(error))
+
+
+class _LocalAttempt:
+    """One attempt, from its first event to its record."""
+
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        grace_s: float,
+        store: ResultStore,
+        on_progress: OnProgress | None,
+        launcher: Literal["local", "endpoint"],
+    ) -> None:
+        self._command, self._grace_s, self._store, self._on_progress, self._launcher = command, grace_s, store, on_progress, launcher
+        self._events: list[Event] = []
+        self._node: dict[str, Scalar] = {"host.name": socket.gethostname()}
+        self._exit_code: int | None = None
+        self._log_tail = ""
+
+    def happened(self, name: str) -> None:
+        """Note a moment."""
+        now = datetime.now(timezone.utc)
+        self._events.append(Event(name=name, utc=now, monotonic_s=time.monotonic(), clock="launcher"))
+
+    def not_started(self, trial: Trial, failure_class: FailureClass, detail: str) -> LaunchRecord:
+        """Record an attempt that no process was started for."""
+        trial = next_attempt(trial, self._store)
+        self._store.put_trial(trial)
+        return self.close(trial, failure_class, detail)
+
+    def run(self, trial: Trial, place: Allocation, work: Path, hold: int) -> LaunchRecord:
+        """Run it on the machine that is now ours."""
+        self.happened("requested")
+        self._store.put_trial(trial)
+        usable = sorted(os.sched_getaffinity(0))
+        wanted = usable if place.cpus is None else place.cpus
+        cpus = [cpu for cpu in wanted if cpu in usable]
+        self._node |= {"cpus.declared": _join_cpus(wanted), "cpus.used": _join_cpus(cpus)}
+        if not cpus:
+            nothing = f"none of the declared cores {_join_cpus(wanted)} may be used here; usable: {_join_cpus(usable)}"
+            return self.close(trial, "wrong_hardware", nothing)
+        with contextlib.ExitStack() as stack:
+            name = f"{trial.trial_id}.a{trial.attempt}"
+            folder = _temporary_folder(stack, work / f"{name}.launch")
+            # A short path of its own: names of Unix sockets in it must stay below 108 bytes.
+            scratch = _temporary_folder(stack, Path(tempfile.mkdtemp(prefix="plumbline-")))
+            try:
+                failure_class, detail = self._supervise(trial, place, cpus, hold, folder, scratch, work / f"{name}.pid")
+            except BaseException as stop:
+                self.close(trial, "interrupted", f"the launcher was stopped while the trial ran: {stop!r}", folder)
+                raise
+            return self.close(trial, failure_class, detail, folder)
+
+    def _supervise(
+        self, trial: Trial, place: Allocation, cpus: list[int], hold: int, folder: Path, scratch: Path, pidfile: Path
+    ) -> tuple[FailureClass | None, str | None]:
+        specification = folder / "trial.json"
+        specification.write_text(trial.model_dump_json(indent=1), encoding="utf-8")
+        token = secrets.token_hex(16)
+        with (folder / "launch.log").open("wb") as log:
+            output = TrialOutput(log, self._on_line(trial.trial_id))
+            try:
+                with supervised(
+                    [*self._command, "run", "--trial", str(specification), "--out", self._store.url],
+                    cpus=cpus,
+                    environment={**trial_environment(os.environ, self._store.url, token, scratch), **place.secrets},
+                    token=token,
+                    folder=folder,
+                    hold=hold,
+                    limits=ProcessLimits(place.timeout_s, place.memory, self._grace_s),
+                    output=output,
+                ) as process:
+                    self.happened("process_started")
+                    launcher, launcher_start = machine_access.own_process()
+                    running = machine_access.LaunchPidfile(
+                        trial.trial_id, token, launcher, launcher_start, process.pid, process.start, (str(folder), str(scratch))
+                    )
+                    with machine_access.hold_pidfile(pidfile, running):
+                        ended = process.wait()
+            finally:
+                self.happened("finished")
+                self._log_tail = output.tail
+        self._exit_code = ended.code
+        if ended.code == STORE_FAILED:
+            self._bring_home(trial, folder / "launch.log")
+        return trial_outcome(ended, self._store, self._store.folder(trial), self._log_tail)
+
+    def _bring_home(self, trial: Trial, log: Path) -> None:
+        """Take the result that the harness printed because the store was away; `collect` tries again if the store still is."""
+        try:
+            stores.store_from_log(trial, log.read_bytes(), self._store)
+        except (OSError, log_transport.InvalidBlock) as error:
+            _log.warning("No result came home by the log of %s: %s", trial.trial_id, error)
+
+    def _on_line(self, trial_id: str) -> Callable[[str], bool]:
+        def tell(line: str) -> bool:
+            if log_transport.is_block_line(line):
+                return True
+            progress = parse_progress(line)
+            if progress is None or progress.trial_id != trial_id:
+                return False
+            if not any(event.name == "harness_ready" for event in self._events):
+                self.happened("harness_ready")
+            if self._on_progress is not None:
+                self._on_progress(progress)
+            return True
+
+        return tell
+
+    def close(self, trial: Trial, failure_class: FailureClass | None, detail: str | None, folder: Path | None = None) -> LaunchRecord:
+        """Store the log, then the record: the last write of a launch."""
+        if folder is not None and (folder / "launch.log").exists():
+            self._store.put(f"{self._store.folder(trial)}/launch.log", (folder / "launch.log").read_bytes())
+        record = LaunchRecord(
+            launcher=self._launcher,
+            events=tuple(self._events),
+            exit_code=self._exit_code,
+            failure_class=failure_class,
+            failure_detail=detail,
+            node=self._node,
+            log_tail=self._log_tail,
+        )
+        self._store.put_launch(trial, record)
+        return record
+
+
+def _insufficient_disk(trial: Trial, store: ResultStore, work: Path) -> str | None:
+    """Why the trial's files do not fit on this machine's disks; None if they do. An endpoint's model is elsewhere."""
+    scratch = None if isinstance(trial.provider.launcher, EndpointLauncher) else scratch_needed(trial.workload)
+    needed = _RESERVED_BYTES + (0.0 if scratch is None else scratch.checkpoints + scratch.data + scratch.weights)
+    folders = [(work, needed), (Path(tempfile.gettempdir()), _RESERVED_BYTES)]
+    if store.url.startswith("file:"):
+        folders.append((Path(url2pathname(urlsplit(store.url).path)), _RESERVED_BYTES))
+    return next((why for folder, room in folders if (why := installation.insufficient_space(folder, room)) is not None), None)
+
+
+def _temporary_folder(stack: contextlib.ExitStack, path: Path) -> Path:
+    """A folder that is there, and gone when the stack unwinds."""
+    path.mkdir(parents=True, exist_ok=True)
+    stack.callback(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def _join_cpus(cpus: Sequence[int]) -> str:
+    return ",".join(map(str, cpus)) or "none"
+
+
+# A short probe of a provider: its environment, its arithmetic and its memory, measured there without a trial.
+#
+# It gives way: on a machine of ours to whatever runs there, on a cluster it asks for one GPU and two minutes of it.
+
+
+PROBE_START_S = 60.0
+"""Beyond its own limit: for Python, the facts, and the disk that the document goes to."""
+
+
+@dataclass(frozen=True)
+class ProbeSkipped:
+    """No probe was made now; `why` in words that a person reads."""
+
+    why: str
+
+
+def probe_provider(
+    declared: Declarations, provider: Provider, now: datetime, *, limit_s: float = PROBE_LIMIT_S, command: Sequence[str] = HARNESS
+) -> ProbeDocument | ProbeSkipped:
+    """Probe the provider now. `now`: a simulated one shows what it is then. `limit_s`: what does not fit into it is left out.
+
+    A TrialFailure as a launch there would raise it, Refused if its cluster refuses; OSError if its result store does not answer.
+    """
+    launcher = provider.launcher
+    if isinstance(launcher, LocalLauncher):
+        return _probe_local(provider, launcher, limit_s, command)
+    if isinstance(launcher, SimulatedLauncher):
+        from plumbline.launch.simulated.launcher import simulate_probe
+
+        return simulate_probe(provider, now)
+    if isinstance(launcher, KubernetesLauncher):
+        from plumbline.launch.cluster.operate import hardware_probe
+
+        return hardware_probe.probe_cluster(declared, provider, launcher, now, limit_s)
+    assert isinstance(launcher, EndpointLauncher)
+    return ProbeSkipped(f"{provider.name} is hosted behind an URL: there is no machine to probe")
+
+
+def _probe_local(provider: Provider, launcher: LocalLauncher, limit_s: float, command: Sequence[str]) -> ProbeDocument | ProbeSkipped:
+    work = installation_paths().work
+    work.mkdir(parents=True, exist_ok=True)
+    machine_access.end_abandoned(work)
+    name = f"probe-{provider.name}-{secrets.token_hex(4)}"
+    cpus = [cpu for cpu in launcher.cpus if cpu in os.sched_getaffinity(0)]
+    if not cpus:
+        raise WrongHardware(f"none of the declared cores of {provider.name} may be used here (launcher.cpus)")
+    try:
+        with machine_lock(launcher.machine, name, work, 0.0, lambda _: None) as hold:
+            return _run_probe(name, launcher, cpus, hold, work, limit_s, command)
+    except MachineBusy as busy:
+        return ProbeSkipped(f"put off: {busy}; what is measured there goes first")
+
+
+def _run_probe(
+    name: str, launcher: LocalLauncher, cpus: list[int], hold: int, work: Path, limit_s: float, command: Sequence[str]
+) -> ProbeDocument:
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=work))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        out, token = folder / "probe.json", secrets.token_hex(16)
+        output = TrialOutput(stack.enter_context((folder / "probe.log").open("wb")), lambda _: False)
+        process = stack.enter_context(
+            supervised(
+                [*command, "probe", "--out", str(out), "--limit", f"{limit_s:g}"],
+                cpus=cpus,
+                environment=trial_environment(os.environ, "file:", token, folder),
+                token=token,
+                folder=folder,
+                hold=hold,
+                limits=ProcessLimits(limit_s + PROBE_START_S, launcher.memory, GRACE_S),
+                output=output,
+            )
+        )
+        own, start = machine_access.own_process()
+        running = machine_access.LaunchPidfile(name, token, own, start, process.pid, process.start, (str(folder),))
+        with machine_access.hold_pidfile(work / f"{name}.pid", running):
+            ended = process.wait()
+        if ended.stopped is not None:
+            raise (OutOfMemory if ended.stopped == "memory" else TrialTimeout)(f"the probe was ended: {ended.detail}")
+        if ended.code != 0:
+            raise HarnessError(f"the probe ended with {ended.code}: {output.tail}")
+        return read_probe(out.read_bytes(), str(out))
+
+
+def read_probe(text: bytes, where: str) -> ProbeDocument:
+    """The probe's document; HarnessError if the harness there wrote something else."""
+    try:
+        return ProbeDocument.read(text, where)
+    except InvalidProbe as bad:
+        raise HarnessError(f"{bad}; is its image of another version?") from bad
+
+
+class ProcessLauncher:
+    """Runs trials on the provider's cores; see ThisMachine for the arguments."""
+
+    def __init__(self, command: Sequence[str] = HARNESS, *, grace_s: float = GRACE_S, patience_s: float = PATIENCE_S) -> None:
+        self._machine = ProcessRunner(command, grace_s, patience_s)
+
+    def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
+        """See Launcher.launch. OSError if the store cannot be written; a trial that was running is ended all the same."""
+        declared = trial.provider.launcher
+        assert isinstance(declared, Declared)
+        place = Allocation("local", declared.machine, declared.cpus, declared.memory, declared.timeout)
+        return self._machine.launch(trial, store, place, on_progress)

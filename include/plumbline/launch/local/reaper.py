@@ -1,0 +1,142 @@
+"""The parent of a local trial: pins it, dies with its launcher, and leaves no descendant behind.
+
+Run by path (`python -I -S keeper.py …`) and so limited to the standard library: it is there in milliseconds and sleeps while the
+trial is measured. Every descendant, also one that forked twice and left the session, becomes a child of this process when its own
+parent goes (PR_SET_CHILD_SUBREAPER), so that none can hide. It exits as the trial did: same exit status, same signal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_DEFAULT_SIGNALS = (*_STOP_SIGNALS, signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores the last two; a trial starts with the defaults
+_KILL_PATIENCE_S = 5.0
+EXEC_FAILED = 127
+
+
+def parents() -> dict[int, int]:
+    """Parent of every process of this machine that is not a zombie."""
+    found = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - names only; this runs while a trial is measured
+        if not entry.isdigit():
+            continue
+        try:
+            stat = Path("/proc", entry, "stat").read_bytes()
+        except OSError:
+            continue  # it ended meanwhile
+        # The command, in parentheses, may hold spaces and parentheses itself.
+        state, parent = stat.rpartition(b")")[2].split()[:2]
+        if state not in (b"Z", b"X"):
+            found[int(entry)] = int(parent)
+    return found
+
+
+def descendants(roots: set[int], parent_of: dict[int, int] | None = None) -> set[int]:
+    """Live processes below `roots`, at any depth; the roots themselves are not in it."""
+    parent_of = parents() if parent_of is None else parent_of
+    found: set[int] = set()
+    while True:
+        more = {pid for pid, parent in parent_of.items() if parent in roots | found} - found - roots
+        if not more:
+            return found
+        found |= more
+
+
+def send(pids: set[int], number: int) -> None:
+    """A signal to each process that is still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _end_descendants(grace_s: float, seen: dict[int, int]) -> None:
+    """SIGTERM, the grace time, then SIGKILL until nothing is left (a process that forks while it is killed is met again)."""
+    me = os.getpid()
+    send(descendants({me}), signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    while _reap(seen) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    deadline = time.monotonic() + _KILL_PATIENCE_S
+    while time.monotonic() < deadline:
+        send(descendants({me}), signal.SIGKILL)
+        if not _reap(seen):
+            return
+        time.sleep(0.02)
+
+
+def _reap(seen: dict[int, int]) -> bool:
+    """Collect what ended (its status goes to `seen`); whether any child is left."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+        seen[pid] = status
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed: {os.strerror(ctypes.get_errno())}")
+
+
+def main() -> int:
+    """Start the command, wait for its end or for a request to stop, clean up."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--launcher", type=int, required=True, help="pid of the launcher")
+    parser.add_argument("--cpus", required=True, help="cores to pin to, such as 0,1")
+    parser.add_argument("--hold", type=int, required=True, help="descriptor of the machine's lock, kept until the last descendant is gone")
+    parser.add_argument("--grace", type=float, required=True, help="seconds between SIGTERM and SIGKILL")
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*_STOP_SIGNALS, signal.SIGCHLD})
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if os.getppid() != options.launcher:
+        return EXEC_FAILED  # the launcher died before the line above could ask for its death to be told
+    os.set_inheritable(options.hold, False)
+    os.sched_setaffinity(0, {int(cpu) for cpu in options.cpus.split(",")})
+    try:
+        trial = os.posix_spawnp(options.command[0], options.command, os.environ, setsigmask=(), setsigdef=_DEFAULT_SIGNALS)
+    except OSError as error:
+        sys.stderr.write(f"{options.command[0]}: cannot be started: {error}\n")
+        return EXEC_FAILED
+    seen: dict[int, int] = {}
+    while trial not in seen:
+        if signal.sigwait({*_STOP_SIGNALS, signal.SIGCHLD}) != signal.SIGCHLD:
+            break
+        _reap(seen)
+    _end_descendants(options.grace, seen)
+    return _exit_like(seen.get(trial))
+
+
+def _exit_like(status: int | None) -> int:
+    """The exit status of the trial; a trial that a signal ended makes this process end by the same signal."""
+    if status is None:
+        number = int(signal.SIGKILL)  # it outlived SIGKILL (uninterruptible): the launcher says so
+    elif os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    else:
+        number = os.WTERMSIG(status)
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the trial dumped its core already, if it was to
+    with contextlib.suppress(OSError):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    return 128 + number
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,197 @@
+"""Trials, node hours and cost of a provider's monthly rerun, estimated from declarations alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from plumbline.analysis.cost.budget import BudgetUse, budget_use
+from plumbline.analysis.cost.unit_costs import HOUR_S, sustained
+from plumbline.analysis.prices.book import quote
+from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, TrainingWorkload
+from plumbline.declarations.workloads.load import LoadPhaseSpec, max_phase_seconds
+from plumbline.harness.training.flops import flops_per_step, published_peak
+from plumbline.launch.plan import declared_slots
+
+
+@dataclass(frozen=True)
+class _Allowance:
+    """Seconds: `place_s` from the node to the process, `probes_s` of environment and probes, `start_s` and `compile_s` of a training job,
+    `server_s` of a server that compiles its model, `plain_server_s` of another, `drain_s` after each phase, `close_s` for the evidence.
+    `rate`: FLOP/s of an accelerator (of a CPU: a core) that is not in the table of peaks. `disk`: bytes/s."""
+
+    place_s: float
+    probes_s: float
+    start_s: float
+    compile_s: float
+    server_s: float
+    plain_server_s: float
+    drain_s: float
+    close_s: float
+    rate: float
+    disk: float
+
+
+_GPU = _Allowance(45.0, 60.0, 45.0, 90.0, 150.0, 45.0, 5.0, 15.0, 312e12, 2e9)
+_CPU = _Allowance(1.0, 4.0, 3.0, 30.0, 60.0, 3.0, 0.5, 1.0, 7.5e10, 5e8)
+_UTILIZATION, _RECOMPUTED = 0.35, 1.3
+_BYTES_PER_PARAMETER, _HUB_PARAMETERS = 12.0, 110e6
+
+
+@dataclass(frozen=True)
+class WorkloadEstimate:
+    """A workload of a provider's month. `trial_s`: estimated seconds that one trial holds each of its `nodes`."""
+
+    workload: str
+    kind: str
+    version: int
+    slots: tuple[str, ...]
+    per_slot: int
+    nodes: int
+    trial_s: float
+
+    @property
+    def trials(self) -> int:
+        return len(self.slots) * self.per_slot
+
+    @property
+    def node_hours(self) -> float:
+        return self.trials * self.nodes * self.trial_s / HOUR_S
+
+
+@dataclass(frozen=True)
+class MonthlyEstimate:
+    """A provider's monthly rerun. `usd` None: no price holds, and `price` says why; otherwise `price` says which one."""
+
+    provider: str
+    enabled: bool
+    scheduled: tuple[WorkloadEstimate, ...]
+    usd: float | None
+    price: str
+
+    @property
+    def trials(self) -> int:
+        return sum(each.trials for each in self.scheduled)
+
+    @property
+    def node_hours(self) -> float:
+        return sum(each.node_hours for each in self.scheduled)
+
+
+def estimate_month(declared: Declarations, provider: Provider, on: date) -> MonthlyEstimate:
+    """The provider's monthly rerun at the declared on-demand price that holds on a day; of a disabled one, what it would be.
+
+    An instance that is sold whole is paid whole while a trial holds it; of one that is sold by the GPU, what the trial holds.
+    """
+    scheduled = tuple(estimate_workload(provider, w) for w in declared.monthly_workloads(provider))
+    total = BudgetUse()
+    for each in scheduled:
+        gpus = declared.workloads[each.workload].gpus if provider.sold_by == "gpu" else None
+        total += budget_use(provider, each.node_hours * HOUR_S, on, gpus)
+    quoted = quote(provider, on)
+    return MonthlyEstimate(
+        provider.name, provider.enabled, scheduled, None if quoted.basis is None else total.usd, str(quoted.basis or quoted.reason)
+    )
+
+
+def estimate_workload(provider: Provider, workload: AnyWorkload) -> WorkloadEstimate:
+    """The workload as the provider's month would hold it."""
+    return WorkloadEstimate(
+        workload.name,
+        workload.kind,
+        workload.version,
+        declared_slots(provider, workload),
+        workload.repeats.per_slot,
+        workload.nodes,
+        estimate_trial_s(workload, provider),
+    )
+
+
+def estimate_trial_s(workload: AnyWorkload, provider: Provider) -> float:
+    """Seconds that one trial holds each of its nodes, under the assumptions of this module."""
+    allow = _CPU if provider.accelerator.kind == "cpu" else _GPU
+    own = _training_s(workload, provider, allow) if isinstance(workload, TrainingWorkload) else _inference_s(workload, allow)
+    return allow.place_s + allow.probes_s + own + allow.close_s
+
+
+def _training_s(workload: TrainingWorkload, provider: Provider, allow: _Allowance) -> float:
+    step, fault, check = _step_s(workload, provider, allow), workload.fault, workload.checkpoint
+    start = allow.start_s + (allow.compile_s if workload.compile else 0.0)
+    parameters = float(getattr(workload.model, "matmul_parameters", _HUB_PARAMETERS))
+    stored = parameters * _BYTES_PER_PARAMETER / allow.disk / workload.nodes
+    saves = workload.steps.total // check.every if check.mode == "sync" else 1
+    seconds = start + workload.steps.total * step + (saves + 1) * stored
+    if fault is not None:
+        seconds += fault.times * (start + stored + (fault.at_step % check.every + 1) * step)
+    return seconds
+
+
+def _step_s(workload: TrainingWorkload, provider: Provider, allow: _Allowance) -> float:
+    has, job = provider.accelerator, workload.parallelism
+    device = " ".join((has.product or "").split("-"))
+    peak = published_peak(device, workload.precision) or published_peak(device, "bf16") or allow.rate
+    # Processes on a CPU share the cores that the workload needs; a GPU belongs to one process.
+    rate = peak * workload.needs.count / job.processes if has.kind == "cpu" else peak
+    flops = (flops_per_step(workload) or 6.0 * _HUB_PARAMETERS * workload.tokens_per_step) / job.tensor
+    return flops / (rate * _UTILIZATION) * (_RECOMPUTED if workload.activation_checkpointing else 1.0)
+
+
+def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
+    backend = workload.server.backend
+    server = 0.0 if backend == "external" else allow.server_s if backend in ("vllm", "tensorrtllm") else allow.plain_server_s
+    starts = 2 if workload.quality is not None else 1  # the reference is served too
+    return server * starts + sum(max_phase_seconds(phase) + allow.drain_s for phase in workload.phases)
+
+
+def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
+    """What is never measured: enabled providers without a monthly set, workloads that such a set leaves out for want of an engine or of scratch
+    disk, workloads that teams decide by and no provider runs, missing sweeps."""
+    enabled = declared.enabled_providers()
+    found = [
+        f"{p.name} is enabled and measures nothing monthly: {_why_unmeasured(declared, p)}"
+        for p in enabled
+        if not declared.monthly_workloads(p)
+    ]
+    found += [f"{p.name} does not measure {w.name} monthly: {why}" for p in enabled for w, why in declared.left_out(p)]
+    measured = {w.name for p in enabled for w in declared.monthly_workloads(p)}
+    teams: dict[str, list[str]] = {}
+    for name, team in sorted(declared.teams.items()):
+        for preference in (*team.preferences("training"), *team.preferences("inference")):
+            for workload in preference.workloads:
+                if workload not in measured and name not in teams.setdefault(workload, []):
+                    teams[workload].append(name)
+    for workload, names in sorted(teams.items()):
+        fits = [p.name for p in enabled if workload in {w.name for w in declared.workloads_for(p)}]
+        why = f"on {', '.join(fits)} it is on demand only" if fits else "it fits no enabled provider"
+        found.append(f"{_teams_decide(names)} by {workload}, which no enabled provider measures monthly: {why}")
+    return (*found, *_missing_sweeps(declared))
+
+
+def _missing_sweeps(declared: Declarations) -> list[str]:
+    """Decisions that cannot tell: the cost of inference is that at the highest rate which keeps the SLO, and only a sweep finds it."""
+    found = []
+    for name, team in sorted(declared.teams.items()):
+        for preference in team.preferences("inference"):
+            costs = ", ".join(metric for metric in preference.weights if sustained(metric))
+            for workload in (declared.workloads[each] for each in preference.workloads if costs):
+                if not isinstance(workload, InferenceWorkload) or any(phase.name == "sweep" for phase in workload.phases):
+                    continue
+                closed = any(isinstance(phase, LoadPhaseSpec) and phase.arrivals.closed is not None for phase in workload.phases)
+                loop = "runs a closed loop and " if closed else ""
+                found.append(
+                    f"team {name} weighs {costs} by {workload.name}, which {loop}declares no sweep: its decision cannot tell; expected a "
+                    "phase such as {name: sweep, search: {goodput: 99%, between: [1/s, 64/s]}}, or a team that weighs no cost by it"
+                )
+    return found
+
+
+def _why_unmeasured(declared: Declarations, provider: Provider) -> str:
+    fitting = [w.name for w in declared.workloads_for(provider)]
+    if not fitting:
+        return "no declared workload fits"
+    return f"what fits is on demand only; name some under `workloads` in its declaration: {', '.join(fitting)}"
+
+
+def _teams_decide(teams: Sequence[str]) -> str:
+    return f"team{'s' if len(teams) > 1 else ''} {', '.join(teams)} decide{'' if len(teams) > 1 else 's'}"

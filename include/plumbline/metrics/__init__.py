@@ -1,0 +1,73 @@
+"""The catalogue of metrics and the vocabulary of a measurement: phase, metric, statistic, unit, direction.
+
+The rows are in `catalogue.toml`. Metric, statistic, unit and direction are separate columns everywhere.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Any, Literal, get_args
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Direction = Literal["lower_is_better", "higher_is_better", "informative"]
+Unit = Literal["s", "1/s", "tokens/s", "samples/s", "ratio", "count", "bytes", "bytes/s", "FLOP/s", "W", "J", "USD", "nats", "1"]
+Group = Literal["latency", "throughput", "reliability", "cost", "start_up", "recovery", "hardware", "client", "quality"]
+Sample = Literal["requests", "share"]
+STATISTICS = ("value", "min", "p50", "p90", "p95", "p99", "max", "mean", "median", "stddev", "cv")
+
+Phase = Literal["environment", "cold_start", "warmup", "steady", "context", "stress", "sweep", "burst", "fault", "recovery", "cooldown"]
+PHASES: tuple[str, ...] = get_args(Phase)
+"""In the only order in which they may come."""
+LoadPhase = Literal["warmup", "steady", "context", "stress", "sweep", "burst", "fault", "recovery"]
+"""Phases in which the client drives load. Every inference trial measures the cold start, which is not declared."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row of the catalogue; `catalogue.toml` describes the columns."""
+
+    name: str
+    unit: Unit
+    direction: Direction
+    statistic: str
+    group: Group
+    description: str
+    warn: float | None = None
+    page: float | None = None
+    sample: Sample | None = None
+
+
+def _row(group: Any, name: str, better: str | None = None, statistic: str = "value", **columns: Any) -> Metric:
+    direction: Any = f"{better}_is_better" if better else "informative"
+    return Metric(name=name, group=group, direction=direction, statistic=statistic, **columns)
+
+
+def _read() -> dict[str, Metric]:
+    tables = tomllib.loads(files(__name__).joinpath("catalogue.toml").read_text(encoding="utf-8"))
+    return {name: _row(group, name, **columns) for group, rows in tables.items() for name, columns in rows.items()}
+
+
+METRICS = _read()
+
+
+class UnknownMetric(KeyError, ValueError):
+    """No such metric; a ValueError too, so that a declaration that names one fails its validation with this message."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def metric(name: str) -> Metric:
+    """The metric called `name`. Raises UnknownMetric with the nearest names."""
+    try:
+        return METRICS[name]
+    except KeyError:
+        near = get_close_matches(name, METRICS, n=3) or sorted(METRICS)[:3]
+        raise UnknownMetric(f'unknown metric "{name}"; expected one of the catalogue, such as {", ".join(near)}') from None

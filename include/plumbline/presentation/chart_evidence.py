@@ -1,0 +1,150 @@
+"""The raw Parquet evidence behind the distribution charts, thinned to what a picture can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from plumbline.analysis.campaign_data import CampaignData
+from plumbline.results import InvalidResult, ResultDocument, ResultStore, bounded_parquet, evidence_files
+
+Array = NDArray[np.float64]
+MOST_POINTS = 600
+"""Points of one drawn line: more cannot be told apart on a screen and only make the file heavier."""
+MOST_BYTES = 64 * 2**20
+"""Of one packed file, and of the columns that are drawn once they are unpacked."""
+MOST_ROWS = {"requests": 2_000_000, "steps": 250_000}
+"""Of one file: the requests of an hour at 500/s, whose numbers take some 70 bytes each; steps, ranks apart, take ten times that."""
+
+
+class UnreadableEvidence(ValueError):
+    """A stored Parquet file does not hold what its kind says; names the trial, the file and what was expected."""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """The optimizer steps of one trial's undisturbed run: step numbers and seconds, warm-up included; `steady_from` is the first steady step."""
+
+    provider: str
+    workload: str
+    trial_id: str
+    steps: Array
+    seconds: Array
+    steady_from: int
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Sorted steady latencies of one trial in seconds; a request that failed is infinite: slower than any limit."""
+
+    provider: str
+    workload: str
+    trial_id: str
+    first_token: Array
+    scheduled: Array
+
+
+@dataclass(frozen=True)
+class ChartEvidence:
+    """What could be read. `problems`: files that could not, in words; the report says so instead of drawing less in silence."""
+
+    runs: tuple[StepTimes, ...] = ()
+    latencies: tuple[Latencies, ...] = ()
+    problems: tuple[str, ...] = field(default=())
+
+
+def read_evidence(campaign: CampaignData) -> ChartEvidence:
+    """Steps and requests of every usable trial of the campaign; nothing without a store."""
+    return ChartEvidence() if campaign.store is None else evidence_of(campaign.store, campaign.usable)
+
+
+def evidence_of(store: ResultStore, documents: Iterable[ResultDocument]) -> ChartEvidence:
+    """Steps and requests of these trials, usable or not."""
+    runs: list[StepTimes] = []
+    latencies: list[Latencies] = []
+    problems: list[str] = []
+    for document in documents:
+        try:
+            if (table := _table(store, document, "steps", STEP_COLUMNS)) is not None:
+                runs.append(_run(document, table))
+            if (table := _table(store, document, "requests", REQUEST_COLUMNS)) is not None:
+                latencies.append(_latencies(document, table))
+        except UnreadableEvidence as error:
+            problems.append(str(error))
+    return ChartEvidence(tuple(runs), tuple(latencies), tuple(problems))
+
+
+STEP_COLUMNS = ("run", "phase", "step", "step_s")
+REQUEST_COLUMNS = ("phase", "scheduled_s", "first_token_s", "last_token_s", "status")
+
+
+def _table(store: ResultStore, document: ResultDocument, kind: str, columns: tuple[str, ...]) -> pa.Table | None:
+    item = next((e for e in document.evidence if e.kind == kind and e.uri.endswith(".parquet")), None)
+    if item is None:
+        return None
+    path = f"{store.folder(document.trial)}/{item.uri}"
+    try:
+        data = store.get(path, MOST_BYTES)
+        return bounded_parquet.read_table(data, path, columns=columns, most_rows=MOST_ROWS[kind], most_bytes=MOST_BYTES)
+    except FileNotFoundError as error:
+        gone = evidence_files.read_expired(store, store.folder(document.trial))
+        if gone is None or item.uri not in gone.files:
+            raise UnreadableEvidence(f"{path} is missing") from error
+        raise UnreadableEvidence(f"{path} expired on {gone.expired_at:%Y-%m-%d} ({gone.rule})") from error
+    except InvalidResult as error:
+        raise UnreadableEvidence(str(error)) from error
+
+
+def _run(document: ResultDocument, table: pa.Table) -> StepTimes:
+    """Of several ranks a step is the slowest one's; of a run that was started again its last time counts."""
+    rows = table.select(STEP_COLUMNS).to_pylist()
+    own = [(_attempt(row["run"]), row) for row in rows if row["run"] == "run" or row["run"].startswith("run-")]
+    latest: dict[int, tuple[int, float, str]] = {}
+    for attempt, row in own:
+        before = latest.get(row["step"])
+        if before is None or (attempt, row["step_s"]) > before[:2]:
+            latest[row["step"]] = (attempt, row["step_s"], row["phase"])
+    done = sorted(latest.items())
+    steady = [step for step, (_, _, phase) in done if phase == "steady"]
+    return StepTimes(
+        document.trial.provider.name,
+        document.trial.workload.name,
+        document.trial.trial_id,
+        np.array([step for step, _ in done], dtype=float),
+        np.array([seconds for _, (_, seconds, _) in done], dtype=float),
+        steady[0] if steady else 0,
+    )
+
+
+def _attempt(run: str) -> int:
+    return int(run.partition("-")[2] or 1)
+
+
+def _latencies(document: ResultDocument, table: pa.Table) -> Latencies:
+    steady = table.filter(pc.equal(table["phase"], "steady"))
+    failed = pc.fill_null(pc.not_equal(steady["status"], "ok"), True).to_numpy()
+
+    def seconds(name: str) -> Array:
+        values: Array = pc.cast(steady[name], pa.float64()).to_numpy()
+        return values
+
+    scheduled, first, last = seconds("scheduled_s"), seconds("first_token_s"), seconds("last_token_s")
+
+    def latency(moment: Array) -> Array:
+        found: Array = np.sort(np.where(failed | np.isnan(moment), np.inf, moment - scheduled))
+        return found
+
+    return Latencies(document.trial.provider.name, document.trial.workload.name, document.trial.trial_id, latency(first), latency(last))
+
+
+def thinned(values: Array, most: int = MOST_POINTS) -> NDArray[np.int64]:
+    """Indices of at most `most` evenly spaced elements, first and last included."""
+    if len(values) <= most:
+        return np.arange(len(values))
+    chosen: NDArray[np.int64] = np.unique(np.linspace(0, len(values) - 1, most).round().astype(np.int64))
+    return chosen

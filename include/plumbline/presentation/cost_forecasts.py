@@ -1,0 +1,177 @@
+"""Cost forecasts, spot and hosted comparisons, and savings of a cheaper precision, as rows, sentences and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from plumbline.analysis.campaign_data import CampaignData
+from plumbline.analysis.cost.forecast import CostForecast, cost_forecast
+from plumbline.analysis.cost.hosted_forecast import HostedForecast, hosted_forecast
+from plumbline.analysis.cost.precision import Lever, precision_levers
+from plumbline.analysis.cost.spot_forecast import SpotForecast, spot_forecast
+from plumbline.analysis.trial_sample import TrialSample
+from plumbline.declarations import AnyWorkload
+from plumbline.declarations.economics import Economics
+from plumbline.metrics.formatting import capitalize_first, common_scale, format_name, format_percent
+from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.charts.costs import forecast_charts, precision_chart
+
+
+@dataclass(frozen=True)
+class RangeRow:
+    """One provider's cost of one workload's outcome, USD. Where there is none, en dashes and why. `missing`: names of what it is without."""
+
+    provider: str
+    workload: str
+    outcome: str
+    best: str
+    expected: str
+    worst: str
+    why_not: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ForecastSection:
+    """`ranges`: by workload and provider. `undeclared`: what is missing of any of them, and what that does. `sentences`: spot and
+    break-even, or why they cannot be told. `seen`, `folded`: charts.
+
+    `reason` says why nothing is reckoned, and is empty where something is.
+    """
+
+    ranges: tuple[RangeRow, ...] = ()
+    undeclared: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
+    seen: tuple[Chart, ...] = ()
+    folded: tuple[Chart, ...] = ()
+    reason: str = ""
+
+
+def forecast_section(campaign: CampaignData, trials: Sequence[TrialSample]) -> ForecastSection:
+    """Everything that the declared economics allow for a campaign, at the prices of the day on which the report is written."""
+    if campaign.economics == Economics():
+        return ForecastSection(reason="Nothing is declared of use, volume or hosted models (economics.yaml), so no scenario is reckoned.")
+    day = campaign.written_at.date()
+    pairs = _pairs(campaign, trials)
+    if not pairs:
+        return ForecastSection(reason="No usable trial, so no scenario is reckoned.")
+    costs, spots, hosted = cost_forecasts(campaign, trials), [], []
+    for provider, workload in pairs:
+        place, economics = campaign.providers[provider], campaign.economics
+        if workload.kind == "training":
+            spots.append(spot_forecast(place, workload, trials, economics, day))
+        elif economics.hosted_for(workload.name):
+            hosted.append(hosted_forecast(place, workload, trials, economics, day, campaign.purchase))
+    charts = forecast_charts(costs, spots, hosted)
+    seen = [c for c in charts if c.name.endswith("-scenarios")]
+    return ForecastSection(
+        ranges=tuple(_range(o) for o in costs),
+        undeclared=tuple(dict.fromkeys(capitalize_first(m.reason) for o in costs for m in o.unknown)),
+        sentences=(*(_spot(s, day) for s in spots), *(line for h in hosted for line in _hosted(h))),
+        seen=tuple(replace(c, section="outlook") for c in seen),
+        folded=tuple(replace(c, section="outlook-more") for c in charts if c not in seen),
+    )
+
+
+def cost_forecasts(campaign: CampaignData, trials: Sequence[TrialSample]) -> tuple[CostForecast, ...]:
+    """What each workload's outcome costs on each provider that gave a usable trial; empty where nothing is declared."""
+    if campaign.economics == Economics():
+        return ()
+    on, economics = campaign.written_at.date(), campaign.economics
+    return tuple(cost_forecast(campaign.providers[p], w, trials, economics, on, campaign.purchase) for p, w in _pairs(campaign, trials))
+
+
+def _pairs(campaign: CampaignData, trials: Iterable[TrialSample]) -> list[tuple[str, AnyWorkload]]:
+    """Every provider and workload with a usable trial, training first."""
+    specs = {d.trial.workload.name: d.trial.workload for d in campaign.documents}
+    found = {(t.kind != "training", t.workload, t.provider) for t in trials if t.usable and t.provider in campaign.providers}
+    return [(provider, specs[workload]) for _, workload, provider in sorted(found)]
+
+
+def _range(o: CostForecast) -> RangeRow:
+    found = o.scenarios
+    if found is None:
+        return RangeRow(o.provider, o.workload, o.outcome, "–", "–", "–", o.reason or "", ())
+    shown = common_scale("USD", [found.best.total, found.expected.total, found.worst.total])
+    best, expected, worst = (shown.text(parts.total) for parts in (found.best, found.expected, found.worst))
+    return RangeRow(o.provider, o.workload, o.outcome, best, expected, worst, "", tuple(format_name(m.what) for m in o.unknown))
+
+
+def _spot(s: SpotForecast, on: date) -> str:
+    if s.cost is None:
+        return f"Spot, {s.workload} on {s.provider}: {s.reason}."
+    shown = common_scale("USD", [s.cost.on_demand, s.cost.spot])
+    saved = f"{format_percent(abs(s.cost.saving))} {'less' if s.cost.saving >= 0 else 'more'} than"
+    return (
+        f"Spot, {s.workload} on {s.provider}: a finished run is expected to cost {shown.text(s.cost.spot)}, {saved} {shown.text(s.cost.on_demand)} "
+        f"on demand, at {s.per_hour:.3g} interruptions an hour. {capitalize_first(s.cost.why)}."
+    )
+
+
+def _hosted(h: HostedForecast) -> list[str]:
+    where = f"{h.workload} on {h.provider}"
+    if h.own is None:
+        return [f"One's own or hosted, {where}: {h.reason}."]
+    said = []
+    for against in h.against:
+        told = [even.sentence for even in (against.volume, against.utilisation) if even is not None] or [against.reason or ""]
+        said.append(f"{where} against {against.hosted.name}: {'; '.join(told)}.")
+    return said
+
+
+@dataclass(frozen=True)
+class PrecisionLine:
+    """One precision of one model on one provider; `saving` against the reference, empty for the reference itself and where it is unknown."""
+
+    precision: str
+    workload: str
+    cost: str
+    saving: str
+    difference: str
+    why: str
+
+
+@dataclass(frozen=True)
+class PrecisionTable:
+    """The precisions of one model on one provider, the finest first."""
+
+    provider: str
+    outcome: str
+    load: str
+    rows: tuple[PrecisionLine, ...]
+
+
+@dataclass(frozen=True)
+class PrecisionSection:
+    """Empty tables: no provider ran two precisions of one model."""
+
+    tables: tuple[PrecisionTable, ...] = ()
+    charts: tuple[Chart, ...] = ()
+
+
+def precision_section(campaign: CampaignData, trials: Sequence[TrialSample]) -> PrecisionSection:
+    """The levers of a campaign. `trials`: priced."""
+    found = precision_levers(trials, {d.trial.workload.name: d.trial.workload for d in campaign.documents})
+    charts = (chart for lever in found if (chart := precision_chart(lever)) is not None)
+    return PrecisionSection(
+        tuple(_precision_table(lever) for lever in found), tuple(replace(chart, section="precision") for chart in charts)
+    )
+
+
+def _precision_table(lever: Lever) -> PrecisionTable:
+    rows = tuple(
+        PrecisionLine(
+            precision=row.precision,
+            workload=f"{row.workload} v{row.version}",
+            cost=lever.cost_text(row),
+            saving=""
+            if row.saving is None or row.precision == lever.reference
+            else f"{format_percent(abs(row.saving))} {'less' if row.saving >= 0 else 'more'}",
+            difference=row.difference,
+            why=row.why,
+        )
+        for row in lever.rows
+    )
+    return PrecisionTable(lever.provider, lever.outcome, lever.load, rows)

@@ -1,0 +1,238 @@
+"""Bills as rows: of a campaign by provider, of one trial, of each outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from plumbline.analysis.cost.bill import Line, Money
+from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs, rejected_usage, usage_of
+from plumbline.analysis.cost.trial_bill import trial_bill
+from plumbline.analysis.cost.unit_costs import COSTS, not_measured
+from plumbline.analysis.prices.book import Quote, with_effective_prices
+from plumbline.analysis.scorecards.scorecard import Scorecard
+from plumbline.archive import Archive, TrialView
+from plumbline.declarations import Declarations, Provider
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import common_scale, format_name, format_percent
+from plumbline.presentation.scorecard_rows import card_tables
+from plumbline.results import ResultDocument
+
+
+@dataclass(frozen=True)
+class LineRow:
+    """One line of a bill as text; `since` is empty where nothing says since when the price holds."""
+
+    item: str
+    what: str
+    quantity: str
+    unit_price: str
+    cost: str
+    basis: str
+    source: str
+    since: str
+
+
+@dataclass(frozen=True)
+class BillTable:
+    """What a campaign cost at one provider. `total`, `per_run`: an en dash where nobody can say, with the reason in `why_not`.
+
+    `unknown`: items that are not in the total, and why.
+    """
+
+    provider: str
+    kind: str
+    rows: tuple[LineRow, ...]
+    total: str
+    at_least: bool
+    per_run: str
+    why_not: str
+    runs: str
+    unknown: tuple[str, ...]
+
+
+def bill_tables(costs: Sequence[ProviderCost]) -> tuple[BillTable, ...]:
+    """One table a provider and kind."""
+    return tuple(_table(cost) for cost in costs)
+
+
+def _table(cost: ProviderCost) -> BillTable:
+    total, per_run = cost.bill.total, cost.per_finished_run
+    lost = f", {cost.lost} attempt{'s' if cost.lost != 1 else ''} came to nothing" if cost.lost else ""
+    return BillTable(
+        provider=cost.provider,
+        kind=cost.kind,
+        rows=tuple(_row(line) for line in cost.bill.lines),
+        total=format_amount(total),
+        at_least=not cost.bill.complete,
+        per_run=format_amount(per_run),
+        why_not=cost.why_not,
+        runs=f"{cost.finished} of {cost.trials} runs finished{lost}",
+        unknown=unknown_reasons(cost),
+    )
+
+
+def _row(line: Line) -> LineRow:
+    since = "" if line.since is None else line.since.isoformat()
+    return LineRow(
+        format_name(line.item),
+        line.what,
+        str(line.quantity),
+        str(line.unit_price),
+        format_amount(line.cost),
+        line.basis,
+        line.source,
+        since,
+    )
+
+
+def unknown_reasons(cost: ProviderCost) -> tuple[str, ...]:
+    """What is not in a provider's total: each reason once, with the items that it keeps out."""
+    items: dict[str, list[str]] = {}
+    for each in cost.bill.unknown:
+        items.setdefault(each.reason, []).append(format_name(each.item))
+    return tuple(f"{', '.join(names)}: {reason}" for reason, names in items.items())
+
+
+def format_amount(amount: Money | None) -> str:
+    """An amount as people read it; an en dash where there is none."""
+    return "–" if amount is None else str(amount)
+
+
+def cost_sentence(cost: ProviderCost) -> str:
+    """What a campaign cost at a provider, all in, in a sentence."""
+    total, simulated = cost.bill.total, " (simulated)" if cost.simulated else ""
+    if total is None:
+        why = "; ".join(dict.fromkeys(each.reason for each in cost.bill.unknown)) or "nothing was billed"
+        return f"{cost.label}{simulated}: unknown ({why})."
+    parts = []
+    idle, lost = cost.bill.of("idle"), cost.bill.of("failed_launches")
+    for name, amount in (("idle", idle), ("for attempts that came to nothing", lost)):
+        if amount is not None and total.amount:
+            parts.append(f"{format_percent(amount.amount / total.amount)} of it {name}")
+    if cost.per_finished_run is not None:
+        parts.append(f"{cost.per_finished_run} a finished run")
+    missing = [format_name(item) for item in dict.fromkeys(each.item for each in cost.bill.unknown)]
+    without = f"; without what nobody declared or recorded: {', '.join(missing)}" if missing else ""
+    least = "" if cost.bill.complete else "at least "
+    return f"{cost.label}{simulated}: {least}{total}{', ' if parts else ''}{', '.join(parts)}{without}."
+
+
+@dataclass(frozen=True)
+class CostRow:
+    name: str
+    meaning: str
+    kind: str
+    workload: str
+    cells: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def cost_rows(cards: Sequence[Scorecard], providers: Sequence[str], quotes: Mapping[str, Quote]) -> tuple[CostRow, ...]:
+    """What a run and each outcome cost, by provider; where there is no figure, the reason in its place."""
+    rows = []
+    for table in card_tables(cards):
+        by_provider = {c.provider: c for c in table.cards}
+        own = [o for o in COSTS if o.kind == table.kind and (o.without is None or any(c.row(o.metric) for c in table.cards))]
+        for metric in ("cost_per_run", "cost_per_finished_run", *(o.metric for o in own)):
+            values = {p: (r.value if (c := by_provider.get(p)) and (r := c.row(metric)) else None) for p in providers}
+            shown = common_scale("USD", values.values(), metric)
+            rows.append(
+                CostRow(
+                    format_name(metric),
+                    METRICS[metric].description,
+                    table.kind,
+                    table.title,
+                    tuple(shown.text(values[p]) for p in providers),
+                    tuple("" if values[p] is not None else _why_no_cost(by_provider.get(p), quotes.get(p), metric) for p in providers),
+                )
+            )
+    return tuple(rows)
+
+
+def _why_no_cost(card: Scorecard | None, quote: Quote | None, metric: str) -> str:
+    if card is None:
+        return "did not run this workload"
+    if not card.usable:
+        return "no usable trial"
+    if quote is None or quote.basis is None:
+        return (quote.reason if quote else None) or "no price is declared"
+    if metric in ("cost_per_run", "cost_per_finished_run"):
+        return "the time that the trial held the provider was not recorded"
+    outcome = next(o for o in COSTS if o.metric == metric)
+    return f"{not_measured(outcome)}, or was zero"
+
+
+@dataclass(frozen=True)
+class CostLine:
+    item: str
+    quantity: str
+    unit_price: str
+    cost: str
+    basis: str
+    source: str
+
+
+@dataclass(frozen=True)
+class TrialCost:
+    """`unknown`: (item, reason) of what was used and has no price. `outcomes`: what came of it, each (name, cost or an en dash).
+    `reason`: why there is no bill at all; empty if there is one."""
+
+    lines: tuple[CostLine, ...] = ()
+    total: str = ""
+    at_least: bool = False
+    day: str = ""
+    unknown: tuple[tuple[str, str], ...] = ()
+    outcomes: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+
+
+def trial_cost(archive: Archive, declared: Declarations, document: ResultDocument, attempts: Sequence[TrialView]) -> TrialCost:
+    """The bill of one attempt by the prices of the day on which it began: what was accepted goes before what is declared.
+
+    `attempts`: every archived attempt of its trial. What the quality checks rejected was paid for nothing, as `plumbline cost trial` says too.
+    """
+    trial = document.trial
+    name = trial.provider.name
+    if name not in declared.providers:
+        return TrialCost(reason=f"{name} is no longer declared: its prices are not known.")
+    provider, use = with_effective_prices(archive, declared.providers[name]), usage_of(document, retention_s=declared.upkeep.evidence.keep)
+    rejected = any(a.attempt == trial.attempt and a.quality_action == "reject" for a in attempts)
+    if rejected:
+        use = rejected_usage(use)
+    # The last attempt carries the trial's share of what the campaign costs once.
+    last = trial.attempt == max(a.attempt for a in attempts)
+    use = replace(use, share=1 / _trials_in_campaign(archive, name, trial.campaign_id) if last else 0.0)
+    bill = trial_bill(use, provider, use.day)
+    lines = tuple(
+        CostLine(
+            " · ".join(filter(None, (format_name(line.item), line.what))),
+            str(line.quantity),
+            str(line.unit_price),
+            str(line.cost),
+            line.basis,
+            line.source + (f", since {line.since}" if line.since else ""),
+        )
+        for line in bill.lines
+    )
+    return TrialCost(
+        lines=lines,
+        total=str(bill.total) if bill.total is not None else "",
+        at_least=not bill.complete,
+        day=str(use.day),
+        unknown=tuple((format_name(each.item), each.reason) for each in bill.unknown),
+        outcomes=() if rejected else _outcomes(document, provider, use.day),
+    )
+
+
+def _trials_in_campaign(archive: Archive, provider: str, campaign_id: str) -> int:
+    """How many trials the campaign has at the provider, by its series: an index finds each one's."""
+    series = archive.series(provider=provider, campaign_id=campaign_id)
+    return len({t.trial_id for s in series for t in archive.trials(campaign_id, s.series_key)})
+
+
+def _outcomes(document: ResultDocument, provider: Provider, day: date) -> tuple[tuple[str, str], ...]:
+    known = {outcome.metric for outcome in COSTS}
+    found = [c for c in outcome_costs(document, provider, day) if c.metric in known]
+    return tuple((format_name(c.metric), common_scale("USD", [c.value], c.metric).text(c.value)) for c in found if c.value is not None)

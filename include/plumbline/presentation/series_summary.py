@@ -1,0 +1,139 @@
+"""One workload on one provider in its newest campaign: leading metrics, cost, drift, age."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+
+from plumbline.analysis.cost.unit_costs import COSTS, SUSTAINED, costs_of
+from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
+from plumbline.archive import Archive, FindingView, SeriesView
+from plumbline.archive.pages import MetricKey, SeriesResult
+from plumbline.declarations import Declarations
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import common_scale, format_name
+
+HEADLINE_METRICS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "training": (
+        ("step_time",),
+        ("tokens_per_second", "samples_per_second"),
+        ("effective_tokens_per_second", "effective_samples_per_second"),
+    ),
+    "inference": (("time_to_first_token",), ("output_token_throughput",)),
+}
+"""Of each group the first one that was measured: images have no tokens."""
+WHOLE_ANSWER_METRICS = (("request_scheduled_latency",), ("request_throughput",))
+"""Of a model that answers at once, such as an encoder: nothing comes between its tokens."""
+STALE_DAYS = 40
+"""Campaigns are monthly: what is older than this missed one."""
+HEADLINE_COSTS: dict[str, tuple[str, ...]] = {
+    "training": ("cost_per_1m_trained_tokens", "cost_per_1m_trained_samples"),
+    "inference": ("cost_per_1m_output_tokens", "cost_per_1k_requests"),
+}
+"""Of each kind the first one that can be reckoned."""
+
+_WORST = ("page", "warn", "info")
+
+
+@dataclass(frozen=True)
+class SeriesSummary:
+    """One series in its newest campaign. `drift` is a severity, "steady", or "no baseline"; `cost` in words and what it is of; empty, and
+    why it is not known."""
+
+    series_key: str
+    provider: str
+    workload: str
+    numbers: tuple[tuple[str, str], ...]
+    cost: tuple[str, str]
+    usable: int
+    planned: int
+    campaign_id: str
+    age: str
+    stale: bool
+    drift: str
+    simulated: bool
+
+
+def series_summaries(
+    archive: Archive, declared: Declarations, series: Sequence[SeriesView], standing: Sequence[FindingView], now: datetime
+) -> dict[tuple[str, str, int], dict[str, SeriesSummary]]:
+    """(kind, workload, version) → provider → its cell. `standing`: findings that are not settled."""
+    known = sorted({s.provider for s in series} & declared.providers.keys())
+    priced = all_with_effective_prices(archive, (declared.providers[name] for name in known))
+    quotes = {name: quote(provider, now.date()) for name, provider in priced.items()}
+    found: dict[tuple[str, str, int], dict[str, SeriesSummary]] = {}
+    # A provider whose instances changed has a series of each kind of them: the one that was measured last stands in its cell.
+    for part in sorted(archive.newest_parts(series, _ASKED), key=lambda part: part.planned_at):
+        one = part.series
+        own = {f.severity for f in standing if one.series_key in (f.detail.get("standing") or [f.series_key])}
+        worst = next((s for s in _WORST if s in own), None)
+        found.setdefault((one.kind, one.workload, one.version), {})[one.provider] = SeriesSummary(
+            series_key=one.series_key,
+            provider=one.provider,
+            workload=one.workload,
+            numbers=_numbers(part),
+            cost=_cost(part, declared, quotes.get(one.provider)),
+            usable=part.outcomes.usable,
+            planned=part.outcomes.planned,
+            campaign_id=part.campaign_id,
+            age=format_age(part.planned_at, now),
+            stale=(now - part.planned_at).days > STALE_DAYS,
+            drift=worst or ("steady" if part.baseline else "no baseline"),
+            simulated=one.source == "simulated",
+        )
+    return found
+
+
+def _numbers(part: SeriesResult) -> tuple[tuple[str, str], ...]:
+    whole = part.series.kind == "inference" and not part.values("inter_token_latency", METRICS["inter_token_latency"].statistic)
+    found = []
+    for group in WHOLE_ANSWER_METRICS if whole else HEADLINE_METRICS[part.series.kind]:
+        for name in group:
+            known = METRICS[name]
+            values = part.values(name, known.statistic)
+            if values:
+                found.append((format_name(name), common_scale(known.unit, values, name).text(median(values))))
+                break
+    return tuple(found)
+
+
+def _cost(part: SeriesResult, declared: Declarations, price: Quote | None) -> tuple[str, str]:
+    workload = declared.workloads.get(part.series.workload)
+    if price is None:
+        return "", f"{part.series.provider} is not declared any more: no price"
+    if workload is None or workload.version != part.series.version:
+        return "", f"version {part.series.version} of the workload is not declared any more: its nodes are not known"
+    kind, nodes = part.series.kind, workload.nodes
+    share = share_of(declared.providers[part.series.provider], workload.gpus)
+    due = charged(price, share)
+    each = [c for own in part.measured for c in costs_of(kind, due, lambda *asked, own=own: own.get(asked), nodes=nodes)]
+    for name in HEADLINE_COSTS[kind]:
+        values = [c.value for c in each if c.metric == name and c.value is not None]
+        if values:
+            return common_scale(METRICS[name].unit, values, name).text(median(values)), format_name(name) + (f", {share}" if share else "")
+    reasons = (c.reason for name in HEADLINE_COSTS[kind] for c in each if c.metric == name and c.reason)
+    return "", next(reasons, "nothing was measured that has a cost")
+
+
+def _asked() -> tuple[MetricKey, ...]:
+    named = {name for groups in (*HEADLINE_METRICS.values(), WHOLE_ANSWER_METRICS) for group in groups for name in group} | {
+        "inter_token_latency"
+    }
+    read = {(name, METRICS[name].statistic, "steady") for name in named} | {(c.rate, c.statistic, c.phase) for c in COSTS}
+    return tuple(sorted(read | {(name, "value", "sweep") for name in (SUSTAINED, "request_throughput", "error_rate")}))
+
+
+_ASKED = _asked()
+"""The numbers that cells are made of."""
+
+
+def format_age(then: datetime, now: datetime) -> str:
+    """How long ago, in the largest unit that fits."""
+    seconds = (now - then).total_seconds()
+    for size, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        count = int(seconds // size)
+        if count >= 1:
+            return f"{count} {name}{'s' if count > 1 else ''} ago"
+    return "just now"

@@ -1,0 +1,275 @@
+"""Trials as rows: the attempts of a campaign, and one attempt in full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from plumbline.analysis.campaign_data import CampaignData, Quality
+from plumbline.archive import TrialView
+from plumbline.metrics import METRICS, PHASES
+from plumbline.metrics.formatting import common_scale, format_name
+from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.charts.trial import CurveSketch, curve_sketches, event_clock, timeline_chart
+from plumbline.presentation.gpu_usage import GpuUsage, gpu_usages, is_gpu_utilisation
+from plumbline.presentation.scorecard_rows import CriterionCell, trial_verdicts
+from plumbline.results import Event, Evidence, MetricRow, PodRecord, ResultDocument, Telemetry
+from plumbline.results.published import PublishedResult
+from plumbline.results.signing import Verification, verify
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    """One attempt. `document`: its path below the result store, empty if nothing came back."""
+
+    trial_id: str
+    attempt: int
+    provider: str
+    kind: str
+    status: str
+    reasons: tuple[str, ...]
+    document: str
+    checksum: str
+    evidence: tuple[Evidence, ...]
+    replay: str
+
+
+def attempt_rows(campaign: CampaignData) -> tuple[AttemptRow, ...]:
+    """Every attempt of the campaign in the order of its trials, planned ones without a result included."""
+    rows = []
+    for d in campaign.documents:
+        trial = d.trial
+        quality = campaign.quality.get((trial.trial_id, trial.attempt))
+        reasons = tuple(r.detail for r in d.validity.reasons) + (quality.reasons if quality else ())
+        rejected = quality is not None and quality.action == "reject"
+        rows.append(
+            AttemptRow(
+                trial_id=trial.trial_id,
+                attempt=trial.attempt,
+                provider=trial.provider.name,
+                kind=trial.workload.kind,
+                status="rejected" if rejected else d.validity.status,
+                reasons=reasons,
+                document=f"{trial.campaign_id}/{trial.trial_id}/attempt-{trial.attempt}/collected.json",
+                checksum=d.checksum,
+                evidence=d.evidence,
+                replay=d.replay or "",
+            )
+        )
+    seen = {d.trial.trial_id for d in campaign.documents}
+    rows += [
+        AttemptRow(t.trial_id, t.attempt, t.provider.name, t.workload.kind, "missing", ("planned, but nothing came back",), "", "", (), "")
+        for t in campaign.planned
+        if t.trial_id not in seen
+    ]
+    return tuple(sorted(rows, key=lambda r: (r.kind != "training", r.trial_id, r.attempt)))
+
+
+@dataclass(frozen=True)
+class MetricLine:
+    """A metric by its leading statistic; `beside` has the others in words, why it is absent and how it was measured, `meaning` the catalogue's explanation of it."""
+
+    name: str
+    meaning: str
+    statistic: str
+    value: str
+    interval: str
+    n: int
+    beside: str
+
+
+@dataclass(frozen=True)
+class CurveTable:
+    """A phase's curves by prompt length: `heads` what they run along and its places, each of `lines` a metric, its statistic and its values there."""
+
+    heads: tuple[str, ...]
+    lines: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class PhasePart:
+    """What was measured in one phase. `stages`: where its time went, as (stage, mean of an occurrence, share of the phase's stages)."""
+
+    phase: str
+    opened: bool
+    metrics: tuple[MetricLine, ...]
+    stages: tuple[tuple[str, str, str], ...]
+    curves: CurveTable | None = None
+
+
+@dataclass(frozen=True)
+class SignalLine:
+    """What was sampled beside one phase: mean, least and most of one signal, in one unit."""
+
+    name: str
+    phase: str
+    mean: str
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
+class TimelineRow:
+    """An event `at` so long after the first one."""
+
+    name: str
+    clock: str
+    at: str
+    utc: str
+
+
+@dataclass(frozen=True)
+class PodPart:
+    """One pod of a launch on a cluster: where it ran, how it came up and ended, and what the cluster said meanwhile."""
+
+    name: str
+    node: str | None
+    ended: str
+    facts: tuple[tuple[str, str], ...]
+    moments: tuple[TimelineRow, ...]
+    notices: tuple[tuple[str, str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class TrialPage:
+    document: ResultDocument
+    view: TrialView
+    attempts: tuple[TrialView, ...]
+    phases: tuple[PhasePart, ...]
+    moments: tuple[TimelineRow, ...]
+    pods: tuple[PodPart, ...] = ()
+    criteria: tuple[tuple[str, CriterionCell], ...] = ()
+    signals: tuple[SignalLine, ...] = ()
+    sketches: tuple[CurveSketch, ...] = ()
+    expired: Mapping[str, tuple[datetime, str]] = field(default_factory=dict)
+    timeline: Chart | None = None
+    usages: tuple[GpuUsage, ...] = ()
+    signature: Verification | None = None
+
+
+def trial_page(
+    document: ResultDocument,
+    attempts: tuple[TrialView, ...],
+    expired: Mapping[str, tuple[datetime, str]] | None = None,
+    keys: Mapping[int, str] | None = None,
+) -> TrialPage:
+    """One attempt in full. `attempts`: every archived attempt of the trial, this one among them. `expired`: see Archive.expired_files;
+    `keys`: see Archive.signing_keys."""
+    view = next(a for a in attempts if a.attempt == document.trial.attempt)
+    events = (*(document.launch.events if document.launch else ()), *document.timeline)
+    pods = tuple(_pod(pod) for pod in document.launch.pods) if document.launch else ()
+    measured = {row.phase for row in document.metrics} | {curve.phase for curve in document.curves if curve.along == "input_tokens"}
+    phases = tuple(_phase(document, phase) for phase in PHASES if phase in measured)
+    quality = Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons))
+    criteria = trial_verdicts(document, quality)
+    # A GPU's utilisation stands beside what it achieved, and nowhere alone.
+    signals = tuple(_signal(item) for item in document.telemetry if not is_gpu_utilisation(item.signal))
+    return TrialPage(
+        document,
+        view,
+        attempts,
+        phases,
+        tuple(_timeline_rows(events, document.simulated)),
+        pods,
+        criteria,
+        signals,
+        curve_sketches(document),
+        expired or {},
+        timeline_chart(document),
+        gpu_usages(document),
+        verify(document, keys or {}),
+    )
+
+
+def published_metrics(result: PublishedResult) -> tuple[tuple[str, str], ...]:
+    """What an imported result says, in words and with units."""
+    return tuple((format_name(m.metric), common_scale(m.unit, [m.value], m.metric).text(m.value)) for m in result.metrics)
+
+
+def _phase(document: ResultDocument, phase: str) -> PhasePart:
+    rows: dict[str, list[MetricRow]] = {}
+    for row in document.metrics:
+        if row.phase == phase:
+            rows.setdefault(row.metric, []).append(row)
+    # A warm-up is kept and read by nobody who has no doubts.
+    return PhasePart(
+        format_name(phase),
+        phase != "warmup",
+        tuple(_line(several) for several in rows.values()),
+        _stages(document, phase),
+        _curves(document, phase),
+    )
+
+
+def _line(rows: list[MetricRow]) -> MetricLine:
+    lead = next((row for row in rows if row.statistic == METRICS[row.metric].statistic), rows[0])
+    # Nothing of many is 0 %, and its interval is not.
+    shown = common_scale(lead.unit, [lead.value] if lead.value else [lead.ci_low, lead.ci_high], lead.metric)
+    interval = f"{shown.number(lead.ci_low)} … {shown.number(lead.ci_high)}" if lead.ci_low is not None else ""
+    others = [row for row in rows if row is not lead and row.value is not None]
+    beside = [f"{row.statistic} {common_scale(row.unit, [row.value], row.metric).text(row.value)}" for row in others]
+    statistic = "" if lead.statistic == "value" else lead.statistic
+    meaning = METRICS[lead.metric].description
+    return MetricLine(
+        format_name(lead.metric),
+        meaning,
+        statistic,
+        shown.text(lead.value),
+        interval,
+        lead.n,
+        " · ".join([*beside, *filter(None, [lead.reason, lead.method])]),
+    )
+
+
+def _signal(item: Telemetry) -> SignalLine:
+    shown = common_scale(item.unit, [item.mean, item.max])
+    return SignalLine(format_name(item.signal), format_name(item.phase), *(shown.text(value) for value in (item.mean, item.min, item.max)))
+
+
+def _stages(document: ResultDocument, phase: str) -> tuple[tuple[str, str, str], ...]:
+    own = [stage for stage in document.stages if stage.phase == phase and stage.n]
+    total = sum(stage.total_s for stage in own)
+    means = [stage.total_s / stage.n for stage in own]
+    return tuple(
+        (format_name(stage.stage), common_scale("s", [mean]).text(mean), f"{stage.total_s / total:.0%}" if total else "")
+        for stage, mean in zip(own, means, strict=True)
+    )
+
+
+def _curves(document: ResultDocument, phase: str) -> CurveTable | None:
+    own = [curve for curve in document.curves if curve.phase == phase and curve.along == "input_tokens"]
+    if not own:
+        return None
+    places = sorted({point.at for curve in own for point in curve.points})
+    lines = []
+    for curve in own:
+        values = {point.at: point.value for point in curve.points}
+        shown = common_scale(curve.unit, values.values(), curve.metric)
+        statistic = "" if curve.statistic == "value" else curve.statistic
+        lines.append((format_name(curve.metric), statistic, tuple(shown.text(values.get(at)) for at in places)))
+    return CurveTable((format_name(own[0].along), *(f"{at:,.0f}" for at in places)), tuple(lines))
+
+
+def _pod(pod: PodRecord) -> PodPart:
+    exit_status = f"exit status {pod.exit_code}" if pod.exit_code is not None else ""
+    return PodPart(
+        name=pod.name,
+        node=pod.node,
+        ended=", ".join(part for part in (pod.reason, exit_status) if part) or "nothing was seen of its end",
+        facts=tuple((key, "–" if value is None else str(value)) for key, value in sorted(pod.facts.items())),
+        moments=tuple(_timeline_rows(pod.events)),
+        notices=tuple((n.utc.strftime("%H:%M:%S"), n.reason, f"{n.count}×" if n.count > 1 else "", n.message) for n in pod.notices),
+    )
+
+
+def _timeline_rows(events: tuple[Event, ...], simulated: bool = False) -> list[TimelineRow]:
+    """Events in the order of the wall clock, after the request: a cluster cuts its times to whole seconds, so what followed from the
+    request may seem to come before it. All clocks count from the same first moment.
+    """
+    if not events:
+        return []
+    ordered = sorted(events, key=lambda e: (e.name != "requested", e.utc))
+    after = event_clock(ordered, simulated)
+    first = after(ordered[0])
+    return [TimelineRow(format_name(e.name), e.clock, f"{max(after(e) - first, 0.0):.2f} s", e.utc.strftime("%H:%M:%S")) for e in ordered]

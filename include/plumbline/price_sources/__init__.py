@@ -1,0 +1,50 @@
+"""Read current prices: all declared sources of a provider at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from plumbline.declarations import Declarations, Provider, installation_paths
+from plumbline.declarations.providers import ContractSource, CsvSource, DeclaredSource, GpuhuntSource
+from plumbline.price_sources.base import NoPrice, PriceSource, PriceSourceDown, PriceSourceError
+from plumbline.price_sources.csv_history import CsvPrices
+from plumbline.price_sources.declared import ContractPrices, SimulatedPrices
+from plumbline.price_sources.gpuhunt import GpuhuntPrices
+from plumbline.price_sources.opencost import OpencostPrices
+from plumbline.results.price_reading import Reading
+
+__all__ = ["NoPrice", "PriceReport", "PriceSource", "PriceSourceDown", "PriceSourceError", "price_source", "read_prices"]
+
+
+@dataclass(frozen=True)
+class PriceReport:
+    """What all sources of one provider said; a source that failed is in `failures` and keeps none of the others from being heard."""
+
+    readings: tuple[Reading, ...]
+    failures: tuple[PriceSourceError, ...]
+
+
+def price_source(declared: DeclaredSource, world: Declarations, config: Path | None = None) -> PriceSource:
+    """The source that a provider's declaration names; relative files are below `config` (default: the installation's)."""
+    if isinstance(declared, GpuhuntSource):
+        return GpuhuntPrices(declared)
+    if isinstance(declared, ContractSource):
+        return ContractPrices(world.contracts[declared.contract])
+    if isinstance(declared, CsvSource):
+        return CsvPrices((config or installation_paths().config) / declared.file, declared.max_age)
+    return OpencostPrices(declared)
+
+
+def read_prices(provider: Provider, world: Declarations, at: datetime, config: Path | None = None) -> PriceReport:
+    """What every declared source of the provider says at `at` (UTC), in the order of the declaration; of a simulated one also itself."""
+    readings: list[Reading] = []
+    failures: list[PriceSourceError] = []
+    simulated = [SimulatedPrices()] if provider.simulated else []
+    for source in (*simulated, *(price_source(declared, world, config) for declared in provider.price_sources)):
+        try:
+            readings += source.read(provider, at)
+        except PriceSourceError as error:
+            failures.append(error)
+    return PriceReport(tuple(readings), tuple(failures))

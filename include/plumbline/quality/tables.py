@@ -1,0 +1,244 @@
+"""Result documents as tables, one row an attempt, and the possible range of each metric."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import pandas as pd
+
+from plumbline.declarations import InferenceWorkload, TrainingWorkload, Trial
+from plumbline.metrics import METRICS
+from plumbline.results import MetricRow, ResultDocument
+
+
+@dataclass(frozen=True)
+class Range:
+    """`low` itself is allowed unless `above` (strictly above low)."""
+
+    low: float
+    high: float
+    above: bool = True
+
+    def __contains__(self, value: float) -> bool:
+        return (self.low < value if self.above else self.low <= value) and value <= self.high
+
+    def __str__(self) -> str:
+        return f"{'above' if self.above else 'at least'} {self.low:g} and at most {self.high:g}"
+
+
+_DAY_S = 86400.0
+# Upper ends are far above what any machine does today: they catch a wrong unit or a broken clock, not a good machine.
+_BY_UNIT: dict[str, Range] = {
+    "s": Range(0.0, _DAY_S),
+    "1/s": Range(0.0, 1e7),
+    "tokens/s": Range(0.0, 1e10),
+    "samples/s": Range(0.0, 1e9),
+    "ratio": Range(0.0, 1.0, above=False),
+    "count": Range(0.0, 1e12, above=False),
+    "1": Range(-1e6, 1e6),
+    "bytes": Range(0.0, 1e15),
+    "bytes/s": Range(0.0, 1e14),
+    "FLOP/s": Range(0.0, 1e20),
+    "W": Range(0.0, 1e7),
+    "J": Range(0.0, 1e9),
+    "USD": Range(0.0, 1e7, above=False),
+}
+_OWN: dict[str, Range] = {
+    # Something that costs hardly anything at all lengths falls a little as likely as it rises; nothing grows with such a power.
+    "prefill_growth_exponent": Range(-2.0, 10.0),
+    "first_token_growth_exponent": Range(-2.0, 10.0),
+    "inter_token_latency_growth": Range(0.0, 1e6),
+    # Nothing is left to learn once every answer is right.
+    "final_loss": Range(0.0, 1e3, above=False),
+    "training_loss": Range(0.0, 1e3, above=False),
+    # The matmul probe that it is measured against is itself a measurement: a little above 1 is its noise.
+    "model_flops_utilization": Range(0.0, 1.2),
+    "model_flops_utilization_full_attention": Range(0.0, 2.0),
+    "prefill_flops_utilization": Range(0.0, 1.2),
+    # Small weights stay in a cache, which is several times faster than the memory that was probed.
+    "model_bandwidth_utilization": Range(0.0, 10.0),
+    # CPU time and wall time are read one after the other, and a process has helpers.
+    "client_cpu_utilization": Range(0.0, 1.5, above=False),
+}
+# What may truly take no time, or be nothing at all: work that did not have to wait, an SLO that no request met, a server that was dead
+# for a whole phase.
+_MAY_BE_ZERO = frozenset(
+    {
+        "checkpoint_blocking_time",
+        "compute_time",
+        "data_wait_time",
+        "delivery_time",
+        "goodput",
+        "image_pull_time",
+        "input_token_throughput",
+        "inter_token_latency",
+        "memory_growth_per_sequence",
+        "output_token_throughput",
+        "pod_scheduling_time",
+        "queue_time",
+        "request_dispatch_delay",
+        "request_throughput",
+        "restart_recompute_time",
+        "time_to_recover",
+    }
+)
+
+
+def range_of(metric: str, statistic: str) -> Range:
+    """The possible values of a metric's statistic, in the metric's unit (a `cv` is a plain ratio)."""
+    if statistic == "cv":
+        return Range(0.0, 1e3, above=False)
+    found = _OWN.get(metric) or _BY_UNIT[METRICS[metric].unit]
+    if statistic == "stddev" or metric in _MAY_BE_ZERO:
+        return Range(found.low, found.high, above=False)
+    return found
+
+
+def interval_is_valid(row: MetricRow) -> bool:
+    """Whether a row's confidence interval is one: both ends or none, in order, around the value."""
+    if row.ci_low is None and row.ci_high is None:
+        return True
+    if row.ci_low is None or row.ci_high is None or row.value is None:
+        return False
+    return row.ci_low <= row.value <= row.ci_high
+
+
+# Result documents as tables: one row an attempt.
+#
+# `attempts` has every attempt and says whether it is what it claims to be; `measured` has those that may be believed, with a column
+# for each number, named phase.metric.statistic. Trials that failed have no numbers and stand in the first table only.
+
+
+Kind = Literal["training", "inference"]
+USABLE_STATUSES = ("valid", "degraded")
+NATURAL_KEY = ("series_key", "campaign_id", "slot", "repeat", "attempt")
+ENVIRONMENT_FACTS = ("cpu.model", "cpu.usable", "memory.total_bytes", "os.kernel", "python.version")
+"""Facts without which an environment explains no change; the probe of every platform gives them."""
+
+_ATTEMPT_COLUMNS = (
+    "key", "trial_id", *NATURAL_KEY, "status", "schema_version", "checksum_holds", "spec_hash", "planned_spec_hash", "criteria_hash",
+    "planned_criteria_hash", "repeated_metrics", "seconds_ahead_of_clock", "seconds_before_plan",
+)  # fmt: skip
+
+
+def attempt_key(document: ResultDocument) -> str:
+    """What names an attempt in verdicts: trial_id#attempt."""
+    return f"{document.trial.trial_id}#{document.trial.attempt}"
+
+
+def attempts_table(documents: Sequence[ResultDocument], planned: Sequence[Trial], now: datetime) -> pd.DataFrame:
+    """One row for each document: identity, hashes against what was planned, clocks. Times are in seconds."""
+    asked = {trial.trial_id: trial for trial in planned}
+    return pd.DataFrame(
+        [_attempt_row(document, asked.get(document.trial.trial_id), now) for document in documents], columns=_ATTEMPT_COLUMNS
+    )
+
+
+def _attempt_row(document: ResultDocument, asked: Trial | None, now: datetime) -> dict[str, Any]:
+    trial = document.trial
+    moments = [event.utc for event in document.timeline]
+    seen = Counter((row.phase, row.metric, row.statistic) for row in document.metrics)
+    return {
+        "key": attempt_key(document),
+        "trial_id": trial.trial_id,
+        **{name: getattr(trial, name) for name in NATURAL_KEY},
+        "status": document.validity.status,
+        "schema_version": document.schema_version,
+        "checksum_holds": document.checksum == document.content_hash(),
+        "spec_hash": trial.spec_hash,
+        "planned_spec_hash": asked.spec_hash if asked else None,
+        "criteria_hash": trial.criteria_hash,
+        "planned_criteria_hash": asked.criteria_hash if asked else None,
+        "repeated_metrics": _join_names(" ".join(name) for name, count in seen.items() if count > 1),
+        "seconds_ahead_of_clock": max(((at - now).total_seconds() for at in moments), default=None),
+        "seconds_before_plan": max(((trial.planned_at - at).total_seconds() for at in moments), default=None),
+    }
+
+
+def metrics_table(documents: Sequence[ResultDocument], kind: Kind) -> pd.DataFrame:
+    """One row for each document of the kind that may be believed; a number that a trial does not have is absent (NaN)."""
+    rows = [_metrics_row(d) for d in documents if d.trial.workload.kind == kind and d.validity.status in USABLE_STATUSES]
+    table = pd.DataFrame(rows)
+    for column in (name for name in table.columns if is_metric(name)):
+        table[column] = pd.to_numeric(table[column])  # a column that is absent everywhere is one of numbers all the same
+    return table
+
+
+def _metrics_row(document: ResultDocument) -> dict[str, Any]:
+    environment = document.environment
+    facts = environment.facts if environment else {}
+    # A number that stands twice has no column: the attempt is rejected for it, and neither of the two is to be believed.
+    seen = Counter((row.phase, row.metric, row.statistic) for row in document.metrics)
+    numbers = {
+        f"{row.phase}.{row.metric}.{row.statistic}": row.value
+        for row in document.metrics
+        if seen[row.phase, row.metric, row.statistic] == 1
+    }
+    counted = [row.n for row in document.metrics if row.value is not None]
+    return {
+        "key": attempt_key(document),
+        "environment_hash": environment.environment_hash if environment else None,
+        # Of a hosted model only the client's machine is known.
+        **{f"fact {name}": facts.get(name, facts.get(f"client.{name}")) for name in ENVIRONMENT_FACTS},
+        # A simulated trial has no raw files behind it.
+        "evidence_files": None if document.simulated else len(document.evidence),
+        "smallest_n": min(counted, default=None),
+        "impossible_points": _join_names(
+            f"{point.value:.6g} at {point.at:g} of {curve.phase} {curve.metric} {curve.statistic}"
+            for curve in document.curves
+            for point in curve.points
+            if point.value is not None and point.value not in range_of(curve.metric, curve.statistic)
+        ),
+        "broken_intervals": _join_names(f"{r.phase} {r.metric} {r.statistic}" for r in document.metrics if not interval_is_valid(r)),
+        "missing_numbers": _join_names(name for name in required_metrics(document.trial) if numbers.get(name) is None),
+        "unmeasured_criteria": _join_names(
+            c.text for c in document.trial.workload.acceptance if numbers.get(f"{c.phase}.{c.metric}.{c.statistic}") is None
+        ),
+        **_steps(document),
+        **numbers,
+    }
+
+
+def _join_names(names: Iterable[str]) -> str | None:
+    """Names as one text; None if there are none, which is what is expected."""
+    return ", ".join(names) or None
+
+
+def _steps(document: ResultDocument) -> dict[str, Any]:
+    workload = document.trial.workload
+    if isinstance(workload, InferenceWorkload):
+        return {}
+    # From where on they are steady is found, so it is all of them together that were declared.
+    whole = ("effective_tokens_per_second", "effective_samples_per_second")
+    steps = next((r.n for r in document.metrics if r.phase == "steady" and r.metric in whole), None)
+    return {"steps_done": steps, "steps_declared": workload.steps.total}
+
+
+def is_metric(column: str) -> bool:
+    """Whether a column of `measured` holds a metric."""
+    return column.count(".") == 2 and " " not in column
+
+
+def required_metrics(trial: Trial) -> tuple[str, ...]:
+    """Numbers (phase.metric.statistic) without which a trial that may be believed has measured nothing."""
+    workload = trial.workload
+    if isinstance(workload, TrainingWorkload):
+        recovered = ("recovery.restart_penalty.value",) if workload.fault else ()
+        # Images are no tokens.
+        rate = "samples" if workload.task.kind == "classification" else "tokens"
+        return ("steady.step_time.median", f"steady.{rate}_per_second.median", "steady.final_loss.value", *recovered)
+    # A hosted model was ready before anybody looked.
+    hosted = workload.server.backend == "external"
+    return (
+        f"cold_start.{'first_inference_latency' if hosted else 'time_to_ready'}.value",
+        "steady.time_to_first_token.p50",
+        "steady.request_scheduled_latency.p50",
+        "steady.request_throughput.value",
+        "steady.output_token_throughput.value",
+        "steady.goodput.value",
+        "steady.error_rate.value",
+    )

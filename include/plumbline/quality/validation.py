@@ -1,0 +1,83 @@
+"""Runs one Great Expectations suite over one table and maps failed expectations to attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from plumbline.quality.gx import ExpectationSuite, ValidationDefinition, ephemeral
+from plumbline.quality.report import Severity
+
+_FORMAT = {"result_format": "COMPLETE", "unexpected_index_column_names": ["key"]}
+_MAX_NAMES = 10
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One expectation that did not hold. `details` has a sentence for each attempt (by its key) that broke it."""
+
+    code: str
+    severity: Severity
+    says: str
+    details: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A suite's result: `evaluated` expectations, those that failed, and what Great Expectations itself makes its page from."""
+
+    suite: str
+    evaluated: int
+    failures: tuple[Failure, ...]
+    result: Any
+
+
+def validate(suite: ExpectationSuite, table: pd.DataFrame) -> Outcome:
+    """Evaluate every expectation of the suite; the table has a column `key` that names its rows."""
+    context = ephemeral()
+    batch = context.data_sources.add_pandas("results").add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe("all")
+    definition = context.validation_definitions.add(ValidationDefinition(name=suite.name, data=batch, suite=context.suites.add(suite)))
+    result = definition.run(batch_parameters={"dataframe": table}, result_format=_FORMAT)
+    failures = tuple(_failure(one.to_json_dict()) for one in result.results if not one.success)
+    return Outcome(suite.name, len(result.results), failures, result)
+
+
+def _failure(one: Mapping[str, Any]) -> Failure:
+    config, result = one["expectation_config"], one["result"]
+    meta, severity = config["meta"], config["severity"]
+    error = _error(one)
+    if error is not None:
+        # A check that could not run has checked nothing: that is a problem of the whole table, never a silent pass.
+        return Failure("check_not_evaluated", "critical", f"{meta['code']} could not be evaluated: {error}", {})
+    if meta.get("scope") == "table":
+        missing = result.get("partial_missing_list") or result.get("partial_unexpected_list") or []
+        named = ", ".join(sorted(str(item) for item in missing)[:_MAX_NAMES])
+        count = int(result.get("missing_count") or len(missing))
+        return Failure(meta["code"], severity, f"{meta['says']}; without one: {count} ({named}{' …' if count > _MAX_NAMES else ''})", {})
+    details = {str(row["key"]): _sentence(row, config["kwargs"], meta["says"]) for row in result["unexpected_index_list"]}
+    return Failure(meta["code"], severity, meta["says"], details)
+
+
+def _error(one: Mapping[str, Any]) -> str | None:
+    """What kept an expectation from being evaluated, if anything did."""
+    info = one.get("exception_info") or {}
+    # One entry for the expectation itself, or one for each metric that it needed.
+    entries = [info] if "raised_exception" in info else list(info.values())
+    raised = [str(entry.get("exception_message")) for entry in entries if entry.get("raised_exception")]
+    return raised[0] if raised else None
+
+
+def _sentence(row: Mapping[str, Any], asked: Mapping[str, Any], says: str) -> str:
+    """`steady.step_time.median is -0.1; expected …`, with every column that the expectation looked at."""
+    columns = asked.get("column_list") or [asked[name] for name in ("column", "column_A", "column_B") if name in asked]
+    seen = ", ".join(f"{column} is {_format_value(row.get(column))}" for column in columns)
+    return f"{seen}; {says}"
+
+
+def _format_value(value: object) -> str:
+    if value is None or value != value:  # NaN
+        return "absent"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

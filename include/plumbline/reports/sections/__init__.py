@@ -1,1 +1,0 @@
-"""What the report's sections say, as plain rows and sentences: one file a section, templates only lay it out."""

@@ -1,0 +1,80 @@
+"""Evidence files of an attempt: which stores they may be read from, and which have expired."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from plumbline.declarations import installation_paths, load_upkeep
+from plumbline.declarations.installation import STORE_URL_PATTERN
+from plumbline.results.bounded_json import InvalidResult
+
+if TYPE_CHECKING:
+    from plumbline.results.store import ResultStore
+
+
+EXPIRED_FILE = "expired.json"
+
+
+class ExpiredEvidence(BaseModel):
+    """`files`: relative to the attempt's folder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    files: tuple[str, ...]
+    expired_at: AwareDatetime
+    rule: str
+
+
+def record_expired(store: ResultStore, folder: str, files: Sequence[str], at: datetime, rule: str) -> None:
+    """Say that these files of an attempt's folder are kept no longer; what was said of others before stays said."""
+    before = read_expired(store, folder)
+    said = tuple(sorted({*files, *(before.files if before else ())}))
+    store.put(_expired_path(folder), ExpiredEvidence(files=said, expired_at=at, rule=rule).model_dump_json(indent=1).encode())
+
+
+def read_expired(store: ResultStore, folder: str) -> ExpiredEvidence | None:
+    """What of an attempt's folder is kept no longer; None if nothing is, or if what is written there does not say it."""
+    try:
+        return ExpiredEvidence.model_validate_json(store.get(_expired_path(folder)))
+    except (FileNotFoundError, ValueError):  # also what is too large or no JSON
+        return None
+
+
+def _expired_path(folder: str) -> str:
+    return f"{folder}/{EXPIRED_FILE}" if folder else EXPIRED_FILE
+
+
+# The one gate for addresses that the archive holds: whoever reads a file by such an address asks here first.
+#
+# A row of the archive may come from another archive. fsspec would fetch any web page, device or chain of file systems that it names.
+
+
+_STORE_URL = re.compile(STORE_URL_PATTERN)
+
+
+def readable_stores() -> tuple[str, ...]:
+    """The stores that may be read: the installation's own, and `evidence.stores` of upkeep.yaml."""
+    return tuple(url.rstrip("/") for url in (installation_paths().results_url, *load_upkeep().evidence.stores))
+
+
+def check_address(address: str, stores: Sequence[str] | None = None) -> str:
+    """The address itself, of one of these stores (default: `declared`) or of what lies below; BadResult for any other."""
+    check_address_form(address)
+    if not any(f"{address}/".startswith(f"{store}/") for store in (readable_stores() if stores is None else stores)):
+        raise InvalidResult(
+            f"{address} lies outside of the declared result stores and is not read; expected PLUMBLINE_RESULTS_URL or one of evidence.stores "
+            "in upkeep.yaml"
+        )
+    return address
+
+
+def check_address_form(address: str) -> str:
+    """The address itself; BadResult if it is not of a store's scheme, or leads out of its store."""
+    if not _STORE_URL.fullmatch(address) or "::" in address or not set(address.split("/")).isdisjoint((".", "..")):
+        raise InvalidResult(f"{address!r} is no address of a result store; expected file://, s3://, gs:// or abfs:// without ..")
+    return address

@@ -1,0 +1,158 @@
+"""A finding: one detected change of one provider, with the series, metrics or facts that show it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
+Severity = Literal["info", "warn", "page"]
+FindingState = Literal["open", "acknowledged", "accepted", "resolved"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One metric of a grouped performance finding, or one changed fact of an environment finding (numbers None)."""
+
+    name: str
+    text: str
+    effect: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    q: float | None = None
+    verdict: str | None = None
+    series_key: str | None = None
+    crept: bool = False
+
+    @property
+    def fact(self) -> str:
+        """Of an environment finding's member, the change without its group."""
+        return self.text.partition(": ")[2] or self.text
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A drift of one provider that began in one campaign: of one series, or of all that moved together. Or one that no campaign measured,
+    such as a price or a driver that changed between two: `campaign_id` is None then, `since` the day (ISO 8601), and the provider as a
+    whole has it: `series_key`, `workload_kind` and `workload` are empty, as are the lists of series, until a campaign shows it too.
+
+    `series_key`, the workload and the numbers are those of the series that leads; `series` names all of them, `standing` those that still
+    show it, `seen_in` the campaigns since the first that showed it too. ValueError unless it has either a campaign or a day.
+
+    `finding_id` is stable: the same drift of the same campaign has the same id however often it is found. `headline` is one line,
+    severity first, `title` what happened in a few words; `explanation` says what it is attributed to. `attributed_to` names the facts, most plausible first, empty when nothing
+    recorded explains it. Effects are fractions of the baseline. `instead_of`: of a team's first choice that changed, who it was before.
+    `remedy`: of a finding of kind `self`, what repairs it.
+    """
+
+    finding_id: str
+    series_key: str
+    campaign_id: str | None
+    kind: FindingKind
+    severity: Severity
+    headline: str
+    explanation: str
+    provider: str
+    workload_kind: str
+    workload: str
+    subject: str
+    title: str = ""
+    simulated: bool = False
+    effect: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    metric: str | None = None
+    members: tuple[Member, ...] = ()
+    attributed_to: tuple[str, ...] = ()
+    baseline_campaigns: tuple[str, ...] = ()
+    series: tuple[str, ...] = ()
+    standing: tuple[str, ...] = ()
+    seen_in: tuple[str, ...] = ()
+    state: FindingState = "open"
+    since: str | None = None
+    instead_of: str | None = None
+    remedy: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.campaign_id is None) == (self.since is None):
+            raise ValueError(
+                f"finding {self.finding_id} has campaign_id {self.campaign_id!r} and since {self.since!r}; expected a campaign, "
+                "or the day on which it was noticed where no campaign showed it first"
+            )
+
+    @property
+    def began(self) -> str:
+        """When it was first seen, such as `campaign 2026-11` or `2026-11-21`."""
+        return f"campaign {self.campaign_id}" if self.campaign_id is not None else str(self.since)
+
+    @property
+    def campaigns(self) -> tuple[str, ...]:
+        """The campaigns that showed it, oldest first; empty as long as none did."""
+        return (*([self.campaign_id] if self.campaign_id is not None else []), *self.seen_in)
+
+    @property
+    def concerns(self) -> str:
+        """What runs there and has it, such as `training gpt`; empty for the provider as a whole."""
+        return f"{self.workload_kind} {self.workload}".strip()
+
+    def direction_of(self, series_key: str) -> str | None:
+        """Of a performance finding, whether the series `regressed` or `improved`, by the metric that leads it; None for other kinds.
+
+        One cause can make one series slower and another faster. A series that no member is of goes with the group's lead.
+        """
+        if self.kind != "performance" or not self.members:
+            return None
+        return next((m.verdict for m in self.members if m.series_key == series_key), self.members[0].verdict)
+
+    @property
+    def text(self) -> str:
+        """The finding for a terminal or a log: the headline and, indented, why."""
+        return f"{self.headline}\n      {self.explanation}" if self.explanation else self.headline
+
+    def about(self, members: tuple[Member, ...]) -> Finding:
+        """The part of an environment finding that is about these facts; the same finding if that is all of it."""
+        if members == self.members:
+            return self
+        before, after = (f"environment changed: {summarize_facts(facts)}" for facts in (self.members, members))
+        return replace(
+            self,
+            members=members,
+            attributed_to=tuple(m.name for m in members),
+            title=f"environment changed: {members[0].fact}",
+            headline=self.headline.replace(before, after),
+        )
+
+    def with_state(self, state: FindingState) -> Finding:
+        """The same finding after somebody dealt with it."""
+        return replace(self, state=state)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `Finding.of` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Finding:
+        """A finding from `to_dict` or its JSON; other keys (such as an archive's timestamps) are left aside. KeyError names what is missing."""
+        wanted = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        for name in ("finding_id", "series_key", "campaign_id", "kind", "severity", "headline", "explanation", "provider", "subject"):
+            if name not in wanted:
+                raise KeyError(f'finding without "{name}"')
+        members = tuple(m if isinstance(m, Member) else Member(**m) for m in wanted.get("members", ()))
+        lists = {name: tuple(wanted.get(name, ())) for name in ("attributed_to", "baseline_campaigns", "seen_in")}
+        # A finding of an archive that knew no groups is about its own series.
+        lists["series"] = tuple(wanted.get("series") or ([wanted["series_key"]] if wanted["series_key"] else []))
+        lists["standing"] = tuple(wanted["standing"]) if "standing" in wanted else lists["series"]
+        return cls(**{**wanted, **lists, "members": members})
+
+
+def summarize_facts(facts: Sequence[Member]) -> str:
+    """The first three changes in words, and how many more there are."""
+    return ", ".join(m.fact for m in facts[:3]) + (f" and {len(facts) - 3} more" if len(facts) > 3 else "")
+
+
+def finding_id(provider: str, began: str, kind: FindingKind, subject: str) -> str:
+    """Twelve hex digits that name this drift of this provider: the same ones also when another series joins it. `began`: the campaign that
+    showed it first, or the day."""
+    return hashlib.sha256("\n".join((provider, began, kind, subject)).encode()).hexdigest()[:12]

@@ -1,0 +1,116 @@
+"""What only the launcher saw: metrics of the launch, and the trial's environment with the facts of its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from plumbline.results import Event, LaunchRecord, MetricRow, PodRecord, metric_row
+from plumbline.results.document import Environment, ResultDocument, Scalar
+
+_ROUNDING_S = 1.0
+"""A cluster's times are cut to whole seconds: a difference of two may come out one second too short, also below zero."""
+
+
+def launch_metrics(record: LaunchRecord) -> tuple[MetricRow, ...]:
+    """What the launch itself took, in seconds, phase `cold_start`; a value that could not be seen is None, never zero.
+
+    provisioning_lead_time: from the request to the harness's first sign of life; on a cluster, to the start of the last pod's container.
+    On a cluster also pod_scheduling_time (from a pod's creation to its node, queue included; the slowest pod) and image_pull_time (the
+    slowest pull; None if every node held the image already); `n` is the number of pods behind the value.
+    """
+    if record.launcher == "kubernetes":
+        # A pod that took another one's place comes after it, and its start is part of the recovery.
+        pods = tuple({pod.rank: pod for pod in reversed(record.pods)}.values())
+        return (
+            _metric("provisioning_lead_time", _cluster_lead(record), 1),
+            _scheduling(pods),
+            _pulling(pods),
+        )
+    return (_metric("provisioning_lead_time", _between(record.events, "requested", "harness_ready"), 1),)
+
+
+def _metric(name: str, value: float | None, n: int) -> MetricRow:
+    return metric_row(name, value, 0 if value is None else n, phase="cold_start")
+
+
+def _between(events: tuple[Event, ...], first: str, last: str) -> float | None:
+    """Seconds between two moments of the launcher's clock."""
+    at = {event.name: event.monotonic_s for event in events if event.clock == "launcher"}
+    begin, end = at.get(first), at.get(last)
+    return None if begin is None or end is None else end - begin
+
+
+def _cluster_lead(record: LaunchRecord) -> float | None:
+    """From the creation of the first pod, which follows the request at once, so that both ends are on the cluster's clock.
+
+    Where a controller creates the pods, as for a JobSet that waits in a queue, the time until it did is added, across two clocks.
+    """
+    cluster = {event.name: event.utc for event in record.events if event.clock == "cluster"}
+    lead = _elapsed(cluster.get("created"), cluster.get("started"))
+    if lead is None or not any("kubernetes.job" in pod.facts for pod in record.pods):
+        return lead
+    requested = next((event.utc for event in record.events if event.name == "requested"), None)
+    waited = _elapsed(requested, cluster.get("created"))
+    return None if waited is None else waited + lead
+
+
+def _scheduling(pods: Sequence[PodRecord]) -> MetricRow:
+    took = [_elapsed(*(_at(pod, name) for name in ("requested", "scheduled"))) for pod in pods]
+    known = [seconds for seconds in took if seconds is not None]
+    # The slowest pod is known only if every pod is.
+    return _metric("pod_scheduling_time", max(known) if known and len(known) == len(took) else None, len(known))
+
+
+def _pulling(pods: Sequence[PodRecord]) -> MetricRow:
+    pulls = [pod for pod in pods if pod.facts.get("image_cached") is False]
+    took = [_pull_seconds(pod) for pod in pulls]
+    known = [seconds for seconds in took if seconds is not None]
+    return _metric("image_pull_time", max(known, default=None), len(known))
+
+
+def _pull_seconds(pod: PodRecord) -> float | None:
+    """As the kubelet measured it; else, in whole seconds, from its events."""
+    said = pod.facts.get("image_pull_s")
+    return float(said) if isinstance(said, int | float) else _elapsed(_at(pod, "image_pulling"), _at(pod, "image_pulled"))
+
+
+def _at(pod: PodRecord, name: str) -> datetime | None:
+    return next((event.utc for event in pod.events if event.name == name), None)
+
+
+def _elapsed(begin: datetime | None, end: datetime | None) -> float | None:
+    """Seconds; None if one of both is unknown, or if the clocks behind them differ so much that the end comes first."""
+    if begin is None or end is None:
+        return None
+    seconds = (end - begin).total_seconds()
+    return None if seconds < -_ROUNDING_S else max(0.0, seconds)
+
+
+_POD_FACTS = {
+    "kubernetes.version": "kubernetes.version",
+    "kubernetes.runtime": "kubernetes.runtime",
+    "qos_class": "kubernetes.qos_class",
+    "image_id": "container.image_id",
+    "host.instance_type": "host.instance_type",
+    "host.region": "host.region",
+    "host.zone": "host.zone",
+}
+"""A pod's fact → the environment's. Names of single launches, nodes and jobs are left out: they differ each time and explain nothing."""
+
+
+def effective_environment(document: ResultDocument) -> Environment | None:
+    """The harness's facts with those of its pods that it cannot know; values that differ between a gang's pods are named together.
+
+    The harness's own word counts where both have one. None if the harness never looked around.
+    """
+    if document.environment is None or document.launch is None or not document.launch.pods:
+        return document.environment
+    seen: dict[str, Scalar] = {}
+    for name, fact in _POD_FACTS.items():
+        values = sorted({str(pod.facts[name]) for pod in document.launch.pods if pod.facts.get(name) is not None})
+        if values:
+            seen[fact] = ", ".join(values)
+    return Environment.of(
+        {**seen, **{key: value for key, value in document.environment.facts.items() if value is not None or key not in seen}}
+    )

@@ -1,0 +1,225 @@
+"""Results published by others: one run as a `PublishedResult`, and the CSV of MLPerf Training rounds."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time, timezone
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field, ValidationError, model_validator
+
+from plumbline.declarations import digest
+from plumbline.declarations.base import Name
+from plumbline.results.document import Environment, Many, MetricRow, Part, Reason, Scalar, Validity, metric_row
+
+PUBLISHED_SCHEMA_VERSION = 1
+_UNSAFE_IN_NAME = re.compile(r"[^a-z0-9]+")
+
+
+class PublishedResult(Part):
+    """One run of an outside benchmark. `spec` is what was asked of the system, as far as the publisher says; `original` its row."""
+
+    schema_version: Literal[1] = 1
+    publisher: str = Field(min_length=1, examples=["MLPerf Training v5.0"], description="who measured by which rules")
+    protocol: Name = Field(description="those rules, as the series key names them")
+    campaign_id: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")
+    reason: str = Field(min_length=1)
+    published_at: AwareDatetime
+    kind: Literal["training", "inference"]
+    workload: Name
+    version: int = Field(1, ge=1)
+    provider: Name
+    region: Name
+    instance_type: Name
+    system: Name = Field(
+        description="the machine or cluster; stands where a trial of ours has its slot, so that repeats of one are together"
+    )
+    repeat: int = Field(ge=0, description="the publisher's own number of the run")
+    spec: dict[str, Scalar]
+    environment: Environment
+    validity: Validity
+    metrics: Many[MetricRow]
+    url: str = Field(pattern=r"^https://[^\s]+$", description="where the publisher keeps the results")
+    original: Annotated[dict[str, str], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _judged(self) -> PublishedResult:
+        if self.validity.status == "valid" and not any(m.value is not None for m in self.metrics):
+            raise ValueError("a valid result without a number; expected at least one metric with a value")
+        return self
+
+    @property
+    def series_key(self) -> str:
+        """Shaped like a measured series' key. Nobody outside says which engine family it was: the stack stands in the environment."""
+        workload = f"{self.workload}@{self.version}"
+        return "/".join((self.kind, workload, self.protocol, "as-submitted", self.provider, self.region, self.instance_type))
+
+    @property
+    def trial_id(self) -> str:
+        """Unique over all series: campaign, provider, workload, instance, system, repeat."""
+        return ".".join((self.campaign_id, self.provider, self.workload, self.instance_type, self.system, f"r{self.repeat}"))
+
+    @property
+    def spec_hash(self) -> str:
+        """SHA-256 of what was asked of the system."""
+        return digest(self.spec)
+
+    @property
+    def criteria_hash(self) -> str:
+        """SHA-256 of whose rules judged it."""
+        return digest({"protocol": self.protocol, "publisher": self.publisher})
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of all of it."""
+        return digest(self.model_dump(mode="json"))
+
+
+def slug(text: str) -> str:
+    """A name as declarations have them: `NVIDIA H200-SXM5-141GB` is `nvidia-h200-sxm5-141gb`. ValueError if nothing remains."""
+    found = _UNSAFE_IN_NAME.sub("-", text.lower()).strip("-")
+    if not found:
+        raise ValueError(f'"{text}" holds no letter or digit; expected a name')
+    return found
+
+
+# Runs of MLPerf Training, one a row of a CSV file, as outside results: a row becomes a result, or is rejected with its line and why.
+#
+# A series is one submitter's runs of one benchmark at one global batch on so many accelerators of one product. Two systems of the same
+# shape are two slots of it: other chassis, same promise. The round is the campaign; driver, CUDA, NCCL and framework are environment.
+# The file says how long a run took and nothing of the samples it needed, so no throughput can be derived.
+
+
+MLPERF_COLUMNS = (
+    "round", "submitter", "system_id", "system_name", "accelerator", "nodes", "accel_per_node", "benchmark", "run", "minutes_to_train",
+    "status", "global_batch", "cuda", "driver", "nccl", "framework", "availability",
+)  # fmt: skip
+MLPERF_ROUNDS = {"v4.1": date(2024, 11, 13), "v5.0": date(2025, 6, 4), "v5.1": date(2025, 11, 12)}
+"""When MLCommons published a round: the campaign's date."""
+
+
+@dataclass(frozen=True)
+class RejectedRow:
+    """A row that did not become a result. `line` counts from 1 with the header, as editors do."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class ParsedRuns:
+    """What a file holds. Every row is in one of the two."""
+
+    results: tuple[PublishedResult, ...]
+    rejected: tuple[RejectedRow, ...]
+
+
+def parse_mlperf(lines: Iterable[str], published: Mapping[str, date] = MLPERF_ROUNDS) -> ParsedRuns:
+    """The runs of a CSV file with a header. `published` dates the rounds that may occur.
+
+    ValueError if it isn't such a file: columns are missing, or its text cannot be split into rows. A single bad row never is an error.
+    """
+    try:
+        return _parsed(csv.DictReader(lines, restkey="surplus"), published)
+    except csv.Error as error:
+        raise ValueError(f"the file is not CSV ({error}); expected text with a header and one run a row") from error
+
+
+def _parsed(reader: csv.DictReader[str], published: Mapping[str, date]) -> ParsedRuns:
+    missing = [name for name in MLPERF_COLUMNS if name not in (reader.fieldnames or ())]
+    if missing:
+        raise ValueError(f"the file has no column {', '.join(missing)}; expected a header with {', '.join(MLPERF_COLUMNS)}")
+    results: list[PublishedResult] = []
+    rejected: list[RejectedRow] = []
+    first_lines: dict[str, int] = {}
+    for fields in reader:
+        line = reader.line_num
+        try:
+            found = _result(fields, published)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            rejected.append(RejectedRow(line, f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}"))
+            continue
+        except ValueError as error:
+            rejected.append(RejectedRow(line, str(error)))
+            continue
+        before = first_lines.setdefault(found.trial_id, line)
+        if before != line:
+            rejected.append(RejectedRow(line, f"the same run as line {before}: {found.trial_id}"))
+            continue
+        results.append(found)
+    return ParsedRuns(tuple(results), tuple(rejected))
+
+
+def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> PublishedResult:
+    if "surplus" in fields:
+        raise ValueError(f"{len(fields['surplus'] or ())} values more than there are columns; expected {len(MLPERF_COLUMNS)}")
+    short = [name for name in MLPERF_COLUMNS if fields[name] is None]
+    if short:
+        raise ValueError(f"the row ends before {short[0]}; expected {len(MLPERF_COLUMNS)} values")
+    given = {name: (fields[name] or "").strip() for name in MLPERF_COLUMNS}
+    told = given["round"]
+    if told not in published:
+        raise ValueError(f'round: "{told}" has no date of publication; known are {", ".join(published)} (give others with --round)')
+    minutes = _positive_number(given["minutes_to_train"], "minutes_to_train")
+    reached = given["status"] == "success"
+    if given["status"] not in ("success", "aborted"):
+        raise ValueError(f'status: "{given["status"]}"; expected success or aborted')
+    benchmark, batch = given["benchmark"], _whole_number(given["global_batch"], "global_batch")
+    nodes, accelerators = _whole_number(given["nodes"], "nodes"), _whole_number(given["accel_per_node"], "accel_per_node")
+    reasons = () if reached else (Reason(code="target_not_reached", detail="the run ended before it reached the target quality"),)
+    return PublishedResult(
+        publisher=f"MLPerf Training {told}",
+        protocol="mlperf-training",
+        campaign_id=f"mlperf-training-{told}",
+        reason=f"MLPerf Training {told}",
+        published_at=datetime.combine(published[told], time(), timezone.utc),
+        kind="training",
+        workload=f"mlperf-{slug(benchmark)}-batch-{batch}",
+        provider=slug(given["submitter"]),
+        region="unstated",
+        instance_type=f"{nodes}x{accelerators}-{slug(given['accelerator'])}",
+        system=slug(given["system_id"]),
+        repeat=_whole_number(given["run"], "run", least=0),
+        spec={"benchmark": benchmark, "global_batch": batch},
+        environment=Environment.of(_facts(given, nodes, accelerators)),
+        validity=Validity(status="valid" if reached else "invalid", reasons=reasons),
+        metrics=(metric_row("time_to_train", minutes * 60 if reached else None, 1 if reached else 0),),
+        url=f"https://github.com/mlcommons/training_results_{told}",
+        original={name: fields[name] or "" for name in MLPERF_COLUMNS},
+    )
+
+
+def _facts(given: Mapping[str, str], nodes: int, accelerators: int) -> dict[str, Scalar]:
+    """The environment by the names that the harness uses. What a submitter left out is absent: nobody knows that it was none."""
+    facts: dict[str, Scalar] = {
+        "gpu.product": given["accelerator"],
+        "gpu.count": accelerators,
+        "training.nodes": nodes,
+        "host.product": given["system_name"],
+        "framework.release": given["framework"],
+        "location.availability": given["availability"],
+    }
+    # Blanks within a version and a leading v are how submitters type, not other versions.
+    versions = {f"{name}.version": given[name].replace(" ", "").removeprefix("v") for name in ("driver", "cuda", "nccl")}
+    return facts | {key: version for key, version in versions.items() if version}
+
+
+def _whole_number(text: str, name: str, least: int = 1) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise ValueError(f'{name}: "{text}" is not a whole number of at least {least}')
+    return int(text)
+
+
+def _positive_number(text: str, name: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f'{name}: "{text}" is not a positive number')
+    return value

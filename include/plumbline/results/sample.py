@@ -1,0 +1,117 @@
+"""The numbers, environments and outcomes of one series in one campaign: what a comparison is made from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from plumbline.metrics import METRICS, Direction
+
+Scalar = str | int | float | bool | None
+Facts = Mapping[str, Scalar]
+OutcomeStatus = Literal["valid", "degraded", "invalid", "failed", "missing"]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One number of one trial: `value` in the metric's unit, finite. The repeat is the unit of replication, never a step or a request."""
+
+    metric: str
+    statistic: str
+    phase: str
+    unit: str
+    direction: Direction
+    slot: str
+    repeat: int
+    value: float
+
+    def __post_init__(self) -> None:
+        if self.metric not in METRICS:
+            raise ValueError(f'observation of an unknown metric "{self.metric}"; expected one of the catalogue')
+        if not math.isfinite(self.value):
+            raise ValueError(
+                f"{self.metric} {self.statistic} in {self.phase}, slot {self.slot} repeat {self.repeat}, is {self.value}; "
+                "expected a finite number (leave an absent value out)"
+            )
+
+
+@dataclass(frozen=True)
+class TrialOutcome:
+    """How one attempt of one trial ended, whether or not it gave numbers. `reasons`: codes of why it is not simply valid."""
+
+    trial_id: str
+    slot: str
+    repeat: int
+    attempt: int
+    status: OutcomeStatus
+    failure_class: str | None = None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CampaignSample:
+    """One series in one campaign.
+
+    `observations` come from trials that may be believed; `environments` holds the facts of each of those trials;
+    `outcomes` has every attempt; `planned` is the number of trials that the campaign asked of the series (None: not known).
+    `imported`: somebody else measured it. `spec` is what was asked of the provider, as nested plain data (None: not looked up).
+    """
+
+    series_key: str
+    campaign_id: str
+    simulated: bool
+    observations: tuple[Observation, ...]
+    environments: tuple[Facts, ...] = ()
+    outcomes: tuple[TrialOutcome, ...] = ()
+    planned: int | None = None
+    imported: bool = False
+    spec: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> CampaignSample:
+        """A sample from plain data with the same field names, such as the archive hands out; absent values (None) are left out.
+
+        KeyError names a field that is missing; ValueError an observation that is not a number.
+        """
+        return cls(
+            series_key=data["series_key"],
+            campaign_id=data["campaign_id"],
+            simulated=data["simulated"],
+            observations=tuple(
+                Observation(**{name: o[name] for name in Observation.__dataclass_fields__})
+                for o in data["observations"]
+                if o["value"] is not None
+            ),
+            environments=tuple(dict(facts) for facts in data.get("environments", ())),
+            outcomes=tuple(
+                TrialOutcome(**{n: o[n] for n in TrialOutcome.__dataclass_fields__ if n in o}) for o in data.get("outcomes", ())
+            ),
+            planned=data.get("planned"),
+            imported=data.get("imported", False),
+            spec=data.get("spec"),
+        )
+
+
+@dataclass(frozen=True)
+class Series:
+    """The parts of a series key."""
+
+    kind: str
+    workload: str
+    version: str
+    protocol: str
+    engine: str
+    provider: str
+    region: str
+    instance_type: str
+
+    @classmethod
+    def parse(cls, key: str) -> Series:
+        """The parts of `kind/workload@version/hN/engine/provider/region/instance`; ValueError if it has another shape."""
+        parts = key.split("/")
+        name, _, version = parts[1].partition("@") if len(parts) == 7 else ("", "", "")
+        if not version:
+            raise ValueError(f'"{key}" is not a series key; expected kind/workload@version/protocol/engine/provider/region/instance')
+        return cls(parts[0], name, version, *parts[2:])

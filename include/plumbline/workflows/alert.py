@@ -1,0 +1,262 @@
+"""Send findings to the log and to Slack: context, chart, reminders and the monthly digest."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import Alerts, DeclarationError, Declarations, load
+from plumbline.declarations.installation import airflow_url
+from plumbline.workflows.baseline_decision import undecided_findings
+
+if TYPE_CHECKING:
+    from slack_sdk import WebClient
+
+    from plumbline.alerts import Alert
+    from plumbline.alerts.chart import Picture
+    from plumbline.alerts.digest import Digest, Entry
+    from plumbline.alerts.monthly_cost import MonthlyCost
+    from plumbline.archive import Archive, FindingView
+    from plumbline.declarations.providers.rates import Purchase
+    from plumbline.findings.installation import InstallationFailure
+    from plumbline.results.finding import Finding
+
+
+SETTLED = ("accepted", "resolved")
+
+
+def alert_of(archive: Archive, declared: Declarations | None, view: FindingView, now: datetime | None = None) -> Alert:
+    """The finding with what its message says beside it; without declarations no cost and no owner."""
+    from plumbline.alerts import Alert, AlertContext
+    from plumbline.alerts.delivery import route
+    from plumbline.alerts.message import finding_links
+    from plumbline.findings.decision_impact import decision_impact
+    from plumbline.results.finding import Finding
+
+    alerts = declared.alerts if declared else Alerts()
+    finding = Finding.of(view.detail).with_state(view.state)
+    before = _before(archive, alerts, finding, view)
+    address = alerts.airflow_url or airflow_url()
+    snoozed = view.snoozed_until is not None and view.snoozed_until > (now or datetime.now(timezone.utc))
+    context = AlertContext(
+        owner=route(finding, alerts, "").owner,
+        cost=monthly_cost_of(archive, declared, finding, view).text if declared else "",
+        choice=decision_impact(archive, finding, view.opened_at),
+        links=finding_links(finding, address, _trial(archive, finding), asked=bool(undecided_findings([finding]))) if address else (),
+        snoozed_until=view.snoozed_until if snoozed else None,
+        came_back=f"resolved on {before.updated_at:%Y-%m-%d}, was finding {before.finding_id}" if before else "",
+    )
+    return Alert(finding, context, before.finding_id if before else None)
+
+
+def _before(archive: Archive, alerts: Alerts, finding: Finding, view: FindingView) -> FindingView | None:
+    """The finding that this one is the return of, if that was resolved not long before."""
+    from plumbline.alerts.thread import is_recurrence
+    from plumbline.results.finding import Finding
+
+    within = timedelta(seconds=alerts.reopen_within)
+    resolved = [
+        other
+        for other in archive.findings_of(finding.provider, finding.kind)
+        if other.state == "resolved" and timedelta(0) <= view.opened_at - other.updated_at <= within
+    ]
+    resolved.sort(key=lambda other: other.updated_at)
+    for other in reversed(resolved):
+        with suppress(LookupError, TypeError, ValueError):  # one that cannot be read is the return of nothing
+            if is_recurrence(finding, Finding.of(other.detail)):
+                return other
+    return None
+
+
+def monthly_cost_of(archive: Archive, declared: Declarations, finding: Finding, view: FindingView) -> MonthlyCost:
+    """What it costs a month by the prices of the day on which it began, so that the message stays the same until the finding or an accepted price changes."""
+    from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
+    from plumbline.workflows.accept_price import accepted_price
+
+    provider, began = declared.providers.get(finding.provider), view.opened_at.date()
+    if finding.kind == "price" and view.state in SETTLED:
+        return MonthlyCost(None, "")  # its effect is a fraction of a price that may hold no more
+
+    def price(purchase: Purchase) -> float | None:
+        assert provider is not None  # asked of a declared one only
+        per_gpu = accepted_price(archive, provider, purchase, None, began)
+        return None if per_gpu is None else per_gpu * provider.accelerator.count
+
+    return monthly_cost(finding, declared.alerts, provider, began, price)
+
+
+def _trial(archive: Archive, finding: Finding) -> str | None:
+    """A trial that shows the finding: of its leading series in the newest campaign that does, one that counts if there is any."""
+    if not finding.campaigns or not finding.series_key:
+        return None
+    trials = archive.trials(campaign_id=finding.campaigns[-1], series_key=finding.series_key)
+    return next((t.trial_id for t in [*(t for t in trials if t.usable), *trials]), None)
+
+
+_log = logging.getLogger(__name__)
+
+
+def attach_charts(archive: Archive, client: WebClient, findings: Iterable[Finding]) -> list[str]:
+    """Put a chart into the Slack thread of each of these findings that has none; the ids of those that got one. Slack's failures are logged."""
+    from plumbline.alerts.chart import attach
+    from plumbline.alerts.thread import MOVED
+
+    wanted = {f.finding_id: f for f in findings}
+    threads = [thread for thread in archive.incidents() if thread.finding_id in wanted and thread.state != MOVED]
+    return attach(threads, lambda finding_id: finding_chart(archive, wanted[finding_id]), archive, client)
+
+
+def finding_chart(archive: Archive, finding: Finding) -> Picture | None:
+    """The finding's chart; None for a kind that has none (facts are no curve), and where the archive has too little to draw."""
+    from plumbline.alerts.chart import picture
+    from plumbline.presentation.metric_history import finding_history
+
+    try:
+        history = finding_history(archive, finding)
+    except (LookupError, TypeError, ValueError):  # a chart that cannot be drawn keeps no other from its thread
+        _log.exception("the chart of finding %s cannot be drawn", finding.finding_id)
+        return None
+    return None if history is None else picture(history, f"plumbline-{finding.finding_id}.png")
+
+
+LOCK, PATIENCE_S = "alerts", 600.0
+
+
+def send_alerts(log: logging.Logger | None = None) -> dict[str, list[str]]:
+    """Tell people about every finding that is not settled, and of those that were told and are over now: that they are.
+
+    What was told already is recognised, what could not be told is retried, what is due (a reminder, the end of quiet hours) is told. Finding
+    ids by what became of them; to the log always, to Slack where a connection exists. Call it as often as you like: one process at a time
+    tells, and another one that waited longer than ten minutes leaves it to that one.
+    """
+    from plumbline.alerts import Delivery, connect, deliver
+    from plumbline.archive import open_archive
+    from plumbline.workflows.check_installation import reconcile_failures
+
+    log = log or logging.getLogger(__name__)
+    slack = connect()
+    with open_archive() as archive, archive.alone(LOCK, PATIENCE_S) as had:
+        if not had:
+            log.warning("another process has been telling findings for ten minutes: this one leaves it to that and to the next run")
+            return asdict(Delivery())
+        declared = _declared(log)
+        now = datetime.now(timezone.utc)
+        cases, unreadable = _cases(archive, declared, now)
+        for failure in unreadable:
+            log.error("%s: %s", failure.title, failure.cause)
+        if reconcile_failures(archive, unreadable, ("finding_unreadable",), now):
+            cases, _ = _cases(archive, declared, now)
+        done = deliver(cases, archive, slack, declared.alerts if declared else None, now=now, log=log)
+        if slack is not None:
+            attach_charts(archive, slack.client, [case.finding for case in cases])
+        return asdict(done)
+
+
+def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tuple[list[Alert], list[InstallationFailure]]:
+    """What each finding's message is made of; one that cannot be read is a failure of ours and keeps no other from people."""
+    from plumbline.alerts import render
+    from plumbline.findings.installation import InstallationFailure
+    from plumbline.workflows.findings import UNREADABLE_ERRORS
+
+    cases, unreadable = [], []
+    for view in _findings_to_send(archive):
+        try:
+            case = alert_of(archive, declared, view, now)
+            render(case.finding, None, case.context)
+        except UNREADABLE_ERRORS as error:
+            unreadable.append(
+                InstallationFailure(
+                    code="finding_unreadable",
+                    what=view.finding_id,
+                    occurrence=view.finding_id,
+                    since=view.opened_at,
+                    severity="warn",
+                    title=f"finding {view.finding_id} of {view.provider} cannot be read and is not sent",
+                    cause=f"{type(error).__name__}: {error}; its headline: {view.headline}",
+                    remedy="If a newer plumbline wrote it, install that version here. Else look at the finding and end it: "
+                    f"plumbline findings resolve {view.finding_id} --why …",
+                )
+            )
+        else:
+            cases.append(case)
+    return cases, unreadable
+
+
+def _declared(log: logging.Logger) -> Declarations | None:
+    """What is declared; None where it cannot be read. A mistake in one file must not keep findings from people."""
+    try:
+        return load()
+    except DeclarationError as error:
+        log.error("the declarations cannot be read: findings are told in the connection's channel, without routing and cost\n%s", error)
+        return None
+
+
+def _findings_to_send(archive: Archive) -> list[FindingView]:
+    from plumbline.alerts.thread import MOVED
+
+    wanted = {f.finding_id: f for state in ("open", "acknowledged") for f in archive.findings(state)}
+    for incident in archive.incidents():
+        if incident.state not in (*SETTLED, MOVED) and incident.finding_id not in wanted:
+            wanted[incident.finding_id] = archive.finding(incident.finding_id)
+    return list(wanted.values())
+
+
+def previous_month(moment: datetime) -> str:
+    """The month that ended last, such as `2026-10` on any day of November 2026 (UTC)."""
+    return f"{moment.astimezone(timezone.utc).replace(day=1) - timedelta(days=1):%Y-%m}"
+
+
+def build_digest(archive: Archive, declared: Declarations, month: str, now: datetime) -> Digest:
+    """What there is to say of a month (`2026-11`) now. ValueError for what is no month."""
+    from plumbline.alerts.digest import Digest
+
+    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
+        raise ValueError(f'"{month}" is no month; expected one such as 2026-11')
+    told = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
+    return Digest(month, now.date(), tuple(_entry(archive, declared, found) for found in told))
+
+
+def send_digest(month: str | None = None) -> str:
+    """Send the digest of the month (the one that ended last); what became of it, in a word: `posted`, `updated`, `unchanged` or `log_only`.
+
+    It goes to the log always. Raises what Slack's client raises: to call it again is safe.
+    """
+    import logging
+
+    from plumbline.alerts import connect
+    from plumbline.alerts.digest import post_digest, render_digest
+    from plumbline.archive import open_archive
+
+    log = logging.getLogger(__name__)
+    now = datetime.now(timezone.utc)
+    month = month or previous_month(now)
+    with open_archive() as archive:
+        message = render_digest(build_digest(archive, load(), month, now))
+        log.info("%s", message.text)
+        slack = connect()
+        return "log_only" if slack is None else post_digest(month, message, archive, slack)
+
+
+def _entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry:
+    from plumbline.alerts.digest import Entry
+    from plumbline.analysis.conclusions import KINDS
+    from plumbline.findings.decision_change import is_decision_change, parse_decision_subject
+    from plumbline.results.finding import Finding
+    from plumbline.results.sample import Series
+
+    finding = Finding.of(view.detail).with_state(view.state)
+    workloads = {(s.kind, s.workload) for s in (Series.parse(key) for key in finding.series if key)}
+    teams = tuple(
+        team.name
+        for team in declared.teams.values()
+        if any((kind, name) in workloads for kind in KINDS for choice in team.preferences(kind) for name in choice.workloads)
+    )
+    if is_decision_change(finding):
+        teams = (parse_decision_subject(finding.subject)[0],)
+    settled = view.updated_at.date() if view.state in SETTLED else None
+    return Entry(finding, monthly_cost_of(archive, declared, finding, view), view.opened_at.date(), settled, teams)

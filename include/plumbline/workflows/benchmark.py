@@ -1,0 +1,395 @@
+"""Steps of a benchmark run: plan, run, collect, validate, record. Small plain data in and out; documents go through the result store."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from itertools import groupby
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial, installation, installation_paths, load
+from plumbline.declarations import trial_id as make_trial_id
+from plumbline.harness.launcher_protocol import ProgressLine
+from plumbline.launch import progress, stores
+from plumbline.launch.plan import KINDS, RunRequest, plan
+from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing
+from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters, TrialGroup, trial_groups, trials_of
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+    from plumbline.launch import PlanError
+
+
+@contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM raises Interrupted in the main thread, so that launchers end what they started."""
+    from plumbline.launch.failures import Interrupted
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted("the task was stopped")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+Row = dict[str, Any]
+_CAMPAIGNS_AVOIDED = 3
+_log = logging.getLogger(__name__)
+
+
+def plan_trials(provider: str, lane: TrialGroup, asked: RunParameters, most: int | None = None) -> list[Row]:
+    """Plan the trials of one lane and store their specifications; one {campaign_id, trial_id, title} each.
+
+    Planning again gives the same trials: a specification that is stored already is kept. PlanError if the campaign holds a trial of
+    that name that was asked for differently, or if there are more than `most`, which is how many tasks Airflow maps in one run.
+    Trials that the provider's monthly budget does not carry are left out, with a finding; BudgetReached if that is all of the lane's.
+    """
+    declared, now = load(), datetime.now(timezone.utc)
+    trials = lane.of(trials_of(asked, declared, declared.providers[provider], lane.kind, now))
+    if asked.workloads is None:
+        for workload, why in declared.left_out(declared.providers[provider]):
+            _log.warning("%s does not measure %s monthly: %s", provider, workload.name, why)
+    if most is not None and len(trials) > most:
+        from plumbline.launch import PlanError
+
+        raise PlanError(
+            f"{len(trials)} trials of {lane.name} on {provider} in one run, but Airflow maps at most {most} tasks (core.max_map_length); "
+            "expected fewer repeats or workloads, or a higher setting in all of Airflow's components"
+        )
+    trials = _within_budget(declared, declared.providers[provider], lane, asked, trials, now)
+    if asked.placement == "fresh_node":
+        trials = _on_fresh_nodes(trials)
+    store = stores.home()
+    for trial in trials:
+        store_planned_trial(store, trial)
+    return [{"campaign_id": t.campaign_id, "trial_id": t.trial_id, "title": f"{t.workload.name} {t.slot} r{t.repeat}"} for t in trials]
+
+
+def run_trial(spec: Mapping[str, str]) -> Row:
+    """Launch one planned trial and wait for its end. Raises the typed exception of its failure class, after everything is stored."""
+    from plumbline.launch import launcher_for
+    from plumbline.launch.failures import InsufficientCapacity, raise_failure
+
+    store = stores.home()
+    trial = stores.planned_trial(store, spec)
+    try:
+        record = launcher_for(trial.provider).launch(trial, store, progress.write_progress)
+    except OSError as error:
+        if (why := installation.full_disk_message(error)) is None:
+            raise
+        raise InsufficientCapacity(why) from error
+    finally:
+        progress.remove_progress(trial.trial_id)
+    _log.info("%s", record.log_tail)
+    raise_failure(record, _validity(store, trial) if record.failure_class else None)
+    return {"trial_id": trial.trial_id, "exit_code": record.exit_code}
+
+
+def _validity(store: ResultStore, trial: Trial) -> Validity | None:
+    """What the document of the trial's newest attempt says; None if there is none that can be believed."""
+    try:
+        return store.document(store.attempts(trial.campaign_id, trial.trial_id)[-1]).validity
+    except (FileNotFoundError, InvalidResult):
+        return None
+
+
+def collect_trial(spec: Mapping[str, str], *, settle: bool = False) -> Row:
+    """Require a document for each attempt of the trial, whatever became of it; says how the last one ended.
+
+    `settle`: the task that ran the trial is over, so what is left of it on a cluster is deleted and recorded first.
+    """
+    from plumbline.launch.collect import collect as collected
+
+    if settle and isinstance(stores.planned_trial(stores.home(), spec).provider.launcher, KubernetesLauncher):
+        from plumbline.launch.cluster.operate import settle_abandoned as settled
+
+        settled(spec)
+    documents = collected(stores.home(), spec["campaign_id"], spec["trial_id"])
+    last = documents[-1].validity
+    return {"trial_id": spec["trial_id"], "attempts": len(documents), "status": last.status, "failure_class": last.failure_class}
+
+
+def validate_group(provider: str, lane: str, specs: Iterable[Mapping[str, str]]) -> list[Row]:
+    """Check the campaign's results of one lane as one table; for each trial the verdict on each of its attempts.
+
+    A trial that has attempts of which none is collected is left out: its red `collect` can still bring the result home.
+    """
+    from plumbline.quality import check
+
+    store = stores.home()
+    wanted = list(specs)
+    trials = [stores.planned_trial(store, spec) for spec in wanted]
+    documents = [document for trial in trials for document in _collected(store, trial)]
+    report = check(documents, trials, installation_paths().data_docs, f"{trials[0].campaign_id}-{provider}-{lane}")
+    _log.info("%d documents checked, %s; Data Docs: %s", len(documents), "all pass" if report.success else "not all pass", report.data_docs)
+    for problem in report.problems:
+        _log.warning("%s: %s", problem.code, problem.detail)
+    rows: list[Row] = []
+    for spec, trial in zip(wanted, trials, strict=True):
+        verdicts = []
+        for document in (d for d in documents if d.trial.trial_id == trial.trial_id):
+            verdict = report.verdicts[f"{trial.trial_id}#{document.trial.attempt}"]
+            reasons = [reason.model_dump() for reason in verdict.reasons]
+            verdicts.append({"attempt": document.trial.attempt, "action": verdict.action, "reasons": reasons})
+        if not verdicts and (launched := store.announced(trial.campaign_id, trial.trial_id)):
+            # `record` lists a document that was spoilt since in the archive's quarantine, and records nothing of it.
+            spoilt = [folder for folder in launched if store.exists(f"{folder}/collected.json")]
+            verdicts = [{"attempt": int(folder.rpartition("-")[2]), "action": "reject", "reasons": []} for folder in spoilt]
+            _log.error("%s has attempts, and none is collected: it is not recorded; clear its `collect` task", trial.trial_id)
+            if not verdicts:
+                continue
+        rows.append({**spec, "verdicts": verdicts or [_record_missing(store, trial)]})
+    return rows
+
+
+def record_trial(checked: Mapping[str, Any]) -> Row:
+    """Write every attempt of one trial to the archive, with its verdict: a rejected one is kept and never compared.
+
+    What cannot be believed is listed in quarantine, and the other attempts are recorded all the same.
+    """
+    from plumbline.archive import open_archive
+
+    with open_archive() as archive:
+        return record_trial_in(archive, checked)
+
+
+def record_trial_in(archive: Archive, checked: Mapping[str, Any]) -> Row:
+    """The same in an archive that is open already, for who has many trials to record."""
+    from plumbline.workflows.record import record_attempt
+
+    store = stores.home()
+    done = [
+        record_attempt(
+            archive,
+            store,
+            f"{checked['campaign_id']}/{checked['trial_id']}/attempt-{verdict['attempt']}",
+            verdict["action"],
+            tuple(Reason(**reason) for reason in verdict["reasons"]),
+        )
+        for verdict in checked["verdicts"]
+    ]
+    return {"campaign_id": checked["campaign_id"], "trial_id": checked["trial_id"], "recorded": done}
+
+
+def _within_budget(
+    declared: Declarations, provider: Provider, lane: TrialGroup, asked: RunParameters, trials: list[Trial], now: datetime
+) -> list[Trial]:
+    if provider.budget is None or not trials:
+        return trials
+    from plumbline.archive import open_archive
+    from plumbline.workflows import alert, budget
+
+    every = [trial for kind in KINDS for trial in trials_of(asked, declared, provider, kind, now)]
+    with open_archive() as archive:
+        cut = budget.apply_budget(archive, provider, every, now)
+        # All lanes of a run cut alike: the first one that has trials tells of it.
+        tells = lane == next(own for own in trial_groups(declared, provider) if own.of(every))
+        found = budget.store_budget_finding(archive, cut, now) if tells else None
+    if found is not None:
+        alert.send_alerts()
+    _log.log(logging.WARNING if cut.left_out else logging.INFO, "budget: %s", cut)
+    kept = {trial.trial_id for trial in cut.kept}
+    if not any(trial.trial_id in kept for trial in trials):
+        raise budget.BudgetReached(f"{cut}. To go on: {budget.budget_remedy(provider)}")
+    return [trial for trial in trials if trial.trial_id in kept]
+
+
+def _on_fresh_nodes(trials: list[Trial]) -> list[Trial]:
+    from plumbline.archive import open_archive
+
+    with open_archive() as archive:
+        used = {key: recent_nodes(archive, key) for key in {trial.series_key for trial in trials}}
+    return [t.model_copy(update={"placement": "fresh_node", "avoid_nodes": used[t.series_key]}) for t in trials]
+
+
+def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
+    """The nodes that the series' newest campaigns were measured on."""
+    nodes = set()
+    for campaign in archive.campaigns(series_key, latest=_CAMPAIGNS_AVOIDED):
+        for attempt in archive.trials(campaign.campaign_id, series_key):
+            document = archive.document(attempt.trial_id, attempt.attempt)
+            if document is not None and document.launch is not None:
+                nodes |= {pod.node for pod in document.launch.pods if pod.node is not None}
+    return tuple(sorted(nodes))
+
+
+def cluster_providers() -> list[str]:
+    """The names of the enabled providers that are clusters."""
+    return [provider.name for provider in load().enabled_providers() if isinstance(provider.launcher, KubernetesLauncher)]
+
+
+def sweep_cluster(provider: str) -> list[str]:
+    """Delete what launches on the provider's cluster left behind long after their end; what was deleted. Counts what is there then."""
+    from plumbline.launch.cluster.operate import sweep
+    from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
+
+    launcher = load().providers[provider].launcher
+    if not isinstance(launcher, KubernetesLauncher):
+        return []
+    deleted = swept(launcher)
+    found = sweep.count_pods(launcher)
+    sweep.store_count(provider, found)
+    _log.info("%s has %s", provider, found)
+    return deleted
+
+
+def store_planned_trial(store: ResultStore, trial: Trial) -> None:
+    """Store what is planned, once; PlanError if the campaign holds a trial of that name that was asked for differently.
+
+    Of a trial that is planned again only what says where it runs is taken over: a declaration that was mended holds from the next attempt
+    on. Attempts that there are keep what they were given.
+    """
+    path = stores.planned_path(trial.campaign_id, trial.trial_id)
+    if not store.exists(path):
+        store.put(path, trial.model_dump_json(indent=1).encode())
+        return
+    held = stores.planned_trial(store, {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id})
+    if (held.series_key, held.spec_hash, held.criteria_hash) != (trial.series_key, trial.spec_hash, trial.criteria_hash):
+        raise _specification_conflict(trial)
+    again = held.model_copy(update={field: getattr(trial, field) for field in ("provider", "placement", "avoid_nodes")})
+    if again != held:
+        store.put(path, again.model_dump_json(indent=1).encode())
+
+
+def _specification_conflict(trial: Trial) -> PlanError:
+    from plumbline.launch import PlanError
+
+    return PlanError(
+        f"campaign {trial.campaign_id} already holds {trial.trial_id} with another specification or other criteria; "
+        "name another campaign: trials of one campaign are measured and judged alike"
+    )
+
+
+def _collected(store: ResultStore, trial: Trial) -> list[ResultDocument]:
+    """What collect stored; an attempt that could not be collected is missing here, and the completeness check says so.
+
+    One that was spoilt since goes into quarantine: the other documents of the campaign are checked all the same.
+    """
+    documents = []
+    for folder in store.attempts(trial.campaign_id, trial.trial_id):
+        if not store.exists(f"{folder}/collected.json"):
+            continue
+        try:
+            documents.append(store.collected(folder))
+        except InvalidResult as error:
+            _log.error("%s", error)
+            quarantine.put(store, folder, "collected.json", str(error))
+    return documents
+
+
+def _record_missing(store: ResultStore, trial: Trial) -> Row:
+    """A planned trial of which there is nothing at all becomes a document too: missing is a fact, and not a failure of the provider."""
+    reason = Reason(code="never_launched", detail="planned, but no attempt of it reached the result store")
+    document = ResultDocument.sealed(
+        trial=trial,
+        harness_version=signing.UNKNOWN_HARNESS,
+        simulated=trial.provider.simulated,
+        validity=Validity(status="missing", reasons=(reason,)),
+    )
+    store.put_collected(document)
+    return {"attempt": trial.attempt, "action": "accept", "reasons": []}
+
+
+def plan_single_trial(declared: Declarations, workload: str, provider: str, *, slot: str | None = None) -> Trial:
+    """One trial of one workload on one provider, in a campaign of its own; raises PlanError if it does not fit."""
+    now = datetime.now(timezone.utc)
+    request = RunRequest(
+        campaign_id=now.strftime("trial-%Y%m%d-%H%M%S"),
+        reason="one trial from the command line",
+        providers=(provider,),
+        workloads=(workload,),
+        slots=(slot,) if slot else (declared.workloads[workload].repeats.slots[0],) if workload in declared.workloads else None,
+        repeats=1,
+    )
+    return plan(declared, request, now)[0]
+
+
+def plan_replay(recorded: Trial) -> Trial:
+    """The same trial again, from its record: specification, criteria and hashes are kept, only its place in time is new."""
+    now = datetime.now(timezone.utc)
+    campaign = now.strftime("replay-%Y%m%d-%H%M%S")
+    changed = {
+        "trial_id": make_trial_id(campaign, recorded.provider, recorded.workload, recorded.slot, recorded.repeat),
+        "campaign_id": campaign,
+        "reason": f"replay of {recorded.trial_id}",
+        "planned_at": now,
+        "attempt": 1,
+        "selfcheck": True,
+        "replay_of": recorded.trial_id,
+        "origin": None,
+    }
+    # Through JSON, so that the copy is checked as a new trial is: the hashes must still hold.
+    return Trial.model_validate_json(recorded.model_copy(update=changed).model_dump_json())
+
+
+def run_directly(trial: Trial, on_progress: Callable[[ProgressLine], None] | None = None) -> ResultDocument:
+    """Launch, collect, check and record one trial; the document of its last attempt, whatever became of it."""
+    from plumbline.launch import launcher_for
+
+    store = ResultStore(installation_paths().results_url)
+    spec = {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id}
+    store_planned_trial(store, trial)
+    launcher_for(trial.provider).launch(trial, store, on_progress)
+    collect_trial(spec)
+    (checked,) = validate_group(trial.provider.name, trial.workload.kind, [spec])
+    record_trial(checked)
+    return store.collected(store.attempts(trial.campaign_id, trial.trial_id)[-1])
+
+
+@dataclass(frozen=True)
+class CollectedTrial:
+    """One trial of the campaign. `recorded`: the outcome of each attempt (see `recording.Outcome`); `quarantined`: why each document of it in
+    quarantine was refused; `problem`: why the trial was not collected."""
+
+    trial_id: str
+    recorded: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+def collect_campaign(archive: Archive, campaign_id: str) -> list[CollectedTrial]:
+    """Collect, check and record every trial of the campaign that was ever launched; what the archive holds already stays.
+
+    LookupError if the store holds no planned trial of the campaign.
+    """
+    store = stores.home()
+    planned = list(_planned(store, campaign_id))
+    if not planned:
+        raise LookupError(f'{store.uri(campaign_id)}: no planned trial of a campaign "{campaign_id}" in the result store')
+    done, ready = [], []
+    for trial in planned:
+        if not store.announced(campaign_id, trial.trial_id):
+            continue
+        try:
+            collect_trial({"campaign_id": campaign_id, "trial_id": trial.trial_id})
+        except (InvalidResult, OSError, ValueError) as error:
+            done.append(CollectedTrial(trial.trial_id, problem=str(error)))
+        else:
+            ready.append(trial)
+
+    def lane(trial: Trial) -> tuple[str, str]:
+        return trial.provider.name, next(name for name, each in TRIAL_GROUPS.items() if each.takes(trial.workload))
+
+    for (provider, name), trials in groupby(sorted(ready, key=lane), key=lane):
+        specs = [{"campaign_id": campaign_id, "trial_id": trial.trial_id} for trial in trials]
+        checked = validate_group(provider, name, specs)
+        done += [CollectedTrial(row["trial_id"], tuple(record_trial_in(archive, row)["recorded"])) for row in checked]
+    refused = archive.quarantined(campaign_id=campaign_id)
+    done = [replace(one, quarantined=tuple(q.reason for q in refused if q.trial_id == one.trial_id)) for one in done]
+    return sorted(done, key=lambda one: one.trial_id)
+
+
+def _planned(store: ResultStore, campaign_id: str) -> Iterator[Trial]:
+    for trial_id in store.trial_ids(campaign_id):
+        try:
+            yield stores.planned_trial(store, {"campaign_id": campaign_id, "trial_id": trial_id})
+        except FileNotFoundError:
+            continue  # a file beside the trials, or a folder that another version left

@@ -1,0 +1,290 @@
+"""Findings about this installation: failed tasks, unreadable DAG files, missed benchmarks, paused DAGs, components without a heartbeat."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Protocol
+
+from plumbline.declarations import DeclarationError, Declarations, Provider, load
+from plumbline.findings.installation import INSTALLATION, FailureCode, InstallationFailure, installation_finding
+from plumbline.launch.plan import declared_slots
+from plumbline.workflows.findings import finding_record
+from plumbline.workflows.plan import trial_groups
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+
+
+WITHOUT_DECLARATIONS: tuple[FailureCode, ...] = ("dag_unreadable", "component_away")
+CHECKED: tuple[FailureCode, ...] = (*WITHOUT_DECLARATIONS, "task_failed", "benchmark_missed", "dag_paused")
+START_GRACE, AWAY_AFTER = timedelta(hours=1), timedelta(minutes=5)
+"""How late a benchmark may start, and how old a heartbeat may be: a restart takes less than a minute."""
+SCHEDULE_WATCHED = "schedule_watched"
+_AUTHOR = "plumbline"
+
+_REMEDIES = {
+    "plan": "Read the task's log, repair the declaration that it names, clear the task",
+    "collect": "When the result store answers, clear the task, or run `plumbline archive collect CAMPAIGN`",
+    "validate": "Read the task's log, clear the task: the results are in the store",
+    "record": "When the archive's database answers, clear the task: no result is written twice",
+    "publish": "Clear the task: the review of the results waits for it",
+    "compare": "When the archive answers, clear the task: a review that is repeated changes nothing",
+    "alert": "When the archive answers, clear the task",
+    "report": "Read the task's log, then `plumbline report CAMPAIGN`",
+    "decide": "Clear the task: the same archive and prices decide alike",
+    "digest": "Check the Slack connection plumbline_slack, clear the task",
+    "sweep": "`plumbline cluster doctor PROVIDER` says which part of the way to the cluster is broken",
+    "silence": "Read the task's log; the next hourly run tries again",
+    "tell": "Read the task's log; the next hourly run tries again",
+    "verify": "`plumbline archive verify`, then docs/operate.md, 'An archive that does not hold'",
+    "expire": "Check that the result store answers; the next nightly run goes on",
+    "export": "Check that the place of `export.to` answers; the next nightly run goes on",
+    "prices": "When the archive answers, clear the task",
+}
+_EVERY_RUN = {"drift_review": ("compare", "alert"), "scorecard_report": ("report", "decide", "digest")}
+"""Of each run: what one left undone, the next does not do."""
+_NEWEST_RUN = {"upkeep": ("sweep", "silence", "tell"), "upkeep_daily": ("verify", "expire", "export"), "provider_watch": ("watch.prices",)}
+"""Of the newest run alone: each does the whole work again."""
+_MUST_RUN = ("upkeep_daily", "drift_review")
+
+
+class AirflowView(Protocol):
+    """What Airflow knows."""
+
+    def paused(self, dag_id: str) -> bool | None:
+        """None of a DAG that is not there."""
+
+    def task_states(self, dag_id: str, task_ids: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
+        """Run id → task id (mapped: with `_` and its index) → state, of all runs that have a failed one of these tasks; empty if none has."""
+
+    def newest_states(self, dag_id: str, task_ids: Sequence[str]) -> tuple[str, Mapping[str, str | None]] | None:
+        """The newest run by the clock whose tasks have ended, with their states; None if there is none."""
+
+    def started(self, dag_id: str, slot: datetime) -> bool:
+        """Whether there is a run of this time of the schedule."""
+
+    def unreadable_files(self) -> Mapping[str, str]:
+        """DAG file → why it cannot be parsed."""
+
+    def heartbeats(self) -> Mapping[str, datetime | None]:
+        """Component (`triggerer`, `dag_processor`) → its last heartbeat, None if it never had one. Raises OSError if Airflow does not say."""
+
+
+@dataclass(frozen=True)
+class _FailedRun:
+    dag_id: str
+    run_id: str
+    tasks: tuple[str, ...]
+
+
+def find_failures(
+    archive: Archive, declared: Declarations | None, airflow: AirflowView, now: datetime
+) -> tuple[list[InstallationFailure], Sequence[FailureCode]]:
+    """What fails now, and the codes that were looked for: without declarations only those that need none."""
+    found = [*(_dag_unreadable(file, why, now) for file, why in sorted(airflow.unreadable_files().items())), *_away(airflow, now)]
+    if declared is None:
+        return found, WITHOUT_DECLARATIONS
+    found += map(_task_failed, _failed_runs(declared, airflow))
+    return [*found, *_missed(archive, declared, airflow, now), *_paused(declared, airflow, now)], CHECKED
+
+
+def monitored_tasks(declared: Declarations, provider: Provider) -> tuple[str, ...]:
+    """The steps of a benchmark that are ours; a red `run` is data about the provider."""
+    steps = ("plan", "trial.collect", "validate", "record")
+    return (*(f"{lane.name}.{step}" for lane in trial_groups(declared, provider) for step in steps), "publish")
+
+
+def _failed_runs(declared: Declarations, airflow: AirflowView) -> Iterator[_FailedRun]:
+    each = {p.dag_id: monitored_tasks(declared, p) for p in declared.enabled_providers()} | _EVERY_RUN
+    for dag_id, task_ids in each.items():
+        for run_id, states in airflow.task_states(dag_id, task_ids).items():
+            if tasks := _failed(states):
+                yield _FailedRun(dag_id, run_id, tasks)
+    for dag_id, task_ids in _NEWEST_RUN.items():
+        newest = airflow.newest_states(dag_id, task_ids)
+        if newest is not None and (tasks := _failed(newest[1])):
+            yield _FailedRun(dag_id, newest[0], tasks)
+
+
+def _failed(states: Mapping[str, str | None]) -> tuple[str, ...]:
+    return tuple(sorted(task for task, state in states.items() if state == "failed"))
+
+
+def _task_failed(red: _FailedRun) -> InstallationFailure:
+    names = sorted({_step(task) for task in red.tasks})
+    repeated = red.dag_id in _NEWEST_RUN
+    return InstallationFailure(
+        code="task_failed",
+        what=red.dag_id if repeated else f"{red.dag_id} {red.run_id}",
+        occurrence=red.run_id,
+        since=_time_of(red.run_id),
+        severity="page" if "verify" in names else "warn",
+        title=f"{_joined(names)} failed in {red.dag_id}",
+        cause=f"run {red.run_id}: {_joined(red.tasks, 5)}",
+        remedy="; ".join(f"{name}: {_REMEDIES[name]}" for name in names),
+    )
+
+
+def _step(task: str) -> str:
+    return re.sub(r"_\d+$", "", task).rpartition(".")[2]
+
+
+def _joined(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _time_of(run_id: str) -> datetime:
+    """A run that was started with an id of its own has no time in it: the day of the first look is then the best there is."""
+    found = re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", run_id)
+    return datetime.fromisoformat(found[0]).replace(tzinfo=timezone.utc) if found else datetime.now(timezone.utc)
+
+
+def _dag_unreadable(file: str, why: str, now: datetime) -> InstallationFailure:
+    last = next((line.strip() for line in reversed(why.splitlines()) if line.strip()), "no reason given")
+    return InstallationFailure(
+        code="dag_unreadable",
+        what=file,
+        occurrence=f"{now:%Y-%m-%d}",
+        since=now,
+        severity="page",
+        title=f"{file} cannot be parsed: its DAGs do not run",
+        cause=last,
+        remedy="Repair the file or the declaration that it names; `plumbline check` shows every problem",
+    )
+
+
+def slots_before(declared: Declarations, provider: Provider, now: datetime) -> list[datetime]:
+    """The times of the schedule in the month of `now` that a benchmark should have started at by now, oldest first."""
+    times = {slot for workload in declared.monthly_workloads(provider) for slot in declared_slots(provider, workload)}
+    first = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    slots = sorted(first + timedelta(hours=int(slot[:2]), minutes=int(slot[3:5])) for slot in times)
+    return [slot for slot in slots if slot + START_GRACE <= now]
+
+
+def _missed(archive: Archive, declared: Declarations, airflow: AirflowView, now: datetime) -> Iterator[InstallationFailure]:
+    for provider in declared.enabled_providers():
+        since = _watched_since(archive, provider, now)
+        slots = [slot for slot in slots_before(declared, provider, now) if slot > since]
+        missed = [slot for slot in slots if not airflow.started(provider.dag_id, slot)]
+        if not missed or _measured_since(archive, provider, missed[-1]):
+            continue
+        paused = airflow.paused(provider.dag_id)
+        cause = {None: "Airflow does not have the DAG", True: "the DAG is paused", False: "the scheduler did not start it"}[paused]
+        unpause = f"`plumbline airflow dags unpause {provider.dag_id}`; " if paused else ""
+        yield InstallationFailure(
+            code="benchmark_missed",
+            what=provider.dag_id,
+            occurrence=missed[0].isoformat(),
+            since=missed[0],
+            severity="warn",
+            title=f"{provider.dag_id} did not run at {_joined([f'{slot:%Y-%m-%d %H:%M}' for slot in missed])} UTC",
+            cause=cause,
+            remedy=f"{unpause}`plumbline doctor`; measure now with `plumbline trigger {provider.name} --reason …`, "
+            "or set `enabled: false` in its declaration",
+        )
+
+
+def _watched_since(archive: Archive, provider: Provider, now: datetime) -> datetime:
+    """When the provider was first looked at here: no slot before that is expected."""
+    known = next((entry.at for entry in archive.audit(provider.dag_id) if entry.what == SCHEDULE_WATCHED), None)
+    if known is None:
+        archive.add_audit(who=_AUTHOR, what=SCHEDULE_WATCHED, subject=provider.dag_id, why="slots from now on are expected to start")
+    return known or now
+
+
+def _measured_since(archive: Archive, provider: Provider, slot: datetime) -> bool:
+    campaigns = (c for series in archive.series(provider=provider.name) for c in archive.series_campaigns(series.series_key, 1))
+    return any(at >= slot for _, at in campaigns)
+
+
+def _paused(declared: Declarations, airflow: AirflowView, now: datetime) -> Iterator[InstallationFailure]:
+    watched = ("provider_watch",) if any(p.watch.enabled for p in declared.enabled_providers()) else ()
+    for dag_id in (*_MUST_RUN, *watched):
+        if airflow.paused(dag_id):
+            yield InstallationFailure(
+                code="dag_paused",
+                what=dag_id,
+                occurrence=f"{now:%Y-%m-%d}",
+                since=now,
+                severity="warn",
+                title=f"{dag_id} is paused",
+                cause="the DAG runs by itself on a team server",
+                remedy=f"`plumbline airflow dags unpause {dag_id}`",
+            )
+
+
+def _away(airflow: AirflowView, now: datetime) -> Iterable[InstallationFailure]:
+    for component, beat in sorted(airflow.heartbeats().items()):
+        if beat is not None and now - beat <= AWAY_AFTER:
+            continue
+        name = component.replace("_", " ")
+        yield InstallationFailure(
+            code="component_away",
+            what=component,
+            occurrence=beat.isoformat(timespec="seconds") if beat else "never",
+            since=beat or now,
+            severity="page",
+            title=f"Airflow's {name} is away",
+            cause=f"its last heartbeat was at {beat:%Y-%m-%d %H:%M} UTC" if beat else "it never had a heartbeat",
+            remedy=f"Start it: `docker compose up -d {component.replace('_', '-')}` on a team server, `plumbline up` on one machine. "
+            + _COST.get(component, ""),
+        )
+
+
+_COST = {
+    "triggerer": "Until then trials on clusters are not watched; their pods go on and are taken up again.",
+    "dag_processor": "Until then no change of a DAG or a declaration is read.",
+}
+
+
+_log = logging.getLogger(__name__)
+
+
+def check_installation(airflow: AirflowView, now: datetime) -> list[str]:
+    """Look at everything that Airflow and the archive know, and reconcile the findings; ids of those that opened, changed or resolved."""
+    from plumbline.archive import open_archive
+
+    try:
+        declared = load()
+    except DeclarationError as error:  # the DAG files that need them are unreadable, which is a finding
+        _log.error("the declarations cannot be read: benchmarks and schedules are not checked\n%s", error)
+        declared = None
+    with open_archive() as archive:
+        found, codes = find_failures(archive, declared, airflow, now)
+        return reconcile_failures(archive, found, codes, now)
+
+
+def reconcile_failures(archive: Archive, failures: Iterable[InstallationFailure], codes: Collection[str], now: datetime) -> list[str]:
+    """Bring the open findings with these codes in line with what fails now; the ids of those that opened, changed or resolved.
+
+    Only codes that were checked belong in `codes`: what was not looked at stays as it is.
+    """
+    open_ones = {
+        str(view.detail.get("subject")): view
+        for view in archive.findings_of(INSTALLATION, "self", unsettled=True)
+        if str(view.detail.get("subject")).split(" ")[0] in codes
+    }
+    touched: list[str] = []
+    for failure in failures:
+        finding = installation_finding(failure)
+        known = open_ones.pop(failure.subject, None)
+        if known is None:
+            touched += archive.save_findings([finding_record(finding)])
+        elif (known.headline, known.detail.get("explanation"), known.detail.get("remedy")) != (
+            finding.headline,
+            finding.explanation,
+            finding.remedy,
+        ):
+            since = known.detail.get("since") or finding.since
+            going_on = replace(finding, finding_id=known.finding_id, since=since, state=known.state)
+            archive.continue_finding(finding_record(going_on), f"{now:%Y-%m-%d}", finding.headline)
+            touched.append(known.finding_id)
+    for view in open_ones.values():
+        why = f"recovered: the check of {now:%Y-%m-%d %H:%M} UTC no longer shows it"
+        archive.set_finding_state(view.finding_id, "resolved", by=INSTALLATION, why=why)
+        touched.append(view.finding_id)
+    return touched

@@ -1,0 +1,250 @@
+"""Compare a provider's hardware and software with its accepted facts, and update findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from plumbline.declarations import Declarations, KubernetesLauncher, Provider, load
+from plumbline.launch import DISCOVERY_PATIENCE_S, ProviderFacts
+from plumbline.launch import discover as looked_at
+from plumbline.workflows import pending_changes
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive, FindingView, SnapshotView
+    from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation
+    from plumbline.results.finding import Finding
+    from plumbline.results.sample import Facts
+
+
+_CAMPAIGNS = 200
+# What a cluster's nodes and the trials on them tell in the same words; a GPU's name, the operating system and memory they do not.
+_OF_NODES = ("os.kernel", "host.instance_type", "host.region", "host.zone", "kubernetes.version", "kubernetes.runtime")
+_OF_NVIDIA = ("driver.version", "cuda.version")
+
+
+def accepted_facts(archive: Archive, provider: Provider, findings: Sequence[FindingView], now: datetime) -> AcceptedFacts:
+    """What a look at `now` is held against; `findings`: all of the provider's."""
+    from plumbline.analysis.drift.environment import fact_name
+    from plumbline.findings.environment_check import AcceptedFacts
+
+    looks = archive.snapshots(provider.name)
+    facts: dict[str, Sequence[Any]] = {}
+    for earlier in looks:
+        for name, value in earlier.facts.items():
+            facts.setdefault(name, _values(value))
+    told = f"the look of {looks[0].taken_at:%Y-%m-%d}" if looks else ""
+    campaign, trials = _measured(archive, provider.name, looks[0].taken_at if looks else now)
+    shared = _shared(provider, facts, trials)
+    if shared:
+        facts |= shared
+        told = f"what campaign {campaign} was measured on"
+    for finding in sorted((f for f in findings if (f.kind, f.state) == ("environment", "accepted")), key=lambda f: f.updated_at):
+        about = {fact_name(m["name"]) for m in finding.detail.get("members", ())}
+        rows = [*_snapshots_of(finding, looks), *_trials_of(archive, finding)]
+        for name in (name for name in list(facts) if fact_name(name) in about):
+            taken = [value for row in rows for key, value in row.items() if value is not None and fact_name(key) == fact_name(name)]
+            if taken:
+                facts[name] = list(dict.fromkeys(v for value in taken for v in _values(value)))
+                told = f"what was accepted on {finding.updated_at:%Y-%m-%d}"
+    return AcceptedFacts(facts, told)
+
+
+def _measured(archive: Archive, provider: str, before: datetime) -> tuple[str, Sequence[Facts]]:
+    """The provider's last campaign that was planned before then, and the environments of its trials; none if there is none."""
+    keys = [s.series_key for s in archive.series(provider=provider) if s.source != "imported"]
+    planned = [(at, campaign, key) for key in keys for campaign, at in archive.series_campaigns(key, _CAMPAIGNS) if at < before]
+    for _, campaign, _ in sorted(planned, reverse=True)[:1]:
+        samples = [archive.sample(key, campaign) for _, name, key in planned if name == campaign]
+        return campaign, [facts for sample in samples for facts in sample.environments]
+    return "", ()
+
+
+def _snapshots_of(finding: FindingView, looks: Sequence[SnapshotView]) -> Sequence[Mapping[str, Any]]:
+    """The facts of the last look of each kind before it was accepted; none if nobody looked while it stood."""
+    since = (
+        datetime.fromisoformat(finding.detail["since"]).replace(tzinfo=timezone.utc) if finding.detail.get("since") else finding.opened_at
+    )
+    last = {s.kind: s.facts for s in looks if since <= s.taken_at <= finding.updated_at}
+    return list(last.values())
+
+
+def _trials_of(archive: Archive, finding: FindingView) -> Sequence[Facts]:
+    """The environments of the last campaign that showed it."""
+    from plumbline.results.finding import Finding
+
+    told = Finding.of(finding.detail)
+    last = told.campaigns[-1:]
+    keys = {s.series_key for campaign in last for s in archive.series(campaign_id=campaign)} & {*told.series}
+    return [facts for campaign in last for key in sorted(keys) for facts in archive.sample(key, campaign).environments]
+
+
+def _shared(provider: Provider, looked: dict[str, Sequence[Any]], trials: Sequence[Facts]) -> dict[str, Sequence[Any]]:
+    """What the trials say of facts that a look shows in the same words; of everything, where no look was before."""
+    names = set().union(*trials) & looked.keys() if looked else set().union(*trials)
+    if isinstance(provider.launcher, KubernetesLauncher):
+        names &= shared_facts(provider)
+    found = {name: list(dict.fromkeys(v for facts in trials if (v := facts.get(name)) is not None)) for name in names}
+    return {name: own for name, own in found.items() if own}
+
+
+def shared_facts(provider: Provider) -> set[str]:
+    """The facts that a cluster's nodes and what runs on them tell in the same words."""
+    return {*_OF_NODES, *(_OF_NVIDIA if provider.accelerator.kind == "nvidia" else ())}
+
+
+def _values(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+# One look at a provider between two campaigns, and what it means for the findings. No Airflow in here: the DAG, the command line and
+# tests come this way.
+
+
+UNREACHABLE_AFTER = timedelta(hours=50)
+"""Two daily looks in a row that failed: an hour without a network is no news."""
+
+
+@dataclass(frozen=True)
+class EnvironmentCheck:
+    """What one look showed. `facts`: in words, as `2×550.90.07, 1×570.86.15` where nodes differ. `changes` against what was accepted and
+    `news` since the last look: rows {fact, old, new}. `findings`: ids of those that stand or resolved now. `notes`: what could not be seen,
+    and why nothing was concluded."""
+
+    provider: str
+    at: datetime
+    nodes: int
+    facts: Mapping[str, str]
+    changes: tuple[Mapping[str, str], ...]
+    news: tuple[Mapping[str, Any], ...]
+    findings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """The news in one line; empty if there is none."""
+        return pending_changes.change_summary(self.news) if self.news else ""
+
+
+def check_environment(provider: str, at: datetime | None = None, *, patience_s: float = DISCOVERY_PATIENCE_S) -> EnvironmentCheck:
+    """Look at a declared provider now (`at` another time: what a simulated one shows then), keep what was seen, and open, continue and
+    resolve findings. To look again changes nothing. `patience_s`: how long a cluster's API may not answer.
+
+    LookupError for an unknown provider. Unreachable, BadDeclaration or Refused if its cluster cannot be looked at; after two days of that
+    a finding says so.
+    """
+    from plumbline.archive import open_archive
+    from plumbline.launch.cluster.api import ApiRefused
+    from plumbline.launch.failures import BadDeclaration, Unreachable
+
+    declared = load()
+    known = declared.providers.get(provider)
+    if known is None:
+        raise LookupError(f'no provider is called "{provider}"; declared: {", ".join(sorted(declared.providers))}')
+    now = at or datetime.now(timezone.utc)
+    try:
+        seen = looked_at(known, now, patience_s=patience_s)
+    except (Unreachable, BadDeclaration, ApiRefused) as error:
+        with open_archive() as archive:
+            _report_unreachable(archive, known, now, str(error))
+        raise
+    with open_archive() as archive:
+        return compare_with_accepted(archive, declared, known, seen, now)
+
+
+def compare_with_accepted(
+    archive: Archive,
+    declared: Declarations,
+    provider: Provider,
+    seen: ProviderFacts,
+    now: datetime,
+    *,
+    probed: Mapping[str, float] | None = None,
+) -> EnvironmentCheck:
+    """Hold what was seen of a provider against what it was accepted as, and keep both the findings and the snapshot.
+
+    `probed`: the figures, if it was a probe that saw it from inside.
+    """
+    from plumbline.archive import SnapshotRecord
+    from plumbline.findings import environment_check
+    from plumbline.workflows.findings import readable_findings
+
+    nodes = [{**facts, **seen.whole} for facts in seen.nodes]
+    findings = archive.findings_of(provider.name)
+    standing = readable_findings(f for f in findings if f.state in ("open", "acknowledged"))
+    before = accepted_facts(archive, provider, findings, now)
+    shown = environment_check.reconcile_environment(
+        provider.name,
+        before,
+        nodes,
+        standing,
+        now.date(),
+        rerun=rerun_note(provider),
+        simulated=provider.simulated,
+        settled={f.finding_id for f in findings} - {f.finding_id for f in standing},
+        rules=declared.thresholds.drift.environment,
+    )
+    _keep(archive, shown, standing, now)
+    changes, concerned = environment_check.change_rows(shown.changes), _concerned(shown, standing)
+    news = (
+        pending_changes.record_changes(archive, provider.name, changes, environment_check.uniform_facts(nodes), concerned)
+        if provider.watch.enabled
+        else []
+    )
+    counts = environment_check.count_values(nodes or [seen.whole])
+    if counts:
+        # Last of all: what was not finished is done again by the next look, against the same past.
+        facts = environment_check.merge_facts(nodes or [seen.whole])
+        if probed is not None:
+            archive.save_snapshot(SnapshotRecord(provider.name, "probe", now, facts, probed))
+        else:
+            figures = {f"{key}={value}": n for key, own in counts.items() if len(own) > 1 for value, n in own.items()}
+            archive.save_snapshot(SnapshotRecord(provider.name, "cluster", now, facts, {"nodes": len(nodes), **figures}))
+    first = ("the first look: what changes from now on is found",) if nodes and not before.facts else ()
+    words = {key: environment_check.format_counts(own) for key, own in counts.items()}
+    return EnvironmentCheck(provider.name, now, len(nodes), words, tuple(changes), tuple(news), tuple(concerned), (*seen.notes, *first))
+
+
+def _keep(archive: Archive, shown: EnvironmentReconciliation, standing: Sequence[Finding], now: datetime) -> None:
+    from plumbline.findings import environment_check
+    from plumbline.workflows.findings import finding_record
+
+    if shown.new is not None:
+        archive.save_findings([finding_record(shown.new)])
+    for finding in shown.continued:
+        archive.continue_finding(finding_record(finding), f"{now:%Y-%m-%d}", finding.headline)
+    for finding, why in shown.over:
+        archive.set_finding_state(finding.finding_id, "resolved", by=pending_changes.AUTHOR, why=why)
+    for finding in (s for s in standing if (s.kind, s.subject) == ("missing_data", environment_check.CHECK_FAILING_SUBJECT)):
+        archive.set_finding_state(finding.finding_id, "resolved", by=pending_changes.AUTHOR, why="recovered: it could be looked at again")
+
+
+def _concerned(shown: EnvironmentReconciliation, standing: Sequence[Finding]) -> list[str]:
+    """The findings that the look is about: those of what differs now, and those that it ended."""
+    from plumbline.analysis.drift.environment import fact_name
+
+    about = {fact_name(change.key) for change in shown.changes}
+    known = [s for s in standing if s.kind == "environment" and about & {fact_name(m.name) for m in s.members}]
+    opened = [shown.new] if shown.new is not None else []
+    return sorted({f.finding_id for f in (*known, *opened, *(finding for finding, _ in shown.over))})
+
+
+def rerun_note(provider: Provider) -> str:
+    """What a change of the provider starts, or why nothing, in words."""
+    if not provider.enabled:
+        return "nothing is measured again by itself: the provider is disabled"
+    if not provider.watch.enabled:
+        return f"nothing is measured again by itself: watch.enabled is false; plumbline trigger {provider.name} does"
+    return f"{provider.dag_id} measures again because of it, as soon as provider_watch may start it"
+
+
+def _report_unreachable(archive: Archive, provider: Provider, now: datetime, why: str) -> None:
+    """Tell people if nobody could look for days: a silence that would hide every change."""
+    from plumbline.findings.environment_check import check_failing_finding
+    from plumbline.workflows.findings import finding_record
+
+    last = archive.latest_snapshot(provider.name, "cluster")
+    if last is not None and now - last.taken_at >= UNREACHABLE_AFTER:
+        archive.save_findings([finding_record(check_failing_finding(provider.name, last.taken_at.date(), why, provider.simulated))])

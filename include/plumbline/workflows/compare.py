@@ -1,0 +1,235 @@
+"""Compare two campaigns, two providers or two trials by name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from plumbline.analysis.drift.compare import SeriesPair, compare_series, compare_trials
+from plumbline.analysis.drift.comparison import Comparison, Limits
+from plumbline.archive import Archive
+from plumbline.declarations import AnyWorkload, Declarations
+from plumbline.declarations.trials import requested_specification
+from plumbline.results import ResultDocument
+from plumbline.results.launch_record import effective_environment
+from plumbline.results.published import PublishedResult
+from plumbline.results.sample import CampaignSample, Series
+
+Kind = Literal["campaign", "provider", "trial"]
+
+
+@dataclass(frozen=True)
+class ComparisonSet:
+    """What came of it. `series` has, for each comparison, the series keys of the old and of the new side; `only_old` and `only_new` the
+    series that have no counterpart."""
+
+    kind: Kind
+    comparisons: tuple[Comparison, ...]
+    series: tuple[tuple[str, str], ...]
+    only_old: tuple[str, ...] = ()
+    only_new: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A series of one side, in the campaign that it is looked at in."""
+
+    series_key: str
+    campaign_id: str
+    source: str
+    named: Series
+
+
+_Sides = tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]]
+"""Of the old and of the new side: series key → campaign and source."""
+
+
+@dataclass(frozen=True)
+class _Specification:
+    """What a trial was asked for. An imported one has no workload of ours."""
+
+    workload: AnyWorkload | None
+    spec: dict[str, Any]
+
+
+def compare_named(
+    archive: Archive, declared: Declarations, old: str, new: str, *, provider: str | None = None, workload: str | None = None
+) -> ComparisonSet:
+    """One comparison for each series of `new` that has a counterpart in `old`; both are campaigns, both providers or both trials.
+
+    Of campaigns: the same series; where a series is there in another version, engine, protocol, region or instance type, that pair is
+    refused by name. Of providers: the same workload, in their newest campaign of both, else each one's newest. `provider` and `workload`
+    narrow what is looked at. LookupError if the archive does not have them, or has nothing that both share.
+    """
+    kind = _kind(archive, old, new)
+    if kind == "trial":
+        if provider or workload:
+            raise LookupError("two trials are compared whole; --provider and --workload narrow campaigns and providers")
+        return _trials(archive, declared, old, new)
+    sides = (_of_campaign(archive, old), _of_campaign(archive, new)) if kind == "campaign" else _of_providers(archive, old, new)
+    parts = [[_Part(key, *where, Series.parse(key)) for key, where in side.items()] for side in sides]
+    before, after = ([p for p in side if provider in (None, p.named.provider) and workload in (None, p.named.workload)] for side in parts)
+    pairs, only_old, only_new = _paired(before, after, _SAME_PROVIDER if kind == "campaign" else _ACROSS)
+    if not pairs:
+        sources = [" and ".join(sorted({p.source for p in side})) for side in parts]
+        if not {p.source for p in parts[0]} & {p.source for p in parts[1]}:
+            raise LookupError(f"{old} is {sources[0]} and {new} is {sources[1]}: the two are never compared")
+        hint = "; name two providers to compare them with each other" if kind == "campaign" else ""
+        raise LookupError(f"{old} and {new} have no series in common: other workloads or other providers{hint}")
+    return _compared(archive, declared, kind, pairs, only_old, only_new)
+
+
+def _kind(archive: Archive, old: str, new: str) -> Kind:
+    """What both names are."""
+    known: list[dict[Kind, bool]] = [
+        {
+            "campaign": bool(archive.series(campaign_id=name)),
+            "provider": bool(archive.series(provider=name)),
+            "trial": archive.document(name) is not None or archive.imported(name) is not None,
+        }
+        for name in (old, new)
+    ]
+    for kind in known[0]:
+        if known[0][kind] and known[1][kind]:
+            return kind
+    for name, kinds in zip((old, new), known, strict=True):
+        if not any(kinds.values()):
+            raise LookupError(
+                f'the archive has neither a campaign nor a provider nor a trial "{name}"; `plumbline campaigns` lists what is there'
+            )
+    first, second = (next(kind for kind, is_one in kinds.items() if is_one) for kinds in known)
+    raise LookupError(f"{old} is a {first} and {new} a {second}; expected two campaigns, two providers or two trials")
+
+
+# From the strictest to the loosest: what is left over at one level is tried at the next, so that a near match is refused by its fields.
+_Level = tuple[str, ...]
+_SAME_PROVIDER: tuple[_Level, ...] = (
+    ("kind", "workload", "version", "protocol", "engine", "provider", "region", "instance_type"),
+    ("kind", "workload", "provider", "region", "instance_type"),
+    ("kind", "workload", "provider"),
+)
+_ACROSS: tuple[_Level, ...] = (
+    ("kind", "workload", "version", "protocol", "engine", "instance_type"),
+    ("kind", "workload", "version", "protocol", "engine"),
+    ("kind", "workload"),
+)
+
+
+def _paired(
+    old: Sequence[_Part], new: Sequence[_Part], levels: Sequence[_Level]
+) -> tuple[list[tuple[_Part, _Part]], tuple[_Part, ...], tuple[_Part, ...]]:
+    """Pairs of which each is the only one of its kind on its side, and what has no counterpart."""
+    pairs: list[tuple[_Part, _Part]] = []
+    rest = [{part.series_key: part for part in side} for side in (old, new)]
+    for level in levels:
+        found: dict[tuple[str, ...], tuple[list[_Part], list[_Part]]] = defaultdict(lambda: ([], []))
+        for i, side in enumerate(rest):
+            for part in side.values():
+                found[tuple(getattr(part.named, name) for name in level)][i].append(part)
+        for both in found.values():
+            if [len(parts) for parts in both] == [1, 1]:
+                pairs.append((both[0][0], both[1][0]))
+                for side, parts in zip(rest, both, strict=True):
+                    del side[parts[0].series_key]
+    return sorted(pairs, key=lambda pair: pair[1].series_key), tuple(rest[0].values()), tuple(rest[1].values())
+
+
+def _of_campaign(archive: Archive, name: str) -> dict[str, tuple[str, str]]:
+    return {s.series_key: (name, s.source) for s in archive.series(campaign_id=name)}
+
+
+def _of_providers(archive: Archive, old: str, new: str) -> _Sides:
+    """Each provider's series, in the campaign that it is looked at in: the newest one that both took part in, else its own newest."""
+    series = [archive.series(provider=name) for name in (old, new)]
+    source = {s.series_key: s.source for own in series for s in own}
+    usable = [{s.series_key: [c.campaign_id for c in archive.campaigns(s.series_key) if c.outcomes.usable] for s in own} for own in series]
+    chosen: _Sides = ({}, {})
+    for own, other, found in zip(usable, reversed(usable), chosen, strict=True):
+        there: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for series_key, campaigns in other.items():
+            there[_workload_of(series_key)].update(campaigns)
+        for series_key, campaigns in own.items():
+            newest = [c for c in campaigns if c in there[_workload_of(series_key)]] or campaigns
+            if newest:
+                found[series_key] = (newest[-1], source[series_key])
+    return chosen
+
+
+def _workload_of(series_key: str) -> tuple[str, str]:
+    named = Series.parse(series_key)
+    return named.kind, named.workload
+
+
+def _compared(
+    archive: Archive,
+    declared: Declarations,
+    kind: Kind,
+    pairs: Iterable[tuple[_Part, _Part]],
+    only_old: Iterable[_Part],
+    only_new: Iterable[_Part],
+) -> ComparisonSet:
+    made, keys = [], []
+    for before, after in pairs:
+        asked, candidate = _sample(archive, after)
+        made.append(SeriesPair([_sample(archive, before)[1]], candidate, _limits(declared, asked)))
+        keys.append((before.series_key, after.series_key))
+    found = compare_series(made, rules=declared.thresholds.drift, across_providers=kind == "provider")
+    return ComparisonSet(kind, tuple(found), tuple(keys), *(tuple(sorted(p.series_key for p in parts)) for parts in (only_old, only_new)))
+
+
+def _sample(archive: Archive, part: _Part) -> tuple[_Specification, CampaignSample]:
+    """The series in its campaign, with what its trials were asked for."""
+    asked = _specification(_document(archive, archive.trials(part.campaign_id, part.series_key)[0].trial_id))
+    return asked, CampaignSample.of({**archive.sample(part.series_key, part.campaign_id).plain(), "spec": asked.spec})
+
+
+def _document(archive: Archive, trial_id: str) -> ResultDocument | PublishedResult:
+    found = archive.document(trial_id) or archive.imported(trial_id)
+    if found is None:
+        raise LookupError(f'the archive holds no document of "{trial_id}"; `plumbline archive verify` says what else is missing')
+    return found
+
+
+def _specification(kept: ResultDocument | PublishedResult) -> _Specification:
+    if isinstance(kept, PublishedResult):
+        return _Specification(None, dict(kept.spec))
+    return _Specification(kept.trial.workload, requested_specification(kept.trial))
+
+
+def _limits(declared: Declarations, asked: _Specification) -> Limits:
+    return lambda metric: declared.thresholds.drift_limits(asked.workload, metric)
+
+
+def _trials(archive: Archive, declared: Declarations, old: str, new: str) -> ComparisonSet:
+    first, second = (_document(archive, name) for name in (old, new))
+    before, after = _one(first), _one(second)
+    history = [
+        CampaignSample.of(archive.sample(before.series_key, c.campaign_id).plain())
+        for c in archive.campaigns(before.series_key)
+        if c.campaign_id != (second.campaign_id if isinstance(second, PublishedResult) else second.trial.campaign_id)
+    ]
+    found = compare_trials(before, after, history, rules=declared.thresholds.drift, limits=_limits(declared, _specification(second)))
+    return ComparisonSet("trial", (found,), ((before.series_key, after.series_key),))
+
+
+def _one(kept: ResultDocument | PublishedResult) -> CampaignSample:
+    """A single trial as a sample, called by its trial id."""
+    imported = isinstance(kept, PublishedResult)
+    trial, slot = (kept, kept.system) if isinstance(kept, PublishedResult) else (kept.trial, kept.trial.slot)
+    environment = kept.environment if isinstance(kept, PublishedResult) else effective_environment(kept)
+    usable = kept.validity.status in ("valid", "degraded")
+    columns = {"metric", "statistic", "phase", "unit", "direction", "value"}
+    return CampaignSample.of(
+        {
+            "series_key": trial.series_key,
+            "campaign_id": trial.trial_id,
+            "simulated": not isinstance(kept, PublishedResult) and kept.simulated,
+            "imported": imported,
+            "observations": [{**row.model_dump(include=columns), "slot": slot, "repeat": trial.repeat} for row in kept.metrics if usable],
+            "environments": [environment.facts] if environment else [],
+            "planned": 1,
+            "spec": _specification(kept).spec,
+        }
+    )

@@ -1,0 +1,43 @@
+"""Convert findings between the archive's records and the domain model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from plumbline.archive.records import FindingRecord, FindingView
+from plumbline.results.finding import Finding
+
+UNREADABLE_ERRORS = (LookupError, TypeError, ValueError, AttributeError)
+"""What reading a stored finding of another shape raises; an archive that does not answer raises otherwise."""
+_log = logging.getLogger(__name__)
+
+
+def finding_record(finding: Finding) -> FindingRecord:
+    """The row of a finding; all of it stays in `detail`."""
+    return FindingRecord(
+        finding_id=finding.finding_id,
+        series_key=finding.series_key,
+        campaign_id=finding.campaign_id,
+        provider=finding.provider,
+        kind=finding.kind,
+        severity=finding.severity,
+        headline=finding.headline,
+        detail=finding.to_dict(),
+        effect=finding.effect,
+        ci_low=finding.ci_low,
+        ci_high=finding.ci_high,
+        metric=finding.metric,
+    )
+
+
+def readable_findings(views: Iterable[FindingView]) -> list[Finding]:
+    """The findings, each in its present state. One of another shape, such as a newer version's, is logged and left out: `alert` makes it a
+    finding about this installation, and no other one depends on it."""
+    found = []
+    for view in views:
+        try:
+            found.append(Finding.of(view.detail).with_state(view.state))
+        except UNREADABLE_ERRORS as error:
+            _log.error("finding %s of %s cannot be read: %s: %s", view.finding_id, view.provider, type(error).__name__, error)
+    return found

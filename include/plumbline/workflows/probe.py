@@ -1,0 +1,193 @@
+"""Probe a provider: measure arithmetic and memory for up to two minutes, and update findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from plumbline.declarations import Declarations, KubernetesLauncher, Provider, load
+from plumbline.launch import ProviderFacts, machine_facts
+from plumbline.launch.local import process_launcher
+from plumbline.launch.local.process_launcher import ProbeSkipped
+from plumbline.results.document import PROBE_LIMIT_S
+from plumbline.workflows import check_provider, pending_changes
+from plumbline.workflows.check_provider import shared_facts
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive, FindingView
+    from plumbline.findings.probe import ProbeReconciliation, ProbeResult, ProbeVerdict
+    from plumbline.results import Scalar
+    from plumbline.results.document import ProbeDocument
+
+_EARLY = timedelta(hours=12)
+"""A daily run must not miss its day because the last probe ended some minutes later than this one begins."""
+_REMEMBERED = 50
+"""Probes, the last ones, that a figure can be held against."""
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """What one probe showed. `put_off`: why none was made; everything else is empty then. `figures`: each metric with the usual one, `changes`
+    of facts against what was accepted, `news` that a benchmark waits for, rows {fact, old, new}; ids of `findings`; `notes` of what is missing."""
+
+    provider: str
+    at: datetime
+    put_off: str | None = None
+    figures: tuple[ProbeVerdict, ...] = ()
+    changes: tuple[Mapping[str, str], ...] = ()
+    news: tuple[Mapping[str, Any], ...] = ()
+    findings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The news in one line; empty if there is none."""
+        return pending_changes.change_summary(self.news) if self.news else ""
+
+
+def skip_reason(archive: Archive, declared: Declarations, provider: Provider, now: datetime) -> str | None:
+    """Why the provider needs no probe now; None if it is due: none was made for `watch.probe`, or the
+    last one was slow for once or did not count."""
+    every = provider.watch.probe
+    if every is None:
+        return f"{provider.name} declares no watch.probe"
+    past = _history(archive, provider, archive.findings_of(provider.name))
+    last = archive.latest_snapshot(provider.name, "probe")
+    if last is None or now - last.taken_at >= timedelta(seconds=every) - _EARLY:
+        return None
+    from plumbline.findings import probe as drift
+
+    if (not last.figures or drift.ProbeReconciliation(drift.judge_probes(past, _limits(declared))).again) and now - last.taken_at >= _EARLY:
+        return None
+    return f"{provider.name} was probed on {last.taken_at:%Y-%m-%d}"
+
+
+def probe_provider(provider: str, at: datetime | None = None, *, limit_s: float = PROBE_LIMIT_S) -> ProbeReport:
+    """Probe a declared provider now (`at` another time: what a simulated one shows then), keep what was seen, and open, continue and resolve
+    findings. `limit_s`: of the measuring.
+
+    LookupError for an unknown provider. A TrialFailure, Refused or OSError if it cannot be probed.
+    """
+    from plumbline.archive import open_archive
+
+    declared = load()
+    known = declared.providers.get(provider)
+    if known is None:
+        raise LookupError(f'no provider is called "{provider}"; declared: {", ".join(sorted(declared.providers))}')
+    now = at or datetime.now(timezone.utc)
+    with open_archive() as archive:
+        if (spent := _over_budget(archive, known, now, limit_s)) is not None:
+            return ProbeReport(provider, now, put_off=spent)
+    document = process_launcher.probe_provider(declared, known, now, limit_s=limit_s)
+    if isinstance(document, ProbeSkipped):
+        return ProbeReport(provider, now, put_off=document.why)
+    with open_archive() as archive:
+        return compare_with_history(archive, declared, known, document)
+
+
+def compare_with_history(archive: Archive, declared: Declarations, provider: Provider, document: ProbeDocument) -> ProbeReport:
+    """Hold a probe's facts and figures against what was there before, and keep both the findings and the snapshot."""
+    from plumbline.findings import probe as drift
+    from plumbline.workflows.findings import readable_findings
+
+    at, figures = document.taken_at, document.figures
+    # A machine that others keep busy measures its neighbours; there is no trial here to be called degraded.
+    disturbed = document.foreign_cpu is not None and document.foreign_cpu >= declared.thresholds.validity.foreign_cpu_degraded
+    if disturbed:
+        figures = {}
+    findings = archive.findings_of(provider.name)
+    standing = readable_findings(f for f in findings if f.state in ("open", "acknowledged"))
+    now = drift.reconcile_probes(
+        provider.name,
+        [*_history(archive, provider, findings), drift.ProbeResult(at.date(), figures)],
+        _limits(declared),
+        standing,
+        rerun=check_provider.rerun_note(provider),
+        simulated=provider.simulated,
+        settled={f.finding_id for f in findings} - {f.finding_id for f in standing},
+    )
+    news, concerned = _keep(archive, provider, now, at)
+    # Last of all, with the snapshot: what was not finished is told again by the next probe, against the same past.
+    looked = check_provider.compare_with_accepted(
+        archive, declared, provider, ProviderFacts((_facts(archive, provider, document),), {}), at, probed=figures
+    )
+    left_out = tuple(f"{name} was left out: {why}" for name, why in document.left_out.items())
+    if disturbed:
+        left_out += (f"others used {document.foreign_cpu:.0%} of the cores: the figures do not count, the next look probes again",)
+    again = ("slower than usual, for once: the next look probes again",) if now.again else ()
+    return ProbeReport(
+        provider.name,
+        at,
+        figures=now.judged,
+        changes=looked.changes,
+        news=(*news, *looked.news),
+        findings=tuple(dict.fromkeys((*concerned, *looked.findings))),
+        notes=(*left_out, *again, *looked.notes),
+    )
+
+
+def _keep(archive: Archive, provider: Provider, now: ProbeReconciliation, at: datetime) -> tuple[list[pending_changes.Change], list[str]]:
+    """Store what the figures mean; what of it waits for a benchmark, and the findings that it is about."""
+    from plumbline.metrics import METRICS
+    from plumbline.metrics.formatting import format_quantity
+    from plumbline.workflows.findings import finding_record
+
+    news: list[pending_changes.Change] = []
+    if now.new is not None:
+        # The change first: a finding that stands is not told again, but a change that was noted twice is one.
+        if provider.watch.enabled:
+            news = pending_changes.record_changes(archive, provider.name, now.changes, {}, [now.new.finding_id])
+        archive.save_findings([finding_record(now.new)])
+        return news, [now.new.finding_id]
+    if now.continued is not None:
+        archive.continue_finding(finding_record(now.continued), f"{at:%Y-%m-%d}", now.continued.headline)
+        return news, [now.continued.finding_id]
+    if now.over is not None:
+        finding, why = now.over
+        # The usual figure, not this one: a change that no benchmark began after is then taken back, and starts none.
+        names = {m.name for m in finding.members}
+        back = {j.metric: format_quantity(j.usual, METRICS[j.metric].unit) for j in now.judged if j.metric in names}
+        if provider.watch.enabled:
+            news = pending_changes.record_changes(archive, provider.name, (), back, [finding.finding_id])
+        archive.set_finding_state(finding.finding_id, "resolved", by=pending_changes.AUTHOR, why=why)
+        return news, [finding.finding_id]
+    return news, []
+
+
+def _history(archive: Archive, provider: Provider, findings: list[FindingView]) -> list[ProbeResult]:
+    """The provider's probes, oldest first; of the last time that somebody accepted slower ones, those that began it and later."""
+    from plumbline.findings.probe import PROBE_SUBJECT, ProbeResult
+
+    since = max(
+        (str(f.detail["since"]) for f in findings if (f.kind, f.state, f.detail["subject"]) == ("performance", "accepted", PROBE_SUBJECT)),
+        default="",
+    )
+    past = archive.snapshots(provider.name, "probe", latest=_REMEMBERED)
+    return [ProbeResult(s.taken_at.date(), s.figures) for s in past if s.taken_at.date().isoformat() >= since]
+
+
+def _limits(declared: Declarations) -> dict[str, float]:
+    """The thresholds that are declared for metrics, whatever is measured."""
+    return {name: limits.warn for name, limits in declared.thresholds.drift.metrics.items()}
+
+
+def _facts(archive: Archive, provider: Provider, document: ProbeDocument) -> dict[str, Scalar]:
+    """The machine's own facts. On a cluster without those that its API tells of the nodes in other words: they would differ for ever."""
+    facts = machine_facts(document.environment.facts)
+    if not isinstance(provider.launcher, KubernetesLauncher):
+        return facts
+    nodes = {name for look in archive.snapshots(provider.name, "cluster") for name in look.facts}
+    return {name: value for name, value in facts.items() if name not in nodes - shared_facts(provider)}
+
+
+def _over_budget(archive: Archive, provider: Provider, now: datetime, limit_s: float) -> str | None:
+    """Why the provider's budget does not carry a probe; None if it does, or there is none."""
+    if provider.budget is None:
+        return None
+    from plumbline.workflows.budget import budget_balance, use_now
+
+    left = budget_balance(archive, provider, now)
+    why = left.with_used(use_now(archive, provider, limit_s, now)).exceeded
+    return None if why is None else f"{provider.name} is not probed: its budget of {left.month} does not carry it ({why})"

@@ -1,0 +1,173 @@
+"""Read a provider's prices from its sources, check them against the accepted prices, and update findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, get_args
+
+from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, PriceVerdict
+from plumbline.declarations import Declarations, Provider, load
+from plumbline.price_sources import PriceReport, read_prices
+from plumbline.results.price_reading import Reading, SourceKind
+from plumbline.workflows.accept_price import checked_price, store_accepted_price
+from plumbline.workflows.decide import decide_all
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive, PriceReadingRecord
+
+PRICE_AUTHOR = "price_watch"
+
+
+@dataclass(frozen=True)
+class PriceCheckResult:
+    """What one look at a provider's prices showed. `unit`: what they are for, `GPU-hour` or `core-hour`. `checks`: one for each price that was read. `changes`: rows {fact, old, new} in USD per
+    hour of a GPU or core, of what is news. `findings`: ids of those that stand or resolved now, `opened` of those that are new. `notes`: sources that
+    failed, one sentence each."""
+
+    provider: str
+    at: datetime
+    unit: str
+    readings: int
+    checks: tuple[PriceVerdict, ...]
+    changes: tuple[dict[str, str], ...]
+    findings: tuple[str, ...]
+    opened: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """The news in one line; empty if there is none."""
+        return "; ".join(f"{c['fact']} {c['old']} → {c['new']} USD" for c in self.changes)
+
+
+def read_provider_prices(provider: str, at: datetime | None = None) -> PriceCheckResult:
+    """Ask every source of a declared provider, as of `at` (now), and keep what that means. To look again at the same time changes nothing.
+
+    A source that fails is named in `notes`, and after three days in a finding; what the others say counts all the same.
+    LookupError for an unknown provider.
+    """
+    from plumbline.archive import open_archive
+
+    declared = load()
+    known = declared.providers.get(provider)
+    if known is None:
+        raise LookupError(f'no provider is called "{provider}"; declared: {", ".join(sorted(declared.providers))}')
+    with open_archive() as archive:
+        return read_and_store_prices(archive, declared, known, at or datetime.now(timezone.utc))
+
+
+def read_and_store_prices(archive: Archive, declared: Declarations, provider: Provider, at: datetime) -> PriceCheckResult:
+    """The same with an archive and declarations at hand."""
+    told = read_prices(provider, declared, at)
+    new = archive.record_readings([_record(reading) for reading in told.readings])
+    kinds = sorted({(r.purchase, r.term) for r in told.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
+    checks = [checked_price(archive, provider, purchase, term, at) for purchase, term in kinds]
+    silences = _silent_sources(archive, provider, at, told)
+    seen = _keep(archive, provider, at, [c for c in checks if c is not None], len(new), silences, tuple(map(str, told.failures)))
+    # What was accepted by rule, and a declared price whose day has come: decisions follow either. Without one nothing is new.
+    decide_all(archive, declared, at.date(), f"the prices of {provider.name} were looked at")
+    return seen
+
+
+def _silent_sources(archive: Archive, provider: Provider, at: datetime, told: PriceReport) -> list[str]:
+    """Open a finding about each source that failed and told nothing for days, and end those about sources that tell prices again or are
+    declared no more; their ids."""
+    from plumbline.findings.missing_data import price_source_subject, silent_price_source_finding
+    from plumbline.workflows.findings import finding_record
+
+    concerned = []
+    for failure in told.failures:
+        stored = archive.price_readings(provider.name, source=failure.source, latest=1)
+        last = stored[-1].observed_at if stored else None
+        if last is None or at - last >= CONFIRMATION_PERIOD:
+            day = last.date() if last is not None else None
+            silent = silent_price_source_finding(provider.name, failure.source, day, at.date(), str(failure), provider.simulated)
+            archive.save_findings([finding_record(silent)])
+            concerned.append(silent.finding_id)
+    failed = {failure.source for failure in told.failures}
+    speaking = {reading.source for reading in told.readings}
+    over = {
+        price_source_subject(source): "the source tells prices again" if source in speaking else "the source is not declared any more"
+        for source in get_args(SourceKind)
+        if source not in failed
+    }
+    for finding in archive.findings_of(provider.name, "missing_data", unsettled=True):
+        if (why := over.get(finding.detail.get("subject", ""))) is not None:
+            archive.set_finding_state(finding.finding_id, "resolved", by=PRICE_AUTHOR, why=f"over: {why}")
+            concerned.append(finding.finding_id)
+    return concerned
+
+
+def _keep(
+    archive: Archive,
+    provider: Provider,
+    at: datetime,
+    checks: Sequence[PriceVerdict],
+    readings: int,
+    silences: Sequence[str],
+    notes: tuple[str, ...],
+) -> PriceCheckResult:
+    from plumbline.findings.price import price_unit, reconcile_prices
+    from plumbline.workflows.findings import finding_record, readable_findings
+
+    standing = readable_findings(archive.findings_of(provider.name, "price", unsettled=True))
+    unit = price_unit(provider.accelerator.kind)
+    went = reconcile_prices(checks, standing, provider.simulated, unit)
+    opened = archive.save_findings([finding_record(finding) for finding in (*went.new, *went.seen)])
+    for finding in went.continued:
+        archive.continue_finding(finding_record(finding), at.isoformat(), finding.headline)
+    for finding, why in went.over:
+        archive.set_finding_state(finding.finding_id, "resolved", by=PRICE_AUTHOR, why=why)
+    _by_rule(archive, provider, checks, at)
+    news = [f for f in (*went.new, *went.continued) if f in went.continued or f.finding_id in opened]
+    fresh = {f.subject for f in news}
+    concerned = (*went.new, *went.continued, *went.seen, *(finding for finding, _ in went.over))
+    return PriceCheckResult(
+        provider.name,
+        at,
+        unit,
+        readings,
+        tuple(checks),
+        tuple(row for c in checks if (row := _row(c, fresh)) is not None),
+        tuple(dict.fromkeys((*(f.finding_id for f in concerned), *silences))),
+        opened,
+        notes,
+    )
+
+
+def _row(checked: PriceVerdict, fresh: set[str]) -> dict[str, str] | None:
+    """The check as a change for the event; None if it is no news, or held."""
+    from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, price_subject
+
+    if checked.meaning != "changed" or price_subject(CHANGED_SUBJECT, checked.reading.purchase, checked.reading.term) not in fresh:
+        return None
+    fact = f"price.{format_price_name(checked.reading.purchase, checked.reading.term).replace(' ', '.').replace('-', '_')}"
+    return {"fact": fact, "old": f"{checked.accepted:.6g}", "new": f"{checked.price:.6g}"}
+
+
+def _by_rule(archive: Archive, provider: Provider, checks: Sequence[PriceVerdict], at: datetime) -> None:
+    """Accept what needs nobody: the first price there is, and a spot price that is confirmed."""
+    from plumbline.findings.price import format_price_source
+
+    for checked in checks:
+        reading = checked.reading
+        why = {"first": "the first price that was read", "changed": "a confirmed spot price moves by itself"}.get(checked.meaning)
+        if why is None or (checked.meaning == "changed" and reading.purchase != "spot"):
+            continue
+        source, since = format_price_source(reading), checked.since.date()
+        store_accepted_price(
+            archive, provider, reading.purchase, reading.term, checked.price, since, source, on=at.date(), by=PRICE_AUTHOR, why=why
+        )
+
+
+def _record(reading: Reading) -> PriceReadingRecord:
+    from plumbline.archive import PriceReadingRecord
+
+    return PriceReadingRecord(
+        **asdict(reading),
+        reading_id=reading.reading_id,
+        usd_per_gpu_hour=reading.usd_per_gpu_hour,
+        usd_per_instance_hour=reading.usd_per_instance_hour,
+    )

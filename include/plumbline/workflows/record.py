@@ -1,0 +1,272 @@
+"""Record attempts in the archive: verified, rejected or quarantined; override a verdict, retry quarantined documents."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from plumbline.declarations import installation_paths
+from plumbline.launch import stores
+from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, evidence_files, quarantine, signing
+from plumbline.results.quarantine import QUARANTINE_FOLDER, QuarantineNote
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive, TrialView
+    from plumbline.archive.records import Action
+
+
+BY_HAND = "verdict_by_hand"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RetryOutcome:
+    """What became of a document of the quarantine. `attempt`: as which it counts now; None if it is still not believed, for `reason`."""
+
+    quarantine_id: str
+    attempt: int | None
+    reason: str
+
+
+def override_verdict(archive: Archive, trial_id: str, attempt: int, action: Action, by: str, why: str) -> int:
+    """Give a recorded attempt another verdict: its document is recorded again as a new attempt, which stands in its place.
+
+    The new attempt's number. LookupError without such an attempt; ValueError without who and why, for the verdict that it has, or if it was corrected already.
+    """
+    _require_author(by, why)
+    document = archive.document(trial_id, attempt)
+    if document is None:
+        raise LookupError(_unknown_attempt(archive, trial_id, attempt))
+    held = next(t for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if _is(t, trial_id, attempt))
+    if held.corrected:
+        raise ValueError(f"{trial_id}#{attempt} was corrected already; expected the attempt that stands in its place")
+    if held.quality_action == action:
+        raise ValueError(f"{trial_id}#{attempt} has the verdict {action} already; expected another one")
+    return record_as_correction(archive, document, attempt, held.uri, action, (Reason(code=BY_HAND, detail=why),), by, why)
+
+
+def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOutcome:
+    """Look again at a document of the quarantine: what holds now, and passes the quality checks, is recorded in the place of what stands
+    in the archive for its attempt, and released.
+
+    LookupError for an unknown id; FileNotFoundError if the store no longer has it.
+    """
+    held = archive.quarantined_one(quarantine_id)
+    if held.state == "released":
+        return RetryOutcome(quarantine_id, None, "it was released before")
+    try:
+        store = ResultStore(evidence_files.check_address(held.uri).rpartition(f"/{QUARANTINE_FOLDER}/")[0])
+    except InvalidResult as error:
+        return RetryOutcome(quarantine_id, None, str(error))
+    folder = f"{held.campaign_id}/{held.trial_id}/attempt-{held.attempt}"
+    path = held.uri.removeprefix(f"{store.url}/")
+    try:
+        document = signing.verify_collected(_verified_document(store, folder, path), archive.signing_keys(held.campaign_id, held.trial_id))
+    except ValueError as error:  # a BadResult, or a signature that does not hold
+        return RetryOutcome(quarantine_id, None, str(error))
+    action, reasons = _checked(document)
+    if action == "reject":
+        return RetryOutcome(quarantine_id, None, "; ".join(f"{reason.code}: {reason.detail}" for reason in reasons))
+    why = f"in quarantine: {held.reason}; it holds now"
+    if any(_is(t, held.trial_id, held.attempt) for t in archive.trials(held.campaign_id, document.trial.series_key)):
+        attempt = record_as_correction(archive, document, held.attempt, store.uri(folder), action, reasons, by, why)
+    else:
+        attempt = held.attempt
+        _record(archive, document, store.uri(folder), action, reasons)
+    archive.release(quarantine_id, by, why)
+    return RetryOutcome(quarantine_id, attempt, why)
+
+
+def retry_all_quarantined(archive: Archive, by: str) -> list[RetryOutcome]:
+    """Look again at everything that is kept; one that the archive refuses or the store has lost keeps nothing else from its second look."""
+    from plumbline.archive import Refused
+
+    done = []
+    for held in archive.quarantined():
+        try:
+            done.append(retry_quarantined(archive, held.quarantine_id, by))
+        except (Refused, FileNotFoundError) as error:
+            done.append(RetryOutcome(held.quarantine_id, None, str(error)))
+    return done
+
+
+def _verified_document(store: ResultStore, folder: str, path: str) -> ResultDocument:
+    document = store.document_at(path)
+    wrong = stores.evidence_violations(document) or store.damaged_evidence(document)
+    if document.trial != store.trial(folder):
+        wrong.append(f"{store.uri(path)} is not of what {folder}/trial.json asks for")
+    if wrong:
+        raise InvalidResult("; ".join(wrong))
+    record = store.launch(folder)
+    return document if record is None else document.with_launch(record)
+
+
+def _checked(document: ResultDocument) -> tuple[Action, tuple[Reason, ...]]:
+    from plumbline.quality import check
+
+    name = f"{document.trial.trial_id}-again"
+    verdict = check([document], [document.trial], installation_paths().data_docs, name).verdicts[
+        f"{document.trial.trial_id}#{document.trial.attempt}"
+    ]
+    return verdict.action, verdict.reasons
+
+
+def record_as_correction(
+    archive: Archive,
+    document: ResultDocument,
+    corrects: int,
+    evidence_of: str,
+    action: Action,
+    reasons: Sequence[Reason],
+    by: str,
+    why: str,
+) -> int:
+    """Store the document as the trial's next attempt, with its evidence, and record that as the correction."""
+    from plumbline.results.launch_record import launch_metrics
+
+    home, before = stores.home(), _readable(evidence_of)
+    last = max(
+        t.attempt for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if t.trial_id == document.trial.trial_id
+    )
+    asked = stores.next_attempt(document.trial.model_copy(update={"attempt": last + 1}), home)
+    fields = {name: getattr(document, name) for name in type(document).model_fields if name not in ("trial", "checksum")}
+    if (signature := document.signature) is not None:
+        fields["signature"] = signature.model_copy(update={"attempt": signature.attempt or document.trial.attempt})
+    new = ResultDocument.sealed(trial=asked, **fields)
+    if before is not None:
+        for item in new.evidence:
+            with suppress(FileNotFoundError):  # what is lost already must not keep anybody from rejecting the numbers; verify names it
+                stores.copy_evidence(item, before, "", home, home.folder(asked))
+        if gone := evidence_files.read_expired(before, ""):
+            evidence_files.record_expired(home, home.folder(asked), gone.files, gone.expired_at, gone.rule)
+    home.put_trial(asked)
+    home.put_document(new)
+    folder = home.put_collected(new)
+    extra = launch_metrics(new.launch) if new.launch else ()
+    archive.correct(new, corrects, by=by, why=why, action=action, quality_reasons=reasons, uri=home.uri(folder), extra_metrics=extra)
+    return asked.attempt
+
+
+def _readable(folder: str) -> ResultStore | None:
+    """The attempt's folder as a store; None if it lies outside of the declared ones, as that of an imported campaign may."""
+    try:
+        return ResultStore(evidence_files.check_address(folder))
+    except InvalidResult as error:
+        _log.warning("its evidence is not copied: %s", error)
+        return None
+
+
+def _record(archive: Archive, document: ResultDocument, uri: str, action: Action, reasons: Sequence[Reason]) -> None:
+    from plumbline.results.launch_record import launch_metrics
+
+    extra = launch_metrics(document.launch) if document.launch else ()
+    archive.record(document, action=action, quality_reasons=reasons, uri=uri, extra_metrics=extra)
+
+
+def _unknown_attempt(archive: Archive, trial_id: str, attempt: int) -> str:
+    if archive.imported(trial_id) is not None:
+        return f"{trial_id} is imported: its publisher's verdict stands"
+    last = archive.document(trial_id)
+    if last is None:
+        return f'the archive has no trial "{trial_id}"; the reports and pages of its campaign name its trials'
+    held = archive.trials(last.trial.campaign_id, last.trial.series_key)
+    return f"{trial_id} has no attempt {attempt}; expected one of {', '.join(str(t.attempt) for t in held if t.trial_id == trial_id)}"
+
+
+def _is(view: TrialView, trial_id: str, attempt: int) -> bool:
+    return (view.trial_id, view.attempt) == (trial_id, attempt)
+
+
+def _require_author(by: str, why: str) -> None:
+    for name, value in (("by", by), ("why", why)):
+        if not value.strip():
+            raise ValueError(f"{name} is empty; expected who judges the measurement and why")
+
+
+RecordOutcome = Literal["inserted", "unchanged", "kept", "corrected", "quarantined"]
+_AUTHOR, _LATE_RESULT = "record", "the result reached the store after its trial was recorded as missing"
+_FILES = ("trial.json", "result.json", "collected.json", "launch.log")
+
+
+def record_attempt(archive: Archive, store: ResultStore, folder: str, action: Action, reasons: Sequence[Reason]) -> RecordOutcome:
+    """Record an attempt's collected document with the verdict of the quality checks.
+
+    "quarantined": nothing was recorded, because the document does not hold or contradicts the archive. A rejected document is recorded and
+    listed in quarantine too, and so is one that `collect` did not believe and recorded as failed in its place.
+    "corrected": the archive held the trial as missing, and the document replaces that row.
+    """
+    from plumbline.archive import Refused
+    from plumbline.results.launch_record import launch_metrics
+
+    for file in _FILES:
+        held = quarantine.read_note(store, folder, file)
+        if held is not None:
+            list_quarantined(archive, store, folder, held)
+    try:
+        document = _verified(archive, store, folder)
+        extra = launch_metrics(document.launch) if document.launch else ()
+        said: RecordOutcome = archive.record(document, action=action, quality_reasons=reasons, uri=store.uri(folder), extra_metrics=extra)
+        missing = _missing_before(archive, document) if said == "kept" or document.trial.attempt > 1 else None
+        if missing == document.trial.attempt:
+            record_as_correction(archive, document, missing, store.uri(folder), action, reasons, _AUTHOR, _LATE_RESULT)
+            said = "corrected"
+        elif missing is not None:
+            archive.correct(
+                document,
+                missing,
+                by=_AUTHOR,
+                why=_LATE_RESULT,
+                action=action,
+                quality_reasons=reasons,
+                uri=store.uri(folder),
+                extra_metrics=extra,
+            )
+            said = "corrected"
+    except (InvalidResult, Refused) as error:
+        list_quarantined(archive, store, folder, quarantine.put(store, folder, "collected.json", str(error)))
+        return "quarantined"
+    if action == "reject":
+        why = "; ".join(f"{reason.code}: {reason.detail}" for reason in reasons) or "rejected by the quality checks"
+        list_quarantined(archive, store, folder, quarantine.put(store, folder, "collected.json", why))
+    return said
+
+
+def _verified(archive: Archive, store: ResultStore, folder: str) -> ResultDocument:
+    """The collected document. The store may be a bucket that others write to, so its signature is checked again; BadResult if it fails."""
+    document = store.collected(folder)
+    if store.folder(document.trial) != folder:
+        raise InvalidResult(
+            f"{store.uri(folder)}/collected.json is of {store.folder(document.trial)}; expected a document of its own attempt"
+        )
+    try:
+        return signing.verify_collected(document, archive.signing_keys(document.trial.campaign_id, document.trial.trial_id))
+    except ValueError as error:
+        raise InvalidResult(f"{store.uri(folder)}/collected.json: {error}") from error
+
+
+def _missing_before(archive: Archive, document: ResultDocument) -> int | None:
+    """The attempt of the trial, this one or an earlier one, that the archive holds as missing; None if it holds none so."""
+    trial = document.trial
+    held = archive.trials(trial.campaign_id, trial.series_key) if document.validity.status != "missing" else ()
+    attempts = [t for t in held if t.trial_id == trial.trial_id and t.attempt <= trial.attempt]
+    return next((t.attempt for t in attempts if t.status == "missing" and not t.corrected), None)
+
+
+def list_quarantined(archive: Archive, store: ResultStore, folder: str, note: QuarantineNote) -> None:
+    """List in the archive what the store keeps in quarantine."""
+    from plumbline.archive import QuarantineRecord
+
+    campaign_id, trial_id, attempt = folder.split("/")
+    archive.quarantine(
+        QuarantineRecord(
+            campaign_id=campaign_id,
+            trial_id=trial_id,
+            attempt=int(attempt.rpartition("-")[2]),
+            uri=store.uri(note.path),
+            sha256=note.sha256,
+            reason=note.reason,
+        )
+    )

@@ -1,0 +1,172 @@
+"""Rehearse months of campaigns on simulated providers, in this process."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from plumbline.declarations import Declarations, Provider, Trial
+from plumbline.launch.plan import KINDS, PlanError, declared_slots
+from plumbline.workflows import benchmark
+from plumbline.workflows.plan import RunParameters, trial_groups, trials_of
+
+REASON = "rehearsal with a simulated provider"
+_MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class RehearsedCampaign:
+    """One campaign of one provider: how many trials ended how, and the headlines of the findings that its series stand in."""
+
+    campaign_id: str
+    provider: str
+    trials: int
+    statuses: dict[str, int]
+    findings: tuple[str, ...]
+
+
+def months_of(text: str, now: datetime) -> tuple[datetime, ...]:
+    """The first days of the months of `2026-01..2026-10`, or of the one month of `2026-10`; PlanError if they are none, or not over.
+
+    A trial is planned at its month's slot, and a result from the future would be rejected.
+    """
+    ends = [_MONTH.fullmatch(end) for end in text.split("..")]
+    if len(ends) > 2 or None in ends:
+        raise PlanError(f'"{text}" names no months; expected such as 2026-01..2026-10, or 2026-10')
+    numbers = [int(match[1]) * 12 + int(match[2]) - 1 for match in ends if match is not None]
+    begin, end = numbers[0], numbers[-1]
+    if end < begin:
+        raise PlanError(f'"{text}" ends before it begins; expected such as 2026-01..2026-10')
+    found = tuple(datetime(number // 12, number % 12 + 1, 1, tzinfo=timezone.utc) for number in range(begin, end + 1))
+    # The slots of a month are on its first day.
+    if found[-1].date() >= now.astimezone(timezone.utc).date():
+        raise PlanError(f"{found[-1]:%Y-%m} has not begun yet; expected months whose first day is over, at the latest {now:%Y-%m}")
+    return found
+
+
+def simulated(declared: Declarations, names: Sequence[str]) -> Declarations:
+    """The declarations with these simulated providers, enabled, and no others; every simulated one if none is named.
+
+    PlanError for a provider that is unknown or not simulated.
+    """
+    known = {name: provider for name, provider in declared.providers.items() if provider.simulated}
+    for name in names:
+        if name not in known:
+            what = (
+                f'"{name}" is {declared.providers[name].launcher.kind}' if name in declared.providers else f'no provider is called "{name}"'
+            )
+            raise PlanError(f"{what}; expected a simulated provider: {', '.join(sorted(known)) or '(none is declared)'}")
+    chosen = {name: known[name].model_copy(update={"enabled": True}) for name in sorted(set(names) or known)}
+    if not chosen:
+        raise PlanError("no simulated provider is declared; docs/rehearse-with-simulation.md shows one")
+    return replace(declared, providers=chosen)
+
+
+def trials_in(declared: Declarations, provider: Provider, month: datetime, asked: RunParameters) -> list[Trial]:
+    """The trials of one provider in one month, each planned at its slot on the month's first day; those of a silent time are missing."""
+    slots = sorted({slot for w in declared.workloads_for(provider) for slot in declared_slots(provider, w)})
+    found = []
+    for slot in slots:
+        at = month.replace(hour=int(slot[:2]), minute=int(slot[3:]))
+        for kind in KINDS:
+            found += trials_of(replace(asked, slot=slot), declared, provider, kind, at)
+    return found
+
+
+def rehearse_months(
+    declared: Declarations,
+    months: Sequence[datetime],
+    on_campaign: Callable[[RehearsedCampaign], None],
+    *,
+    workloads: Sequence[str] | None = None,
+    repeats: int | None = None,
+    alerting: bool = False,
+) -> list[RehearsedCampaign]:
+    """Launch, collect, check, record and review the campaigns of these months on all providers of `declared`; see `simulated`.
+
+    `on_campaign` hears of each when it is reviewed. A trial that has a result already is not launched again. `alerting`: tell people of the
+    findings after each campaign, as the drift review does. PlanError if no workload fits.
+    """
+    from plumbline.archive import open_archive
+    from plumbline.workflows.alert import send_alerts
+
+    places = declared.enabled_providers()
+    fits = {place.name: {w.name for w in declared.workloads_for(place)} for place in places}
+    unknown = sorted(set(workloads or ()) - set().union(*fits.values()))
+    if unknown:
+        expected = ", ".join(sorted(set().union(*fits.values()))) or "(none)"
+        raise PlanError(f"{', '.join(unknown)}: no such workload runs on {', '.join(fits)}; expected some of {expected}")
+    campaigns = [f"{month:%Y-%m}" for month in months]
+    statuses: dict[tuple[str, str], Counter[str]] = {(c, place.name): Counter() for c in campaigns for place in places}
+    checked: dict[tuple[str, str], list[benchmark.Row]] = {key: [] for key in statuses}
+    for place in places:
+        wanted = None if workloads is None else tuple(w for w in workloads if w in fits[place.name])
+        trials = [
+            t
+            for month in months
+            for t in trials_in(declared, place, month, RunParameters(f"{month:%Y-%m}", REASON, workloads=wanted, repeats=repeats))
+        ]
+        for lane in trial_groups(declared, place):
+            specs = [{"campaign_id": trial.campaign_id, "trial_id": trial.trial_id} for trial in lane.of(trials)]
+            for trial, spec in zip(lane.of(trials), specs, strict=True):
+                _launched(trial, spec)
+                statuses[trial.campaign_id, place.name][benchmark.collect_trial(spec)["status"]] += 1
+            # The checks look at rows one by one: all months in one table cost hardly more than one.
+            for row in benchmark.validate_group(place.name, lane.name, specs) if specs else ():
+                checked[row["campaign_id"], place.name].append(row)
+    if not any(checked.values()):
+        on_demand = sorted({w.name for place in places for w in declared.workloads_for(place)} - set(workloads or ()))
+        raise PlanError(
+            f"nothing to rehearse on {', '.join(p.name for p in places)} from {campaigns[0]} to {campaigns[-1]}: no workload that is planned "
+            "monthly fits, or all is silent"
+            + (f"; expected some of those on demand: --workload {', '.join(on_demand)}" if on_demand else "")
+        )
+    done = []
+    for campaign_id in campaigns:
+        # Month by month: a review must not know the future.
+        with open_archive() as archive:
+            for row in (row for place in places for row in checked[campaign_id, place.name]):
+                benchmark.record_trial_in(archive, row)
+        for place in places:
+            seen = statuses[campaign_id, place.name]
+            done.append(RehearsedCampaign(campaign_id, place.name, seen.total(), dict(seen), _reviewed(campaign_id, place.name)))
+            on_campaign(done[-1])
+        if alerting:
+            send_alerts()
+    return done
+
+
+def _launched(trial: Trial, spec: dict[str, str]) -> None:
+    """Run it unless it has run, again where the failure is worth another try, as Airflow's retry policy does."""
+    from plumbline.launch import stores
+    from plumbline.launch.failures import RETRIED, TrialFailure
+
+    store = stores.home()
+    if store.attempts(trial.campaign_id, trial.trial_id):
+        return
+    benchmark.store_planned_trial(store, trial)
+    for _ in range(_TRIES):
+        try:
+            benchmark.run_trial(spec)
+        except TrialFailure as failure:
+            if failure.failure_class not in RETRIED:
+                return  # recorded by collect: a failed trial is data
+        else:
+            return
+
+
+def _reviewed(campaign_id: str, provider: str) -> tuple[str, ...]:
+    """The headlines of what stands of the provider after the review."""
+    from plumbline.archive import open_archive
+    from plumbline.workflows.review import review_campaign
+
+    try:
+        review_campaign(campaign_id, provider)
+    except LookupError:
+        return ()  # silent from the beginning: nobody knows yet what is missing
+    with open_archive() as archive:
+        return tuple(finding.headline for finding in archive.findings_of(provider, unsettled=True))

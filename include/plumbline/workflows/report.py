@@ -1,0 +1,93 @@
+"""Write a campaign's scorecards, decisions and report from the archive."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import installation_paths, load
+from plumbline.results import ResultStore
+from plumbline.workflows.review import compare_with_baselines, series_by_provider
+
+if TYPE_CHECKING:
+    from plumbline.analysis.campaign_data import CampaignData
+    from plumbline.archive import Archive
+    from plumbline.presentation.tables.export import TableFormat
+
+
+def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = ()) -> Path:
+    """Write the campaign's report (the newest campaign's if none is named); returns the HTML file. LookupError if there is none.
+
+    `forms`: in which every table is written as well, into `tables/` beside the report.
+    """
+    from plumbline.archive import open_archive
+    from plumbline.presentation.html.report import write_report
+
+    with open_archive() as archive:
+        return write_report(campaign_data(archive, campaign_id or newest_campaign(archive)), installation_paths().reports, forms)
+
+
+def newest_campaign(archive: Archive) -> str:
+    """The campaign that was planned last; LookupError in an archive that has none but imported ones."""
+    found = archive.newest_campaign()
+    if found is None:
+        raise LookupError("the archive has no campaign yet; `plumbline run` measures one")
+    return found
+
+
+def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
+    """Everything that a report or a scorecard of the campaign says. LookupError if the archive has nothing of it."""
+    from plumbline.analysis.campaign_data import CampaignData, FindingRow, Quality, SeriesDrift
+    from plumbline.analysis.prices.book import all_with_effective_prices
+
+    declared = load()
+    # A correction is the same run in other words: both would be launched, paid for and scored twice.
+    trials = [t for t in archive.trials(campaign_id) if not t.corrected]
+    if not trials:
+        raise LookupError(f'the archive has no trial of campaign "{campaign_id}"')
+    if all(t.source == "imported" for t in trials):
+        raise LookupError(f'"{campaign_id}" holds imported results only, which are never scored; `plumbline compare` compares them')
+    documents = [d for t in trials if (d := archive.document(t.trial_id, t.attempt)) is not None]
+    workloads = {d.trial.series_key: d.trial.workload for d in documents}
+    drift: list[SeriesDrift] = []
+    for provider, own in series_by_provider(dict(sorted(workloads.items()))).items():
+        for c in compare_with_baselines(archive, declared, campaign_id, provider, own):
+            workload, verdicts = own[c.series_key], Counter(str(row.verdict) for row in c.rows if row.verdict is not None)
+            note = _compared_with_itself(archive, c.series_key, campaign_id) or "; ".join(c.problems)
+            drift.append(SeriesDrift(c.series_key, provider, workload.kind, workload.name, c.baseline_campaigns, dict(verdicts), note))
+    findings = [
+        FindingRow(f.finding_id, f.series_key, f.kind, f.severity, f.headline, f.state, str(f.detail.get("explanation", "")), f.campaign_id)
+        for f in archive.findings(campaign_id=campaign_id)
+    ]
+    return CampaignData(
+        campaign_id=campaign_id,
+        reason=documents[0].trial.reason,
+        documents=tuple(documents),
+        # As they were when they were measured, if a provider is gone from the declarations by now.
+        providers=all_with_effective_prices(archive, (declared.providers.get(d.trial.provider.name, d.trial.provider) for d in documents)),
+        teams=declared.teams,
+        written_at=datetime.now(timezone.utc),
+        findings=tuple(findings),
+        drift=tuple(drift),
+        quality={
+            (t.trial_id, t.attempt): Quality(t.quality_action, tuple(f"{r.code}: {r.detail}" for r in t.quality_reasons)) for t in trials
+        },
+        store=ResultStore(installation_paths().results_url),
+        workloads=declared.workloads,
+        references=declared.references,
+        economics=declared.economics,
+        retention_s=declared.upkeep.evidence.keep,
+    )
+
+
+def _compared_with_itself(archive: Archive, series_key: str, campaign_id: str) -> str | None:
+    """Why there is nothing to hold the campaign against: the series' baseline begins with it."""
+    current = [b for b in archive.baseline_history(series_key) if b.superseded_at is None]
+    if not current or current[0].campaign_id != campaign_id:
+        return None
+    if current[0].rule == "bootstrap":
+        return "this campaign became the series' first baseline"
+    return f"this campaign was accepted as the baseline by {current[0].accepted_by}"

@@ -1,0 +1,251 @@
+"""Verify the archive, expire raw evidence, delete old files, and report storage sizes."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import installation_paths, load
+from plumbline.launch import stores
+from plumbline.results import evidence_files
+from plumbline.results.quarantine import QUARANTINE_FOLDER
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+    from plumbline.archive.retention import DueEvidence, TableSize
+
+
+_log = logging.getLogger(__name__)
+_DAY = 86400.0
+_BATCH = 50
+
+
+class BrokenArchive(RuntimeError):
+    """The archive does not hold; the message names what is broken and what to do."""
+
+
+@dataclass(frozen=True)
+class ExpiredEvidence:
+    """What went by one run: `attempts` whose `files`, of `bytes` together, are deleted; also those that an earlier run had no time for."""
+
+    attempts: int
+    files: int
+    bytes: int
+
+
+def verify_archive(today: date) -> int:
+    """Check the whole archive, and of the raw evidence the share of this day; how many days a round over all of it takes.
+
+    Raises BrokenArchive, after each problem went to the log.
+    """
+    from plumbline.archive import open_archive
+
+    days: int = math.ceil(load().upkeep.evidence.read_every / _DAY)
+    with open_archive() as archive:
+        problems = archive.verify(evidence=True, share=(today.toordinal() % days, days))
+    for problem in problems:
+        _log.error("%s", problem)
+    if problems:
+        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more in the log" if len(problems) > 5 else "")
+        raise BrokenArchive(
+            f"{len(problems)} broken: {shown}. `plumbline archive verify` checks everything again; docs/operate.md, "
+            '"An archive that does not hold", says what to do'
+        )
+    return days
+
+
+def retention_rule() -> tuple[float, str] | None:
+    """For how many seconds evidence is kept, and the same in words; None if for ever."""
+    keep = load().upkeep.evidence.keep
+    return None if keep is None else (keep, f"evidence.keep: {keep / _DAY:g}d")
+
+
+def expired_evidence(archive: Archive) -> DueEvidence | None:
+    """What would go now, what stays and why; None if evidence is kept for ever. Changes nothing."""
+    declared = retention_rule()
+    return None if declared is None else archive.aged_evidence(declared[0], installation_paths().results_url)
+
+
+def expire_evidence(archive: Archive, tell: Callable[[str], None] = _log.info) -> ExpiredEvidence:
+    """Let go what is due: said in the archive first, then in the store, then deleted, then said to be. Cut short, the next run goes on.
+
+    `tell` hears of each attempt. OSError if the store does not answer.
+    """
+    declared, home = retention_rule(), stores.home()
+    if declared is not None:
+        archive.expire_evidence(*declared, home.url)
+    pending = archive.expired_evidence(home.url)
+    for start in range(0, len(pending), _BATCH):
+        batch = pending[start : start + _BATCH]
+        for one, since, why in batch:
+            folder = one.uri.removeprefix(f"{home.url}/")
+            evidence_files.record_expired(home, folder, one.files, since, why)
+            for file in one.files:
+                home.remove(f"{folder}/{file}")
+            tell(f"{one.trial_id}#{one.attempt}: {len(one.files)} files, {one.bytes:,} B gone ({why})")
+        archive.evidence_removed([one for one, _, _ in batch])
+    gone = [one for one, _, _ in pending]
+    return ExpiredEvidence(len(gone), sum(len(one.files) for one in gone), sum(one.bytes for one in gone))
+
+
+@dataclass(frozen=True)
+class DeletedFiles:
+    """What went of one part: `removed` files, folders or rows; `bytes` of files."""
+
+    part: str
+    removed: int
+    bytes: int = 0
+
+
+def delete_old_data(archive: Archive, logs: Path, now: float | None = None) -> list[DeletedFiles]:
+    """Delete what is kept no longer; what went, part by part. `logs`: Airflow's folder of log files. `now`: seconds since the epoch.
+
+    A part that is kept for ever is not looked at. OSError if the store does not answer.
+    """
+    keep, now = load().upkeep.keep, time.time() if now is None else now
+    parts: dict[str, tuple[float | None, Callable[[float], DeletedFiles]]] = {
+        "logs": (keep.logs, lambda s: delete_old_files(logs, now - s)),
+        "data_docs": (keep.data_docs, lambda s: _old_folders("data_docs", installation_paths().data_docs, now - s)),
+        "reports": (keep.reports, lambda s: _old_folders("reports", installation_paths().reports, now - s)),
+        "quarantine": (keep.quarantine, lambda s: _quarantine(archive, s)),
+        "snapshots": (keep.snapshots, lambda s: DeletedFiles("snapshots", archive.thin_snapshots(s))),
+    }
+    done = [tidied(seconds) for seconds, tidied in parts.values() if seconds is not None]
+    for one in done:
+        _log.info("%s: %d removed, %d B", one.part, one.removed, one.bytes)
+    return done
+
+
+def delete_old_files(folder: Path, before: float) -> DeletedFiles:
+    """Delete files below a folder that were last written before a time (seconds since the epoch), and folders that are empty then."""
+    removed, size, emptied = 0, 0, set[Path]()
+    for file in _files(folder):
+        stat = _stat(file)
+        if stat is not None and stat.st_mtime < before:
+            file.unlink(missing_ok=True)
+            removed, size = removed + 1, size + stat.st_size
+            emptied.add(file.parent)
+    for path in emptied:
+        # Not a DAG's own folder: a task may be about to make its run's folder there.
+        while path != folder and not path.name.startswith("dag_id=") and _remove_if_empty(path):
+            path = path.parent
+    return DeletedFiles("logs", removed, size)
+
+
+def folder_bytes(folder: Path) -> tuple[int, int]:
+    """Files below a folder, and their bytes; links are not followed."""
+    sizes = [stat.st_size for file in _files(folder) if (stat := _stat(file)) is not None]
+    return len(sizes), sum(sizes)
+
+
+def _old_folders(part: str, folder: Path, before: float) -> DeletedFiles:
+    """Delete the folders of campaigns in which nothing was written since a time; the newest one stays, whatever its age."""
+    removed = size = 0
+    entries = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink()] if folder.is_dir() else []
+    written = {entry: max([entry.stat().st_mtime, *(s.st_mtime for f in _files(entry) if (s := _stat(f)))]) for entry in entries}
+    for entry in sorted(entries, key=lambda entry: written[entry])[:-1]:
+        if written[entry] < before:
+            size += folder_bytes(entry)[1]
+            shutil.rmtree(entry, ignore_errors=True)
+            removed += 1
+    return DeletedFiles(part, removed, size)
+
+
+def _quarantine(archive: Archive, keep_s: float) -> DeletedFiles:
+    home, below = stores.home(), f"{stores.home().url}/{QUARANTINE_FOLDER}"
+    gone = archive.forget_quarantined(keep_s, below, f"keep.quarantine: {keep_s / _DAY:g}d")
+    for uri in gone:
+        path = uri.removeprefix(f"{home.url}/")
+        home.remove(path)
+        home.remove(f"{path}.reason.json")
+    return DeletedFiles("quarantine", len(gone))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path, _, names in os.walk(folder):
+        yield from (Path(path) / name for name in names)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except FileNotFoundError:  # whoever wrote it has deleted it since
+        return None
+
+
+def _remove_if_empty(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+FOR_EVER = "for ever"
+
+
+@dataclass(frozen=True)
+class StoragePart:
+    """One part: where it is, its files and bytes (None where the database does not say), and how long it is kept, in words."""
+
+    part: str
+    where: str
+    files: int
+    bytes: int | None
+    keep: str
+
+
+@dataclass(frozen=True)
+class StorageSizes:
+    """All parts, and the archive table by table."""
+
+    parts: tuple[StoragePart, ...]
+    tables: tuple[TableSize, ...]
+
+
+def storage_sizes(archive: Archive) -> StorageSizes:
+    """Measure everything. DeclarationError if upkeep.yaml cannot be read; OSError if the store does not answer."""
+    upkeep, here = load().upkeep, installation_paths()
+    keep = upkeep.keep
+    tables = tuple(archive.table_sizes())
+    known = [table.bytes for table in tables if table.bytes is not None]
+    address = archive.engine.url.render_as_string(hide_password=True)
+    parts = [
+        StoragePart(
+            "tables", address, len(tables), sum(known) if known else None, f"{FOR_EVER}; repeated snapshots {_words(keep.snapshots)}"
+        )
+    ]
+    parts += _store(_words(upkeep.evidence.keep), _words(keep.quarantine))
+    folders = (
+        ("reports", here.reports, _words(keep.reports)),
+        ("data_docs", here.data_docs, _words(keep.data_docs)),
+        ("logs", here.airflow_home / "logs", _words(keep.logs)),
+        ("cache", here.cache, "safe to delete"),
+        ("work", here.work, "while a trial runs"),
+    )
+    parts += [StoragePart(name, str(folder), *folder_bytes(folder), kept) for name, folder, kept in folders]
+    return StorageSizes(tuple(parts), tables)
+
+
+def _store(evidence: str, quarantine: str) -> list[StoragePart]:
+    home = stores.home()
+    files, size = Counter[str](), Counter[str]()
+    for path, length in home.objects():
+        part = "quarantine" if path.startswith(f"{QUARANTINE_FOLDER}/") else "evidence" if "/evidence/" in path else "store"
+        files[part] += 1
+        size[part] += length
+    kept = {"store": FOR_EVER, "evidence": evidence, "quarantine": quarantine}
+    return [StoragePart(name, home.url, files[name], size[name], kept[name]) for name in kept]
+
+
+def _words(keep_s: float | None) -> str:
+    return FOR_EVER if keep_s is None else f"{keep_s / _DAY:g}d"

@@ -1,0 +1,328 @@
+"""Review a campaign: compare every series with its accepted baseline, store findings, report missing series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from itertools import takewhile
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from plumbline.declarations import AnyWorkload, Declarations, load
+from plumbline.declarations import series_key as key_of
+from plumbline.metrics import METRICS
+
+if TYPE_CHECKING:
+    from plumbline.analysis.drift.compare import SeriesPair
+    from plumbline.analysis.drift.comparison import Comparison
+    from plumbline.archive import Archive
+    from plumbline.results.finding import Finding
+
+
+HISTORY_LENGTH = 48
+"""Campaigns of a series that a review looks back on: four years of monthly ones."""
+
+
+def add_history(archive: Archive, comparison: Comparison) -> Comparison:
+    """What a long series says of the rows in doubt, and of creep past baselines that were accepted one after the other."""
+    from plumbline.analysis.drift.verdicts import LONG_SERIES, SeriesHistory, rows_needing_history
+    from plumbline.analysis.drift.verdicts import apply_history as judged
+
+    key, candidate = comparison.series_key, comparison.candidate_campaign
+    campaigns = [c for c, _ in archive.series_campaigns(key, HISTORY_LENGTH)]
+    if len(campaigns) < LONG_SERIES or candidate not in campaigns:
+        return comparison
+    campaigns = campaigns[: campaigns.index(candidate) + 1]
+    oldest = _oldest_baseline(archive, key)
+    several = oldest is not None and comparison.baseline_campaigns != (oldest,)
+    wanted = rows_needing_history(comparison, several)
+    if not wanted:
+        return comparison
+    found = archive.levels(key, [*campaigns, *([oldest] if oldest and oldest not in campaigns else [])], sorted({m for m, _, _ in wanted}))
+
+    def level(campaign: str, row: tuple[str, str, str]) -> float | None:
+        values = [o.value for o in found[campaign] if (o.metric, o.statistic, o.phase) == row]
+        return median(values) if values else None
+
+    began = {row: at for row in wanted if several and oldest and (at := level(oldest, row)) is not None}
+    return judged(comparison, SeriesHistory(campaigns, {row: [level(c, row) for c in campaigns] for row in wanted}, began))
+
+
+def _oldest_baseline(archive: Archive, series_key: str) -> str | None:
+    """The oldest baseline since somebody last accepted a change of performance that no single baseline had shown, a creep."""
+    accepted = archive.baseline_history(series_key)
+    crept = [
+        f.updated_at
+        for f in archive.findings_of(series_key.split("/")[4], "performance")
+        if f.state == "accepted" and series_key in f.detail.get("series", ()) and any(m.get("crept") for m in f.detail["members"])
+    ]
+    since = [b for b in accepted if not crept or b.accepted_at >= max(crept)]
+    return (since or accepted[-1:])[0].campaign_id if accepted else None
+
+
+def series_by_provider(workloads: Mapping[str, AnyWorkload]) -> dict[str, dict[str, AnyWorkload]]:
+    """The series of each provider: what is corrected for together."""
+    from plumbline.results.sample import Series
+
+    found: dict[str, dict[str, AnyWorkload]] = {}
+    for series_key, workload in workloads.items():
+        found.setdefault(Series.parse(series_key).provider, {})[series_key] = workload
+    return found
+
+
+def compare_with_baselines(
+    archive: Archive, declared: Declarations, campaign_id: str, provider: str, workloads: Mapping[str, AnyWorkload]
+) -> list[Comparison]:
+    """One comparison for each series of the provider, corrected together and held against its past, by the thresholds that its trials were
+    planned with."""
+    from plumbline.analysis.drift.compare import compare_series
+
+    drifted = _drifted(archive, provider)
+    pairs = [_pair(archive, declared, key, campaign_id, w, drifted.get(key, ())) for key, w in workloads.items()]
+    return [add_history(archive, c) for c in compare_series(pairs, rules=declared.thresholds.drift)]
+
+
+def _pair(
+    archive: Archive,
+    declared: Declarations,
+    series_key: str,
+    campaign_id: str,
+    workload: AnyWorkload,
+    drifted: Sequence[str],
+) -> SeriesPair:
+    from plumbline.analysis.drift.compare import SeriesPair
+    from plumbline.results.sample import CampaignSample
+
+    # One that is part of the baseline is held against what was accepted before it, as its review held it.
+    accepted = list(takewhile(lambda c: c != campaign_id, archive.baseline(series_key)))
+    baseline = [CampaignSample.of(archive.sample(series_key, c).plain()) for c in accepted]
+    candidate = CampaignSample.of(archive.sample(series_key, campaign_id).plain())
+    since = _since(archive, series_key, campaign_id, accepted, drifted)
+    judged = [metric for metric in METRICS if declared.thresholds.drift_limits(workload, metric) is not None]
+    levels = archive.levels(series_key, since, judged) if since else {}
+    return SeriesPair(
+        baseline,
+        candidate,
+        lambda metric: declared.thresholds.drift_limits(workload, metric),
+        [
+            CampaignSample.of(
+                {"series_key": series_key, "campaign_id": c, "simulated": candidate.simulated, "observations": [vars(o) for o in found]}
+            )
+            for c, found in levels.items()
+        ],
+    )
+
+
+def _since(archive: Archive, series_key: str, campaign_id: str, accepted: Sequence[str], drifted: Sequence[str]) -> list[str]:
+    """Campaigns between the baseline and the one in question, oldest first, in which the series stood in no performance finding."""
+
+    known = dict(archive.series_campaigns(series_key, HISTORY_LENGTH))
+    if campaign_id not in known:
+        return []
+    began = min((known[c] for c in accepted if c in known), default=min(known.values()))
+    return [c for c, at in known.items() if began < at < known[campaign_id] and c not in accepted and c not in drifted]
+
+
+def _drifted(archive: Archive, provider: str) -> dict[str, list[str]]:
+    """Series → campaigns in which it stood in a performance finding, whatever became of that."""
+    from plumbline.workflows.findings import readable_findings
+
+    found: dict[str, list[str]] = {}
+    for finding in readable_findings(archive.findings_of(provider, "performance")):
+        for series_key in finding.series:
+            found.setdefault(series_key, []).extend(finding.campaigns)
+    return found
+
+
+def workloads_of(archive: Archive, campaign_id: str, provider: str | None = None) -> dict[str, AnyWorkload]:
+    """Each series of the campaign with the workload as it was planned, so that nothing is judged by criteria younger than itself.
+
+    Imported series are left out: nobody here planned them. LookupError if the archive has no other of it.
+    """
+    found: dict[str, AnyWorkload] = {}
+    trials = archive.trials(campaign_id, provider=provider)
+    for trial in trials:
+        if trial.series_key not in found and trial.source != "imported":
+            document = archive.document(trial.trial_id, trial.attempt)
+            assert document is not None
+            found[trial.series_key] = document.trial.workload
+    if not found:
+        if trials:
+            raise LookupError(f'"{campaign_id}" holds imported results only, which are never reviewed; `plumbline compare` compares them')
+        raise LookupError(f'the archive has no trial of campaign "{campaign_id}"{f" on {provider}" if provider else ""}')
+    return found
+
+
+_MONTHS = 24
+"""Campaigns of a series among which its newest monthly one is looked for."""
+
+
+def missing_data_findings(
+    archive: Archive,
+    declared: Declarations,
+    campaign_id: str,
+    provider: str | None = None,
+    now: datetime | None = None,
+    *,
+    unmeasured: bool = False,
+) -> tuple[Finding, ...]:
+    """What stopped reporting, as findings that stand or are to be opened; nothing for a campaign on demand or one that still runs.
+
+    `unmeasured`: what never took part in a monthly campaign as well, which the review of a campaign is no occasion for."""
+    from plumbline.findings import missing_data
+
+    if not missing_data.is_monthly(campaign_id) or not missing_data.is_complete(campaign_id, now or datetime.now(timezone.utc)):
+        return ()
+    # One that is simulated is rehearsed without being enabled; who asks for it by name means it.
+    enabled = {p.name for p in declared.enabled_providers()}
+    providers = [p for name, p in declared.providers.items() if name == provider and (name in enabled or p.simulated)]
+    if provider is None:
+        providers = list(declared.enabled_providers())
+    left_out = {key_of(w, p): p for p in providers for w, _ in declared.left_out(p)}
+    expected = {key_of(w, p): p for p in providers for w in declared.monthly_workloads(p)} | left_out
+    last = {
+        key: max((c for c, _ in archive.series_campaigns(key, _MONTHS) if missing_data.is_monthly(c) and c <= campaign_id), default=None)
+        for key in expected
+    }
+    # A series that reported and is left out now is missed; one that never did is a warning of `plumbline check` alone.
+    expected = {key: p for key, p in expected.items() if key not in left_out or last[key] is not None}
+    last = {key: last[key] for key in expected}
+    simulated = frozenset(key for key, p in expected.items() if p.simulated)
+    never = set()
+    for name in {p.name for p in expected.values()}:
+        keys = [key for key, p in expected.items() if p.name == name]
+        if any(last[key] is not None for key in keys):
+            continue
+        # All of it is new, such as after a new version of every workload: what the provider measured before stands for it.
+        before = [c for s in archive.series(provider=name) for c in archive.series_campaigns(s.series_key, _MONTHS)]
+        newest = max((c for c, _ in before if missing_data.is_monthly(c) and c <= campaign_id), default=None)
+        if newest is not None:
+            last |= dict.fromkeys(keys, newest)
+        elif unmeasured and (not before or min(at for _, at in before) < missing_data.campaign_deadline(campaign_id)):
+            never.add(name)
+    return missing_data.missing_series_findings(campaign_id, last, simulated, frozenset(never))
+
+
+def store_missing_data(archive: Archive, found: tuple[Finding, ...], campaign_id: str) -> None:
+    """Open what is new and let go on what stands."""
+    from plumbline.results.finding import Finding
+    from plumbline.workflows.findings import finding_record
+
+    for finding in found:
+        known = {f.finding_id: f for f in archive.findings_of(finding.provider, "missing_data")}.get(finding.finding_id)
+        if known is None:
+            archive.save_findings([finding_record(replace(finding, seen_in=(campaign_id,)))])
+        elif campaign_id not in (seen := Finding.of(known.detail).seen_in):
+            going_on = replace(finding, since=Finding.of(known.detail).since, seen_in=(*seen, campaign_id))
+            archive.continue_finding(finding_record(going_on), campaign_id, finding.headline)
+
+
+def check_missing_data(now: datetime | None = None) -> list[str]:
+    """The same for the month of `now` (the present if left out), whether or not anything reported: ids of what is missing."""
+    from plumbline.archive import open_archive
+    from plumbline.declarations import load
+
+    now = now or datetime.now(timezone.utc)
+    campaign_id = f"{now:%Y-%m}"
+    with open_archive() as archive:
+        found = missing_data_findings(archive, load(), campaign_id, now=now, unmeasured=True)
+        store_missing_data(archive, found, campaign_id)
+    return [finding.finding_id for finding in found]
+
+
+REVIEWER = "drift"
+
+
+@dataclass(frozen=True)
+class ReviewResult:
+    """One series of the campaign, with the findings, new or continued, that it stands in after the review."""
+
+    series_key: str
+    comparison: Comparison
+    findings: tuple[Finding, ...]
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the campaign could be held against the baseline and nothing in it differs, nor may differ, by what matters."""
+        doubted = any(row.verdict == "suspected" and row.family == "lead" for row in self.comparison.rows)
+        changed = any(f.kind in ("performance", "environment") for f in self.findings)
+        return bool(self.comparison.baseline_campaigns) and not (self.comparison.problems or doubted or changed)
+
+
+def review_campaign(campaign_id: str, provider: str | None = None) -> list[ReviewResult]:
+    """Compare every series of the campaign (of one provider if named), and store what that means for the findings: new ones open, known
+    ones go on, those that are over resolve themselves, and what stopped reporting is missed. To review again changes nothing.
+
+    LookupError if the archive has nothing of it, nor of anything that it should have had.
+    """
+    from plumbline.archive import open_archive
+
+    declared = load()
+    with open_archive() as archive:
+        silent = missing_data_findings(archive, declared, campaign_id, provider)
+        store_missing_data(archive, silent, campaign_id)
+        try:
+            workloads = workloads_of(archive, campaign_id, provider)
+        except LookupError:
+            if silent:
+                return []
+            raise
+        return [
+            one for name, series in series_by_provider(workloads).items() for one in _provider(archive, declared, campaign_id, name, series)
+        ]
+
+
+def review_summary(reviewed: ReviewResult) -> dict[str, Any]:
+    """One series of a review in a few plain words: verdict, findings, what is to be asked of a person, what more repeats would settle."""
+    from plumbline.analysis.drift.comparison import format_effect, format_repeats_needed
+    from plumbline.workflows.baseline_decision import undecided_findings
+
+    comparison = reviewed.comparison
+    return {
+        "series_key": reviewed.series_key,
+        "verdict": comparison.verdict,
+        "findings": [f.finding_id for f in reviewed.findings],
+        "questions": [_question(f, comparison.candidate_campaign) for f in undecided_findings(reviewed.findings)],
+        "suspected": [
+            f"{r.metric} {r.statistic} {format_effect(r)}: {format_repeats_needed(r)}" for r in comparison.rows if r.verdict == "suspected"
+        ],
+    }
+
+
+def _question(finding: Finding, campaign_id: str) -> dict[str, Any]:
+    """What to ask about, and the campaigns whose reviews have asked about it before."""
+    before = [c for c in finding.campaigns if c != campaign_id]
+    return {"finding_id": finding.finding_id, "campaign_id": campaign_id, "asked_in": before}
+
+
+def _provider(
+    archive: Archive, declared: Declarations, campaign_id: str, provider: str, workloads: dict[str, AnyWorkload]
+) -> list[ReviewResult]:
+    from plumbline.findings.campaign import findings_of
+    from plumbline.findings.reconcile import reconcile
+    from plumbline.workflows.findings import readable_findings
+
+    for series_key in workloads:
+        archive.bootstrap_baseline(series_key, declared.thresholds.drift)
+    comparisons = compare_with_baselines(archive, declared, campaign_id, provider, workloads)
+    standing = readable_findings(archive.findings_of(provider, unsettled=True))
+    newest = {key for key in workloads if archive.latest_campaign(key) == campaign_id}
+    went = reconcile([f for c in comparisons for f in findings_of(c)], standing, comparisons, newest)
+    _keep(archive, went.new, went.continued, campaign_id)
+    for finding, why in went.over:
+        archive.set_finding_state(finding.finding_id, "resolved", by=REVIEWER, why=why)
+    now = (*went.new, *went.continued)
+    reviewed = [ReviewResult(c.series_key, c, tuple(f for f in now if c.series_key in f.standing)) for c in comparisons]
+    for one in reviewed:
+        if one.quiet:
+            archive.join_baseline(one.series_key, campaign_id, declared.thresholds.drift)
+    return reviewed
+
+
+def _keep(archive: Archive, new: Sequence[Finding], continued: Sequence[Finding], campaign_id: str) -> None:
+    from plumbline.workflows.findings import finding_record
+
+    archive.save_findings([finding_record(finding) for finding in new])
+    for finding in continued:
+        archive.continue_finding(finding_record(finding), campaign_id, finding.headline)

@@ -1,0 +1,95 @@
+"""Export finished campaigns to the declared location, and import campaigns of another archive."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plumbline.declarations import load
+from plumbline.launch import connections
+from plumbline.results import Reason, ResultDocument, ResultStore
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+    from plumbline.archive.bundle import ImportedCampaign
+    from plumbline.archive.bundle.manifest import Manifest
+    from plumbline.archive.campaigns import CampaignChange
+    from plumbline.archive.records import Action
+
+
+_log = logging.getLogger(__name__)
+_QUIET = timedelta(days=1)
+"""The slots of a campaign lie within a day: one that nothing was recorded into for longer is finished, or failed to be."""
+_OVERLAP = timedelta(minutes=10)
+"""What was written just before an export began may have been committed after it had looked."""
+
+
+def export_campaigns(now: datetime) -> list[str] | None:
+    """Export every finished campaign that changed since its last export to `export.to`/<campaign>; their names. None if nothing is declared.
+
+    Each is a bundle that `plumbline archive import` takes. OSError if the place does not answer, ValueError if its connection does not
+    suit; what was exported by then stays, and the next run goes on.
+    """
+    from plumbline.archive import open_archive
+
+    declared = load().upkeep.export
+    if declared is None:
+        return None
+    options = connections.store_options(declared.to, declared.connection) if declared.connection else None
+    target = ResultStore(declared.to, options)
+    with open_archive() as archive:
+        done = []
+        for campaign in archive.moved():
+            held = _last_export(target, campaign.campaign_id)
+            if now - campaign.recorded_at >= _QUIET and (held is None or held.exported_at < campaign.changed_at + _OVERLAP):
+                _log.info("%s: %d files written to %s", campaign.campaign_id, _write(archive, campaign, target, held), target.url)
+                done.append(campaign.campaign_id)
+        return done
+
+
+def _last_export(target: ResultStore, campaign_id: str) -> Manifest | None:
+    """What the last export of the campaign says of itself; None if there is none that was finished."""
+    from pydantic import ValidationError
+
+    from plumbline.archive.bundle.manifest import MANIFEST_FILE, Manifest
+
+    try:
+        return Manifest.model_validate_json(target.get(f"{campaign_id}/{MANIFEST_FILE}"))
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def _write(archive: Archive, campaign: CampaignChange, target: ResultStore, held: Manifest | None) -> int:
+    """Write what is not there yet, the manifest last; how many files."""
+    from plumbline.archive.bundle.manifest import MANIFEST_FILE, load_manifest
+
+    known = _files(held) if held else {}
+    with tempfile.TemporaryDirectory(prefix="plumbline-export-") as scratch:
+        folder = Path(scratch) / "bundle"
+        archive.export(folder, [campaign.campaign_id])
+        new = [name for name, sha256 in _files(load_manifest(folder)).items() if known.get(name) != sha256]
+        for name in (*new, MANIFEST_FILE):
+            target.put(f"{campaign.campaign_id}/{name}", (folder / name).read_bytes())
+    return len(new) + 1
+
+
+def _files(manifest: Manifest) -> dict[str, str]:
+    return {**manifest.ledger, **{name: sha256 for entry in manifest.campaigns.values() for name, sha256 in entry.files.items()}}
+
+
+def import_bundle(archive: Archive, folder: Path, campaigns: Sequence[str] | None, by: str) -> list[ImportedCampaign]:
+    """Take in a bundle; what the quality checks reject here is rejected, whatever the bundle says. Raises like Archive.import_."""
+    return archive.import_(folder, campaigns, by=by, judge=quality_verdicts)
+
+
+def quality_verdicts(documents: Sequence[ResultDocument]) -> Mapping[str, tuple[Action, Sequence[Reason]]]:
+    """The verdict on each document, by `trial_id#attempt`. No pages are kept: the campaign is not this installation's own."""
+    from plumbline.quality import check
+
+    with tempfile.TemporaryDirectory(prefix="plumbline-import-") as pages:
+        report = check(documents, [document.trial for document in documents], Path(pages), "import")
+    return {name: (verdict.action, verdict.reasons) for name, verdict in report.verdicts.items()}

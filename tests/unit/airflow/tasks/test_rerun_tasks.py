@@ -1,0 +1,53 @@
+"""The form of several providers, as the runs of their benchmarks that it starts."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.fakes.trials import CONFIG
+
+from plumbline.airflow.tasks.benchmark import choose
+from plumbline.launch.plan import PlanError
+
+RUN = SimpleNamespace(run_id="manual__1", run_after=datetime(2026, 11, 20, 23, 42, tzinfo=timezone.utc))
+FORM = {"reason": "new driver", "providers": ["local-2core", "local-1core"], "workloads": ["gpt-tiny-cpu"], "kinds": ["training"]}
+
+
+def chosen(**form: Any) -> list[dict[str, Any]]:
+    rows = choose.function(dag_run=RUN, params={"repeats": None, "campaign": None, **FORM, **form})
+    assert isinstance(rows, list)
+    return rows
+
+
+@pytest.fixture(autouse=True)
+def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+
+
+def test_each_provider_gets_its_run_of_one_campaign() -> None:
+    rows = chosen()
+    assert [row["trigger_dag_id"] for row in rows] == ["benchmark_local_1core", "benchmark_local_2core"]
+    assert {row["trigger_run_id"] for row in rows} == {"rerun_manual__1"}, "started again, it is the same run"
+    assert rows[0]["conf"] == {
+        "campaign": "od-20261120-234200",
+        "reason": "new driver",
+        "workloads": ["gpt-tiny-cpu"],
+        "kinds": ["training"],
+        "repeats": None,
+    }
+
+
+def test_nothing_chosen_is_everything_that_runs_monthly() -> None:
+    row = chosen(providers=["local-1core"], workloads=[], kinds=["training", "inference"], campaign="od-driver", repeats=2)[0]
+    assert {"gpt-tiny-cpu", "chat-tiny-cpu"} <= set(row["conf"]["workloads"])
+    assert (row["conf"]["campaign"], row["conf"]["repeats"]) == ("od-driver", 2)
+
+
+def test_what_does_not_exist_starts_nothing() -> None:
+    with pytest.raises(PlanError, match="no enabled provider is called nowhere"):
+        chosen(providers=["local-1core", "nowhere"])

@@ -1,0 +1,87 @@
+"""What a task learns of Airflow: from its own API, from a real health page, and by parsing DAG files in a process of their own."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
+from tests.fakes.fake_airflow_api import fake_airflow
+
+from plumbline.airflow.health import TaskView, unreadable_files
+from plumbline.airflow.schedules import recent
+
+NOW = datetime(2026, 11, 22, 10, 20, tzinfo=timezone.utc)
+
+
+class Instance:
+    """Answers as `RuntimeTaskInstance` does, from rows (dag, run, task, state, logical date)."""
+
+    def __init__(self, rows: list[tuple[str, str, str, str | None, datetime | None]], bundle: Path | None = None) -> None:
+        self.rows = rows
+        self.bundle_instance = SimpleNamespace(path=bundle)
+
+    def get_dag(self, dag_id: str) -> Any:
+        if dag_id not in {row[0] for row in self.rows}:
+            code = 404 if dag_id == "gone" else 500
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": code}))
+        return SimpleNamespace(is_paused=True)
+
+    def get_ti_count(self, dag_id: str, task_ids: list[str], states: list[str]) -> int:
+        return sum(row[0] == dag_id and row[2].rstrip("_0123456789") in task_ids and row[3] in states for row in self.rows)
+
+    def get_task_states(self, dag_id: str, task_ids: list[str], logical_dates: list[datetime] | None = None) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for dag, run, task, state, at in self.rows:
+            if dag == dag_id and task.rstrip("_0123456789") in task_ids and (logical_dates is None or at in logical_dates):
+                found.setdefault(run, {})[task] = state
+        return found
+
+    def get_dr_count(self, dag_id: str, logical_dates: list[datetime]) -> int:
+        return len({row[1] for row in self.rows if row[0] == dag_id and row[4] in logical_dates})
+
+
+def test_runs_with_a_failed_task_and_the_newest_run_that_has_ended() -> None:
+    last, before = recent("upkeep", NOW, 2)
+    assert (last, before) == (NOW.replace(hour=9, minute=23), NOW.replace(hour=8, minute=23))
+    view = TaskView(
+        Instance(
+            [
+                ("b", "r1", "training.record_0", "failed", None),
+                ("b", "r2", "training.record_0", "success", None),
+                ("upkeep", "u2", "sweep_0", "running", last),
+                ("upkeep", "u1", "sweep_0", "failed", before),
+            ]
+        ),
+        NOW,
+    )
+    assert view.task_states("b", ["training.record"]) == {"r1": {"training.record_0": "failed"}}
+    assert view.task_states("b", ["publish"]) == {}
+    assert view.newest_states("upkeep", ["sweep"]) == ("u1", {"sweep_0": "failed"})
+    assert view.started("upkeep", last) and not view.started("upkeep", last + timedelta(hours=1))
+    assert view.paused("b") is True and view.paused("gone") is None
+    with pytest.raises(AirflowRuntimeError):
+        view.paused("another error")
+
+
+def test_heartbeats_are_read_from_the_health_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_airflow() as server:
+        monkeypatch.setenv("AIRFLOW__CORE__EXECUTION_API_SERVER_URL", f"{server.address}/execution/")
+        server.health = {"triggerer": {"status": None, "latest_triggerer_heartbeat": None}}
+        server.health |= {"dag_processor": {"status": "healthy", "latest_dag_processor_heartbeat": "2026-11-22T10:19:58Z"}}
+        found = TaskView(Instance([]), NOW).heartbeats()
+    assert found == {"triggerer": None, "dag_processor": NOW - timedelta(seconds=2)}
+    with pytest.raises(OSError, match="does not say"):
+        TaskView(Instance([]), NOW).heartbeats()
+
+
+def test_a_dag_file_with_a_mistake_is_named_and_the_others_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "airflow-db-not-allowed:///")
+    (tmp_path / "good.py").write_text("from airflow.sdk import dag\n@dag(schedule=None)\ndef good(): ...\ngood()\n")
+    (tmp_path / "bad.py").write_text("from airflow.sdk import dag\nraise ValueError('boom')\n")
+    ((file, why),) = unreadable_files(tmp_path).items()
+    assert "bad.py" in file and "boom" in why

@@ -1,0 +1,96 @@
+"""One's own model against a hosted one: by hand, and that both costs are the same where it says so."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.analysis.cost.hosted_forecast import SelfHosted, even_utilisation, even_volume
+
+REQUESTS, HOSTED = 50_000_000.0, 0.0005
+# 6,800 USD for 50 million requests, every paid hour used: 3.4 USD/h at 6.9444… requests a second.
+OWN = SelfHosted(price=3.4, rate=25_000 / 3600)
+WITH_PEOPLE = SelfHosted(price=3.4, rate=25_000 / 3600, fixed=15_000.0)
+
+
+def test_fifty_million_requests_a_month() -> None:
+    assert REQUESTS * HOSTED == 25_000.00
+    assert round(OWN.monthly(REQUESTS, 1.0), 2) == 6_800.00
+    assert round(WITH_PEOPLE.monthly(REQUESTS, 1.0), 2) == 21_800.00
+
+
+def test_break_even_by_hand() -> None:
+    # 15,000 / (0.0005 − 0.000136) = 41,208,791.2 requests; 6,800 / (25,000 − 15,000) = 68 %; without people 6,800 / 25,000 = 27.2 %.
+    volume = even_volume(WITH_PEOPLE, HOSTED, 1.0)
+    assert volume.value == pytest.approx(41_208_791.2, abs=0.1)
+    assert volume.sentence == "one's own is cheaper from 41,208,791 requests a month on, at 100% utilisation"
+    assert even_utilisation(WITH_PEOPLE, HOSTED, REQUESTS).value == pytest.approx(0.68)
+    assert even_utilisation(OWN, HOSTED, REQUESTS).value == pytest.approx(0.272)
+
+
+def test_nothing_fixed_is_cheaper_from_the_first_on() -> None:
+    found = even_volume(OWN, HOSTED, 1.0)
+    assert found.value == 0.0 and "first request" in found.sentence
+
+
+def test_an_instance_that_always_runs_must_be_earned_first() -> None:
+    # 1 USD/h for 730.5 h; hosted 0.001 USD: 730,500 requests, of which the instance does 36 million a month.
+    own = SelfHosted(price=1.0, rate=13.7, always_on=1)
+    assert even_volume(own, 0.001, 1.0).value == pytest.approx(730_500.0)
+    # With people it is more than the instance does at 1 % utilisation: hours are added while the rest is earned.
+    busy = SelfHosted(price=1.0, rate=13.7, always_on=1, fixed=10_000.0)
+    found = even_volume(busy, 0.0025, 0.01)
+    assert found.value == pytest.approx(10_000.0 / (0.0025 - 1 / (3600 * 13.7 * 0.01)))
+    assert found.value is not None and busy.monthly(found.value, 0.01) == pytest.approx(found.value * 0.0025)
+
+
+@pytest.mark.parametrize(
+    ("own", "volume", "said"),
+    [
+        (WITH_PEOPLE, 20_000_000.0, "what is fixed alone 15,000.00 USD"),
+        (WITH_PEOPLE, 40_000_000.0, "even if every paid hour is used: 20,000.00 USD a month there, 20,440.00 USD"),
+        (SelfHosted(price=3.4, rate=7.0, always_on=2), 1_000_000.0, "instances that always run"),
+    ],
+)
+def test_no_utilisation_is_high_enough_and_why(own: SelfHosted, volume: float, said: str) -> None:
+    found = even_utilisation(own, HOSTED, volume)
+    assert found.value is None and said in found.sentence
+
+
+def test_no_volume_is_large_enough_and_why() -> None:
+    found = even_volume(WITH_PEOPLE, HOSTED, 0.25)  # 0.000544 USD each
+    assert found.value is None
+    assert "hosted is cheaper at any volume: a request costs 0.000544 USD of one's own at 25% utilisation" in found.sentence
+
+
+def test_what_cannot_be_is_an_error() -> None:
+    with pytest.raises(ValueError, match="expected a rate above 0"):
+        SelfHosted(price=1.0, rate=0.0)
+
+
+@given(
+    st.builds(
+        SelfHosted,
+        price=st.floats(0.1, 100),
+        rate=st.floats(0.1, 1000),
+        failure_rate=st.floats(0, 0.5),
+        fixed=st.floats(0, 1e5),
+        always_on=st.integers(0, 3),
+    ),
+    st.floats(1e-6, 0.01),
+    st.floats(0.05, 1.0),
+    st.floats(1e4, 1e9),
+)
+def test_both_cost_the_same_there_and_one_s_own_less_beyond(own: SelfHosted, hosted: float, utilisation: float, volume: float) -> None:
+    found = even_volume(own, hosted, utilisation)
+    if found.value:
+        assert own.monthly(found.value, utilisation) == pytest.approx(found.value * hosted, rel=1e-6)
+        assert own.monthly(found.value * 1.5, utilisation) < found.value * 1.5 * hosted * (1 + 1e-9)
+    elif found.value is None:
+        assert own.monthly(volume, utilisation) >= volume * hosted * (1 - 1e-9)
+    share = even_utilisation(own, hosted, volume)
+    if share.value is not None:
+        assert own.monthly(volume, share.value) == pytest.approx(max(volume * hosted, own.standing + own.fixed), rel=1e-6)
+    else:
+        assert own.monthly(volume, 1.0) >= volume * hosted * (1 - 1e-9)

@@ -1,0 +1,100 @@
+"""What a month's budget still carries: pure arithmetic."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import Any
+
+import pytest
+
+from plumbline.analysis.cost.budget import Balance, BudgetUse, budget_use, expected_held_s, rounds_within_budget
+from plumbline.declarations import Budget, Provider
+
+DAY = date(2026, 11, 21)
+H100 = {"kind": "nvidia", "count": 8}
+PRICE = {"purchase": "on_demand", "price": "40 USD/h", "since": "2026-01-01", "source": "contract 7"}
+TWO_CORES = {"accelerator": {"kind": "cpu", "count": 2}, "launcher": {"kind": "local", "cpus": [0, 1]}}
+
+
+def provider(**changed: Any) -> Provider:
+    declared = {
+        "name": "a-h100",
+        "cloud": "a",
+        "region": "here",
+        "instance_type": "h100x8",
+        "accelerator": H100,
+        "launcher": {"kind": "simulated", "seed": 1},
+        "prices": [PRICE],
+        **changed,
+    }
+    return Provider.model_validate_json(json.dumps(declared))
+
+
+def balance(gpu_hours: float | None = 100, usd: float | None = None, used: BudgetUse | None = None) -> Balance:
+    return Balance("a-h100", "2026-11", Budget(gpu_hours_per_month=gpu_hours, usd_per_month=usd), used or BudgetUse())
+
+
+def test_every_accelerator_of_an_instance_is_used_while_it_is_held_and_the_price_is_the_instances() -> None:
+    assert budget_use(provider(), 1800.0, DAY) == BudgetUse(4.0, 20.0)
+    assert budget_use(provider(**TWO_CORES), 1800.0, DAY) == BudgetUse(0.0, 20.0)
+
+
+def test_a_price_that_is_not_known_is_no_price_of_nothing() -> None:
+    unknown = budget_use(provider(), 3600.0, date(2025, 12, 31))
+    assert (unknown.gpu_hours, unknown.usd) == (8.0, None)
+    assert "no on_demand price of a-h100 holds on 2025-12-31" in str(unknown.unpriced)
+    assert (budget_use(provider(), 3600.0, DAY) + unknown).usd is None
+    assert budget_use(provider(), 0.0, date(2025, 12, 31)) == BudgetUse(), "nothing held costs nothing, whatever the price is"
+
+
+def test_several_alike_take_as_many_times_as_much() -> None:
+    assert BudgetUse(2.0, 3.0).times(4) == BudgetUse(8.0, 12.0)
+    assert BudgetUse(2.0, None, "no price").times(4) == BudgetUse(8.0, None, "no price")
+
+
+def test_a_trial_is_expected_to_take_what_the_last_ones_took_and_the_first_one_all_that_it_may() -> None:
+    assert expected_held_s([50.0, 70.0, 400.0], 3600.0) == 70.0
+    assert expected_held_s([], 3600.0) == 3600.0
+
+
+@pytest.mark.parametrize(
+    ("standing", "exceeded"),
+    [
+        (balance(100, None, BudgetUse(100.0, None, "no price")), None),
+        (balance(100, None, BudgetUse(100.1, 1.0)), "100.10 of 100 GPU-hours"),
+        (balance(None, 500, BudgetUse(1e9, 500.0)), None),
+        (balance(100, 500, BudgetUse(10.0, 500.5)), "500.50 of 500 USD"),
+        (balance(100, 500, BudgetUse(10.0, None, "no price is declared")), "USD cannot be counted: no price is declared"),
+    ],
+)
+def test_what_is_past_a_limit_is_said_with_its_figures(standing: Balance, exceeded: str | None) -> None:
+    assert standing.exceeded == exceeded
+
+
+def test_sums_that_are_meant_to_be_the_limit_are_within_it() -> None:
+    assert rounds_within_budget(balance(1), [BudgetUse(0.1)] * 10) == (10, None)
+    assert rounds_within_budget(balance(1), [BudgetUse(0.1)] * 11)[0] == 10
+
+
+def test_rounds_fit_in_order_and_nothing_smaller_slips_in_behind_one_that_does_not() -> None:
+    assert rounds_within_budget(balance(100, None, BudgetUse(60.0)), [BudgetUse(30.0), BudgetUse(30.0), BudgetUse(1.0)]) == (
+        1,
+        "120 of 100 GPU-hours",
+    )
+    assert rounds_within_budget(balance(100, None, BudgetUse(100.0)), [BudgetUse(1.0)]) == (0, "101 of 100 GPU-hours")
+    assert rounds_within_budget(balance(100), []) == (0, None)
+
+
+def test_what_is_left_reads_as_a_person_asks_for_it() -> None:
+    assert str(balance(100, 5000, BudgetUse(40.0, 1200.0))) == "60 of 100 GPU-hours and 3,800 of 5,000 USD left of 2026-11"
+    assert str(balance(250000, None, BudgetUse(1234.5678))) == "248,765.43 of 250,000 GPU-hours left of 2026-11"
+    assert str(balance(100, None, BudgetUse(140.0, 0.0))) == "0 of 100 GPU-hours left of 2026-11"
+    assert str(balance(None, 50, BudgetUse(1.0, None, "no price"))) == "an unknown part of 50 USD left of 2026-11 (no price)"
+    assert balance(100).usd_left is None
+
+
+def test_a_trial_on_one_gpu_uses_one_and_costs_its_share() -> None:
+    assert budget_use(provider(), 1800.0, DAY, gpus=1) == BudgetUse(0.5, 2.5)
+    assert budget_use(provider(), 1800.0, DAY, gpus=8) == budget_use(provider(), 1800.0, DAY)
+    assert budget_use(provider(**TWO_CORES), 1800.0, DAY, gpus=1) == BudgetUse(0.0, 20.0), "the other core is the client's"

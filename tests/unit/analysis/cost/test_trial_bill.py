@@ -1,0 +1,230 @@
+"""What one attempt cost, against figures that were computed by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.analysis.cost.bill import Bill, Money, exact
+from plumbline.analysis.cost.trial_bill import TrialUsage, hours, trial_bill
+from plumbline.analysis.prices.book import OTHER_GPUS_TEXT
+from plumbline.declarations import Provider
+
+ON = date(2026, 11, 15)
+LIST = {"purchase": "on_demand", "price": "98.32 USD/h", "since": "2026-01-01", "source": "list price"}
+USE = TrialUsage(
+    trial_id="t1",
+    provider="p",
+    day=ON,
+    usable=True,
+    ended="valid",
+    held_s=7200.0,
+    measured_s=5400.0,
+    evidence_bytes=2_000_000_000,
+    checkpoint_bytes=16e9,
+    egress_bytes=2_000_000_000,
+    retention_s=30.4375 * 86400,
+    share=0.5,
+)
+
+
+def rate(item: str, price: str, **changed: Any) -> dict[str, Any]:
+    return {"item": item, "price": price, "since": "2026-01-01", "source": f"{item} page", **changed}
+
+
+RATES = [
+    rate("cpu", "0.04 USD/core-hour"),
+    rate("storage", "0.08 USD/GB-month"),
+    rate("egress", "0.09 USD/GB"),
+    rate("observability", "0.02 USD/instance-hour"),
+]
+WORK = {"what": "image updates", "time": "2h", "per": "campaign", "price": "120 USD/h", "since": "2026-01-01", "source": "an estimate"}
+
+
+SIMULATED = {"kind": "simulated", "seed": 1}
+CLUSTER = {
+    "kind": "kubernetes",
+    "connection": "k8s",
+    "images": {"training": "localhost/x:1"},
+    "resources": {"cpu": 176, "memory": "1800GiB"},
+    "results_url": "s3://b/p",
+}
+
+
+def provider(**changed: Any) -> Provider:
+    declared = {
+        "name": "p",
+        "cloud": "c",
+        "region": "r",
+        "instance_type": "p5.48xlarge",
+        "accelerator": {"kind": "nvidia", "count": 8},
+        "launcher": CLUSTER,
+        "prices": [LIST],
+        **changed,
+    }
+    return Provider.model_validate_json(json.dumps(declared))
+
+
+def sums(bill: Bill) -> dict[str, str]:
+    return {item: str(amount) for item, amount in bill.by_item().items()}
+
+
+def test_every_line_by_hand() -> None:
+    # 1.5 h + 0.5 h at 98.32; 176 cores × 2 h × 0.04; 2 GB for a month at 0.08; 2 GB at 0.09; 2 h at 0.02; half of 2 h at 120.
+    bill = trial_bill(USE, provider(rates=RATES, overhead=[WORK]), ON)
+    assert sums(bill) == {
+        "gpu": "147.48 USD",
+        "cpu": "14.08 USD",
+        "idle": "49.16 USD",
+        "storage": "0.16 USD",
+        "egress": "0.18 USD",
+        "observability": "0.04 USD",
+        "engineering": "120.00 USD",
+    }
+    assert str(bill.total) == "331.10 USD" and bill.complete
+    first = bill.lines[0]
+    assert (first.item, first.basis, first.source, first.since, str(first.quantity)) == (
+        "gpu",
+        "list",
+        "list price",
+        date(2026, 1, 1),
+        "1.5 instance-hour",
+    )
+    assert {line.basis for line in bill.lines[2:]} == {"declared"}
+
+
+@given(held_s=st.floats(1e-3, 1e7), part=st.floats(0, 1.2), price=st.decimals("0.01", "999.99", places=2))
+def test_measured_and_idle_are_exactly_what_was_held(held_s: float, part: float, price: Any) -> None:
+    place = provider(prices=[{**LIST, "price": f"{price} USD/h"}])
+    bill = trial_bill(replace(USE, held_s=held_s, measured_s=held_s * part), place, ON)
+    instance = [line for line in bill.lines if line.item in ("gpu", "idle")]
+    assert sum(exact(line.quantity.value) for line in instance) == exact(hours(held_s))
+    assert sum(line.exact_cost for line in instance) == exact(hours(held_s)) * exact(float(price))
+    assert bill.of("gpu", "idle") == Money(float(exact(hours(held_s)) * exact(float(price))))
+
+
+def test_an_attempt_that_came_to_nothing_is_lost_whole() -> None:
+    bill = trial_bill(replace(USE, usable=False, ended="out_of_memory", measured_s=60.0), provider(), ON)
+    (line,) = bill.lines
+    assert (line.item, line.what, str(line.cost)) == ("failed_launches", "out of memory", "196.64 USD")
+
+
+def test_a_launch_that_never_had_a_place_costs_nothing_and_that_is_known() -> None:
+    bill = trial_bill(replace(USE, usable=False, ended="insufficient_capacity", held_s=0.0, measured_s=None), provider(), ON)
+    assert sums(bill) == {"failed_launches": "0.00 USD"}
+    assert "failed_launches" not in {each.item for each in bill.unknown}
+
+
+def test_what_is_not_declared_is_unknown_with_its_reason() -> None:
+    bill = trial_bill(USE, provider(), ON)
+    assert {each.item: each.reason for each in bill.unknown} == {
+        "storage": "no storage rate is declared for p",
+        "egress": "no egress rate is declared for p",
+        "observability": "no observability rate is declared for p",
+        "engineering": "no overhead is declared for p",
+    }
+    assert sums(bill) == {"gpu": "147.48 USD", "idle": "49.16 USD"}
+
+
+@pytest.mark.parametrize(
+    ("use", "changed", "item", "reason"),
+    [
+        ({"held_s": None}, {}, "gpu", "the time that t1 held p was not recorded"),
+        ({"held_s": None, "usable": False}, {}, "failed_launches", "the time that t1 held p was not recorded"),
+        ({}, {"prices": []}, "gpu", "no price is declared for p"),
+        ({"usable": False}, {"prices": []}, "failed_launches", "no price is declared for p"),
+        ({"measured_s": None}, {}, "idle", "when t1 measured was not recorded: its whole time counts as gpu"),
+        ({"retention_s": None}, {}, "storage", "evidence is kept for ever: there is no time to reckon with (evidence.keep in upkeep.yaml)"),
+        (
+            {"share": None},
+            {"overhead": [WORK]},
+            "engineering",
+            "image updates: 2 h for each campaign, and how many trials share them is not known",
+        ),
+        ({}, {"rates": [rate("egress", "0.09 USD/GB", until="2026-02-01")]}, "egress", "no egress rate holds on 2026-11-15 for p"),
+    ],
+)
+def test_what_cannot_be_known_is_no_line(use: dict[str, Any], changed: dict[str, Any], item: str, reason: str) -> None:
+    bill = trial_bill(replace(USE, **use), provider(**changed), ON)
+    assert reason in {each.reason for each in bill.unknown if each.item == item}
+    assert item not in bill.by_item()
+
+
+def test_cores_that_nobody_declares_are_unknown() -> None:
+    place = provider(rates=RATES, launcher=SIMULATED)
+    assert "how many cores of p a trial uses" in next(each.reason for each in trial_bill(USE, place, ON).unknown if each.item == "cpu")
+
+
+def test_nothing_that_left_or_stayed_needs_no_rate() -> None:
+    bill = trial_bill(replace(USE, egress_bytes=0, evidence_bytes=0), provider(), ON)
+    assert {each.item for each in bill.unknown} == {"observability", "engineering"}
+
+
+def test_a_cpu_provider_s_instance_is_its_cpu() -> None:
+    place = provider(accelerator={"kind": "cpu", "count": 2}, launcher=SIMULATED, prices=[{**LIST, "price": "0.04 USD/h"}])
+    assert sums(trial_bill(USE, place, ON)) == {"cpu": "0.06 USD", "idle": "0.02 USD"}
+
+
+def test_spot_and_reserved_are_said() -> None:
+    place = provider(prices=[LIST, {**LIST, "purchase": "spot", "price": "40 USD/h"}])
+    bill = trial_bill(USE, place, ON, "spot")
+    assert bill.lines[0].basis == "spot" and str(bill.of("gpu", "idle")) == "80.00 USD"
+    assert "no reserved price is declared for p" in trial_bill(USE, place, ON, "reserved").unknown[0].reason
+
+
+def test_an_invoice_goes_before_the_list_in_its_own_month_and_way_to_pay() -> None:
+    invoice = {
+        "month": "2026-11",
+        "amount": "1000 EUR",
+        "rate": "1.08 USD/EUR",
+        "rate_on": "2026-12-01",
+        "instance_hours": 12,
+        "source": "invoice 4711",
+    }
+    place = provider(prices=[LIST, {**LIST, "purchase": "spot", "price": "40 USD/h"}], invoices=[invoice])
+    line = trial_bill(USE, place, ON).lines[0]
+    assert (line.basis, line.unit_price.amount, line.since) == ("invoiced", 90.0, date(2026, 11, 1))
+    assert line.source == "invoice 4711, at 1.08 USD/EUR of 2026-12-01: 1,000.00 EUR for 12 instance-hours"
+    assert trial_bill(USE, place, date(2026, 10, 31)).lines[0].basis == "list"
+    assert trial_bill(USE, place, ON, "spot").lines[0].basis == "spot"
+
+
+def test_rates_in_another_currency_are_exchanged_at_the_declared_worth() -> None:
+    place = provider(rates=[rate("egress", "0.05 EUR/GiB", rate="1.08 USD/EUR", rate_on="2026-11-02")])
+    line = next(each for each in trial_bill(replace(USE, egress_bytes=10 * 2**30), place, ON).lines if each.item == "egress")
+    assert (str(line.quantity), line.unit_price.amount, str(line.cost)) == ("10 GiB", 0.054, "0.54 USD")
+    assert line.source == "egress page, at 1.08 USD/EUR of 2026-11-02"
+
+
+def test_checkpoints_are_stored_where_a_volume_holds_them() -> None:
+    # 16 GB for 2 h of 730.5 h at 730.5 USD/GB-month: 32 USD.
+    dear = [rate("storage", "730.5 USD/GB-month")]
+    kept = trial_bill(replace(USE, evidence_bytes=0), provider(rates=dear, launcher={**CLUSTER, "volume_claim": "kept"}), ON)
+    assert kept.of("storage") == Money(32.0)
+    assert trial_bill(replace(USE, evidence_bytes=0), provider(rates=dear), ON).of("storage") is None
+
+
+def test_a_month_s_work_is_shared_by_the_hours_that_are_used_in_one() -> None:
+    # 20 h a month over 400 instance-hours: 0.05 h for each; 2 h held.
+    monthly = {**WORK, "time": "20h", "per": "month", "instance_hours": 400}
+    assert str(trial_bill(USE, provider(overhead=[WORK, monthly]), ON).of("engineering")) == "132.00 USD"
+
+
+def test_one_gpu_of_eight_is_billed_an_eighth_of_the_instance_hours() -> None:
+    one, whole = replace(USE, gpus=1), replace(USE, gpus=8)
+    assert sums(trial_bill(one, provider(), ON))["gpu"] == "18.44 USD"  # 1.5 h × 98.32 ÷ 8
+    assert sums(trial_bill(whole, provider(), ON)) == sums(trial_bill(USE, provider(), ON))
+    rated = {line.item: line.quantity.value for line in trial_bill(one, provider(rates=RATES), ON).lines if line.item == "observability"}
+    assert rated == {"observability": 0.25}
+
+
+def test_a_share_of_an_instance_that_is_sold_whole_says_what_it_assumes() -> None:
+    (first, *_), (sold_by_gpu, *_) = (trial_bill(replace(USE, gpus=1), provider(sold_by=how), ON).lines for how in ("instance", "gpu"))
+    assert OTHER_GPUS_TEXT in first.what and OTHER_GPUS_TEXT not in sold_by_gpu.what
+    assert first.exact_cost == sold_by_gpu.exact_cost

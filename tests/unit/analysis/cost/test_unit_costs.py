@@ -1,0 +1,140 @@
+"""Costs against figures that were computed by hand."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Cost, cost_per_finished_run, cost_per_run, costs_of, sustained
+from plumbline.analysis.prices.book import Basis, Quote
+
+
+def at(usd_per_hour: float) -> Quote:
+    return Quote(Basis("on_demand", usd_per_hour, date(2025, 1, 1), "list price"), None)
+
+
+def costs(kind: str, quote: Quote, numbers: dict[str, float], held_s: float | None = None, epoch: int | None = None) -> dict[str, Cost]:
+    found = costs_of(
+        kind,
+        quote,
+        lambda metric, _, phase: numbers.get(metric if phase == "steady" else f"{metric} in {phase}"),
+        held_s=held_s,
+        epoch_tokens=epoch,
+    )
+    return {cost.metric: cost for cost in found}
+
+
+def test_500_hours_of_eight_h100() -> None:
+    run = cost_per_run(at(98.32), 500 * 3600)
+    assert run.value == pytest.approx(49_160.00, abs=0.005)
+    assert run.formula == "98.32 USD/h × 1.8e+06 s"
+
+
+def test_training_by_hand() -> None:
+    # 55.04 USD/h, 85,456 tokens/s: 1e6 tokens take 11.70193 s = 0.178910 USD; 15e9 tokens take 48.7581 h = 2,683.64 USD.
+    found = costs("training", at(55.04), {"tokens_per_second": 85_456}, held_s=1800, epoch=15_000_000_000)
+    assert found["cost_per_run"].value == pytest.approx(27.52, abs=0.005)
+    assert found["cost_per_1m_trained_tokens"].value == pytest.approx(0.17891, abs=0.000005)
+    assert found["cost_per_epoch"].value == pytest.approx(2683.64, abs=0.005)
+    assert set(found) == {"cost_per_run", "cost_per_1m_trained_tokens", "cost_per_epoch"}
+
+
+def test_inference_by_hand() -> None:
+    # 98.32 USD/h = 0.0273111 USD/s. 20 requests/s: 1,000 take 50 s = 1.37 USD. 5,000 tokens/s: 1e6 take 200 s = 5.46 USD.
+    rates = {"request_throughput": 20, "output_token_throughput": 5000, "input_token_throughput": 20_000, "goodput": 16}
+    found = costs("inference", at(98.32), rates)
+    assert found["cost_per_1m_input_tokens_at_offered_rate"].value == pytest.approx(1.3656, abs=0.00005)
+    assert found["cost_per_1k_requests_at_offered_rate"].value == pytest.approx(1.3656, abs=0.00005)
+    assert found["cost_per_1m_output_tokens_at_offered_rate"].value == pytest.approx(5.4622, abs=0.00005)
+    assert found["cost_per_good_request_at_offered_rate"].value == pytest.approx(0.00170694, abs=0.00000001)
+    assert "cost_per_epoch" not in found
+    assert {c.value for c in found.values() if sustained(c.metric)} == {None}
+
+
+def swept(highest: float | None, elapsed_s: float, requests: int, lost: int, good: int, tokens: int) -> dict[str, float]:
+    """What a sweep's last probe that held reports, and the rate that the search found."""
+    finished = requests - lost
+    counts = {"request_throughput": finished, "output_token_throughput": tokens, "input_token_throughput": 4 * tokens, "goodput": good}
+    found = {f"{metric} in sweep": count / elapsed_s for metric, count in counts.items()} | {"error_rate in sweep": lost / requests}
+    return found if highest is None else found | {"highest_sustained_rate in sweep": highest}
+
+
+def test_inference_costs_at_the_highest_rate_that_keeps_the_slo() -> None:
+    # 36 USD/h = 0.01 USD/s. 50 requests/s, of which 98 % finish with 250 tokens each: 12,250 tokens/s, 1e6 take 81.6327 s = 0.816327 USD.
+    # Of the requests 95 % are good: 47.5/s.
+    for elapsed_s in (60.0, 66.0):  # how long the last answers took changes nothing
+        found = costs("inference", at(36.0), swept(50.0, elapsed_s, requests=3000, lost=60, good=2850, tokens=735_000))
+        assert found["cost_per_1m_output_tokens"].value == pytest.approx(0.816327, abs=5e-7)
+        assert found["cost_per_1m_input_tokens"].value == pytest.approx(0.816327 / 4, abs=5e-7)
+        assert found["cost_per_1k_requests"].value == pytest.approx(10 / 49)
+        assert found["cost_per_good_request"].value == pytest.approx(0.01 / 47.5)
+        assert {found[name].phase for name in found if sustained(name)} == {"sweep"}
+
+
+def test_an_offered_rate_costs_the_same_on_a_provider_twice_as_fast_and_the_sustained_rate_half() -> None:
+    steady = {"request_throughput": 8.0, "output_token_throughput": 2048.0, "goodput": 8.0}
+    slow, fast = (costs("inference", at(36.0), steady | swept(rate, 60.0, 600, 0, 600, 153_600)) for rate in (10.0, 20.0))
+    for outcome in (o for o in COSTS if o.sustained and o.metric != "cost_per_1m_input_tokens"):
+        dear, cheap = slow[outcome.metric].value, fast[outcome.metric].value
+        assert dear is not None and cheap == pytest.approx(dear / 2)
+        assert slow[outcome.metric + AT_OFFERED_RATE].value == fast[outcome.metric + AT_OFFERED_RATE].value is not None
+
+
+def test_a_search_that_found_no_highest_rate_is_no_cost() -> None:
+    found = costs("inference", at(36.0), swept(None, 60.0, 600, 0, 600, 153_600))
+    assert found["cost_per_1m_output_tokens"].value is None
+    assert "highest rate that keeps the SLO" in (found["cost_per_1m_output_tokens"].reason or "")
+
+
+def test_no_price_is_no_cost_and_says_why() -> None:
+    found = costs("inference", Quote(None, "no price is declared for x"), {"request_throughput": 20}, held_s=60)
+    assert {c.value for c in found.values()} == {None}
+    assert {c.reason for c in found.values()} == {"no price is declared for x"}
+
+
+def test_a_price_of_zero_is_a_price() -> None:
+    assert costs("inference", at(0.0), {"request_throughput": 20})["cost_per_1k_requests_at_offered_rate"].value == 0.0
+
+
+def test_nothing_delivered_is_not_free() -> None:
+    found = costs("inference", at(98.32), {"request_throughput": 0.0, "goodput": 0.0})
+    assert found["cost_per_1k_requests_at_offered_rate"].value is None
+    assert found["cost_per_good_request_at_offered_rate"].reason == "goodput was 0: nothing was delivered for the price"
+    assert found["cost_per_1m_output_tokens_at_offered_rate"].reason == "output_token_throughput was not measured"
+    assert found["cost_per_run"].reason == "the time that the trial held the provider was not recorded"
+
+
+def test_an_unknown_epoch_has_no_cost() -> None:
+    assert costs("training", at(1.0), {"tokens_per_second": 10.0})["cost_per_epoch"].reason == "the size of one epoch is not known"
+
+
+def test_every_node_of_a_gang_is_paid_for() -> None:
+    rate = {"tokens_per_second": 1000.0}
+    one, four = ({c.metric: c for c in costs_of("training", at(3.6), lambda metric, *_: rate.get(metric), nodes=nodes)} for nodes in (1, 4))
+    assert one["cost_per_1m_trained_tokens"].value == pytest.approx(1.0)
+    assert four["cost_per_1m_trained_tokens"].value == pytest.approx(4.0)
+    assert four["cost_per_1m_trained_tokens"].formula.startswith("4 nodes × 3.6 USD/h × ")
+
+
+def test_what_has_no_tokens_costs_by_its_samples() -> None:
+    images = costs("training", at(3.6), {"samples_per_second": 1000.0})
+    assert images["cost_per_1m_trained_samples"].value == pytest.approx(1.0)
+    assert images["cost_per_1m_trained_tokens"].value is None
+    text = costs("training", at(3.6), {"samples_per_second": 10.0, "tokens_per_second": 1000.0})
+    assert "cost_per_1m_trained_samples" not in text and text["cost_per_1m_trained_tokens"].value == pytest.approx(1.0)
+    assert "cost_per_1m_trained_samples" not in costs("training", at(3.6), {})
+
+
+def test_a_finished_run_carries_its_share_of_what_came_to_nothing() -> None:
+    # 3.60 USD/h: 200 s of its own and 50 s of others are 0.25 USD.
+    found = cost_per_finished_run(at(3.6), 200.0, 50.0)
+    assert found.value == pytest.approx(0.25) and found.formula == "3.6 USD/h × (200 s + 50 s of attempts that came to nothing)"
+    assert cost_per_finished_run(at(3.6), 200.0, 0.0).value == pytest.approx(0.2)
+
+
+def test_a_finished_run_has_no_cost_where_a_time_is_unknown() -> None:
+    assert cost_per_finished_run(at(3.6), 200.0, None).reason == "the time that failed attempts held the provider was not recorded"
+    assert cost_per_finished_run(at(3.6), None, 0.0).reason == "the time that the trial held the provider was not recorded"
+    unpriced = cost_per_finished_run(Quote(None, "no price is declared for x"), 200.0, 0.0)
+    assert (unpriced.metric, unpriced.value, unpriced.reason) == ("cost_per_finished_run", None, "no price is declared for x")

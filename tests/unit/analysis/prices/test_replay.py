@@ -1,0 +1,89 @@
+"""A history through the check, and what it told held against what is known."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.unit.prices.readings import FIRST, ONE, RESERVED, SPOT, days
+
+from plumbline.analysis.prices.replay import KnownChange, evaluate_replay, known_changes, replay_readings
+from plumbline.price_sources.csv_history import HistoryError
+
+
+def test_confirmed_changes_are_accepted_so_that_the_next_one_is_seen_too() -> None:
+    done = replay_readings(days(2.0, 2.2, 2.2, 2.0, 2.0))
+    assert [(t.what, t.old, t.new, t.since, t.reported_at) for t in done.told] == [
+        ("changed", 2.0, 2.2, FIRST + timedelta(days=1), FIRST + timedelta(days=2)),
+        ("changed", 2.2, 2.0, FIRST + timedelta(days=3), FIRST + timedelta(days=4)),
+    ]
+    assert (done.readings, done.series, done.first, done.last) == (5, 1, FIRST, FIRST + timedelta(days=4))
+
+
+def test_an_error_of_the_source_is_told_once_and_never_accepted() -> None:
+    """What happened to a real price in October 2022: a rise that was read once, then a tenth of the price, then the on-demand price."""
+    reserved = days(2.0, 2.4, 0.5, 0.5, 5.0, 5.0, 5.02, of=RESERVED)
+    done = replay_readings([*reserved, *days(*[5.0] * 7)])
+    assert [(t.what, t.new, t.last - t.since, [p for _, p in t.steps]) for t in done.told] == [
+        ("held", 0.5, timedelta(days=1), [2.4]),
+        ("held", 5.0, timedelta(days=2), [2.4]),
+    ]
+    assert replay_readings([*days(2.0, 2.4, 2.4, of=RESERVED), *days(*[5.0] * 3)]).told[0].what == "changed"
+
+
+def test_reservations_are_held_against_the_on_demand_price_of_their_own_time_whatever_the_order_of_the_file() -> None:
+    rows = [*days(1.9, 2.2, 2.2, of=RESERVED), *days(2.0, 2.6, 2.6)]
+    assert replay_readings(rows).told == replay_readings(rows[::-1]).told
+    assert {t.what for t in replay_readings(rows).told} == {"changed"}
+
+
+def test_spot_noise_is_cut_and_a_lasting_move_is_not() -> None:
+    rng = random.Random(7)
+    noise = [1.0 + rng.uniform(-0.1, 0.1) for _ in range(60)]
+    done = replay_readings(days(*noise, *(1.4 * price for price in noise), of=SPOT))
+    assert len(done.told) < 8 and done.told[0].reported_at >= FIRST + timedelta(days=60)
+    assert done.raw_spot >= 118 and done.raw_spot > done.raw_spot_list > done.raw_spot_large
+    assert done.spot_cut is not None and done.spot_cut > 2 / 3
+    assert replay_readings(days(1.0, 1.0, of=SPOT)).spot_cut is None, "nothing moved"
+
+
+def known(day: int, old: float, new: float) -> KnownChange:
+    return KnownChange(ONE.provider, "on_demand", None, (FIRST + timedelta(days=day)).date(), old, new)
+
+
+def test_every_known_change_gets_an_answer_and_what_nobody_knows_is_invented() -> None:
+    done = replay_readings(days(2.0, 2.2, 2.2, 2.5, 2.8, 2.8, 0.1, 2.8))
+    changes = [known(1, 2.0, 2.2), known(3, 2.2, 2.5), known(4, 2.5, 2.8), known(6, 2.8, 0.1), known(2, 2.2, 2.3), known(5, 2.8, 2.81)]
+    found = evaluate_replay(done, changes)
+    assert [answer for _, answer in found.answers] == ["changed", "on the way", "changed", "held", "missed"], (
+        "a change below 1 % needs none"
+    )
+    assert found.invented == () and found.counts["missed"] == 1
+    assert [t.new for t in evaluate_replay(done, changes[:1]).invented] == [2.8]
+
+
+HEADER = "date,provider,region,instance_type,purchase,old_usd_per_gpu_hour,new_usd_per_gpu_hour\n"
+
+
+def test_known_changes_are_read_and_a_row_that_says_none_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "events.csv"
+    file.write_text(HEADER + "2025-06-23,aws,us-east-1,p5.48xlarge,reserved-1y,12.29,6.88\n")
+    (change,) = known_changes(file)
+    assert (change.provider, change.purchase, change.term, change.new) == ("aws/us-east-1/p5.48xlarge", "reserved", "1y", 6.88)
+    file.write_text(HEADER + "2025-06-23,aws,us-east-1,p5.48xlarge,weekly,12.29,6.88\n")
+    with pytest.raises(HistoryError, match=r"events.csv:2 cannot be read .* a purchase of on-demand"):
+        list(known_changes(file))
+    for old in ("nan", "-1", "inf", ""):
+        file.write_text(HEADER + f"2025-06-23,aws,us-east-1,p5.48xlarge,reserved-1y,{old},6.88\n")
+        with pytest.raises(HistoryError, match=r"events.csv:2 cannot be read .* two numbers, at least 0"):
+            list(known_changes(file))
+    file.write_bytes(HEADER.encode("utf-16"))
+    with pytest.raises(HistoryError, match=r"events.csv is not a CSV file in UTF-8"):
+        list(known_changes(file))
+    file.write_text("date,old\n")
+    with pytest.raises(HistoryError, match="has no column provider"):
+        list(known_changes(file))
+    with pytest.raises(HistoryError, match=r"cannot be read .No such file"):
+        list(known_changes(tmp_path / "none.csv"))

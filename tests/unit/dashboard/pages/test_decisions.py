@@ -1,0 +1,152 @@
+"""The pages and the JSON of decisions: what is asked for, what is answered, and what cannot be."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from fastapi.testclient import TestClient
+from tests.browser.sample import campaign
+
+from plumbline.archive import DecisionRecord, open_archive
+from plumbline.dashboard.api.decisions import parse_weights, slider_weights
+from plumbline.dashboard.app import create_app
+from plumbline.declarations.installation import installation_paths, override_home
+
+PAGE = "/decisions/product/inference?workload=chat-tiny-cpu"
+API = "/api/v1/decisions/product/inference"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    data = campaign(folder / "results")
+    assert data.store is not None
+    with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
+        for one in data.documents:
+            archive.record(one, uri=data.store.uri(data.store.folder(one.trial)))
+        detail = {
+            "workloads": ["chat-tiny-cpu"],
+            "why": "a price was accepted",
+            "instead_of": "local-1core",
+            "campaigns": {"a": ["2026-11"]},
+        }
+        archive.save_decision(DecisionRecord("d1", "product", "inference", "local-2core", 0.97, detail))
+        archive.save_decision(DecisionRecord("d0", "product", "inference", None, None, {}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(home: Path) -> Iterator[TestClient]:
+    with TestClient(create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home)) as opened:
+        yield opened
+
+
+def ranked(text: str) -> list[str]:
+    return re.findall(r'<tr class="(?:out)?" data-provider="([^"]+)"', text)
+
+
+def test_all_decisions_and_their_history_stand_on_one_page(client: TestClient) -> None:
+    text = client.get("/decisions").text
+    assert 'href="/decisions/product/inference?workload=chat-tiny-cpu"' in text
+    assert "No provider ran this team&#39;s workloads." in text, "what nobody ran says so"
+    assert "instead of local-1core" in text and "a price was accepted" in text and "97 %" in text
+    assert "nobody" in text, "a decision that says little of itself is shown too"
+    assert client.get("/decisions?after=nothing").status_code == 404
+
+
+def test_a_decision_says_who_why_and_what_would_change_it(client: TestClient) -> None:
+    text = client.get(PAGE).text
+    assert ranked(text) == ["local-2core", "local-1core"]
+    assert "<b>local-2core, first with a probability of" in text
+    assert {f'data-for="{name}"' in text for name in ("probability-of-being-first", "weight-swings", "price-swings")} == {True}
+    assert "p95 request_scheduled_latency &lt;= 900ms in steady" in text
+    assert 'href="#trials.local-2core.chat-tiny-cpu"' in text and 'id="trials.local-2core.chat-tiny-cpu"' in text
+    assert 'href="/trials/2026-11.local-2core.inference.chat-tiny-cpu.0200.r1?attempt=1"' in text
+    assert "With weights of your own" not in text
+    assert 'class="note comparison">Comparison class: standardised.</p>' in text
+    assert "The cheapest setup that meets the requirement" in text
+
+
+def test_a_declared_value_is_not_said_to_be_a_share_of_the_best(home: Path, client: TestClient, tmp_path: Path) -> None:
+    assert "% of the best" in client.get(PAGE).text and ">valued " not in client.get(PAGE).text
+    config = Path(shutil.copytree(installation_paths().config, tmp_path / "config"))
+    product = config / "teams" / "product.yaml"
+    told = yaml.safe_load(product.read_text())
+    told["inference"]["values"] = {name: {"worst": "3x best", "best": "1x best"} for name in told["inference"]["weights"]}
+    product.write_text(yaml.safe_dump(told))
+    with override_home(home, config), TestClient(create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home)) as other:
+        text = other.get(PAGE).text
+    assert "<small>valued 100 %</small>" in text and "% of the best</small>" not in text
+
+
+def test_what_would_change_the_first_says_how_far_it_was_looked(client: TestClient) -> None:
+    text = client.get(PAGE).text
+    table = text[text.index('aria-label="Prices that change the first"') :].split("</table>")[0]
+    assert "never" not in text and re.search(r"not (down to 10 %|up to 1000 %) of today&#39;s", table)
+
+
+def test_sliders_move_the_weights(client: TestClient) -> None:
+    text = client.get(f"{PAGE}&w.time_to_first_token=0&w.inter_token_latency=0&w.cost_per_good_request=40").text
+    assert ranked(text) == ["local-1core", "local-2core"] and "With weights of your own" in text
+    assert re.search(r'name="w.cost_per_good_request"[^>]*value="100"', text), "in proportion to each other"
+    assert "declared 50 %" in text, "what is declared stays to be seen"
+
+
+def test_a_team_with_several_choices_shows_its_main_one(client: TestClient) -> None:
+    found = client.get("/decisions/product/inference?weights=time_to_first_token=0.6", follow_redirects=False)
+    assert found.headers["location"].endswith("?weights=time_to_first_token%3D0.6&workload=chat-tiny-cpu")
+    assert 'aria-current="page">chat-tiny-cpu' in client.get("/decisions/product/inference").text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("/decisions/nobody/inference", 404, "no team is called"),
+        ("/decisions/product/training", 404, "product"),
+        (f"{PAGE}x", 404, "chat-tiny-cpux"),
+        (f"{PAGE}&weights=goodness=1", 422, "is not weighed here"),
+        (f"{PAGE}&weights=nothing", 422, "is no weight"),
+        (f"{PAGE}&w.time_to_first_token=-1", 422, "out of range"),
+        (f"{PAGE}&w.time_to_first_token=0&w.inter_token_latency=0&w.cost_per_good_request=0", 422, "every weight is 0"),
+        ("/decisions/product/neither", 422, ""),
+    ],
+)
+def test_what_cannot_be_decided_says_why(client: TestClient, path: str, status: int, says: str) -> None:
+    found = client.get(path)
+    assert (found.status_code, says in found.text) == (status, True), found.text
+
+
+def test_the_api_answers_with_everything_that_the_page_shows(client: TestClient) -> None:
+    found = client.get(API, params={"workload": "chat-tiny-cpu"}).json()
+    assert (found["first"], found["workloads"], found["simulated"]) == ("local-2core", ["chat-tiny-cpu"], False)
+    assert [r["provider"] for r in found["ranking"]] == ["local-2core", "local-1core"]
+    assert found["weights"] == found["declared_weights"] and len(found["columns"]) == len(found["weights"])
+    assert found["ranking"][0]["trials"] == [f"2026-11.local-2core.inference.chat-tiny-cpu.0200.r{n}" for n in (1, 2)]
+    assert found["campaigns"]["local-1core"] == {"chat-tiny-cpu": "2026-11"}
+    assert found["prices"]["local-1core"]["usd_per_hour"] == 0.02
+    assert {s["metric"] for s in found["weight_swings"]} == set(found["weights"]) and len(found["price_swings"]) == 2
+    assert found["cheapest"][0]["setups"][0]["provider"] == "local-1core"
+    moved = client.get(API, params={"workload": "chat-tiny-cpu", "weights": "cost_per_good_request=1"}).json()
+    assert moved["first"] == "local-1core" and moved["declared_weights"] == found["weights"]
+
+
+def test_the_api_says_what_it_cannot_answer(client: TestClient) -> None:
+    assert "makes 2 inference choices" in client.get(API).json()["detail"]
+    assert client.get(API).status_code == 422
+    assert client.get("/api/v1/decisions/nobody/inference").status_code == 404
+
+
+def test_weights_are_read_strictly() -> None:
+    assert parse_weights(" a=0.5 , b=1") == {"a": 0.5, "b": 1.0} and parse_weights("") == {}
+    assert slider_weights({"w.a": "30", "w.b": "10", "workload": "x"}) == {"a": 0.75, "b": 0.25} and slider_weights({"workload": "x"}) == {}
+    for text in ("a", "a=b", "a=0.5;b"):
+        with pytest.raises(ValueError, match="is no weight"):
+            parse_weights(text)
+    for values in ({"w.a": "x"}, {"w.a": "101"}, {"w.a": "nan"}, {"w.a": "0"}):
+        with pytest.raises(ValueError, match="expected"):
+            slider_weights(values)

@@ -1,0 +1,133 @@
+"""The list of findings, filtered and a page at a time, and everything that the page of one says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.data.result_documents import PLANNED, document, provider, training_metrics, trial
+
+from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archive
+from plumbline.dashboard.app import create_app
+from plumbline.presentation.metric_history import History, HistoryPoint, finding_chart
+from plumbline.results.finding import Finding, Member
+
+HOSTILE = "<script>alert(1)</script>"
+SERIES = trial().series_key
+
+
+def drifted() -> Finding:
+    member = Member("step_time", f"step_time +20 % {HOSTILE}", 0.2, 0.15, 0.25, verdict="regressed", series_key=SERIES)
+    return Finding(
+        finding_id="f1",
+        series_key=SERIES,
+        campaign_id="2025-12",
+        kind="performance",
+        severity="page",
+        headline="PAGE  lab-2core · training gpt · step_time +20 % (95 %: +15 … +25), since campaign 2025-12",
+        explanation="explained by: driver 1 → 2",
+        provider="lab-2core",
+        workload_kind="training",
+        workload="gpt-tiny",
+        subject="performance",
+        title="step_time +20 %",
+        effect=0.2,
+        ci_low=0.15,
+        ci_high=0.25,
+        metric="step_time",
+        members=(member,),
+        baseline_campaigns=("2025-10", "2025-11"),
+    )
+
+
+def stored(archive: Archive, found: Finding) -> None:
+    record = {name: getattr(found, name) for name in FindingRecord.__dataclass_fields__ if name != "detail"}
+    archive.save_findings([FindingRecord(**record, detail=found.to_dict())])
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as opened:
+        for month, (campaign, step, driver) in enumerate((("2025-10", 0.1, "1"), ("2025-11", 0.1, "1"), ("2025-12", 0.12, "2"))):
+            for repeat in (1, 2):
+                asked = trial(campaign=campaign, repeat=repeat, planned_at=PLANNED + timedelta(days=30 * month))
+                opened.record(document(asked, metrics=training_metrics(step), facts={"gpu.driver": driver}), uri="file:///store")
+        yield opened
+
+
+@pytest.fixture
+def client(archive: Archive, tmp_path: Path) -> Iterator[TestClient]:
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as opened:
+        yield opened
+
+
+def test_the_page_of_a_finding_says_everything_about_it(archive: Archive, client: TestClient) -> None:
+    stored(archive, drifted())
+    archive.save_incident(
+        IncidentRecord("f1", "C042", "1763.0042", "open", "hash", "page", {"opened": {"at": "2025-12-02T08:00:00", "ts": "1"}})
+    )
+    text = client.get("/findings/f1").text
+    assert "explained by: driver 1 → 2" in text
+    assert 'data-for="history"' in text
+    assert "+20.0 % (+15.0 … +25.0)" in text and HOSTILE not in text
+    assert "gpu.driver" in text and "2 of 2" in text, "the environments are compared anew"
+    assert "declare how much of lab-2core is rented" in text or "no longer declared" in text
+    assert text.count('href="/trials/2025-12.') == 2
+    assert "https://slack.com/archives/C042/p17630042" in text and "opened 2025-12-02 08:00" in text
+    assert "plumbline findings accept f1" in text
+    assert "finding opened" in text
+    assert client.get("/findings/f2").status_code == 404
+
+
+def test_what_is_settled_asks_for_nothing_more(archive: Archive, client: TestClient) -> None:
+    stored(archive, drifted())
+    archive.set_finding_state("f1", "acknowledged", "ada", "on it")
+    text = client.get("/findings/f1").text
+    assert "findings resolve f1" in text and "findings reject f1" not in text
+    archive.set_finding_state("f1", "resolved", "ada", "mended")
+    text = client.get("/findings/f1").text
+    assert "findings accept" not in text and "mended" in text
+
+
+def test_a_finding_that_says_little_has_a_page_all_the_same(archive: Archive, client: TestClient) -> None:
+    archive.save_findings([FindingRecord("old", "", None, "lab", "price", "warn", f"WARN dearer {HOSTILE}", {"since": "2026-11-20"})])
+    text = client.get("/findings/old").text
+    assert "since 2026-11-20" in text and "Nothing that was recorded explains it." in text
+    assert HOSTILE not in text
+
+
+def test_findings_are_chosen_and_read_a_page_at_a_time(archive: Archive, client: TestClient) -> None:
+    archive.save_findings([FindingRecord(f"f{n:02d}", "", None, "lab-2core", "performance", "warn", f"finding {n}") for n in range(30)])
+    archive.save_findings([FindingRecord("p", "", None, "other", "price", "info", "the price")])
+    first = client.get("/findings?state=open&kind=performance").text
+    assert first.count('<article class="finding') == 25 and "the price" not in first
+    assert 'href="/findings?state=open&amp;kind=performance&amp;after=f24"' in first
+    second = client.get("/findings?state=open&kind=performance&after=f24").text
+    assert second.count('<article class="finding') == 5 and 'rel="next"' not in second
+    assert "the price" in client.get("/findings?provider=other&severity=").text
+    assert "None of these." in client.get("/findings?severity=page").text
+    assert client.get("/findings?kind=nonsense").status_code == 422
+    assert client.get("/findings?after=nonsense").status_code == 404
+    assert f'<option value="{provider().name}">' in first
+
+
+def history(**more: object) -> History:
+    points = (HistoryPoint("2025-10", (10.0, 10.2), True), HistoryPoint("2025-11", (10.1,)), HistoryPoint("2025-12", (12.0, 12.4)))
+    return History("lab · gpt · step time", "ms", points, 2, "+20 %", **more)  # type: ignore[arg-type]
+
+
+def test_the_chart_marks_the_change_what_was_before_it_and_the_baseline() -> None:
+    chart = finding_chart(history(level=10.1, band=(11.5, 12.5)))
+    marks = {d["name"]: d["x"] for d in chart.data}
+    assert marks["baseline"] == ["2025-10"] and marks["before"] == ["2025-11"] and marks["since the change"] == ["2025-12"]
+    assert len(chart.layout["shapes"]) == 4 and chart.layout["annotations"][0]["text"] == "baseline 10.1 ms"
+    assert "+20 % since 2025-12" in chart.caption
+
+
+def test_a_price_is_drawn_as_steps_and_without_a_level_nothing_is_said_of_one() -> None:
+    chart = finding_chart(history(steps=True))
+    assert next(d for d in chart.data if d["name"] == "price")["line"]["shape"] == "hv"
+    assert chart.layout["annotations"] == [] and len(chart.layout["shapes"]) == 2

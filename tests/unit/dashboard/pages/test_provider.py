@@ -1,0 +1,148 @@
+"""The pages of providers: one number over time with what could explain it, and how launches ended."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.data.result_documents import FACTS, document, failed, inference_workload, metric_row, provider, trial
+from tests.fakes.trials import CONFIG
+
+from plumbline.archive import FindingRecord, open_archive
+from plumbline.dashboard.app import create_app
+
+MONTHS = 14
+CHANGED = 8
+FIRST = datetime(2025, 1, 1, 1, 0, tzinfo=timezone.utc)
+HOSTILE = "<img src=x>"
+
+
+def planned(month: int) -> tuple[str, datetime]:
+    return f"2025-m{month:02d}", FIRST + timedelta(days=30 * month)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = f"sqlite:///{tmp_path_factory.mktemp('home') / 'archive.db'}"
+    with open_archive(url) as archive:
+        for month in range(MONTHS):
+            campaign, at = planned(month)
+            for repeat in (1, 2, 3):
+                slow = 1.2 if month >= CHANGED else 1.0
+                facts = FACTS | ({"torch.version": f"2.14.0{HOSTILE}"} if month >= CHANGED else {})
+                numbers = [
+                    metric_row("step_time", 0.1 * slow * (1 + 0.002 * repeat + 0.001 * (month % 3)), 20),
+                    metric_row("tokens_per_second", 600 / slow, 20),
+                    metric_row("provisioning_lead_time", 4.0 + repeat, 1, phase="cold_start"),
+                ]
+                asked = trial(campaign=campaign, repeat=repeat, where=provider("lab"), planned_at=at)
+                archive.record(document(asked, metrics=numbers, facts=facts), uri="file:///store")
+            archive.record(
+                failed(trial(campaign=campaign, repeat=4, where=provider("lab"), planned_at=at), "insufficient_capacity"), uri="x"
+            )
+        key = trial(where=provider("lab")).series_key
+        archive.accept_baseline(key, planned(0)[0], "ada", "the first")
+        finding = FindingRecord("f1", key, planned(CHANGED)[0], "lab", "performance", "page", f"PAGE  slower {HOSTILE}")
+        other = FindingRecord("f2", "other/series", planned(CHANGED)[0], "lab", "performance", "page", "PAGE  another workload")
+        archive.save_findings([finding, other])
+        asked = trial("inference", campaign=planned(0)[0], where=provider("lab"), planned_at=FIRST, workload=inference_workload())
+        archive.record(document(asked), uri="file:///store")
+    return url
+
+
+@pytest.fixture
+def client(url: str, tmp_path: Path) -> Iterator[TestClient]:
+    with TestClient(create_app(archive_url=url, reports=tmp_path)) as found:
+        yield found
+
+
+def charts(text: str) -> dict[str, Any]:
+    return {name: json.loads(body) for name, body in re.findall(r'<script type="application/json" data-for="([^"]+)">(.*?)</script>', text)}
+
+
+def traces(chart: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {trace["name"]: trace for trace in chart["data"]}
+
+
+def test_the_trend_has_every_repeat_the_medians_and_the_baselines_interval(client: TestClient) -> None:
+    text = client.get("/providers/lab").text
+    drawn = traces(charts(text)["trend-gpt-test-step-time"])
+    assert len(drawn["repeats"]["x"]) == 3 * MONTHS
+    assert len(drawn["median of a campaign"]["y"]) == MONTHS
+    assert drawn["median of a campaign"]["marker"]["symbol"].count("square") == 1, "the baseline's campaign"
+    band = next(name for name in drawn if name.startswith("baseline, "))
+    assert min(drawn[band]["y"]) == pytest.approx(100.2) and max(drawn[band]["y"]) == pytest.approx(100.6)
+    assert drawn["repeats"]["customdata"][0].startswith("/trials/2025-m00.lab.training")
+
+
+def test_what_could_explain_a_change_stands_on_the_same_axis(client: TestClient) -> None:
+    text = client.get("/providers/lab").text
+    drawn = traces(charts(text)["trend-gpt-test-step-time"])
+    when = (FIRST + timedelta(days=30 * CHANGED)).strftime("%Y-%m-%d %H:%M")
+    for kind in ("finding", "environment", "change point"):
+        assert drawn[kind]["x"] == [when], kind
+    assert drawn["finding"]["customdata"] == ["/findings/f1"], "another workload's finding explains nothing here"
+    assert "torch 2.13.0 → 2.14.0" in drawn["environment"]["text"][0]
+    assert "lasting step of" in drawn["change point"]["text"][0]
+    assert "&lt;img" in drawn["finding"]["text"][0], "Plotly reads markup in labels"
+    assert HOSTILE not in text
+
+
+def test_another_workload_number_and_window_can_be_asked_for(client: TestClient) -> None:
+    key = trial(where=provider("lab")).series_key
+    text = client.get("/providers/lab", params={"series": key, "metric": "tokens_per_second.median.steady", "campaigns": 12}).text
+    drawn = traces(charts(text)["trend-gpt-test-tokens-per-second"])
+    assert len(drawn["median of a campaign"]["y"]) == 12
+    assert '<option value="tokens_per_second.median.steady" selected>' in text
+    chat = trial("inference", where=provider("lab"), workload=inference_workload()).series_key
+    assert "trend-chat-test-" in client.get("/providers/lab", params={"series": chat}).text
+    assert client.get("/providers/lab?campaigns=1").status_code == 422
+
+
+def test_launches_that_got_no_place_count_and_carry_wilsons_interval(client: TestClient) -> None:
+    text = client.get("/providers/lab").text
+    share = charts(text)["launch-success"]["data"][0]
+    assert share["text"][-1] == f"{planned(MONTHS - 1)[0]}: 3 of 4" and share["y"][-1] == 0.75
+    assert share["error_y"]["arrayminus"][-1] == pytest.approx(0.75 - 0.3006, abs=1e-3)
+    assert "1 × insufficient capacity" in text and '<td class="num">6.00 s</td>' in text
+
+
+def test_the_list_has_those_that_ran_and_those_that_are_declared(client: TestClient) -> None:
+    text = client.get("/providers").text
+    assert 'href="/providers/lab"' in text and "not declared" in text
+    assert 'href="/providers/local-1core"' in text and "never run" in text
+    after = client.get("/providers?after=local-1core").text
+    assert 'href="/providers/local-2core"' in after and 'href="/providers/lab"' not in after
+
+
+def test_a_provider_without_a_result_has_a_page_and_an_unknown_one_has_none(client: TestClient) -> None:
+    text = client.get("/providers/local-1core").text
+    assert "Nothing ran on it yet." in text and "USD/h" in text and charts(text) == {}
+    assert client.get("/providers/nobody").status_code == 404
+
+
+def test_a_price_that_followed_another_is_marked_on_its_day_and_leads_to_the_prices(
+    client: TestClient, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Path(shutil.copytree(CONFIG, tmp_path / "config"))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
+    declared = (config / "providers" / "local-1core.yaml").read_text().replace("name: local-1core", "name: lab")
+    prices = "prices:\n" + "".join(
+        f"  - {{purchase: on_demand, price: {usd} USD/h, since: {since}{until}, source: a test}}\n"
+        for usd, since, until in ((2, "2025-01-01", ", until: 2025-06-01"), (3, "2025-06-01", ""))
+    )
+    (config / "providers" / "lab.yaml").write_text(re.sub(r"prices:\n(?:  .*\n)+", prices, declared))
+    with TestClient(create_app(archive_url=url, reports=tmp_path)) as other:
+        drawn = traces(charts(other.get("/providers/lab").text)["trend-gpt-test-step-time"])
+        assert drawn["price"]["x"] == ["2025-06-01 00:00"]
+        assert drawn["price"]["text"] == ["on demand price 2 → 3 USD/h (+50.0%)"]
+        assert other.get(drawn["price"]["customdata"][0]).status_code == 200
+    monkeypatch.undo()
+    assert "price" not in traces(charts(client.get("/providers/lab").text)["trend-gpt-test-step-time"])

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.fakes.trials import cluster_provider
+
+from plumbline.declarations import Declarations, load
+from plumbline.embedded.doctor.machine import pods
+from plumbline.launch.cluster.operate import sweep
+
+
+@pytest.fixture
+def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declarations:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    provider = cluster_provider()
+    return replace(load(), providers={provider.name: provider})
+
+
+def test_a_cluster_without_a_count_is_unknown(declared: Declarations) -> None:
+    (line,) = pods(declared)
+    assert line.status == "unknown"
+    assert list(pods(None)) == []
+
+
+def test_what_runs_is_counted_and_what_is_past_its_end_has_a_remedy(declared: Declarations) -> None:
+    (name,) = declared.providers
+    sweep.store_count(name, sweep.Census({"2026-11": 2}, 0, "2026-11-02T03:00:00+00:00"))
+    (line,) = pods(declared)
+    assert (line.status, line.found) == ("ok", "2 pods (2 of 2026-11), counted 2026-11-02T03:00:00+00:00")
+    sweep.store_count(name, sweep.Census({"2026-11": 2}, 1, "2026-11-02T03:00:00+00:00"))
+    (line,) = pods(declared)
+    assert line.status == "failed" and name in line.remedy

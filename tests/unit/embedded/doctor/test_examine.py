@@ -1,0 +1,262 @@
+"""The doctor on a team server made of real parts (the tables of the installed Airflow, an archive, a store, a health page), one broken thing at a
+time: each is named with its remedy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+import yaml
+from sqlalchemy import create_engine, text
+from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
+from tests.fakes.postgres_server import PostgresServer, postgres_server  # noqa: F401
+from tests.fakes.trials import CONFIG, cluster_provider
+from typer.testing import CliRunner
+
+from plumbline.archive import open_archive
+from plumbline.cli.app import app
+from plumbline.declarations import load
+from plumbline.embedded import doctor
+from plumbline.embedded.doctor import machine
+from plumbline.embedded.doctor.databases import airflow_head
+from plumbline.launch.doctor_check import DoctorCheck
+from plumbline.workflows.plan import pool_slots
+
+TABLES = """
+import sys
+from sqlalchemy import create_engine, text
+from airflow.models import import_all_models
+from airflow.models.base import Base
+import_all_models()
+engine = create_engine(sys.argv[1])
+Base.metadata.create_all(engine)
+with engine.begin() as connection:
+    connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+"""
+DAGS = ("benchmark_cluster_a", "benchmark_local_1core", "benchmark_local_2core", "upkeep", "upkeep_daily", "provider_watch", "drift_review")
+
+
+@dataclass
+class Server:
+    """A team server in which all is well; `sql` changes Airflow's database."""
+
+    health: FakeAirflow
+    database: str
+    folder: Path
+
+    def sql(self, statement: str, **values: object) -> None:
+        engine = create_engine(self.database)
+        with engine.begin() as connection:
+            connection.execute(text(statement), values)
+        engine.dispose()
+
+    def beat(self, component: str, age: timedelta) -> None:
+        at = datetime.now(timezone.utc) - age
+        self.health.health[component] = {"status": "healthy", f"latest_{component}_heartbeat": at.isoformat()}
+
+
+def make_tables(url: str, home: Path) -> None:
+    env = {**{k: v for k, v in os.environ.items() if not k.startswith("AIRFLOW")}, "AIRFLOW_HOME": str(home)}
+    subprocess.run([sys.executable, "-c", TABLES, url], env=env, check=True, capture_output=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("airflow")
+    make_tables(f"sqlite:///{folder / 'airflow.db'}", folder)
+    return folder / "airflow.db"
+
+
+def served(folder: Path, database: str, archive: str, health: FakeAirflow, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """Fill the database and the environment so that everything is right."""
+    config = Path(shutil.copytree(CONFIG, folder / "config"))
+    provider = json.loads(cluster_provider().model_dump_json(exclude_none=True))
+    (config / "providers" / "cluster-a.yaml").write_text(yaml.safe_dump(provider))
+    for name in [name for name in os.environ if name.startswith(("AIRFLOW", "PLUMBLINE"))]:
+        monkeypatch.delenv(name)
+    for name, value in {
+        "PLUMBLINE_HOME": str(folder / "home"),
+        "PLUMBLINE_CONFIG": str(config),
+        "PLUMBLINE_ARCHIVE_URL": archive,
+        "PLUMBLINE_TEAM_SERVER": "true",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database,
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{health.address}/execution/",
+    }.items():
+        monkeypatch.setenv(name, value)
+    open_archive(archive).close()
+    server = Server(health, database, folder)
+    for component in ("scheduler", "dag_processor", "triggerer"):
+        server.beat(component, timedelta(seconds=3))
+    server.sql("INSERT INTO alembic_version VALUES (:head)", head=airflow_head())
+    server.sql("INSERT INTO dag_bundle (name) VALUES ('repository')")
+    for dag in DAGS:
+        server.sql(
+            "INSERT INTO dag (dag_id, is_paused, is_stale, bundle_name, max_active_tasks, max_consecutive_failed_dag_runs, has_task_concurrency_limits,"
+            " timetable_type, partition_mapper_info)"
+            " VALUES (:dag, false, false, 'repository', 16, 0, false, '', '{}')",
+            dag=dag,
+        )
+    for pool, slots in pool_slots(load().enabled_providers()).items():
+        server.sql("INSERT INTO slot_pool (pool, slots, include_deferred) VALUES (:pool, :slots, true)", pool=pool, slots=slots)
+    server.sql("INSERT INTO connection (conn_id, conn_type, is_encrypted, is_extra_encrypted) VALUES ('k8s_a', 'kubernetes', false, false)")
+    return server
+
+
+@pytest.fixture
+def server(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    shutil.copy(empty_database, tmp_path / "airflow.db")
+    with fake_airflow() as health:
+        yield served(tmp_path, f"sqlite:///{tmp_path / 'airflow.db'}", f"sqlite:///{tmp_path / 'archive.db'}", health, monkeypatch)
+
+
+def wrong() -> list[DoctorCheck]:
+    return [line for line in doctor.examine() if line.status == "failed"]
+
+
+def test_a_team_server_in_order_has_nothing_to_repair(server: Server) -> None:
+    assert wrong() == []
+    checks = {line.check: line.status for line in doctor.examine()}
+    needed = ("api-server", "scheduler", "dag-processor", "triggerer", "archive database", "Airflow's database", "result store", "pools")
+    assert {checks[name] for name in (*needed, "paused DAGs", "connections", "free disk", "packages")} == {"ok"}
+    assert [file.name for file in (server.folder / "home").rglob("doctor*")] == [], "the look leaves nothing behind"
+
+
+def _archive(server: Server, revision: str) -> None:
+    engine = create_engine(f"sqlite:///{server.folder / 'archive.db'}")
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE alembic_version SET version_num = '{revision}'"))
+    engine.dispose()
+
+
+def _store(server: Server) -> None:
+    (server.folder / "home").mkdir(exist_ok=True)
+    (server.folder / "home" / "results").write_text("a file where the store's folder should be")
+
+
+def _break_declarations(server: Server) -> None:
+    (server.folder / "config" / "providers" / "cluster-a.yaml").write_text("name: 3\n")
+
+
+BROKEN: dict[str, tuple[Callable[[Server], None], str, str]] = {
+    "the API server is down": (lambda s: s.health.answers.update({"down": (0, 0)}), "api-server", "docker compose up -d api-server"),
+    "the scheduler is away": (lambda s: s.beat("scheduler", timedelta(minutes=9)), "scheduler", "docker compose up -d scheduler"),
+    "the DAG processor is away": (
+        lambda s: s.beat("dag_processor", timedelta(minutes=9)),
+        "dag-processor",
+        "docker compose up -d dag-processor",
+    ),
+    "the triggerer never began": (lambda s: s.health.health.update(triggerer={}), "triggerer", "docker compose up -d triggerer"),
+    "Airflow's tables are of another version": (
+        lambda s: s.sql("UPDATE alembic_version SET version_num = 'older'"),
+        "Airflow's database",
+        "docker compose run --rm init",
+    ),
+    "the archive's tables are of an older version": (lambda s: _archive(s, "0004"), "archive database", "plumbline archive migrate"),
+    "the archive was written by a newer version": (lambda s: _archive(s, "9999"), "archive database", "install the plumbline version"),
+    "the result store takes nothing": (_store, "result store", "PLUMBLINE_RESULTS_URL"),
+    "a provider was enabled and has no pool": (
+        lambda s: s.sql("DELETE FROM slot_pool WHERE pool = 'plumbline_cluster-a'"),
+        "pools",
+        "docker compose run --rm init",
+    ),
+    "a pool has the wrong size": (
+        lambda s: s.sql("UPDATE slot_pool SET slots = 99 WHERE pool = 'plumbline_cluster-a'"),
+        "pools",
+        "corrects",
+    ),
+    "upkeep is paused": (lambda s: s.sql("UPDATE dag SET is_paused = true WHERE dag_id = 'upkeep'"), "paused DAGs", "dags unpause upkeep"),
+    "a benchmark is not there": (
+        lambda s: s.sql("UPDATE dag SET is_stale = true WHERE dag_id = 'benchmark_cluster_a'"),
+        "DAGs",
+        "dag-processor",
+    ),
+    "a DAG file cannot be parsed": (
+        lambda s: s.sql("INSERT INTO import_error (filename, stacktrace) VALUES ('dags/benchmark.py', 'boom')"),
+        "DAG files",
+        "plumbline check",
+    ),
+    "a cluster's connection is missing": (lambda s: s.sql("DELETE FROM connection"), "connections", "plumbline cluster kubeconfig"),
+    "a declaration cannot be read": (_break_declarations, "declarations", "plumbline check"),
+}
+
+
+@pytest.mark.fault("fifteen parts of a team server, one at a time", ends="one line of `plumbline doctor` with its remedy", keeps="all else")
+@pytest.mark.parametrize("case", BROKEN.values(), ids=BROKEN)
+def test_one_broken_thing_is_one_line_with_its_remedy(
+    server: Server, monkeypatch: pytest.MonkeyPatch, case: tuple[Callable[[Server], None], str, str]
+) -> None:
+    breaks, check, remedy = case
+    breaks(server)
+    if "down" in server.health.answers:
+        monkeypatch.setenv("AIRFLOW__CORE__EXECUTION_API_SERVER_URL", "http://127.0.0.1:9/execution/")
+        for job in ("SchedulerJob", "DagProcessorJob", "TriggererJob"):  # what the database knows stands in for the health page
+            server.sql("INSERT INTO job (job_type, latest_heartbeat) VALUES (:job, :at)", job=job, at=str(datetime.now(timezone.utc))[:26])
+    (line,) = wrong()
+    assert line.check == check and remedy in line.remedy
+
+
+@pytest.mark.fault("a wrong clock, a full disk, a package not as locked", ends="one line of `plumbline doctor` each", keeps="all else")
+def test_the_clock_the_disk_and_the_versions(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(machine, "clock_of", lambda url: datetime.now(timezone.utc) - timedelta(minutes=2))
+        (line,) = wrong()
+        assert line.check == "clock" and "chrony" in line.remedy
+    assert [line.status for line in machine.free_disk({"results": tmp_path / "new"}, 2**62)] == ["failed"]
+    lock = tmp_path / "requirements.txt"
+    lock.write_text('apache-airflow==3.0.0 \\\n    --hash=sha256:00\nold-thing==1 ; python_full_version < "3"\n')
+    python, packages = machine.versions(lock)
+    assert (
+        python.status == "ok" and packages.status == "failed" and "apache-airflow" in packages.found and "old-thing" not in packages.found
+    )
+
+
+@pytest.mark.fault("either database is away", ends="its own line of `plumbline doctor`", keeps="the password, which is not shown")
+@pytest.mark.parametrize("name", ["PLUMBLINE_ARCHIVE_URL", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"])
+def test_a_database_that_does_not_answer(server: Server, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "postgresql://plumbline:secret@127.0.0.1:9/plumbline")
+    (line,) = wrong()
+    assert line.check in ("archive database", "Airflow's database") and "docker compose up -d postgres" in line.remedy
+    assert "secret" not in line.found + line.remedy
+
+
+@pytest.mark.integration
+def test_on_postgresql_too(
+    tmp_path: Path,
+    postgres_server: PostgresServer,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    database = postgres_server.new_database()
+    make_tables(database.replace("postgresql://", "postgresql+psycopg://"), tmp_path)
+    with fake_airflow() as health:
+        driver = database.replace("postgresql://", "postgresql+psycopg://")
+        server = served(tmp_path, driver, postgres_server.new_database(), health, monkeypatch)
+        assert wrong() == []
+        assert next(line for line in doctor.examine() if line.check == "clock").status == "ok"
+        server.sql("DELETE FROM slot_pool WHERE pool = 'plumbline_cluster-a'")
+        assert [line.check for line in wrong()] == ["pools"]
+
+
+def test_where_no_airflow_runs_nothing_of_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("AIRFLOW", "PLUMBLINE"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    result = CliRunner().invoke(app, ["doctor", "--json"])
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["ok"]) == (0, True)
+    asked = {line["check"]: line for line in told["checks"]}
+    for name in ("api-server", "scheduler", "dag-processor", "triggerer", "Airflow's database"):
+        assert asked[name]["status"] == "unknown" and "not applicable" in asked[name]["found"]
+
+
+def test_a_broken_thing_ends_the_command_with_status_1(server: Server) -> None:
+    server.beat("scheduler", timedelta(hours=1))
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 1 and "→ start it: `docker compose up -d scheduler`" in result.stdout

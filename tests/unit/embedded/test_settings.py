@@ -1,0 +1,69 @@
+"""The generated airflow.cfg and its secrets."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import stat
+from pathlib import Path
+
+from plumbline.embedded.settings import environment, password, write_settings
+
+
+def read(home: Path, port: int = 18080, reparse: bool = False) -> configparser.ConfigParser:
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(write_settings(home, port, reparse=reparse))
+    return config
+
+
+def test_airflow_listens_on_loopback_with_a_login(tmp_path: Path) -> None:
+    config = read(tmp_path, 18080)
+    assert config["api"]["host"] == "127.0.0.1"
+    assert config["core"]["execution_api_server_url"] == "http://127.0.0.1:18080/execution/"
+    assert config["core"]["simple_auth_manager_all_admins"] == "False"
+    assert len(password(tmp_path)) >= 20
+
+
+def test_one_task_at_a_time_and_nothing_starts_by_itself(tmp_path: Path) -> None:
+    config = read(tmp_path)
+    assert config["core"]["parallelism"] == "1"
+    assert config["core"]["dags_are_paused_at_creation"] == "True"
+
+
+def test_secrets_are_made_once_and_nobody_else_reads_them(tmp_path: Path) -> None:
+    first, second = read(tmp_path), read(tmp_path, 19090)
+    for section, key in (("core", "fernet_key"), ("api", "secret_key"), ("api_auth", "jwt_secret")):
+        assert first[section][key] == second[section][key]
+        assert len(first[section][key]) >= 32
+    for file in ("airflow.cfg", "secrets.json", "passwords.json"):
+        assert stat.S_IMODE((tmp_path / file).stat().st_mode) == 0o600, file
+    other = read(tmp_path / "other")
+    assert other["api_auth"]["jwt_secret"] != first["api_auth"]["jwt_secret"]
+
+
+def test_secrets_do_not_travel_in_the_environment(tmp_path: Path) -> None:
+    config = read(tmp_path)
+    told = " ".join(environment(tmp_path, {"PATH": "/bin"}).values())
+    assert config["core"]["fernet_key"] not in told
+    assert config["api_auth"]["jwt_secret"] not in told
+
+
+def test_a_shell_that_configures_another_airflow_does_not_change_ours(tmp_path: Path) -> None:
+    inherited = {
+        "AIRFLOW__CORE__DAGS_FOLDER": "/elsewhere",
+        "AIRFLOW__API__HOST": "0.0.0.0",
+        "AIRFLOW__CORE__FERNET_KEY_CMD": "echo other",
+        "AIRFLOW__SMTP__SMTP_HOST": "mail",
+        "AIRFLOW_CONN_PLUMBLINE_SLACK": "slack://",
+        "PYTHONPATH": os.pathsep.join(["/mine", "/also-mine"]),
+    }
+    env = environment(tmp_path, inherited)
+    assert {"AIRFLOW__CORE__DAGS_FOLDER", "AIRFLOW__API__HOST", "AIRFLOW__CORE__FERNET_KEY_CMD"}.isdisjoint(env)
+    assert env["AIRFLOW__SMTP__SMTP_HOST"] == "mail"
+    assert env["AIRFLOW_CONN_PLUMBLINE_SLACK"] == "slack://"
+    assert env["PYTHONPATH"].split(os.pathsep)[1:] == ["/mine", "/also-mine"]
+
+
+def test_only_an_airflow_that_stays_reads_its_files_again(tmp_path: Path) -> None:
+    assert int(read(tmp_path, reparse=False)["dag_processor"]["min_file_process_interval"]) > 3600
+    assert int(read(tmp_path, reparse=True)["dag_processor"]["min_file_process_interval"]) <= 60

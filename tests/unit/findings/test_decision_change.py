@@ -1,0 +1,177 @@
+"""When a team's first choice changes, and what becomes of the finding that says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+from plumbline.findings.decision_change import (
+    PriceAtDecision,
+    RankingSnapshot,
+    format_certainty,
+    is_decision_change,
+    parse_decision_subject,
+    reconcile_decision,
+)
+from plumbline.results.finding import Finding
+
+DAY = date(2026, 11, 21)
+COREWEAVE, NEBIUS, LAMBDA = "coreweave-us-h100", "nebius-eu-h100", "lambda-us-h100"
+
+
+def choice(
+    *eligible: tuple[str, float | None], trials: str = "t1", costs: str = "c1", nebius: float = 2.95, **changed: object
+) -> RankingSnapshot:
+    """A ranking of three providers; `nebius` is that one's price per GPU-hour."""
+    return replace(
+        RankingSnapshot(
+            team="platform", kind="training", workloads=("gpt-1b",), eligible=eligible, question="q1", trials=trials, costs=costs,
+            prices={
+                COREWEAVE: PriceAtDecision(2.79, "GPU-hour", "2026-01-01"),
+                NEBIUS: PriceAtDecision(nebius, "GPU-hour", "2026-11-20" if nebius != 2.95 else "2026-01-01"),
+            },
+            campaigns={COREWEAVE: ("2026-11",), NEBIUS: ("2026-11",)},
+        ),
+        **changed,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+BEFORE = choice((COREWEAVE, 0.88), (NEBIUS, 0.12))
+CHEAPER = choice((NEBIUS, 0.91), (COREWEAVE, 0.09), costs="c2", nebius=2.29)
+
+
+def opened(before: RankingSnapshot = BEFORE, now: RankingSnapshot = CHEAPER) -> Finding:
+    found = reconcile_decision(before, now, (), DAY, "d2").new
+    assert found is not None
+    return found
+
+
+def test_a_price_that_fell_changes_the_first_choice() -> None:
+    finding = opened()
+    assert finding.headline == (
+        "WARN  team platform, training: first is now nebius-eu-h100 (P = 0.91) instead of coreweave-us-h100, "
+        "since its price fell 2.95 → 2.29 USD/GPU-hour on 2026-11-20"
+    )
+    assert (finding.kind, finding.severity, finding.provider, finding.instead_of) == ("price", "warn", NEBIUS, COREWEAVE)
+    assert is_decision_change(finding) and parse_decision_subject(finding.subject) == ("platform", "training", ("gpt-1b",))
+    assert finding.began == "2026-11-21" and finding.concerns == "training gpt-1b" and finding.attributed_to[0].startswith("its price")
+    assert finding.explanation == (
+        "before: coreweave-us-h100 (P = 0.88), nebius-eu-h100 (P = 0.12); the same trials at other prices: nothing was measured again"
+    )
+    assert Finding.of(finding.to_dict()) == finding
+
+
+def test_nothing_is_said_to_be_certain() -> None:
+    said = {None: "", 0.0: " (P < 0.01)", 0.01: " (P = 0.01)", 0.99: " (P = 0.99)", 0.996: " (P > 0.99)", 1.0: " (P > 0.99)"}
+    assert {given: format_certainty(given) for given in said} == said
+    sure = opened(now=choice((NEBIUS, 1.0), (COREWEAVE, 0.0), costs="c2", nebius=2.29))
+    assert "first is now nebius-eu-h100 (P > 0.99) instead of" in sure.headline
+    assert [m.text for m in sure.members] == ["1. nebius-eu-h100 (P > 0.99)", "2. coreweave-us-h100 (P < 0.01)"]
+
+
+def test_new_results_are_a_change_of_performance_and_a_narrow_lead_is_an_info() -> None:
+    now = choice((NEBIUS, 0.6), (COREWEAVE, 0.4), trials="t2", campaigns={COREWEAVE: ("2026-11",), NEBIUS: ("2026-12",)})
+    finding = opened(now=now)
+    assert (finding.kind, finding.severity) == ("performance", "info")
+    assert finding.headline.endswith("instead of coreweave-us-h100, since campaign 2026-12 of nebius-eu-h100")
+    both = opened(now=replace(now, prices=CHEAPER.prices))
+    assert both.kind == "performance" and both.headline.endswith(
+        "since campaign 2026-12 of nebius-eu-h100 and its price fell 2.95 → 2.29 USD/GPU-hour on 2026-11-20"
+    )
+
+
+def test_the_other_one_may_have_become_dearer() -> None:
+    dearer = choice(
+        (NEBIUS, 0.9), (COREWEAVE, 0.1), costs="c2", prices={**BEFORE.prices, COREWEAVE: PriceAtDecision(3.5, "GPU-hour", None)}
+    )
+    assert opened(now=dearer).headline.endswith("since coreweave-us-h100's price rose 2.79 → 3.50 USD/GPU-hour")
+
+
+def test_what_stays_or_is_asked_for_the_first_time_is_no_finding() -> None:
+    assert reconcile_decision(None, CHEAPER, (), DAY, "d1").new is None
+    assert reconcile_decision(BEFORE, BEFORE, (), DAY, "d2").new is None
+    surer = choice((COREWEAVE, 0.95), (NEBIUS, 0.05), trials="t2")
+    assert reconcile_decision(BEFORE, surer, (), DAY, "d2").new is None
+
+
+def test_another_question_is_no_change_of_the_answer() -> None:
+    for other in (replace(CHEAPER, question="q2"), replace(CHEAPER, simulated=True)):
+        course = reconcile_decision(BEFORE, other, [opened()], DAY, "d3")
+        assert course.new is None and course.over[0][1] == "over: the team asks another question now"
+
+
+def test_a_finding_goes_on_with_new_numbers_and_keeps_its_beginning() -> None:
+    finding = opened()
+    surer = replace(CHEAPER, eligible=((NEBIUS, 0.7), (COREWEAVE, 0.3)), trials="t2")
+    course = reconcile_decision(CHEAPER, surer, [finding.with_state("acknowledged")], date(2026, 12, 2), "d3")
+    assert course.new is None and course.over == ()
+    (later,) = course.continued
+    assert (later.finding_id, later.state, later.since, later.explanation) == (
+        finding.finding_id,
+        "acknowledged",
+        finding.since,
+        finding.explanation,
+    )
+    assert later.severity == "info" and "(P = 0.70) instead of coreweave-us-h100, since its price fell" in later.headline
+
+
+def test_equal_inputs_find_and_end_nothing_but_what_was_left_standing() -> None:
+    finding = opened()
+    assert reconcile_decision(CHEAPER, CHEAPER, [finding], DAY, "d3") == reconcile_decision(CHEAPER, CHEAPER, (), DAY, "d3")
+    (over,) = reconcile_decision(BEFORE, BEFORE, [finding], DAY, "d3").over
+    assert over[1] == "over: first is coreweave-us-h100 (P = 0.88)"
+
+
+def test_a_run_that_died_after_its_finding_leaves_no_second_one() -> None:
+    """The finding was stored and the decision was not; the next run sees other inputs, under another id."""
+    now = replace(CHEAPER, eligible=((NEBIUS, 0.85), (COREWEAVE, 0.15)), costs="c4")
+    course = reconcile_decision(BEFORE, now, [opened()], DAY, "d3")
+    assert course.new is None and course.over == () and [f.finding_id for f in course.continued] == [opened().finding_id]
+
+
+def test_back_to_the_former_one_ends_it_with_the_reason() -> None:
+    back = reconcile_decision(CHEAPER, replace(BEFORE, costs="c3"), [opened()], DAY, "d3")
+    assert back.new is None and back.continued == ()
+    assert back.over[0][1] == (
+        "back: first is coreweave-us-h100 (P = 0.88), since nebius-eu-h100's price rose 2.29 → 2.95 USD/GPU-hour on 2026-01-01"
+    )
+    # Once somebody has accepted the change, to turn back is another one.
+    again = reconcile_decision(CHEAPER, replace(BEFORE, costs="c3"), (), DAY, "d3").new
+    assert again is not None and again.provider == COREWEAVE and again.finding_id != opened().finding_id
+
+
+def test_a_third_one_ends_it_and_opens_another() -> None:
+    third = choice((LAMBDA, 0.85), (NEBIUS, 0.15), trials="t2", campaigns={**BEFORE.campaigns, LAMBDA: ("2026-12",)})
+    course = reconcile_decision(CHEAPER, third, [opened()], DAY, "d3")
+    assert course.over[0][1].startswith("over: first is lambda-us-h100 (P = 0.85), since campaign 2026-12 of lambda-us-h100")
+    assert course.new is not None and course.new.instead_of == NEBIUS
+    assert "of lambda-us-h100, which had no results before" in course.new.headline
+
+
+def test_nobody_left_and_one_left_are_warnings() -> None:
+    nobody = opened(now=choice(trials="t2", campaigns={COREWEAVE: ("2026-12",)}))
+    assert nobody.severity == "warn" and nobody.provider == COREWEAVE
+    assert nobody.headline.startswith(
+        "WARN  team platform, training: no provider is eligible any more, since campaign 2026-12 of coreweave"
+    )
+    one = opened(now=choice((NEBIUS, None), trials="t2"))
+    assert one.severity == "warn" and "first is now nebius-eu-h100 (the only one that is eligible) instead of" in one.headline
+    back = reconcile_decision(replace(BEFORE, eligible=(), trials="t2"), replace(BEFORE, trials="t3"), [nobody], DAY, "d4")
+    assert back.new is None and back.over[0][1].startswith("back: first is coreweave-us-h100")
+
+
+def test_a_stored_decision_is_read_back_or_left_aside() -> None:
+    detail = {
+        "workloads": ["gpt-1b"],
+        "ranking": [
+            {"provider": NEBIUS, "eligible": True, "probability_first": 0.91},
+            {"provider": LAMBDA, "eligible": False, "probability_first": None},
+        ],
+        "inputs": {"question": "q1", "trials": "t1", "costs": "c1"},
+        "prices": {NEBIUS: {"usd_per_unit": 2.29, "unit": "GPU-hour", "since": "2026-11-20"}},
+        "campaigns": {NEBIUS: ["2026-11"]},
+        "simulated": False,
+    }
+    read = RankingSnapshot.of("platform", "training", detail)
+    assert read is not None and read.eligible == ((NEBIUS, 0.91),) and read.prices[NEBIUS].usd == 2.29
+    assert RankingSnapshot.of("platform", "training", {"scores": [1, 2]}) is None

@@ -1,0 +1,128 @@
+"""From checked prices to findings: what is said, how loud, and when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.unit.prices.readings import FIRST, ONE, RESERVED, SPOT, days
+
+from plumbline.analysis.prices.check import check_price
+from plumbline.findings.price import price_finding, price_subject, reconcile_prices
+from plumbline.results.finding import Finding
+from plumbline.results.price_reading import Reading
+
+
+def found(*prices: float, accepted: float = 2.39, of: Reading = ONE) -> Finding:
+    finding = price_finding(check_price(days(*prices, of=of), accepted))
+    assert finding is not None
+    return finding
+
+
+def test_a_change_is_told_in_one_line_that_a_person_understands() -> None:
+    finding = found(2.39, 2.99, 2.99)
+    assert finding.headline == (
+        "WARN  coreweave-h100 · on-demand price 2.39 → 2.99 USD per GPU-hour (+25 %), since 2026-11-02, seen twice (csv prices.csv)"
+    )
+    assert (finding.kind, finding.subject, finding.since, finding.campaign_id) == ("price", "price on-demand", "2026-11-02", None)
+    assert finding.effect == pytest.approx(0.251, abs=1e-3)
+    assert "what is accepted is what they are reckoned with next" in finding.explanation
+
+
+def test_prices_that_differ_late_are_told_with_the_decimals_that_they_need() -> None:
+    assert "0.0401 → 0.041 USD" in found(0.041, 0.041, accepted=0.0401).headline
+    assert "0.00001 → 0.000011 USD" in found(0.000011, 0.000011, accepted=0.00001).headline
+    assert "100.00 → 101.50 USD" in found(101.5, 101.5, accepted=100.0).headline
+
+
+@pytest.mark.parametrize(
+    ("price", "of", "severity"),
+    [(2.42, ONE, "warn"), (3.8, ONE, "warn"), (2.16, ONE, "info"), (2.14, ONE, "warn"), (3.0, SPOT, "warn"), (1.5, SPOT, "info")],
+)
+def test_a_rise_and_a_large_fall_of_a_list_price_warn_and_nothing_pages(price: float, of: Reading, severity: str) -> None:
+    assert found(price, price, price, of=of).severity == severity
+
+
+def test_what_was_read_on_the_way_is_named() -> None:
+    assert "before that 2.60 was read on 2026-11-02" in found(2.39, 2.6, 2.99, 2.99).explanation
+
+
+def test_a_hold_says_why_and_becomes_a_warning_when_it_stays() -> None:
+    once, twice = found(2.39, 0.69), found(2.39, 0.69, 0.69)
+    assert (once.severity, twice.severity, once.subject) == ("info", "warn", "held price on-demand")
+    assert once.headline == (
+        "INFO  coreweave-h100 · on-demand price of 0.69 USD per GPU-hour is held, since 2026-11-02, seen once (csv prices.csv): "
+        "0.69 is more than 60% away from the accepted 2.39 USD"
+    )
+    assert "the accepted 2.39 holds; nothing uses this price until somebody accepts it" in once.explanation
+
+
+def test_what_is_unchanged_seen_once_or_first_is_no_finding() -> None:
+    for prices, accepted in (((2.39,), 2.39), ((2.39, 2.99), 2.39), ((2.39,), None)):
+        assert price_finding(check_price(days(*prices), accepted)) is None
+
+
+def course(*prices: float, standing: tuple[Finding, ...] = (), accepted: float = 2.39, of: Reading = ONE):  # type: ignore[no-untyped-def]
+    return reconcile_prices([check_price(days(*prices, of=of), accepted)], standing)
+
+
+def test_a_change_opens_once_stands_as_it_is_and_goes_on_when_the_price_moves_further() -> None:
+    (opened,) = course(2.39, 2.99, 2.99).new
+    again = course(2.39, 2.99, 2.99, 2.99, standing=(opened,))
+    assert (again.new, again.continued, again.seen, again.over) == ((), (), (opened,), ())
+    further = course(2.39, 2.99, 2.99, 3.4, 3.4, standing=(opened.with_state("acknowledged"),))
+    (now,) = further.continued
+    assert (now.finding_id, now.since, now.state) == (opened.finding_id, opened.since, "acknowledged")
+    assert "2.39 → 3.40" in now.headline and "since 2026-11-02" in now.headline
+
+
+def test_a_change_is_over_when_the_accepted_price_was_read_twice_again() -> None:
+    (opened,) = course(2.39, 2.99, 2.99).new
+    assert course(2.39, 2.99, 2.99, 2.39, standing=(opened,)).over == ()
+    ((over, why),) = course(2.39, 2.99, 2.99, 2.39, 2.39, standing=(opened,)).over
+    assert over is opened and why == "over: csv prices.csv says the accepted 2.39 USD per GPU-hour again, seen twice"
+
+
+def test_a_price_that_comes_back_after_it_was_settled_is_another_finding() -> None:
+    first, later = found(2.39, 2.99, 2.99), found(2.39, 2.99, 2.99, 2.39, 2.99, 2.99)
+    assert first.finding_id != later.finding_id
+    assert first.finding_id == found(2.39, 2.99, 2.99, 2.99).finding_id
+
+
+def test_a_hold_leaves_the_change_that_stands_alone_and_ends_with_a_price_that_can_be() -> None:
+    (change,) = course(2.39, 2.99, 2.99).new
+    holding = course(2.39, 2.99, 2.99, 0.0, standing=(change,))
+    (hold,) = holding.new
+    assert hold.subject == "held price on-demand" and holding.over == ()
+    after = course(2.39, 2.99, 2.99, 0.0, 2.99, standing=(change, hold))
+    assert after.over == ((hold, "over: csv prices.csv says 2.99 USD per GPU-hour, which can be"),) and after.seen == (change,)
+
+
+def test_a_second_source_ends_a_hold_and_opens_the_change() -> None:
+    catalog = replace(ONE, source="gpuhunt", source_version="20261103", amount=0.69, observed_at=FIRST + timedelta(days=2))
+    hold = found(2.39, 0.69)
+    went = reconcile_prices([check_price([*days(2.39, 0.69, 0.69), catalog], 2.39)], [hold])
+    assert [f.subject for f in went.new] == ["price on-demand"] and "confirmed by gpuhunt" in went.new[0].headline
+    assert went.over == ((hold, "confirmed: gpuhunt says 0.69 USD per GPU-hour too"),)
+
+
+def test_a_spot_change_is_over_with_the_next_check_and_another_one_is_another_finding() -> None:
+    (opened,) = course(1.0, 1.3, 1.3, accepted=1.0, of=SPOT).new
+    assert "median of three readings" in opened.headline
+    ((_, why),) = course(1.3, 1.3, 1.3, accepted=1.3, of=SPOT, standing=(opened,)).over
+    assert why == "over: the spot price is held against 1.30 USD per GPU-hour now"
+    further = course(1.3, 1.6, 1.6, accepted=1.3, of=SPOT, standing=(opened,))
+    assert [f.finding_id for f, _ in further.over] == [opened.finding_id] and len(further.new) == 1
+
+
+def test_terms_and_purchases_have_findings_of_their_own() -> None:
+    assert price_subject("price", "reserved", "1y") == "price reserved 1y"
+    (opened,) = course(2.0, 2.2, 2.2, accepted=2.0, of=RESERVED).new
+    three_years = replace(RESERVED, term="3y")
+    assert len(course(2.0, 2.2, 2.2, accepted=2.0, of=three_years, standing=(opened,)).new) == 1
+
+
+def test_a_simulated_provider_is_told_as_such() -> None:
+    (opened,) = reconcile_prices([check_price(days(2.39, 2.99, 2.99), 2.39)], [], simulated=True).new
+    assert opened.simulated and "WARN  SIMULATED  coreweave-h100" in opened.headline

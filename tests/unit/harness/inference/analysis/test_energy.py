@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.fakes.nvml import Card, Nvml
+from tests.unit.harness.inference.analysis.test_metrics import fail, log_of
+
+from plumbline.harness.gpu_monitor import GpuMonitor
+from plumbline.harness.inference.analysis.metrics import energy_rows
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> GpuMonitor:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with GpuMonitor(Nvml(Card(watts=300.0))) as watch:
+        time.sleep(0.05)
+    return watch
+
+
+def test_the_phases_energy_over_every_token_that_came(gpus: GpuMonitor) -> None:
+    log = log_of(n=100, tokens=5)
+    log.received[0] = 0  # it failed before its first token
+    power, energy = energy_rows(fail(log, 0, 1), gpus)
+    assert (power.metric, power.phase, power.statistic, power.n) == ("gpu_power", "steady", "mean", gpus.samples)
+    assert power.value == pytest.approx(300, rel=0.05)
+    assert gpus.energy_j is not None
+    assert (energy.metric, energy.value, energy.n) == ("energy_per_output_token", pytest.approx(gpus.energy_j / 495), 495)
+
+
+def test_no_token_has_no_energy_and_no_gpu_no_row(gpus: GpuMonitor) -> None:
+    log = log_of(n=2)
+    log.received[:] = 0
+    assert [row.metric for row in energy_rows(log, gpus)] == ["gpu_power"]
+    with GpuMonitor(Nvml()) as none:
+        pass
+    assert energy_rows(log_of(), none) == []

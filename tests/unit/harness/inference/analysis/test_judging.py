@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from tests.fakes.trials import CONFIG, declared
+from tests.unit.harness.inference.analysis.test_metrics import SLO, fail, log_of
+from tests.unit.harness.inference.analysis.test_stages import VIEW
+
+from plumbline.declarations import Criterion, InferenceWorkload, load
+from plumbline.declarations.workloads import insufficient_observations
+from plumbline.harness.inference.analysis.metrics import metrics_of
+from plumbline.harness.inference.analysis.validity import client_limited, counts_differ, too_few_requests
+from plumbline.harness.inference.load.schedule import schedule_of
+
+LIMITS = declared().thresholds.validity
+
+
+def test_a_prompt_client_is_no_limit() -> None:
+    log = log_of(delay=0.001)
+    log.cpu_s = (8.9, 1.0)
+    assert client_limited(log, LIMITS) is None
+
+
+@pytest.mark.parametrize(("delay", "level"), [(0.02, "degraded"), (0.15, "invalid")])
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_late_client_is_the_limit(delay: float, level: str, closed: bool) -> None:
+    judgement = client_limited(log_of(delay=delay, closed=closed), LIMITS)
+    assert judgement is not None
+    assert (judgement.level, judgement.reason.code) == (level, "client_limited")
+    assert f"{delay * 1e3:.1f} ms" in judgement.reason.detail
+    assert judgement.reason.detail.endswith("; a quieter machine, more client processes or a lower rate would tell")
+
+
+def test_a_client_that_did_not_send_is_the_limit() -> None:
+    log = log_of()
+    log.dispatched[90:] = math.nan
+    judgement = client_limited(log, LIMITS)
+    assert judgement is not None
+    assert judgement.level == "invalid"
+    assert "90.0% of the scheduled rate" in judgement.reason.detail
+
+
+def test_a_client_without_idle_time_may_be_the_limit() -> None:
+    log = log_of()
+    log.cpu_s = (1.0, 9.0)
+    judgement = client_limited(log, LIMITS)
+    assert judgement is not None
+    assert judgement.level == "degraded"
+    assert "busiest process used 90% of its core in steady" in judgement.reason.detail
+
+
+def test_a_client_that_held_requests_back_is_the_limit() -> None:
+    log = log_of()
+    log.capped = 3
+    judgement = client_limited(log, LIMITS)
+    assert judgement is not None
+    assert judgement.level == "degraded"
+    assert judgement.reason.detail.startswith("3 requests of steady waited")
+
+
+def test_counts() -> None:
+    assert counts_differ(log_of(), VIEW) is None
+    differs = counts_differ(log_of(), dataclasses.replace(VIEW, succeeded=99, failed=1))
+    assert differs is not None
+    assert (differs.level, differs.reason.code) == ("degraded", "counts_differ")
+    assert counts_differ(fail(log_of(), 3), dataclasses.replace(VIEW, succeeded=99)) is None
+    assert counts_differ(log_of(), None) is None
+
+
+def test_what_was_not_due_is_not_counted() -> None:
+    log = log_of()
+    log.due[97:] = False
+    assert counts_differ(log, dataclasses.replace(VIEW, succeeded=97)) is None
+    assert counts_differ(log, VIEW) is not None
+
+
+P99 = Criterion.model_validate("p99 time_to_first_token <= 2s in steady")
+
+
+def test_a_trial_that_is_too_small_for_its_own_criteria_says_so() -> None:
+    judgement = too_few_requests([P99], metrics_of(log_of(n=41), SLO, None))
+    assert judgement is not None
+    assert (judgement.level, judgement.reason.code) == ("degraded", "too_few_requests")
+    assert judgement.reason.detail == (
+        '"p99 time_to_first_token <= 2s in steady": p99 needs at least 100 requests for a value and 368 for a 95 % interval; 41 were measured'
+    )
+
+
+def test_a_trial_that_is_large_enough_or_whose_requests_failed_is_not_too_small() -> None:
+    assert too_few_requests([P99], metrics_of(log_of(), SLO, None)) is None
+    assert too_few_requests([P99], metrics_of(fail(log_of(), *range(50)), SLO, None)) is None
+    assert too_few_requests([P99], []) is None
+
+
+SHIPPED = [w for w in load(CONFIG).workloads.values() if isinstance(w, InferenceWorkload)]
+
+
+@pytest.mark.parametrize("workload", SHIPPED, ids=lambda w: w.name)
+def test_a_shipped_workload_asks_enough_for_its_own_criteria(workload: InferenceWorkload) -> None:
+    requests = {phase.name: phase.n for phase in schedule_of(workload).phases}
+    reasons = [
+        insufficient_observations(criterion, requests[criterion.phase]) for criterion in workload.acceptance if criterion.phase in requests
+    ]
+    assert not [reason for reason in reasons if reason]

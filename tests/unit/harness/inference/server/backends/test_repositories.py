@@ -1,0 +1,220 @@
+"""What each backend is told and asked. Golden files: tests/data/repositories."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.data.repositories.golden import CASES, ENCODER, FOLDER, GPU, LLAMA, ONE, RETRIEVAL, builder_on_path, workload, written
+from tokenizers import Tokenizer
+from tritonclient.grpc import service_pb2 as messages
+
+from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.server import backends
+from plumbline.harness.inference.server.backends import Repository
+from plumbline.harness.measurement import TrialFailed
+
+PROMPT = Prompt(np.array([3, 17, 0, 22, 5], np.int32))
+
+
+def write(folder: Path, **parts: Any) -> Repository:
+    with builder_on_path(folder / "bin"):
+        return backends.write(workload(**parts), folder / "models", threads=2)
+
+
+def asked(repository: Repository, prompt: Prompt = PROMPT, tokens: int = 7) -> dict[str, tuple[str, list[int], bytes]]:
+    """The request's tensors by name: datatype, shape, bytes."""
+    request = messages.ModelInferRequest.FromString(repository.body(12, prompt, tokens))
+    assert (request.model_name, request.id) == (repository.model, "12")
+    tensors = zip(request.inputs, request.raw_input_contents, strict=True)
+    return {tensor.name: (tensor.datatype, list(tensor.shape), data) for tensor, data in tensors}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_repository_is_the_golden_one(tmp_path: Path, case: str) -> None:
+    golden = {str(path.relative_to(FOLDER / case)): path.read_text() for path in (FOLDER / case).rglob("*") if path.is_file()}
+    assert written(case, tmp_path) == golden, "python -m tests.data.repositories.golden writes them again"
+
+
+def test_our_models_sources_lie_beside_them(tmp_path: Path) -> None:
+    chat = write(tmp_path / "chat")
+    assert {p.name for p in (chat.folder / chat.model / "1").iterdir()} >= {"model.py", "transformer.py"}
+    text = write(tmp_path / "text", requests={"text": True, "input_tokens": {"constant": 16}})
+    assert "tokenizer.json" in {p.name for p in (text.folder / text.model / "1").iterdir()}
+    encoder = write(tmp_path / "encoder", model=ENCODER, requests=ONE)
+    assert {p.name for p in (encoder.folder / encoder.model / "1").iterdir()} >= {"model.py", "encoder.py"}
+
+
+def test_a_causal_lm_of_ours_is_asked_for_so_many_tokens(tmp_path: Path) -> None:
+    tensors = asked(write(tmp_path))
+    assert np.frombuffer(tensors["PROMPT_IDS"][2], "<i4").tolist() == PROMPT.ids.tolist()
+    assert tensors["MAX_TOKENS"] == ("INT32", [1], (7).to_bytes(4, "little"))
+
+
+def test_a_pipelines_models_lie_beside_it_and_its_hash_covers_them(tmp_path: Path) -> None:
+    declared = {"retrieval": RETRIEVAL, "requests": {"text": True, "input_tokens": {"constant": 16}}}
+    repository = write(tmp_path, **declared)
+    assert {p.name for p in repository.folder.iterdir()} == {"pipeline", "generator", "embedding", "reranking"}
+    assert {p.name for p in (repository.folder / "pipeline" / "1").iterdir()} >= {
+        "model.py",
+        "retrieval.py",
+        "encoder.py",
+        "tokenizer.json",
+    }
+    assert "tokenizer.json" not in {p.name for p in (repository.folder / "embedding" / "1").iterdir()}, "it is asked by ids"
+    assert list(asked(repository, Prompt(PROMPT.ids, "né"))) == ["PROMPT", "MAX_TOKENS"]
+    hashes = [backends.model_hash(workload(**declared | {"retrieval": RETRIEVAL | change})) for change in ({}, {"seed": 4}, {"top": 3})]
+    alone = backends.model_hash(workload(requests=declared["requests"]))
+    assert len({*hashes, alone}) == 4
+    assert hashes[0] == backends.model_hash(workload(**declared))
+
+
+def test_vllm_is_asked_by_text_for_exactly_so_many_tokens(tmp_path: Path) -> None:
+    repository = write(tmp_path, model=LLAMA, server={"backend": "vllm"}, needs=GPU)
+    tensors = asked(repository)
+    length, text = tensors["text_input"][2][:4], tensors["text_input"][2][4:]
+    assert (tensors["text_input"][:2], int.from_bytes(length, "little")) == (("BYTES", [1]), len(text))
+    tokenizer = Tokenizer.from_file(str(tmp_path / "models-hub" / "tokenizer.json"))
+    assert tokenizer.encode(text.decode()).ids == PROMPT.ids.tolist(), "the server makes the declared ids of the text"
+    assert json.loads(tensors["sampling_parameters"][2][4:]) == {
+        "max_tokens": 7,
+        "ignore_eos": True,
+        "temperature": 0.0,
+        "detokenize": False,
+    }
+    assert tensors["stream"] == tensors["return_num_output_tokens"] == ("BOOL", [1], b"\x01")
+    assert (repository.wire.tokens, repository.wire.index) == ("num_output_tokens", None)
+
+
+def test_no_llama_can_say_the_end_of_text(tmp_path: Path) -> None:
+    write(tmp_path, model=LLAMA, server={"backend": "vllm"}, needs=GPU)
+    tokenizer = Tokenizer.from_file(str(tmp_path / "models-hub" / "tokenizer.json"))
+    assert tokenizer.token_to_id("</s>") == json.loads((tmp_path / "models-hub" / "config.json").read_text())["vocab_size"]
+
+
+def test_declared_text_reaches_vllm_with_the_shipped_tokenizer(tmp_path: Path) -> None:
+    parts = {"model": LLAMA | {"vocabulary": 2048}, "server": {"backend": "vllm"}, "needs": GPU, "requests": {"text": True}}
+    repository = write(tmp_path, **parts)
+    text = "The rate rises."
+    tokenizer = Tokenizer.from_file(str(tmp_path / "models-hub" / "tokenizer.json"))
+    tensors = asked(repository, Prompt(np.array(tokenizer.encode(text).ids, np.int32), text))
+    assert tensors["text_input"][2][4:].decode() == text
+    assert json.loads(tensors["sampling_parameters"][2][4:])["detokenize"] is True
+
+
+def test_tensorrtllm_is_asked_by_ids_in_a_batch_of_one(tmp_path: Path) -> None:
+    tensors = asked(write(tmp_path, model=LLAMA, server={"backend": "tensorrtllm"}, needs=GPU))
+    assert tensors["input_ids"][:2] == ("INT32", [1, 5])
+    assert np.frombuffer(tensors["input_ids"][2], "<i4").tolist() == PROMPT.ids.tolist()
+    numbers = {name: int.from_bytes(tensors[name][2], "little", signed=True) for name in ("input_lengths", "request_output_len", "end_id")}
+    assert numbers == {"input_lengths": 5, "request_output_len": 7, "end_id": -1}
+    assert tensors["streaming"] == ("BOOL", [1, 1], b"\x01")
+
+
+def test_an_exported_encoder_answers_as_the_model_does(tmp_path: Path) -> None:
+    import torch
+
+    from plumbline.harness.inference.server.backends import exported
+
+    repository = write(tmp_path, model=ENCODER, requests=ONE, server={"backend": "pytorch"})
+    assert asked(repository)["IDS__0"][:2] == ("INT32", [1, 5])
+    assert repository.wire.responses == {"VECTOR__0": 4 * 32}
+    load: Any = torch.jit.load
+    served = load(str(repository.folder / repository.model / "1" / "model.pt"))
+    spec = importlib.util.spec_from_file_location("encoder_of_the_test", exported.ENCODER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    model = module.seeded(7, **{key: ENCODER[key] for key in ("task", "layers", "width", "heads", "vocabulary", "context")})
+    ids = torch.tensor([[1, 2, 3, 4], [23, 0, 9, 9]], dtype=torch.int32)
+    with torch.no_grad():
+        assert torch.allclose(served(ids), model(ids), atol=1e-5)
+        assert not torch.allclose(
+            served(ids), module.seeded(8, **{k: v for k, v in ENCODER.items() if k != "architecture"})(ids), atol=1e-2
+        )
+
+
+def test_an_exported_vision_model_answers_as_the_model_does(tmp_path: Path) -> None:
+    """The export itself tries sizes that it was not traced with, and refuses what answers otherwise."""
+    import torch
+
+    repository = write(tmp_path, model=ENCODER | {"task": "vision"}, requests=ONE, server={"backend": "pytorch"})
+    assert asked(repository)["PIXELS__0"][:2] == ("UINT8", [1, 5, 768])
+    assert repository.wire.responses == {"VECTOR__0": 4 * 32}
+    load: Any = torch.jit.load
+    exported = load(str(repository.folder / repository.model / "1" / "model.pt"))
+    black, white = torch.zeros(1, 4, 768, dtype=torch.uint8), torch.full((1, 4, 768), 255, dtype=torch.uint8)
+    with torch.no_grad():
+        vectors = exported(torch.cat([black, white]))
+    assert torch.allclose(vectors.norm(dim=1), torch.ones(2), atol=1e-5)
+    assert not torch.allclose(vectors[0], vectors[1], atol=1e-2), "it sees the pixels"
+
+
+def test_what_writes_onnx_is_missing_or_works(tmp_path: Path) -> None:
+    parts = {"model": ENCODER, "requests": ONE, "server": {"backend": "onnxruntime"}}
+    if all(importlib.util.find_spec(name) for name in ("onnxscript", "onnxruntime")):
+        repository = write(tmp_path, **parts)
+        assert (repository.folder / repository.model / "1" / "model.onnx").stat().st_size > 0
+    else:
+        with pytest.raises(
+            TrialFailed, match=r"image_error: the encoder could not be exported for onnxruntime, which takes .*No module named"
+        ):
+            write(tmp_path, **parts)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"model": LLAMA | {"precision": "int4"}, "server": {"backend": "vllm"}, "quality": {"reference": "bf16", "agreement": "90%"}},
+            r"precision int4 on server.backend vllm: .*expected one of fp32, fp16, bf16, fp8",
+        ),
+        (
+            {"model": LLAMA, "server": {"backend": "tensorrtllm"}, "requests": {"text": True}},
+            r"requests.text .*tensorrtllm.*expected text: false",
+        ),
+        ({"model": LLAMA, "server": {"backend": "tensorrtllm"}, "needs": GPU | {"count": 2}}, r"needs.count 2 .*one GPU; expected 1"),
+        (
+            {"model": ENCODER | {"precision": "bf16"}, "requests": ONE, "server": {"backend": "pytorch"}, "quality": {"agreement": "90%"}},
+            r"precision bf16 on server.backend pytorch: .*expected one of fp32$",
+        ),
+        ({"server": {"backend": "external"}}, r"external: that server has its own model"),
+    ],
+)
+def test_what_a_backend_cannot_serve(tmp_path: Path, parts: dict[str, Any], message: str) -> None:
+    if parts.get("requests", {}).get("text"):
+        parts = parts | {"model": parts["model"] | {"vocabulary": 2048}}
+    with pytest.raises(TrialFailed, match=f"bad_declaration: .*{message}"):
+        write(tmp_path, **({"needs": GPU} | parts if parts.get("model", {}).get("architecture") == "llama" else parts))
+
+
+def test_an_engine_that_cannot_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = workload(model=LLAMA, server={"backend": "tensorrtllm"}, needs=GPU)
+    with (
+        builder_on_path(tmp_path / "bin", "#!/bin/sh\necho reading; echo no GPU; exit 3\n"),
+        pytest.raises(TrialFailed, match=r"image_error: trtllm-build ended with exit code 3: reading \| no GPU"),
+    ):
+        backends.write(parts, tmp_path / "models", threads=2)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TrialFailed, match=r"image_error: no trtllm-build on PATH"):
+        backends.write(parts, tmp_path / "models", threads=2)
+
+
+def test_the_hash_covers_model_backend_and_weights_and_nothing_else() -> None:
+    encoder = workload(model=ENCODER, requests=ONE)
+    variants = [
+        workload(),
+        workload(model=json.loads(workload().model.model_dump_json()) | {"seed": 8}),
+        workload(model=json.loads(workload().model.model_dump_json()) | {"layers": 3}),
+        encoder,
+        workload(model=ENCODER, requests=ONE, server={"backend": "pytorch"}),
+        workload(model=LLAMA, server={"backend": "vllm"}, needs=GPU),
+    ]
+    hashes = [backends.model_hash(one) for one in variants]
+    assert len(set(hashes)) == len(hashes)
+    assert backends.model_hash(workload(requests={"seed": 5})) == hashes[0], "other prompts are the same model"

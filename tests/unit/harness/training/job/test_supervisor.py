@@ -1,0 +1,66 @@
+"""Which of many causes is the one."""
+
+from __future__ import annotations
+
+import pytest
+
+from plumbline.harness.training.job.supervisor import CauseResolver, FailureCause, _classify_exit
+from plumbline.harness.training.worker_protocol import (
+    EXIT_DAMAGED_DATA,
+    EXIT_DEVICE_FAILED,
+    EXIT_IMAGE_INCOMPLETE,
+    EXIT_LOST_A_PEER,
+    EXIT_NO_DEVICE,
+    EXIT_NOT_DETERMINISTIC,
+    EXIT_OUT_OF_MEMORY,
+    EXIT_UNSUPPORTED,
+)
+
+LOST = FailureCause("harness_error", "lost another rank", certain=False)
+KILLED = FailureCause("out_of_memory", "was killed", certain=True)
+
+
+def test_nothing_broke_off() -> None:
+    assert CauseResolver().of([]) is None
+
+
+def test_a_certain_cause_is_taken_at_once_whatever_came_before() -> None:
+    explanation = CauseResolver()
+    assert explanation.of([LOST]) is None
+    assert explanation.of([LOST, KILLED]) is KILLED
+
+
+def test_without_a_better_one_the_first_is_taken_after_a_while() -> None:
+    explanation = CauseResolver(patience_s=0.0)
+    explanation.of([LOST])
+    found = None
+    while found is None:
+        found = explanation.of([LOST, LOST])
+    assert found is LOST
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "short", "failure_class", "passing"),
+    [
+        (-9, "", True, "out_of_memory", False),
+        (-9, "", False, "interrupted", True),
+        (-11, "", False, "harness_error", True),
+        (-6, "terminate called after throwing an instance of 'std::bad_alloc'", False, "out_of_memory", False),
+        (EXIT_LOST_A_PEER, "", False, "harness_error", True),
+        (EXIT_DEVICE_FAILED, "AcceleratorError: CUDA error: uncorrectable ECC error encountered", False, "harness_error", True),
+        (EXIT_OUT_OF_MEMORY, "", False, "out_of_memory", False),
+        (EXIT_NO_DEVICE, "", False, "wrong_hardware", False),
+        (EXIT_UNSUPPORTED, "", False, "bad_declaration", False),
+        (EXIT_IMAGE_INCOMPLETE, "", False, "image_error", False),
+        (1, "ModuleNotFoundError: No module named 'transformers'", False, "image_error", False),
+        (EXIT_DEVICE_FAILED, "AcceleratorError: CUDA error: no kernel image is available for execution", False, "image_error", False),
+        (EXIT_NOT_DETERMINISTIC, "", False, "bad_declaration", False),
+        (EXIT_DAMAGED_DATA, "", False, "harness_error", False),
+        (1, "RuntimeError: shapes do not match", False, "harness_error", False),
+    ],
+)
+def test_only_what_need_not_come_again_is_worth_another_attempt(
+    code: int, said: str, short: bool, failure_class: str, passing: bool
+) -> None:
+    found = _classify_exit(code, said, short_of_memory=short)
+    assert (found[0], found[2]) == (failure_class, passing)

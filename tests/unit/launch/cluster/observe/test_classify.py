@@ -1,0 +1,284 @@
+"""Each way in which a launch can fail gets its class, and a sentence that names the pod, what Kubernetes said, and what to look at."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.data.cluster_scenes import NAMES, scene
+
+from plumbline.launch.cluster.observe import LaunchObservation, StopCause, StopReason
+from plumbline.launch.cluster.observe.verdict import classify_launch
+from plumbline.results import FailureClass, Reason, Validity
+
+VALID = Validity(status="valid")
+
+
+def failed(failure: FailureClass, detail: str = "the document says so") -> Validity:
+    return Validity(status="failed", failure_class=failure, reasons=(Reason(code=failure, detail=detail),))
+
+
+FROM_PODS: dict[str, tuple[FailureClass, str]] = {
+    "exit-3": ("harness_error", "its result document is not in the store"),
+    "oom-killed": ("out_of_memory", "pod oom-killed on node-1 went over its memory limit (64Mi) and was killed (OOMKilled, exit code 137)"),
+    "crashed": ("harness_error", "died of SIGSEGV (exit code 139)"),
+    "err-image-pull": ("image_error", 'cannot start: ImagePullBackOff: Back-off pulling image "localhost/harness/nothing:1"'),
+    "invalid-image-name": ("image_error", "cannot start: InvalidImageName"),
+    "missing-secret": ("bad_declaration", 'cannot start: CreateContainerConfigError: secret "results" not found'),
+    "no-such-command": ("image_error", "does the image hold the harness?"),
+    "evicted-api": ("interrupted", "was deleted at 03:21:25 UTC, not by Plumbline"),
+    "evicted-ephemeral-storage": ("bad_declaration", "raise launcher.resources.ephemeral_storage or shared_memory"),
+    "evicted-memory": ("interrupted", "ended as Evicted: The node was low on resource: memory."),
+    "deleted": ("interrupted", "was deleted at 03:21:25 UTC, not by Plumbline"),
+    "deadline-exceeded": ("timeout", "ended as DeadlineExceeded: Pod was active on the node longer than the specified deadline"),
+    "out-of-cpu": ("insufficient_capacity", "OutOfcpu"),
+    "unexpected-admission": ("insufficient_capacity", "look at its device plugin"),
+    "preempted": ("interrupted", "a pod of higher priority took its place"),
+    "tainted": ("interrupted", "NoExecute taint"),
+    "tainted-old": ("interrupted", "was deleted by the cluster: TaintManagerEviction: Marking for deletion Pod plumbline/tainted-old"),
+    "node-shutdown": ("interrupted", "spot instances"),
+    "node-lost": ("interrupted", "its node is no more"),
+    "kueue-preempted": ("interrupted", "Kueue took its quota back"),
+    "gang-oom": ("out_of_memory", "pod pl-gang-1 on node-1 went over its memory limit (512Gi)"),
+}
+WITHOUT_FAILURE = {"success", "pulled", "kueue-admitted", "gang", "unschedulable-gpus", "unschedulable-selector", "kueue-gated"}
+
+
+def test_every_scene_is_judged() -> None:
+    assert set(NAMES) == FROM_PODS.keys() | WITHOUT_FAILURE
+
+
+@pytest.mark.parametrize("name", sorted(FROM_PODS))
+def test_what_befell_the_pods(name: str) -> None:
+    expected, sentence = FROM_PODS[name]
+    found, detail = classify_launch(scene(name), None)
+    assert (found, sentence in (detail or "")) == (expected, True), detail
+
+
+@pytest.mark.parametrize("name", ["success", "pulled", "kueue-admitted", "gang"])
+def test_a_measured_trial_has_no_class(name: str) -> None:
+    assert classify_launch(scene(name), VALID) == (None, None)
+
+
+def test_a_pod_that_is_done_without_its_document_is_an_error_of_the_harness() -> None:
+    found, detail = classify_launch(scene("success"), None)
+    assert found == "harness_error"
+    assert (
+        detail
+        == "pod success ended with exit code 0, but its result document is not in the store: is launcher.results_url the one that the pods write to?"
+    )
+
+
+def test_a_failed_document_names_the_class() -> None:
+    assert classify_launch(scene("exit-3"), failed("wrong_hardware", "4 GPUs, not 8")) == ("wrong_hardware", "4 GPUs, not 8")
+    assert classify_launch(scene("success"), failed("server_error"))[0] == "server_error"
+
+
+def test_the_cluster_knows_better_than_the_document_why_the_harness_was_stopped() -> None:
+    assert classify_launch(scene("deadline-exceeded"), failed("interrupted"))[0] == "timeout"
+    assert classify_launch(scene("oom-killed"), failed("harness_error"))[0] == "out_of_memory"
+    assert classify_launch(scene("deleted"), failed("harness_error"))[0] == "interrupted"
+
+
+def test_a_document_that_contradicts_its_exit_code_is_not_believed() -> None:
+    found, detail = classify_launch(scene("exit-3"), VALID)
+    assert (found, "but its document says valid" in (detail or "")) == ("harness_error", True)
+
+
+@pytest.mark.parametrize("name", ["evicted-memory", "deleted", "oom-killed"])
+def test_what_befell_a_pod_after_its_document_was_written_changes_nothing(name: str) -> None:
+    seen = scene(name)
+    if name == "deleted":  # its exit code would say that its document is a failed one
+        pod = copy.deepcopy(seen.pods[0])
+        pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] = 0
+        seen = replace(seen, pods=(pod,))
+    assert classify_launch(seen, VALID) == (None, None)
+
+
+# What we stopped it for.
+
+STOPS: list[tuple[str, StopReason, str, FailureClass, str]] = [
+    ("unschedulable-gpus", "schedule_timeout", "no node in time", "insufficient_capacity", "no node had room"),
+    ("unschedulable-selector", "schedule_timeout", "no node in time", "insufficient_capacity", "launcher.node_selector"),
+    ("kueue-gated", "schedule_timeout", "no node in time", "quota_exceeded", "scheduling gate kueue.x-k8s.io/admission"),
+    ("success", "schedule_timeout", "1 of 2 pods were there; nobody created the others", "launch_timeout", "nobody created"),
+    ("success", "schedule_timeout", 'Error creating: pods "x" is forbidden: exceeded quota: q', "quota_exceeded", "ResourceQuota"),
+    ("err-image-pull", "image_error", "pod x cannot start: ErrImagePull", "image_error", "ErrImagePull"),
+    ("missing-secret", "config_error", 'secret "results" not found', "bad_declaration", "results"),
+    ("deleted", "killed", "the task was cleared", "interrupted", "cleared"),
+    ("success", "deadline", "still running", "timeout", "still running"),
+    ("unschedulable-gpus", "unreachable", "no answer for 900 s", "unreachable", "no answer for 900 s"),
+]
+
+
+@pytest.mark.parametrize(("name", "reason", "detail", "expected", "sentence"), STOPS)
+def test_what_it_was_stopped_for(name: str, reason: StopReason, detail: str, expected: FailureClass, sentence: str) -> None:
+    seen = scene(name, (reason, detail))
+    found, said = classify_launch(replace(seen, pods=running(seen)) if name == "success" else seen, None)
+    assert (found, sentence in (said or "")) == (expected, True), said
+
+
+def running(seen: LaunchObservation) -> tuple[dict[str, Any], ...]:
+    pods = copy.deepcopy(seen.pods)
+    for pod in pods:
+        pod["status"]["phase"] = "Running"
+        pod["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "2026-11-21T03:21:17Z"}}
+    return pods
+
+
+def test_a_slow_pull_is_named() -> None:
+    seen = scene("err-image-pull", ("startup_timeout", "pod x did not start"))
+    found, detail = classify_launch(seen, None)
+    assert (found, "still pulled the image" in (detail or "")) == ("launch_timeout", True)
+    found, detail = classify_launch(scene("missing-secret", ("startup_timeout", "pod x did not start")), None)
+    assert (found, detail) == ("launch_timeout", "pod x did not start")
+
+
+@pytest.mark.parametrize(
+    ("status", "detail", "expected"),
+    [
+        (403, 'pods "x" is forbidden: exceeded quota: q, requested: requests.nvidia.com/gpu=8', "quota_exceeded"),
+        (403, 'pods "x" is forbidden: failed quota: q: must specify limits.cpu', "bad_declaration"),
+        (403, 'User "launcher" cannot create resource "pods"', "bad_declaration"),
+        (422, "spec.containers[0].image: Required value", "bad_declaration"),
+        (400, "json: cannot unmarshal", "bad_declaration"),
+        (404, 'namespaces "plumbline" not found', "bad_declaration"),
+        (409, "the name is taken", "bad_declaration"),
+        (401, "Unauthorized", "unreachable"),
+        (429, "too many requests", "unreachable"),
+        (503, "the server is starting", "unreachable"),
+    ],
+)
+def test_what_the_cluster_refused(status: int, detail: str, expected: FailureClass) -> None:
+    found, said = classify_launch(LaunchObservation(expected=1, stop=StopCause("refused", detail, status)), None)
+    assert (found, detail in (said or "")) == (expected, True)
+
+
+def test_rights_do_not_come_back_but_tokens_do() -> None:
+    assert (
+        classify_launch(LaunchObservation(expected=1, stop=StopCause("unreachable", "Forbidden for 900 s", 403)), None)[0]
+        == "bad_declaration"
+    )
+    found, detail = classify_launch(LaunchObservation(expected=1, stop=StopCause("unreachable", "Unauthorized for 900 s", 401)), None)
+    assert (found, "renew the token" in (detail or "")) == ("unreachable", True)
+
+
+def test_a_document_outweighs_an_outage() -> None:
+    assert classify_launch(scene("success", ("unreachable", "no answer for 900 s")), VALID) == (None, None)
+
+
+def test_what_we_killed_was_not_deleted_by_a_stranger() -> None:
+    assert classify_launch(scene("deleted", ("killed", "the task was cleared")), None) == ("interrupted", "the task was cleared")
+    assert classify_launch(scene("deleted", ("unreachable", "no answer")), None)[0] == "interrupted"
+    assert classify_launch(scene("oom-killed", ("killed", "the task was cleared")), None)[0] == "out_of_memory"
+
+
+def test_what_a_pod_did_by_itself_outweighs_an_outage_but_not_our_own_deadline() -> None:
+    assert classify_launch(scene("oom-killed", ("unreachable", "no answer")), None)[0] == "out_of_memory"
+    assert classify_launch(scene("exit-3", ("deadline", "too late")), failed("interrupted"))[0] == "timeout"
+
+
+# Pods.
+
+
+def test_nothing_there_and_nothing_known() -> None:
+    assert classify_launch(LaunchObservation(expected=1), None)[0] == "interrupted"
+
+
+def test_a_pod_that_vanished_while_it_ran() -> None:
+    seen = scene("success")
+    (pod,) = running(seen)
+    found, detail = classify_launch(replace(seen, pods=(pod,), gone=frozenset({"success"})), None)
+    assert (found, detail) == (
+        "interrupted",
+        "pod success on node-1 is gone, and the last that was seen of it is that it runs on node-1: somebody deleted it, or its node is no more",
+    )
+
+
+def test_a_pod_that_was_tidied_away_after_it_ended_failed_by_itself() -> None:
+    seen = scene("exit-3")
+    pod = copy.deepcopy(seen.pods[0])
+    pod["metadata"].update(deletionTimestamp="2026-11-21T03:50:30Z", deletionGracePeriodSeconds=30)
+    assert classify_launch(replace(seen, pods=(pod,)), failed("server_error"))[0] == "server_error"
+
+
+def test_a_launch_that_was_ended_with_its_pods_still_running() -> None:
+    seen = scene("success")
+    found, detail = classify_launch(replace(seen, pods=running(seen)), None)
+    assert (found, "pod success runs on node-1" in (detail or "")) == ("interrupted", True)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "expected"),
+    [
+        (1, "s3://bucket: the result document could not be stored: timeout", "unreachable"),
+        (1, "Traceback (most recent call last):\nRuntimeError: oh", "harness_error"),
+        (1, "/usr/bin/python3: No module named plumbline", "image_error"),
+        (2, "trial.json: workload: expected …", "bad_declaration"),
+        (3, "failed: loss is not finite", "harness_error"),
+        (139, "", "harness_error"),
+        (143, "", "interrupted"),
+        (137, "", "interrupted"),
+    ],
+)
+def test_exit_codes(code: int, message: str, expected: FailureClass) -> None:
+    assert classify_launch(ended(code, message), None)[0] == expected
+
+
+def ended(code: int, message: str, reason: str = "Error") -> LaunchObservation:
+    seen = scene("exit-3")
+    pod = copy.deepcopy(seen.pods[0])
+    pod["status"]["containerStatuses"][0]["state"]["terminated"].update(exitCode=code, message=message, reason=reason)
+    return replace(seen, pods=(pod,))
+
+
+def test_a_kill_with_an_event_of_the_kernel_is_memory() -> None:
+    seen = ended(137, "")
+    event = {
+        "involvedObject": {"name": "exit-3"},
+        "type": "Warning",
+        "reason": "OOMKilling",
+        "message": "Killed process 7 (python3)",
+        "eventTime": "2026-11-21T03:21:18.000000Z",
+    }
+    assert classify_launch(replace(seen, events=(*seen.events, event)), None)[0] == "out_of_memory"
+
+
+def test_a_node_that_cannot_give_its_gpus() -> None:
+    seen = ended(128, "nvidia-container-cli: initialization error: nvml error: driver not loaded", "StartError")
+    found, detail = classify_launch(seen, None)
+    assert (found, "driver or container toolkit" in (detail or "")) == ("wrong_hardware", True)
+
+
+def test_memory_that_is_too_little_to_start() -> None:
+    seen = ended(128, "container init was OOM-killed (memory limit too low?)", "StartError")
+    assert classify_launch(seen, None)[0] == "out_of_memory"
+
+
+# Gangs.
+
+
+def test_the_first_pod_that_failed_decides() -> None:
+    found, detail = classify_launch(scene("gang-oom"), failed("harness_error", "a rank was lost"))
+    assert (found, (detail or "").endswith("(the first of 2 pods that failed)")) == ("out_of_memory", True)
+    seen = scene("gang-oom")
+    first, second = copy.deepcopy(seen.pods)
+    second["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = "2026-11-21T02:21:30Z"
+    assert classify_launch(replace(seen, pods=(first, second)), failed("server_error"))[0] == "server_error"
+
+
+def test_in_the_same_second_what_the_cluster_tells_counts_before_an_exit_code() -> None:
+    seen = scene("gang-oom")
+    first, second = copy.deepcopy(seen.pods)
+    second["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = "2026-11-21T02:21:09Z"
+    assert classify_launch(replace(seen, pods=(first, second)), None)[0] == "out_of_memory"
+
+
+def test_a_gang_that_lost_a_follower_after_it_was_measured_is_measured() -> None:
+    seen = scene("gang")
+    first, second = copy.deepcopy(seen.pods)
+    second["status"]["containerStatuses"][0]["state"]["terminated"].update(exitCode=3, reason="Error")
+    second["status"]["phase"] = "Failed"
+    assert classify_launch(replace(seen, pods=(first, second)), VALID) == (None, None)

@@ -1,0 +1,104 @@
+"""Each way to log in that Airflow's own hooks know becomes options of the store's client; what does not fit is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plumbline.launch.connections import store_options
+
+AZURE = "https://account.blob.core.windows.net"
+
+
+def read(monkeypatch: pytest.MonkeyPatch, url: str, **fields: Any) -> dict[str, Any]:
+    monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps({"conn_type": "generic", **fields}))
+    return store_options(url, "store")
+
+
+@pytest.mark.parametrize(
+    ("url", "fields", "expected"),
+    [
+        ("s3://b", {"login": "id", "password": "key"}, {"key": "id", "secret": "key"}),
+        (
+            "s3://b",
+            {"extra": {"aws_access_key_id": "id", "aws_secret_access_key": "key", "aws_session_token": "t", "region_name": "r"}},
+            {"key": "id", "secret": "key", "token": "t", "client_kwargs": {"region_name": "r"}},
+        ),
+        ("gs://b", {"extra": {"keyfile_dict": '{"type": "service_account"}'}}, {"token": {"type": "service_account"}}),
+        ("gcs://b", {"extra": {"keyfile_dict": {"type": "service_account"}, "project": "p"}}, {"token": {"type": "service_account"}}),
+        ("az://c", {"extra": {"connection_string": "AccountName=a"}}, {"connection_string": "AccountName=a"}),
+        (
+            "az://c",
+            {"login": "account", "password": "key"},
+            {"connection_string": f"BlobEndpoint={AZURE};AccountName=account;AccountKey=key"},
+        ),
+        (
+            "abfs://c",
+            {"login": "account", "host": "account.blob.core.example.cn", "extra": {"shared_access_key": "key"}},
+            {"connection_string": "BlobEndpoint=https://account.blob.core.example.cn;AccountName=account;AccountKey=key"},
+        ),
+        (
+            "abfss://c@account.dfs.core.windows.net",
+            {"login": "account", "extra": {"sas_token": "?sv=1&sig=2"}},
+            {"connection_string": f"BlobEndpoint={AZURE};SharedAccessSignature=sv=1&sig=2"},
+        ),
+        (
+            "az://c",
+            {"extra": {"sas_token": f"{AZURE}/?sv=1&sig=2"}},
+            {"connection_string": f"BlobEndpoint={AZURE};SharedAccessSignature=sv=1&sig=2"},
+        ),
+        (
+            "az://c",
+            {"login": "app", "password": "secret", "host": AZURE, "extra": {"tenant_id": "tenant"}},
+            {"account_name": "account", "tenant_id": "tenant", "client_id": "app", "client_secret": "secret"},
+        ),
+        (
+            "abfss://c@account.dfs.core.windows.net",
+            {"login": "app", "password": "secret", "extra": {"tenant_id": "tenant"}},
+            {"tenant_id": "tenant", "client_id": "app", "client_secret": "secret"},
+        ),
+    ],
+)
+def test_each_way_to_log_in(monkeypatch: pytest.MonkeyPatch, url: str, fields: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert read(monkeypatch, url, **fields) == expected
+
+
+def test_a_key_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key.json").write_text("{}")
+    assert read(monkeypatch, "gs://b", extra={"key_path": str(tmp_path / "key.json")}) == {"token": str(tmp_path / "key.json")}
+
+
+@pytest.mark.parametrize(
+    ("url", "fields", "said"),
+    [
+        ("gs://b", {"extra": {"keyfile_dict": "{cut"}}, "store does not open gs://b: its extra keyfile_dict is not JSON"),
+        ("gs://b", {"extra": {"key_path": "/no/key.json"}}, "key_path names /no/key.json, and there is no such file here"),
+        ("gs://b", {"extra": {"project": "p"}}, "connection store has no credentials for gs://b"),
+        ("s3://b", {}, "connection store has no credentials for s3://b"),
+        ("az://c", {"login": "account"}, "connection store has no credentials for az://c"),
+        ("az://c", {"password": "key"}, "store does not open az://c: it has a key and no login"),
+        ("az://c", {"extra": {"sas_token": "sv=1"}}, "it has a sas_token and no login"),
+        ("file:///mnt/x", {"login": "id"}, "takes no credentials; leave results_connection out"),
+    ],
+)
+def test_what_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, url: str, fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read(monkeypatch, url, **fields)
+
+
+def test_a_connection_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="connection nowhere, declared for s3://b, is not defined"):
+        store_options("s3://b", "nowhere")
+
+
+def test_azures_options_come_before_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables may hold the home store's credentials, which is another account."""
+    from adlfs import AzureBlobFileSystem
+
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "BlobEndpoint=https://home.example.com;AccountName=home;AccountKey=a2V5")
+    for fields in ({"password": "a2V5"}, {"extra": {"sas_token": "sv=1&sig=2"}}):
+        found = read(monkeypatch, "az://c", login="account", **fields)
+        assert AzureBlobFileSystem(**found, skip_instance_cache=True).service_client.primary_hostname == "account.blob.core.windows.net"

@@ -1,0 +1,304 @@
+"""The report as a whole: what it must say, what it must not load, and what it says when there is little to say."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from tests.browser.sample import campaign
+
+from plumbline.analysis.campaign_data import CampaignData, Quality
+from plumbline.analysis.conclusions import conclude
+from plumbline.analysis.scorecards.scorecard import Scorecard, scorecard
+from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.declarations import SimulatedLauncher
+from plumbline.presentation.charts.chart import log_axis
+from plumbline.presentation.html.report import write_report
+from plumbline.presentation.scorecard_rows import card_tables
+from plumbline.results import Curve, LaunchRecord, PodRecord, Point, ResultDocument, ResultStore, evidence_files
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> CampaignData:
+    return campaign(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture(scope="module")
+def page(sample: CampaignData, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_report(sample, tmp_path_factory.mktemp("reports")).read_text()
+
+
+def body(page: str) -> str:
+    """The page without Plotly's own code."""
+    return re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+
+
+def charts(page: str) -> dict[str, dict[str, object]]:
+    found = re.findall(r'<script type="application/json" data-for="chart-([^"]+)">(.*?)</script>', page, flags=re.S)
+    return {name: json.loads(text) for name, text in found}
+
+
+def test_it_is_one_file_that_names_nothing_to_load(page: str) -> None:
+    assert page.count("plotly.js v") == 1
+    assert not re.search(r"<(script|img|link|iframe)[^>]+(src|href)=[\"'](?!data:)", body(page))
+
+
+def test_training_and_inference_stand_apart_with_their_trials(page: str, sample: CampaignData) -> None:
+    text = body(page)
+    assert text.index('id="training-gpt-tiny-cpu-v1"') < text.index('id="inference-chat-tiny-cpu-v2"')
+    assert "p95 request_scheduled_latency &lt;= 900ms in steady" in text
+    for document in sample.documents:
+        assert document.checksum in text
+        assert document.trial.trial_id in text
+    assert "plumbline replay 2026-11.local-1core.training.gpt-tiny-cpu.0200.r1" in text
+    assert "2 of 3 trials usable" in text
+    assert "Comparison class: standardised." in text
+
+
+def test_every_chart_that_the_data_allows_is_there(page: str) -> None:
+    costs = {name for name in charts(page) if name.endswith(("-scenarios", "-tornado", "-parts", "-volume", "-utilisation"))}
+    assert {"training-gpt-tiny-cpu-scenarios", "inference-chat-tiny-cpu-scenarios", "training-gpt-tiny-cpu-local-1core-tornado"} <= costs
+    assert set(charts(page)) - costs == {
+        "cost-bill",
+        "training-gpt-tiny-cpu-steps",
+        "training-gpt-tiny-cpu-over-training_loss",
+        "training-gpt-tiny-cpu-over-effective_tokens_per_second",
+        "training-gpt-tiny-cpu-over-rank_busy_time",
+        "training-gpt-tiny-cpu-repeats-step_time",
+        "training-gpt-tiny-cpu-repeats-tokens_per_second",
+        "training-gpt-tiny-cpu-stages",
+        "inference-chat-tiny-cpu-cdf-time_to_first_token",
+        "inference-chat-tiny-cpu-cdf-request_scheduled_latency",
+        "inference-chat-tiny-cpu-percentiles-time_to_first_token",
+        "inference-chat-tiny-cpu-percentiles-inter_token_latency",
+        "inference-chat-tiny-cpu-repeats-goodput",
+        "inference-chat-tiny-cpu-repeats-output_token_throughput",
+        "inference-chat-tiny-cpu-stages",
+    }
+
+
+def test_what_grows_with_the_prompt_is_drawn_by_provider(sample: CampaignData, tmp_path: Path) -> None:
+    def curved(document: ResultDocument, k: int) -> ResultDocument:
+        points = tuple(Point(at=at, value=(1 + k) * at * 1e-4, n=8) for at in (128, 2048))
+        curve = Curve(phase="context", along="input_tokens", metric="time_to_first_token", statistic="p50", unit="s", points=points)
+        return document.model_copy(update={"curves": (curve,)} if document.trial.workload.kind == "inference" else {})
+
+    documents = tuple(curved(d, d.trial.repeat) for d in sample.documents)
+    rejected = documents[3].trial
+    assert (rejected.provider.name, rejected.workload.kind, rejected.repeat) == ("local-1core", "inference", 1)
+    quality = {(rejected.trial_id, rejected.attempt): Quality("reject", ())}
+    found = charts(write_report(replace(sample, documents=documents, quality=quality), tmp_path).read_text())
+    assert not any("along-inter_token_latency" in name for name in found), "nobody measured that"
+    first = found["inference-chat-tiny-cpu-along-time_to_first_token"]["data"][0]  # type: ignore[index]
+    assert (first["name"], first["x"]) == ("local-1core", [128, 2048])
+    # The median of the second and third repeats, three and four times as long; the rejected first one is left out.
+    assert first["y"] == pytest.approx([128 * 0.35, 2048 * 0.35])
+    assert first["error_y"]["array"] == pytest.approx([128 * 0.05, 2048 * 0.05])
+
+
+def test_logarithmic_ticks_say_their_whole_number() -> None:
+    wide, narrow = log_axis("", [0.0, 20.0, 2000.0]), log_axis("", [83.0, 170.0])
+    assert wide["ticktext"] == ["20", "50", "100", "200", "500", "1,000", "2,000"]
+    assert narrow["ticktext"] == ["80", "100", "120", "150", "200"]
+    assert log_axis("", [1e-3, 1e3])["ticktext"] == ["0.001", "0.01", "0.1", "1", "10", "100", "1,000"]
+
+
+def test_curves_through_zero_have_no_logarithmic_scale(sample: CampaignData, tmp_path: Path) -> None:
+    def scales(*values: float) -> list[object]:
+        points = tuple(Point(at=at, value=value, n=8) for at, value in zip((128, 2048), values, strict=True))
+        curve = Curve(
+            phase="context", along="input_tokens", metric="memory_growth_per_sequence", statistic="max", unit="bytes", points=points
+        )
+        documents = tuple(d.model_copy(update={"curves": (curve,)}) for d in sample.documents if d.trial.workload.kind == "inference")
+        layout = charts(write_report(replace(sample, documents=documents), tmp_path).read_text())[
+            "inference-chat-tiny-cpu-along-memory_growth_per_sequence"
+        ]["layout"]
+        return [layout[axis].get("type") for axis in ("xaxis", "yaxis")]  # type: ignore[index]
+
+    assert scales(4096.0, 8192.0) == ["log", "log"]
+    assert scales(0.0, 8192.0) == ["log", None]
+
+
+def test_nobody_wins_by_what_the_client_did_and_an_absent_tail_is_no_row() -> None:
+    def card(provider: str, delay: float) -> Scorecard:
+        rows = (
+            MetricValue("steady", "time_to_first_token", "p50", delay, "s", "lower_is_better", 50),
+            MetricValue("steady", "time_to_first_token", "p99", None, "s", "lower_is_better", 50),
+            MetricValue("steady", "request_dispatch_delay", "p99", delay, "s", "lower_is_better", 50),
+        )
+        numbers = [TrialSample(f"{provider}.{i}", provider, "inference", "chat", 1, "valid", "02:00", i, None, rows) for i in range(1, 7)]
+        return scorecard(numbers)
+
+    (table,) = card_tables([card("a", 0.001), card("b", 0.01)])
+    rows = {(row.name, row.detail): [cell.mark for cell in row.cells] for _, group in table.groups for row in group}
+    assert rows[("time to first token", "p50")] == ["best", ""]
+    assert rows[("request dispatch delay", "p99")] == ["", ""]
+    assert ("time to first token", "p99") not in rows
+
+
+def test_the_limits_speak_of_this_campaign(page: str) -> None:
+    text = body(page)
+    assert "As few as 2 usable repeats" in text
+    assert "local-1core and local-2core are the same machine (this-machine)" in text
+    assert "1 of 3 usable trials on local-1core are degraded: " in text
+
+
+def test_the_first_screen_answers_who_is_first_how_sure_what_it_costs_and_what_drifted(page: str) -> None:
+    summary = body(page).split('<section id="summary">')[1].split("</section>")[0]
+    labels = re.findall(r"<dt>(.*?)</dt>", summary)
+    assert labels[:6] == ["Measured", "First choice", "Cheapest that fits", "Cost, all in", "Drift", "Acceptance"]
+    assert re.search(r"Team platform, gpt-tiny-cpu: local-2core before local-1core, .{2,8} % sure\.", summary)
+    assert "It would be local-1core if " in summary
+
+
+def test_the_number_that_is_asked_first_and_the_shares_stand_first(page: str) -> None:
+    training = body(page).split('<section id="training">')[1].split("</section>")[0]
+    assert training.index("Tokens per second per device") < training.index("Acceptance criteria") < training.index("Scorecard")
+    assert "of the physical limit" in training
+    assert "Getting a trial to run" in training and "Manual steps" in training and "Refused" in training
+
+
+def test_every_line_of_the_bills_is_there_with_its_source(page: str) -> None:
+    cost = body(page).split('<section id="cost">')[1].split("</section>")[0]
+    for text in (
+        "0.02 USD/instance-hour",
+        "start, probes, warm-up and stop",
+        "list, since 2026-01-01",
+        "no overhead is declared for local-1core",
+    ):
+        assert text in cost
+
+
+def test_costs_name_their_basis(page: str) -> None:
+    assert "cost basis: on_demand, 0.02 USD/h since 2026-01-01, source: example figure" in body(page)
+
+
+def test_without_a_price_there_is_a_reason_and_no_zero(sample: CampaignData, tmp_path: Path) -> None:
+    free = sample.providers["local-1core"].model_copy(update={"prices": ()})
+    text = body(write_report(replace(sample, providers={**sample.providers, "local-1core": free}), tmp_path).read_text())
+    assert "no price is declared for local-1core" in text
+    assert "cost_per_1m_trained_tokens on gpt-tiny-cpu was not measured" in text
+
+
+def test_hostile_text_stays_text(sample: CampaignData, tmp_path: Path) -> None:
+    bad = '</script><script>alert("x")</script><img src=x>|`'
+    finding = replace(sample.findings[0], headline=bad, explanation=bad)
+    page = write_report(replace(sample, reason=bad, findings=(finding,)), tmp_path)
+    assert "<script>alert" not in page.read_text()
+    assert "<img src=x>" not in body(page.read_text())
+    assert "<script>" not in (tmp_path / "2026-11" / "report.md").read_text()
+
+
+@pytest.mark.fault("a report's evidence is damaged", ends="the report says so", keeps="the rest of the report")
+def test_damaged_evidence_is_said_and_not_drawn(sample: CampaignData, tmp_path: Path) -> None:
+    broken = campaign(tmp_path / "results")
+    assert broken.store is not None
+    victim = broken.documents[0]
+    broken.store.put(f"{broken.store.folder(victim.trial)}/evidence/steps.parquet", b"not parquet")
+    page = write_report(broken, tmp_path / "reports").read_text()
+    assert "Raw evidence is left out of the charts: " in body(page)
+    steps = charts(page)["training-gpt-tiny-cpu-steps"]["data"]
+    assert len(steps) == 5  # type: ignore[arg-type]
+
+
+def test_evidence_that_expired_is_said_with_its_rule(sample: CampaignData, tmp_path: Path) -> None:
+    aged = campaign(tmp_path / "results")
+    assert aged.store is not None
+    folder = aged.store.folder(aged.documents[0].trial)
+    aged.store.remove(f"{folder}/evidence/steps.parquet")
+    evidence_files.record_expired(
+        aged.store, folder, ["evidence/steps.parquet"], datetime(2026, 12, 1, tzinfo=timezone.utc), "evidence.keep: 30d"
+    )
+    text = body(write_report(aged, tmp_path / "reports").read_text())
+    assert "steps.parquet expired on 2026-12-01 (evidence.keep: 30d)" in text
+
+
+def test_without_a_store_the_distributions_are_left_out_and_that_is_said(sample: CampaignData, tmp_path: Path) -> None:
+    page = write_report(replace(sample, store=None), tmp_path).read_text()
+    assert not [name for name in charts(page) if "cdf" in name or name.endswith("steps")]
+    assert "distributions are not drawn" in body(page)
+
+
+def test_nothing_measured_is_a_report_too(sample: CampaignData, tmp_path: Path) -> None:
+    page = write_report(replace(sample, documents=(), findings=(), drift=()), tmp_path)
+    text = body(page.read_text())
+    assert "12 missing" in text
+    assert charts(page.read_text()) == {}
+    empty = body(write_report(replace(sample, documents=(), planned=(), findings=(), drift=()), tmp_path / "none").read_text())
+    assert "Nothing was planned and nothing was measured." in empty
+    assert "No training trial was part of this campaign." in empty
+
+
+def test_one_provider_and_one_repeat_lead_nobody(tmp_path: Path) -> None:
+    alone = campaign(tmp_path / "results", repeats=1, names=("local-1core",))
+    found = conclude(alone)
+    assert {d.winner for d in found.decisions} == {None}
+    text = body(write_report(alone, tmp_path / "reports").read_text())
+    assert "there is nothing to choose between" in text
+    assert '<span class="mark">best</span>' not in text
+
+
+def test_a_rejected_trial_is_shown_and_never_scored(sample: CampaignData, tmp_path: Path) -> None:
+    victim = sample.documents[0].trial
+    data = replace(sample, quality={(victim.trial_id, victim.attempt): Quality("reject", ("impossible: p99 below p50",))})
+    card = next(c for c in conclude(data).cards if (c.provider, c.kind) == ("local-1core", "training"))
+    assert card.counts["invalid"] == 1
+    row = card.row("step_time")
+    assert row is not None
+    assert victim.trial_id not in row.trials
+    text = body(write_report(data, tmp_path).read_text())
+    assert '<span class="chip rejected">rejected</span>' in text
+
+
+def test_writing_twice_replaces_the_report_and_leaves_no_draft(sample: CampaignData, tmp_path: Path) -> None:
+    first = write_report(sample, tmp_path).read_text()
+    again = write_report(sample, tmp_path)
+    assert again.read_text() == first
+    assert sorted(f.name for f in again.parent.iterdir()) == ["report.html", "report.md"]
+
+
+def test_markdown_says_the_same(sample: CampaignData, tmp_path: Path) -> None:
+    text = (write_report(sample, tmp_path).parent / "report.md").read_text()
+    assert "| step time median ↓ | 26." in text
+    assert "| `median step_time <= 500ms in steady` | **pass** " in text
+    assert "## Drift since the accepted baseline\n\n- **page** local-1core" in text
+    assert all(line.count("|") == 4 for line in text.splitlines() if line.startswith("| step time"))
+
+
+def test_the_store_may_be_anywhere(sample: CampaignData, tmp_path: Path) -> None:
+    assert isinstance(sample.store, ResultStore)
+    page = write_report(replace(sample, store=ResultStore("memory://nothing-here")), tmp_path)
+    assert "/steps.parquet is missing" in body(page.read_text())
+
+
+def test_images_are_charted_by_samples_since_they_have_no_tokens(sample: CampaignData, tmp_path: Path) -> None:
+    def without_tokens(document: ResultDocument) -> ResultDocument:
+        return document.model_copy(update={"metrics": tuple(row for row in document.metrics if "tokens" not in row.metric)})
+
+    documents = tuple(without_tokens(d) if d.trial.workload.kind == "training" else d for d in sample.documents)
+    names = set(charts(write_report(replace(sample, documents=documents), tmp_path).read_text()))
+    assert "training-gpt-tiny-cpu-repeats-samples_per_second" in names
+    assert "training-gpt-tiny-cpu-repeats-tokens_per_second" not in names
+
+
+def test_the_environment_names_what_the_cluster_said_of_its_pods(sample: CampaignData, tmp_path: Path) -> None:
+    pods = (PodRecord(name="p0", rank=0, facts={"kubernetes.version": "v1.33.1"}),)
+    launch = LaunchRecord(launcher="kubernetes", events=(), pods=pods)
+    documents = (sample.documents[0].with_launch(launch), *sample.documents[1:])
+    assert "v1.33.1" in body(write_report(replace(sample, documents=documents), tmp_path).read_text())
+
+
+def test_a_simulated_provider_is_never_ranked_among_measured_ones(sample: CampaignData) -> None:
+    def providers(*simulated: str) -> set[str]:
+        launcher = SimulatedLauncher(kind="simulated")
+        changed = {n: p.model_copy(update={"launcher": launcher}) if n in simulated else p for n, p in sample.providers.items()}
+        found = conclude(replace(sample, providers=changed)).decisions
+        return {r.provider for decision in found for r in decision.ranking}
+
+    assert providers() == {"local-1core", "local-2core"}
+    assert providers("local-1core") == {"local-2core"}
+    assert providers("local-1core", "local-2core") == {"local-1core", "local-2core"}

@@ -1,0 +1,118 @@
+"""GPU utilisation is shown beside what was achieved, and withheld where that is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.data.result_documents import document, inference_metrics, inference_workload, provider, training_metrics, trial
+
+from plumbline.presentation.gpu_usage import gpu_usages, is_gpu_utilisation
+from plumbline.results import ResultDocument, Telemetry, metric_row
+
+
+def sampled(phase: str = "steady", gpus: int = 2, **means: float) -> tuple[Telemetry, ...]:
+    units = {"utilization": "ratio", "power": "W", "temperature": "°C"}
+    return tuple(
+        Telemetry(phase=phase, signal=f"gpu{gpu}_{name}", unit=units[name], n=30, mean=mean + gpu / 100, min=mean, max=mean + 1)  # type: ignore[arg-type]
+        for gpu in range(gpus)
+        for name, mean in means.items()
+    )
+
+
+def trained(*telemetry: Telemetry, gone: tuple[str, ...] = (), **more: Any) -> ResultDocument:
+    metrics = [each for each in training_metrics() if each.metric not in gone]
+    return document(metrics=metrics, telemetry=telemetry, **more)
+
+
+def test_beside_arithmetic_and_power() -> None:
+    (found,) = gpu_usages(trained(*sampled(utilization=0.9, power=500.0)))
+    assert (found.phase, found.gpus, found.why) == ("steady", 2, "")
+    assert found.utilisation.value == pytest.approx(0.905)
+    assert (found.flops.value, found.flops.beside) == (1e9, "30 % of the probed matmul rate")
+    assert found.power.value == pytest.approx(1000.01)  # both GPUs together
+    assert (found.bandwidth.text, found.missing) == ("not measured", ("memory bandwidth",))
+
+
+def test_energy_counters_go_before_samples_of_power() -> None:
+    metrics = [*training_metrics(), metric_row("gpu_power", 900.0, 30, statistic="mean")]
+    (found,) = gpu_usages(document(metrics=metrics, telemetry=sampled(utilization=0.9, power=500.0)))
+    assert (found.power.value, found.power.text) == (900.0, "900 W")
+
+
+def test_beside_the_bandwidth_of_decoding() -> None:
+    model = {
+        "architecture": "llama",
+        "layers": 2,
+        "width": 64,
+        "heads": 4,
+        "kv_heads": 2,
+        "feed_forward": 128,
+        "vocabulary": 256,
+        "context": 64,
+    }
+    place = provider(accelerator={"kind": "nvidia", "count": 2}, launcher={"kind": "local", "cpus": [0, 1]})
+    workload = inference_workload(model=model, server={"backend": "vllm"}, needs={"accelerator": "nvidia", "count": 2})
+    metrics = [*inference_metrics(), metric_row("model_bandwidth_utilization", 0.4, 30)]
+    (found,) = gpu_usages(
+        document(trial("inference", where=place, workload=workload), metrics=metrics, telemetry=sampled(utilization=0.97, power=600.0))
+    )
+    # Two GPUs of a probed 10 GB/s each, 40 % of them.
+    assert found.bandwidth.value == pytest.approx(8e9)
+    assert found.bandwidth.text == "8.00 GB/s in decoding" and found.bandwidth.beside == "40 % of the probed bandwidth"
+    assert found.utilisation.text == "98 %" and found.missing == ("achieved FLOP/s",)
+
+
+@pytest.mark.parametrize(
+    ("means", "gone", "said"),
+    [
+        ({"utilization": 0.9}, (), "utilisation is not shown without memory bandwidth and power"),
+        (
+            {"utilization": 0.9, "power": 500.0},
+            ("model_flops",),
+            "utilisation is not shown without achieved FLOP/s and memory bandwidth",
+        ),
+        (
+            {"utilization": 0.9},
+            ("model_flops",),
+            "without achieved FLOP/s, memory bandwidth and power: alone it says nothing of performance",
+        ),
+        ({"power": 500.0}, (), "utilisation was not sampled"),
+    ],
+)
+def test_alone_it_is_withheld(means: dict[str, float], gone: tuple[str, ...], said: str) -> None:
+    (found,) = gpu_usages(trained(*sampled(**means), gone=gone))
+    assert found.utilisation.value is None and found.utilisation.text == "–"
+    assert said in found.why
+
+
+def test_power_of_one_gpu_is_not_the_power_of_two() -> None:
+    telemetry = (*sampled(gpus=2, utilization=0.9), *sampled(gpus=1, power=500.0))
+    (found,) = gpu_usages(trained(*telemetry))
+    assert found.power.value is None and "power" in found.missing
+
+
+def test_what_the_server_tells_of_the_same_gpus_is_not_counted_twice() -> None:
+    told = Telemetry(phase="steady", signal="server_gpu0_utilization", unit="ratio", n=30, mean=0.1, min=0.0, max=0.2)
+    (both,) = gpu_usages(trained(*sampled(gpus=1, utilization=0.9, power=500.0), told))
+    (alone,) = gpu_usages(trained(*sampled(gpus=1, power=500.0), told))
+    assert (both.utilisation.value, alone.utilisation.value) == (0.9, 0.1)
+
+
+def test_what_the_phase_did_not_measure_is_not_borrowed_from_another() -> None:
+    warm, steady = gpu_usages(trained(*sampled("warmup", utilization=0.9, power=500.0), *sampled(utilization=0.9, power=500.0)))
+    assert (warm.phase, steady.phase) == ("warmup", "steady")
+    assert warm.utilisation.value is None and steady.utilisation.value is not None
+
+
+def test_without_a_gpu_there_is_no_row() -> None:
+    assert gpu_usages(document()) == ()
+    overhead = Telemetry(phase="steady", signal="gpu_watch_overhead", unit="ratio", n=3, mean=0.01, min=0.0, max=0.02)
+    assert gpu_usages(trained(overhead)) == ()
+
+
+def test_what_counts_as_utilisation() -> None:
+    assert (
+        is_gpu_utilisation("gpu0_utilization") and is_gpu_utilisation("gpu15_utilization") and is_gpu_utilisation("server_gpu0_utilization")
+    )
+    assert not is_gpu_utilisation("gpu0_power") and not is_gpu_utilisation("server_host_cpu_utilization")

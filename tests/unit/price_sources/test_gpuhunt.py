@@ -1,0 +1,235 @@
+"""gpuhunt's catalog, from a folder and downloaded: the right instance in the right place, or the reason why there is no price."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from tests.fakes.gpuhunt_catalog import OFFLINE, CatalogServer, offer, write_catalog
+from tests.fakes.listening import somewhere
+from tests.fakes.trials import CONFIG
+
+from plumbline.declarations import Provider, load
+from plumbline.declarations.providers import GpuhuntSource
+from plumbline.price_sources import NoPrice, PriceSourceDown
+from plumbline.price_sources.gpuhunt import GpuhuntPrices, _load_version
+from plumbline.results.price_reading import Reading
+
+gpuhunt = pytest.importorskip("gpuhunt")
+gpuhunt_base = pytest.importorskip("gpuhunt.providers.base")
+SHIPPED = load(CONFIG)
+
+P5, A3 = "p5.48xlarge", "a3-highgpu-8g"
+AWS = [
+    offer(P5, "us-east-1", 55.04),
+    offer(P5, "us-east-1", 21.5, spot=True),
+    offer(P5, "eu-north-1", 61.0),
+    offer("p5.4xlarge", "us-east-1", 6.88, gpus=1),
+]
+GCP = [
+    offer(A3, "us-central1-a", 88.49),
+    offer(A3, "us-central1-b", 88.49),
+    offer(A3, "us-central1-a", 40.1, flags="gcp-dws-calendar-mode"),
+    offer(A3, "us-central1-a", 30.0, spot=True),
+    offer(A3, "us-central1-b", 33.0, spot=True),
+    offer(A3, "us-central10-a", 99.0),
+    offer("a2-highgpu-1g", "us-central1-c", 3.67, gpus=1),
+    offer("a2-highgpu-1g", "us-central1-d", 3.67, gpus=1),
+]
+
+Read = Callable[..., list[Reading]]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    """The package keeps its default catalog for the life of the process, and we each pinned one: a test starts with none."""
+    gpuhunt.default_catalog.cache_clear()
+    _load_version.cache_clear()
+    yield
+    gpuhunt.default_catalog.cache_clear()
+    _load_version.cache_clear()
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: Callable[..., Provider], at: datetime) -> Read:
+    """read(source={…}, cloud="gcp", …): what the folder's catalog says of a provider."""
+    monkeypatch.setenv("GPUHUNT_CATALOG_DIR", str(write_catalog(tmp_path / "catalog", aws=AWS, gcp=GCP, oci=AWS)))
+
+    def asked(source: dict[str, str] | None = None, **fields: object) -> list[Reading]:
+        return GpuhuntPrices(GpuhuntSource(kind="gpuhunt", **(source or {}))).read(provider(**fields), at)
+
+    return asked
+
+
+def test_on_demand_and_spot_of_the_whole_instance_in_its_region(read: Read, at: datetime) -> None:
+    on_demand, spot = read()
+    assert (on_demand.purchase, on_demand.usd_per_instance_hour, on_demand.usd_per_gpu_hour) == ("on_demand", 55.04, pytest.approx(6.88))
+    assert (spot.purchase, spot.usd_per_instance_hour) == ("spot", 21.5)
+    assert (on_demand.provider, on_demand.source, on_demand.observed_at) == ("eks-p5", "gpuhunt", at)
+
+
+def test_a_zone_is_taken_by_name_and_capacity_for_fixed_dates_is_no_price_on_demand(read: Read) -> None:
+    on_demand, spot = read(cloud="gcp", region="us-central1", zone="us-central1-a", instance_type=A3)
+    assert (on_demand.usd_per_instance_hour, spot.usd_per_instance_hour) == (88.49, 30.0)
+    assert read(zone="us-east-1a")[0].usd_per_instance_hour == 55.04, "a cloud that prices regions has one price for their zones"
+
+
+def test_zones_that_differ_need_a_declared_zone_and_zones_that_agree_do_not(read: Read) -> None:
+    with pytest.raises(NoPrice, match=r"lists 2 spot prices: 30 USD/h in us-central1-a, 33 USD/h in us-central1-b; declare .* zone"):
+        read(cloud="gcp", region="us-central1", instance_type=A3)
+    with pytest.raises(NoPrice, match=r"1 accelerators, the provider declares 8"):
+        read(cloud="gcp", region="us-central1", instance_type="a2-highgpu-1g")
+    assert len(read({"location": "us-central1-b"}, cloud="gcp", region="us-central1", instance_type=A3)) == 2
+
+
+def test_a_cloud_goes_by_gpuhunts_name(read: Read) -> None:
+    assert read(cloud="oracle")[0].usd_per_instance_hour == 55.04
+    assert read({"cloud": "aws", "location": "eu-north-1"}, cloud="mine")[0].usd_per_instance_hour == 61.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"instance_type": "p9.48xlarge"}, r"does not list p9\.48xlarge; name it as gpuhunt does"),
+        ({"region": "sa-east-1"}, r"lists p5\.48xlarge in eu-north-1, us-east-1, not in sa-east-1"),
+        ({"instance_type": "p5.4xlarge"}, r"gives p5\.4xlarge 1 accelerators, the provider declares 8"),
+    ],
+)
+def test_what_the_catalog_does_not_have_is_no_price(read: Read, fields: dict[str, str], said: str) -> None:
+    with pytest.raises(NoPrice, match=rf"gpuhunt, price of eks-p5: .*{said}"):
+        read(**fields)
+
+
+def test_a_cloud_that_gpuhunt_does_not_know_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: Callable[..., Provider], at: datetime
+) -> None:
+    monkeypatch.setenv("GPUHUNT_CATALOG_DIR", str(write_catalog(tmp_path, mine=AWS)))
+    with pytest.raises(NoPrice, match=r"Unknown provider: mine; name the cloud as gpuhunt does"):
+        GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(cloud="mine"), at)
+
+
+def test_a_folder_without_the_clouds_file_is_down(read: Read) -> None:
+    with pytest.raises(PriceSourceDown, match=r"azure\.csv.*put gpuhunt's azure\.csv into .*, or unset GPUHUNT_CATALOG_DIR"):
+        read(cloud="azure")
+
+
+def test_the_version_of_a_folder_is_its_own_name_or_the_hash_of_what_it_says(read: Read, tmp_path: Path) -> None:
+    first = read()[0].source_version
+    write_catalog(tmp_path / "catalog", aws=[*AWS, offer("new", "us-east-1", 1.0)])
+    assert first.startswith("sha256:") and read()[0].source_version != first
+    (tmp_path / "catalog" / "version").write_text("20261121-1\n")
+    assert read({"catalog": "20261121-1"})[0].source_version == "20261121-1"
+    with pytest.raises(PriceSourceDown, match=r"holds catalog 20261121-1, declared is 20260101-1"):
+        read({"catalog": "20260101-1"})
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogServer]:
+    monkeypatch.delenv("GPUHUNT_CATALOG_DIR", raising=False)
+    with CatalogServer({"aws": AWS}, version="20261121-7") as running:
+        monkeypatch.setenv("GPUHUNT_CATALOG_URL", running.url)
+        yield running
+
+
+def test_the_newest_catalog_is_downloaded_and_named(server: CatalogServer, provider: Callable[..., Provider], at: datetime) -> None:
+    before = socket.getdefaulttimeout()
+    on_demand, _ = GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(), at)
+    assert (on_demand.usd_per_instance_hour, on_demand.source_version) == (55.04, "20261121-7")
+    assert socket.getdefaulttimeout() == before
+
+
+def test_a_pinned_catalog_is_downloaded_by_its_name_once(server: CatalogServer, provider: Callable[..., Provider], at: datetime) -> None:
+    source = GpuhuntPrices(GpuhuntSource(kind="gpuhunt", catalog="20261121-7"))
+    assert source.read(provider(), at)[0].source_version == "20261121-7"
+    assert source.read(provider(), at)[0].usd_per_instance_hour == 55.04
+    assert not any(path.endswith("/version") for path in server.asked)
+    assert server.asked.count("/aws/20261121-7/catalog.zip") == 1
+    with pytest.raises(PriceSourceDown, match="20200101-1"):
+        GpuhuntPrices(GpuhuntSource(kind="gpuhunt", catalog="20200101-1")).read(provider(), at)
+
+
+def test_a_catalog_that_cannot_be_downloaded_is_down_and_not_free(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, provider: Callable[..., Provider], at: datetime
+) -> None:
+    monkeypatch.delenv("GPUHUNT_CATALOG_DIR", raising=False)
+    with CatalogServer({}, version="1") as gone:
+        url = gone.url
+    monkeypatch.setenv("GPUHUNT_CATALOG_URL", url)
+    with pytest.raises(
+        PriceSourceDown, match=r"the catalog of aws could not be loaded: .*refused.*; look whether the catalog can be downloaded"
+    ):
+        GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(), at)
+    with pytest.raises(PriceSourceDown, match=r"Failed to load aws catalog 20200101-1 \(.*refused"):
+        GpuhuntPrices(GpuhuntSource(kind="gpuhunt", catalog="20200101-1")).read(provider(), at)
+    assert caplog.records == [], "nine clouds' tracebacks would bury the one sentence"
+
+
+def test_a_cloud_whose_download_failed_is_down(server: CatalogServer, provider: Callable[..., Provider], at: datetime) -> None:
+    with pytest.raises(PriceSourceDown, match=r"the catalog of gcp holds nothing that can be read"):
+        GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(cloud="gcp"), at)
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [(p, s) for p in SHIPPED.providers.values() for s in p.price_sources if isinstance(s, GpuhuntSource)],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_the_shipped_examples_name_clouds_that_gpuhunt_knows(
+    place: Provider, source: GpuhuntSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: datetime
+) -> None:
+    instance_type, location = source.instance_type or place.instance_type, source.location or place.zone or place.region
+    clouds = {cloud: [offer(instance_type, location, 50.0)] for cloud in OFFLINE}
+    monkeypatch.setenv("GPUHUNT_CATALOG_DIR", str(write_catalog(tmp_path, **clouds)))
+    assert [r.usd_per_instance_hour for r in GpuhuntPrices(source).read(place, at)] == [50.0]
+
+
+def test_a_file_of_another_layout_is_told_by_its_first_bad_line(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "catalog" / "aws.csv").write_text("name,price\np5.48xlarge,55.04\n")
+    with pytest.raises(PriceSourceDown, match=r"malformed row in aws catalog at line 2"):
+        read()
+
+
+def test_a_server_that_never_answers_is_down(monkeypatch: pytest.MonkeyPatch, provider: Callable[..., Provider], at: datetime) -> None:
+    monkeypatch.delenv("GPUHUNT_CATALOG_DIR", raising=False)
+    with somewhere() as port:
+        monkeypatch.setenv("GPUHUNT_CATALOG_URL", f"http://127.0.0.1:{port}")
+        with pytest.raises(PriceSourceDown, match=r"the catalog of aws could not be loaded: timed out"):
+            GpuhuntPrices(GpuhuntSource(kind="gpuhunt"), timeout_s=0.2).read(provider(), at)
+
+
+def test_one_name_that_is_sold_with_several_numbers_of_gpus(read: Read, tmp_path: Path) -> None:
+    sizes = [offer("NVIDIA H100", "EU-1", 2.5 * gpus, gpus=gpus) for gpus in (1, 4, 8)]
+    write_catalog(tmp_path / "catalog", runpod=sizes)
+    asked = {"instance_type": "NVIDIA H100", "location": "EU-1"}
+    assert [r.usd_per_gpu_hour for r in read(asked, cloud="runpod")] == [2.5]
+    write_catalog(tmp_path / "catalog", runpod=sizes[:2])
+    with pytest.raises(NoPrice, match=r"gives NVIDIA H100 1 or 4 accelerators, the provider declares 8"):
+        read(asked, cloud="runpod")
+
+
+@pytest.mark.parametrize("price", ["nan", "-1.0"])
+def test_a_figure_that_is_no_price_is_refused(read: Read, tmp_path: Path, price: str) -> None:
+    write_catalog(tmp_path / "catalog", aws=[offer(P5, "us-east-1", float(price))])
+    with pytest.raises(NoPrice, match=rf"lists p5\.48xlarge at {price} USD/h"):
+        read()
+
+
+def test_a_cloud_that_is_asked_live_says_so_in_its_version(server: CatalogServer, provider: Callable[..., Provider], at: datetime) -> None:
+    class Hotaisle(gpuhunt_base.OnlineProvider):  # type: ignore[misc]
+        """A cloud with an account of its own, as the package asks it."""
+
+        NAME = "hotaisle"
+
+        def get(self, **_: object) -> list[object]:
+            return [gpuhunt.CatalogItem("hotaisle", "8x", "us", 16.0, 192, 2048.0, 8, "MI300X", 192.0, False, None, "amd")]
+
+        @classmethod
+        def from_env(cls) -> Hotaisle:
+            return cls()
+
+    gpuhunt.default_catalog().add_provider(Hotaisle())
+    (reading,) = GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(cloud="hotaisle", region="us", instance_type="8x"), at)
+    assert reading.usd_per_instance_hour == 16.0 and reading.source_version.startswith("asked live, gpuhunt ")

@@ -1,0 +1,138 @@
+"""What fails in an installation, from an Airflow that says so and a real archive: each failure appears, and is gone with its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from tests.data.result_documents import document, trial
+from tests.fakes.trials import CONFIG
+
+from plumbline.archive import Archive, open_archive
+from plumbline.declarations import Declarations, load
+from plumbline.workflows import check_installation
+from plumbline.workflows.check_installation import CHECKED, SCHEDULE_WATCHED, WITHOUT_DECLARATIONS, find_failures, slots_before
+
+NOW = datetime(2026, 12, 1, 23, 30, tzinfo=timezone.utc)
+DAG = "benchmark_local_1core"
+SCHEDULED = f"scheduled__{NOW - timedelta(hours=2):%Y-%m-%dT%H:%M:%S}+00:00"
+
+
+@dataclass
+class Airflow:
+    """An Airflow in which all is well, until a test says otherwise."""
+
+    red: dict[str, dict[str, dict[str, str | None]]] = field(default_factory=dict)
+    newest: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    is_paused: dict[str, bool | None] = field(default_factory=dict)
+    runs: bool = True
+    beats: dict[str, datetime | None] = field(default_factory=lambda: {"triggerer": NOW, "dag_processor": NOW})
+
+    def paused(self, dag_id: str) -> bool | None:
+        return self.is_paused.get(dag_id, False)
+
+    def task_states(self, dag_id: str, task_ids: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
+        runs = self.red.get(dag_id, {})
+        return {run: {t: s for t, s in states.items() if t.rstrip("_0123456789") in task_ids} for run, states in runs.items()}
+
+    def newest_states(self, dag_id: str, task_ids: Sequence[str]) -> tuple[str, Mapping[str, str | None]] | None:
+        return (SCHEDULED, self.newest[dag_id]) if dag_id in self.newest else None
+
+    def started(self, dag_id: str, slot: datetime) -> bool:
+        return self.runs
+
+    def unreadable_files(self) -> Mapping[str, str]:
+        return self.unreadable
+
+    def heartbeats(self) -> Mapping[str, datetime | None]:
+        return self.beats
+
+
+@pytest.fixture(scope="module")
+def declared() -> Declarations:
+    known = load(CONFIG)
+    return replace(known, providers={"local-1core": known.providers["local-1core"].model_copy(update={"enabled": True})})
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    monkeypatch.delenv("PLUMBLINE_ARCHIVE_URL", raising=False)
+    monkeypatch.setattr("plumbline.archive.archive.utc_now", lambda: NOW - timedelta(days=40))
+    with open_archive() as opened:
+        opened.add_audit(who="plumbline", what=SCHEDULE_WATCHED, subject=DAG, why="a test")
+        yield opened
+
+
+BROKEN = {
+    "a red record": ({"red": {DAG: {SCHEDULED: {"training.record_3": "failed"}}}}, f"task_failed {DAG} {SCHEDULED}", "record"),
+    "a red collect": ({"red": {DAG: {SCHEDULED: {"training.trial.collect_0": "failed"}}}}, f"task_failed {DAG} {SCHEDULED}", "collect"),
+    "a red sweep": ({"newest": {"upkeep": {"sweep_1": "failed", "tell": "success"}}}, "task_failed upkeep", "cluster doctor"),
+    "a red nightly verify": ({"newest": {"upkeep_daily": {"verify": "failed"}}}, "task_failed upkeep_daily", "archive verify"),
+    "a DAG file that cannot be parsed": ({"unreadable": {"dags/b.py": "x\nboom\n"}}, "dag_unreadable dags/b.py", "plumbline check"),
+    "a benchmark that is paused past its slot": ({"is_paused": {DAG: True}, "runs": False}, f"benchmark_missed {DAG}", "dags unpause"),
+    "a slot that the scheduler missed": ({"runs": False}, f"benchmark_missed {DAG}", "plumbline trigger local-1core"),
+    "a paused nightly check": ({"is_paused": {"upkeep_daily": True}}, "dag_paused upkeep_daily", "dags unpause upkeep_daily"),
+    "a triggerer that is away": (
+        {"beats": {"triggerer": NOW - timedelta(minutes=6), "dag_processor": NOW}},
+        "component_away triggerer",
+        "up -d triggerer",
+    ),
+    "a DAG processor that never began": (
+        {"beats": {"triggerer": NOW, "dag_processor": None}},
+        "component_away dag_processor",
+        "dag-processor",
+    ),
+}
+
+
+@pytest.mark.fault("each part of the installation, one at a time", ends="one finding of kind self with its remedy", keeps="no duplicate")
+@pytest.mark.parametrize("case", BROKEN.values(), ids=BROKEN)
+def test_each_failure_is_one_finding_with_a_remedy_and_is_over_with_its_cause(
+    archive: Archive, declared: Declarations, case: tuple[dict[str, object], str, str]
+) -> None:
+    broken, subject, remedy = case
+    airflow = Airflow(**broken)  # type: ignore[arg-type]
+    for _ in range(2):
+        found, codes = find_failures(archive, declared, airflow, NOW)
+        check_installation.reconcile_failures(archive, found, codes, NOW)
+    (finding,) = archive.findings_of("plumbline", "self")
+    assert (finding.state, finding.detail["subject"]) == ("open", subject)
+    assert remedy in finding.detail["remedy"]
+    found, codes = find_failures(archive, declared, Airflow(), NOW)
+    assert found == []
+    check_installation.reconcile_failures(archive, found, codes, NOW)
+    assert [f.state for f in archive.findings_of("plumbline", "self")] == ["resolved"]
+
+
+def test_a_red_trial_is_data_about_the_provider(archive: Archive, declared: Declarations) -> None:
+    airflow = Airflow(red={DAG: {SCHEDULED: {"training.trial.run_0": "failed"}}})
+    assert find_failures(archive, declared, airflow, NOW)[0] == []
+
+
+def test_slots_before_the_first_look_and_slots_measured_since_are_not_missed(archive: Archive, declared: Declarations) -> None:
+    provider = declared.providers["local-1core"]
+    slots = slots_before(declared, provider, NOW)
+    assert slots and all(slot.day == 1 for slot in slots) and slots_before(declared, provider, NOW.replace(hour=0, minute=0)) == []
+    assert find_failures(archive, declared, Airflow(runs=False), NOW)[0]
+    archive.record(document(trial(where=provider, campaign="on-demand", planned_at=NOW - timedelta(minutes=1))), uri="file:///s")
+    assert find_failures(archive, declared, Airflow(runs=False), NOW)[0] == []
+
+
+def test_a_new_installation_is_not_blamed_for_slots_before_it_began(
+    tmp_path: Path, declared: Declarations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plumbline.archive.archive.utc_now", lambda: NOW)
+    with open_archive(f"sqlite:///{tmp_path / 'new.db'}") as new:
+        for _ in range(2):
+            assert find_failures(new, declared, Airflow(runs=False), NOW)[0] == []
+
+
+def test_without_declarations_only_what_needs_none_is_checked(archive: Archive) -> None:
+    airflow = Airflow(is_paused={"upkeep_daily": True}, unreadable={"dags/benchmarks.py": "bad declaration"})
+    found, codes = find_failures(archive, None, airflow, NOW)
+    assert [f.code for f in found] == ["dag_unreadable"] and set(codes) == set(WITHOUT_DECLARATIONS) < set(CHECKED)

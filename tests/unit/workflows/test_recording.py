@@ -1,0 +1,219 @@
+"""A document that cannot be believed is kept in quarantine with its reason, costs nothing else of the campaign, and gets a second look."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.data.result_documents import FACTS, training_metrics
+from tests.fakes.trials import CONFIG
+
+from plumbline.archive import Archive, QuarantineRecord, QuarantineView, Refused, open_archive
+from plumbline.declarations import Trial, installation_paths
+from plumbline.launch import stores
+from plumbline.results import Environment, Event, Reason, ResultDocument, ResultStore, Validity, metric_row
+from plumbline.workflows import benchmark
+from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters
+from plumbline.workflows.record import override_verdict, record_attempt, retry_all_quarantined, retry_quarantined
+
+NOW = datetime.now(timezone.utc)
+LANE = TRIAL_GROUPS["training"]
+METRICS = (
+    *(r for r in training_metrics(steps=75) if r.metric != "effective_tokens_per_second"),
+    metric_row("effective_tokens_per_second", 400.0, 90),  # with the steps of its warm-up
+)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
+    yield tmp_path
+
+
+def measured(trial: Trial, *more: Any, ended: datetime = NOW, evidence: Any = ()) -> ResultDocument:
+    """A document that the quality checks believe, unless a test spoils it."""
+    return ResultDocument.sealed(
+        trial=trial,
+        harness_version="0.1.0",
+        environment=Environment.of(FACTS),
+        validity=Validity(status="valid"),
+        timeline=(Event(name="finished", utc=ended),),
+        metrics=(*METRICS, *more),
+        evidence=evidence,
+    )
+
+
+def plain(document: ResultDocument) -> bytes:
+    return document.model_dump_json(indent=1).encode()
+
+
+def planned(repeats: int) -> tuple[ResultStore, list[dict[str, Any]], list[Trial]]:
+    specs = benchmark.plan_trials("local-1core", LANE, RunParameters("2026-11", "a test", repeats=repeats))
+    store = stores.home()
+    trials = [stores.planned_trial(store, spec) for spec in specs]
+    for trial in trials:
+        store.put_trial(trial)
+    return store, specs, trials
+
+
+def through(specs: list[dict[str, Any]]) -> list[Any]:
+    for spec in specs:
+        benchmark.collect_trial(spec)
+    return [benchmark.record_trial(checked)["recorded"] for checked in benchmark.validate_group("local-1core", LANE.name, specs)]
+
+
+BAD: dict[str, tuple[Callable[[Trial], bytes], str]] = {
+    "newer": (
+        lambda t: plain(measured(t)).replace(b'"schema_version": 1,\n "trial"', b'"schema_version": 2,\n "trial"'),
+        "is newer than 1",
+    ),
+    "nan": (lambda t: plain(measured(t)).replace(b'"value": 0.1,', b'"value": NaN,'), "finite number"),
+    "checksum": (lambda t: plain(measured(t)).replace(b'"value": 0.1,', b'"value": 0.2,'), "the document was changed or cut short"),
+    "negative": (lambda t: plain(measured(t, metric_row("data_wait_time", -0.1, 5, statistic="mean"))), "data_wait_time"),
+    "twice": (lambda t: plain(measured(t, metric_row("step_time", 0.2, 5))), "repeated_metric"),
+    "future": (lambda t: plain(measured(t, ended=NOW + timedelta(days=1))), "from_the_future"),
+}
+
+
+@pytest.mark.fault("a document is not believed", ends="failed, quarantined", keeps="the document; the other attempts")
+def test_what_cannot_be_believed_is_kept_with_its_reason_and_nothing_else_is_lost() -> None:
+    store, specs, trials = planned(len(BAD) + 1)
+    for trial, (spoilt, _) in zip(trials, BAD.values(), strict=False):
+        store.put(f"{store.folder(trial)}/result.json", spoilt(trial))
+    store.put_document(measured(trials[-1]))
+    for _ in range(2):  # a retry of all steps changes nothing
+        said = through(specs)
+        assert len(said) == len(trials)
+        with open_archive() as archive:
+            assert [t.trial_id for t in archive.trials("2026-11") if t.usable] == [trials[-1].trial_id]
+            assert len(archive.trials("2026-11")) == len(trials), "each planned trial is accounted for"
+            held = {q.trial_id: q for q in archive.quarantined()}
+            assert archive.verify(evidence=True) == []
+        assert sorted(held) == sorted(t.trial_id for t in trials[:-1])
+        for trial, (spoilt, why) in zip(trials, BAD.values(), strict=False):
+            found = held[trial.trial_id]
+            assert why in found.reason, found
+            kept = store.get(found.uri.removeprefix(f"{store.url}/"))
+            assert hashlib.sha256(kept).hexdigest() == found.sha256
+            assert "result.json" not in found.uri or kept == spoilt(trial)
+
+
+def quarantined_newer(tmp_path: Path) -> tuple[ResultStore, Trial, bytes, QuarantineView]:
+    """A document that only a newer version understands, in quarantine, and what it is once it is understood."""
+    store, specs, (trial,) = planned(1)
+    file = tmp_path / "steps.parquet"
+    file.write_bytes(b"rows")
+    good = plain(measured(trial, evidence=(store.put_evidence(trial, "steps", file, rows=1),)))
+    store.put(f"{store.folder(trial)}/result.json", good.replace(b'"schema_version": 1,\n "trial"', b'"schema_version": 2,\n "trial"'))
+    assert through(specs) == [["inserted"]]
+    with open_archive() as archive:
+        (held,) = archive.quarantined()
+    return store, trial, good, held
+
+
+def test_a_document_that_holds_at_last_is_recorded_in_the_place_of_its_failed_attempt(tmp_path: Path) -> None:
+    store, trial, good, held = quarantined_newer(tmp_path)
+    with open_archive() as archive:
+        again = retry_quarantined(archive, held.quarantine_id, "ada")
+        assert again.attempt is None
+        assert "is newer than 1" in again.reason
+        store.put(held.uri.removeprefix(f"{store.url}/"), good)  # as an upgrade would read it
+        (done,) = retry_all_quarantined(archive, "ada")
+        assert done.attempt == 2
+        first, second = archive.trials()
+        assert (first.status, first.corrected, first.usable) == ("failed", True, False)
+        assert (second.attempt, second.status, second.usable) == (2, "valid", True)
+        assert archive.document(trial.trial_id).metrics == measured(trial).metrics  # type: ignore[union-attr]
+        assert archive.sample(trial.series_key, "2026-11").counts.usable == 1
+        assert archive.quarantined() == []
+        assert archive.quarantined(everything=True)[0].state == "released"
+        assert [e.what for e in archive.audit(f"{trial.trial_id}#1")] == ["measurement_corrected"]
+        assert retry_quarantined(archive, held.quarantine_id, "ada").reason == "it was released before"
+    assert store.damaged_evidence(store.collected(f"2026-11/{trial.trial_id}/attempt-2")) == []
+
+
+def test_one_that_is_lost_keeps_no_other_from_its_second_look(tmp_path: Path) -> None:
+    store, trial, good, held = quarantined_newer(tmp_path)
+    with open_archive() as archive:
+        gone = replace(held, trial_id="2026-11.gone", uri=held.uri.replace(trial.trial_id, "2026-11.gone"), sha256="0" * 64)
+        archive.quarantine(QuarantineRecord(**{f.name: getattr(gone, f.name) for f in fields(QuarantineRecord)}))
+        store.put(held.uri.removeprefix(f"{store.url}/"), good)
+        done = {one.quarantine_id: one.attempt for one in retry_all_quarantined(archive, "ada")}
+        (lost,) = archive.quarantined()
+    assert (lost.trial_id, done) == ("2026-11.gone", {held.quarantine_id: 2, lost.quarantine_id: None})
+
+
+@pytest.mark.fault("a document's evidence is damaged", ends="failed, quarantined", keeps="the document, with its reason")
+def test_a_document_whose_evidence_is_damaged_stays_in_quarantine(tmp_path: Path) -> None:
+    store, trial, good, held = quarantined_newer(tmp_path)
+    store.put(held.uri.removeprefix(f"{store.url}/"), good)
+    store.put(f"{store.folder(trial)}/evidence/steps.parquet", b"Rows")
+    with open_archive() as archive:
+        done = retry_quarantined(archive, held.quarantine_id, "ada")
+    assert done.attempt is None
+    assert "has SHA-256" in done.reason
+
+
+def test_a_document_that_the_archive_refuses_is_quarantined_and_recorded_once_it_may(archive_of_simulated: Archive) -> None:
+    store, specs, (trial,) = planned(1)
+    store.put_document(measured(trial))
+    assert through(specs) == [["quarantined"]]
+    (held,) = archive_of_simulated.quarantined()
+    assert "a measured trial cannot join the series" in held.reason
+    with pytest.raises(Refused, match="cannot join the series"):
+        retry_quarantined(archive_of_simulated, held.quarantine_id, "ada")
+
+
+@pytest.fixture
+def archive_of_simulated() -> Iterator[Archive]:
+    _, _, (trial,) = planned(1)
+    old = trial.model_copy(update={"campaign_id": "2026-10"})
+    with open_archive() as archive:
+        archive.record(measured(old).model_copy(update={"simulated": True}), uri="file:///store")
+        yield archive
+
+
+def test_a_collected_document_that_was_spoilt_later_does_not_end_the_checks_of_the_others() -> None:
+    store, specs, trials = planned(2)
+    for trial, spec in zip(trials, specs, strict=True):
+        store.put_document(measured(trial))
+        benchmark.collect_trial(spec)
+    store.put(f"{store.folder(trials[0])}/collected.json", b"{")
+    rows = benchmark.validate_group("local-1core", LANE.name, specs)
+    assert [benchmark.record_trial(one)["recorded"] for one in rows][1] == ["inserted"]
+    with open_archive() as archive:
+        (held,) = archive.quarantined()
+        assert held.trial_id == trials[0].trial_id
+        assert "not a JSON object" in held.reason
+
+
+def test_a_verdict_by_hand_is_a_new_row_that_names_the_old_one() -> None:
+    store, _, (trial,) = planned(1)
+    folder = store.put_collected(measured(trial))
+    with open_archive() as archive:
+        assert record_attempt(archive, store, folder, "accept", ()) == "inserted"
+        assert override_verdict(archive, trial.trial_id, 1, "reject", "ada", "the neighbour's job ran too") == 2
+        first, second = archive.trials()
+        assert (first.quality_action, first.corrected, first.usable) == ("accept", True, False)
+        assert (second.quality_action, second.usable) == ("reject", False)
+        assert second.quality_reasons == (Reason(code="verdict_by_hand", detail="the neighbour's job ran too"),)
+        assert archive.sample(trial.series_key, "2026-11").observations == ()
+        assert archive.metric_history(trial.series_key, "step_time", "median") == []
+        with pytest.raises(ValueError, match="was corrected already"):
+            override_verdict(archive, trial.trial_id, 1, "reject", "ada", "again")
+        assert override_verdict(archive, trial.trial_id, 2, "accept", "bob", "it did not") == 3
+        assert archive.sample(trial.series_key, "2026-11").counts.usable == 1
+        with pytest.raises(LookupError, match="has no attempt"):
+            override_verdict(archive, trial.trial_id, 9, "reject", "ada", "x")
+        with pytest.raises(ValueError, match="why is empty"):
+            override_verdict(archive, trial.trial_id, 3, "reject", "ada", " ")
+        assert record_attempt(archive, store, folder, "accept", ()) == "unchanged", "a replayed record changes nothing"
+        assert len(archive.trials()) == 3
+        assert archive.verify(evidence=True) == []
+    assert installation_paths().archive_url.startswith("sqlite")

@@ -1,0 +1,159 @@
+"""Reviewing and reporting what the archive holds: two campaigns of one series, alike and not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.data.result_documents import PLANNED, document, training_metrics, trial
+from tests.fakes.trials import CONFIG
+
+from plumbline.archive import open_archive
+from plumbline.workflows import alert, report, review
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))  # where a Slack connection is looked for
+    yield tmp_path
+
+
+def measured(campaign: str, step_time: float, repeats: int = 6) -> None:
+    with open_archive() as archive:
+        for repeat in range(1, repeats + 1):
+            asked = trial(campaign=campaign, repeat=repeat, planned_at=PLANNED + timedelta(days=int(campaign.split("-")[1]) * 30))
+            jitter = step_time * (1 + 0.001 * repeat)
+            assert archive.record(document(asked, metrics=training_metrics(jitter)), uri="file:///nowhere") == "inserted"
+
+
+def test_the_first_campaign_becomes_the_baseline_and_drifts_from_nothing() -> None:
+    measured("2026-01", 0.1)
+    (one,) = review.review_campaign("2026-01")
+    assert one.findings == ()
+    with open_archive() as archive:
+        assert archive.baseline(one.series_key) == ["2026-01"]
+        (series,) = report.campaign_data(archive, "2026-01").drift
+    assert series.note == "this campaign became the series' first baseline"
+
+
+def test_a_campaign_like_its_baseline_has_no_finding() -> None:
+    measured("2026-01", 0.1)
+    measured("2026-02", 0.1)
+    review.review_campaign("2026-01")
+    (one,) = review.review_campaign("2026-02", "lab-2core")
+    assert one.comparison.baseline_campaigns == ("2026-01",)
+    assert (one.comparison.verdict, one.findings) == ("unchanged", ())
+
+
+def test_a_slower_campaign_is_a_finding_once_however_often_it_is_reviewed() -> None:
+    measured("2026-01", 0.1)
+    measured("2026-02", 0.2)
+    review.review_campaign("2026-01")
+    (one,) = review.review_campaign("2026-02")
+    assert [(f.kind, f.severity) for f in one.findings] == [("performance", "page")]
+    review.review_campaign("2026-02")
+    with open_archive() as archive:
+        (stored,) = archive.findings()
+    assert stored.headline == one.findings[0].headline
+    assert stored.detail["explanation"] == one.findings[0].explanation
+
+
+def test_alerts_tell_every_open_finding() -> None:
+    measured("2026-01", 0.1)
+    measured("2026-02", 0.2)
+    review.review_campaign("2026-01")
+    (one,) = review.review_campaign("2026-02")
+    told = alert.send_alerts()
+    assert told["log_only"] == [one.findings[0].finding_id]
+
+
+def test_nothing_to_review_or_report_is_said() -> None:
+    with pytest.raises(LookupError, match=r'no trial of campaign "2026-09" on lab-2core'):
+        review.review_campaign("2026-09", "lab-2core")
+    with pytest.raises(LookupError, match="no campaign yet"):
+        report.write_report()
+    with pytest.raises(LookupError, match=r'no trial of campaign "2026-09"'):
+        report.write_report("2026-09")
+
+
+def test_the_report_is_about_the_newest_campaign_unless_one_is_named(home: Path) -> None:
+    measured("2026-01", 0.1)
+    measured("2026-02", 0.2)
+    review.review_campaign("2026-01")
+    review.review_campaign("2026-02")
+    assert report.write_report() == home / "reports" / "2026-02" / "report.html"
+    assert "step_time" in (home / "reports" / "2026-02" / "report.md").read_text()
+    assert report.write_report("2026-01", ("csv", "parquet")) == home / "reports" / "2026-01" / "report.html"
+    assert {p.suffix for p in (home / "reports" / "2026-01" / "tables").iterdir()} == {".csv", ".parquet", ".md"}
+    assert not (home / "reports" / "2026-02" / "tables").exists()
+
+
+def test_the_report_holds_the_campaign_against_its_baseline_with_its_findings() -> None:
+    measured("2026-01", 0.1)
+    measured("2026-02", 0.2)
+    review.review_campaign("2026-01")
+    review.review_campaign("2026-02")
+    with open_archive() as archive:
+        data = report.campaign_data(archive, "2026-02")
+    (series,) = data.drift
+    assert series.baseline == ("2026-01",)
+    assert series.verdicts["regressed"] > 0
+    assert [f.kind for f in data.findings] == ["performance"]
+    assert len(data.documents) == 6
+
+
+def test_a_report_says_what_the_review_said_also_of_a_drift_that_goes_on() -> None:
+    """The report once judged each series by itself, took drifted campaigns for quiet ones, and was silent about what began earlier."""
+    for month, step_time in enumerate((0.1, 0.12, 0.1201, 0.1199, 0.1202), 1):
+        measured(f"2026-0{month}", step_time)
+        (one,) = review.review_campaign(f"2026-0{month}")
+    with open_archive() as archive:
+        data = report.campaign_data(archive, "2026-05")
+        assert [f.finding_id for f in report.campaign_data(archive, "2026-01").findings] == []
+        (stored,) = archive.findings()
+        archive.accept_baseline(one.series_key, "2026-05", "ada", "it stays so")
+        (accepted,) = report.campaign_data(archive, "2026-05").drift
+    (series,) = data.drift
+    assert series.verdicts == Counter(str(row.verdict) for row in one.comparison.rows if row.verdict is not None)
+    assert [(f.finding_id, f.campaign_id) for f in data.findings] == [(stored.finding_id, "2026-02")]
+    assert accepted.note == "this campaign was accepted as the baseline by ada"
+
+
+def test_quiet_campaigns_join_the_first_baseline_and_drifted_ones_do_not() -> None:
+    for campaign, step_time in (("2026-01", 0.1), ("2026-02", 0.1), ("2026-03", 0.2), ("2026-04", 0.1)):
+        measured(campaign, step_time)
+        (one,) = review.review_campaign(campaign)
+        assert one.quiet == (campaign in ("2026-02", "2026-04"))
+    with open_archive() as archive:
+        # Three were looked at, one of them drifted: the fourth is too late.
+        assert archive.baseline(one.series_key) == ["2026-01", "2026-02"]
+    assert one.comparison.baseline_campaigns == ("2026-01", "2026-02")
+
+
+def test_a_campaign_of_the_baseline_is_held_against_what_was_accepted_before_it() -> None:
+    for campaign in ("2026-01", "2026-02", "2026-03"):
+        measured(campaign, 0.1)
+        review.review_campaign(campaign)
+    again = {campaign: review.review_campaign(campaign)[0].comparison.baseline_campaigns for campaign in ("2026-01", "2026-02", "2026-03")}
+    assert again == {"2026-01": (), "2026-02": ("2026-01",), "2026-03": ("2026-01", "2026-02")}
+    with open_archive() as archive:
+        (series,) = report.campaign_data(archive, "2026-01").drift
+        assert "first baseline" in series.note
+        (series,) = report.campaign_data(archive, "2026-02").drift
+        assert (series.note, series.baseline) == ("", ("2026-01",))
+
+
+def test_a_question_names_the_campaigns_that_asked_before() -> None:
+    measured("2026-01", 0.1)
+    review.review_campaign("2026-01")
+    asked = {}
+    for campaign in ("2026-02", "2026-03"):
+        measured(campaign, 0.2)
+        (asked[campaign],) = review.review_summary(review.review_campaign(campaign)[0])["questions"]
+    assert asked["2026-02"]["asked_in"] == []
+    assert asked["2026-03"] == {**asked["2026-02"], "campaign_id": "2026-03", "asked_in": ["2026-02"]}

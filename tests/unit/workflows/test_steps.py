@@ -1,0 +1,160 @@
+"""The steps of a benchmark run, without Airflow and without a harness."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.fakes.trials import CONFIG
+from tests.unit.workflows.test_recording import measured
+
+from plumbline.declarations import installation_paths
+from plumbline.launch import PlanError, stores
+from plumbline.launch.failures import Interrupted
+from plumbline.results import ResultStore
+from plumbline.workflows import benchmark
+from plumbline.workflows.benchmark import stopped_by_sigterm
+from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters
+
+ASKED = RunParameters("2026-11", "a test", repeats=2)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))
+    yield tmp_path
+
+
+def store() -> ResultStore:
+    return ResultStore(installation_paths().results_url)
+
+
+def test_plan_stores_every_specification_and_hands_over_ids_only() -> None:
+    specs = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    assert [s["title"] for s in specs] == ["gpt-tiny-cpu 02:00 r1", "gpt-tiny-cpu 02:00 r2"]
+    for spec in specs:
+        assert set(spec) == {"campaign_id", "trial_id", "title"}
+        assert stores.planned_trial(store(), spec).trial_id == spec["trial_id"]
+        assert store().attempts(spec["campaign_id"], spec["trial_id"]) == [], "an attempt is the launcher's to begin"
+
+
+def test_more_trials_than_airflow_maps_are_refused_before_anything_is_stored() -> None:
+    with pytest.raises(PlanError, match=r"2 trials of training on local-1core .* at most 1 tasks \(core.max_map_length\)"):
+        benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED, most=1)
+    assert not list((installation_paths().home / "results").rglob("planned.json"))
+    assert len(benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED, most=2)) == 2
+
+
+def test_planning_again_keeps_what_was_planned() -> None:
+    first = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    before = [stores.planned_trial(store(), spec) for spec in first]
+    assert benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunParameters("2026-11", "another reason", repeats=2)) == first
+    assert [stores.planned_trial(store(), spec) for spec in first] == before
+
+
+def test_a_provider_that_was_mended_holds_from_the_next_attempt_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    (spec, _) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    before = stores.planned_trial(store(), spec)
+    store().put_trial(before)
+    config = Path(shutil.copytree(CONFIG, tmp_path / "changed"))
+    file = config / "providers" / "local-1core.yaml"
+    file.write_text(file.read_text().replace("timeout: 10min", "timeout: 77s"))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
+    benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    after = stores.planned_trial(store(), spec)
+    assert (before.provider.launcher.timeout, after.provider.launcher.timeout) == (600.0, 77.0)
+    assert after.planned_at == before.planned_at
+    assert stores.next_attempt(after, store()).attempt == 2
+    assert store().trial(store().folder(before)) == before, "what an attempt was given stays as it was"
+
+
+def test_a_campaign_never_holds_two_specifications_of_one_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    config = Path(shutil.copytree(CONFIG, tmp_path / "changed"))
+    file = config / "workloads" / "training" / "gpt-tiny-cpu.yaml"
+    file.write_text(file.read_text().replace("precision: fp32", "precision: bf16"))
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
+    with pytest.raises(PlanError, match=r"campaign 2026-11 already holds .* name another campaign"):
+        benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    assert len(benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunParameters("2026-12", "a test"))) == 2
+
+
+def test_what_never_ran_is_recorded_as_missing() -> None:
+    from plumbline.archive import open_archive
+
+    specs = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    for checked in benchmark.validate_group("local-1core", "training", specs):
+        assert [v["action"] for v in checked["verdicts"]] == ["accept"]
+        assert benchmark.record_trial(checked)["recorded"] == ["inserted"]
+        assert benchmark.record_trial(checked)["recorded"] == ["unchanged"], "a task that is cleared writes nothing twice"
+    with open_archive() as archive:
+        assert [(t.status, t.reasons[0].code) for t in archive.trials("2026-11")] == [("missing", "never_launched")] * 2
+
+
+def test_a_trial_whose_collect_failed_is_left_out_and_comes_home_later() -> None:
+    from plumbline.archive import open_archive
+    from plumbline.workflows.benchmark import collect_campaign
+
+    specs = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    trials = [stores.planned_trial(store(), spec) for spec in specs]
+    store().put_trial(trials[0])  # launched, and never collected
+    (checked,) = benchmark.validate_group("local-1core", "training", specs)
+    assert checked["trial_id"] == trials[1].trial_id
+    benchmark.record_trial(checked)
+    store().put_document(measured(trials[0]))
+    with open_archive() as archive:
+        assert [(t.trial_id, t.status) for t in archive.trials("2026-11")] == [(trials[1].trial_id, "missing")]
+        first = {one.trial_id: one for one in collect_campaign(archive, "2026-11")}
+        assert first[trials[0].trial_id].recorded == ("inserted",)
+        again = {one.trial_id: one for one in collect_campaign(archive, "2026-11")}
+        assert again[trials[0].trial_id].recorded == ("unchanged",)
+        with pytest.raises(LookupError, match="2027-01"):
+            collect_campaign(archive, "2027-01")
+
+
+def test_a_result_replaces_the_row_that_says_missing() -> None:
+    from plumbline.archive import open_archive
+    from plumbline.workflows.benchmark import collect_campaign
+
+    (spec, other) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    for checked in benchmark.validate_group("local-1core", "training", [spec, other]):
+        benchmark.record_trial(checked)
+    same, later = (stores.planned_trial(store(), each) for each in (spec, other))
+    store().put_trial(same)  # the attempt that was recorded as missing
+    store().put_document(measured(same))
+    later = later.model_copy(update={"attempt": 2})  # a launch after that
+    store().put_trial(later)
+    store().put_document(measured(later))
+    with open_archive() as archive:
+        done = {one.trial_id: one.recorded for one in collect_campaign(archive, "2026-11")}
+        assert done[same.trial_id] == ("corrected",)
+        assert done[later.trial_id][-1] == "corrected"
+        counted = [(t.trial_id, t.attempt, t.status) for t in archive.trials("2026-11") if not t.corrected]
+        assert sorted(counted) == sorted([(same.trial_id, 2, "valid"), (later.trial_id, 2, "valid")])
+        before = len(archive.trials("2026-11"))
+        assert not {"corrected", "inserted"} & {said for one in collect_campaign(archive, "2026-11") for said in one.recorded}
+        assert len(archive.trials("2026-11")) == before
+        assert archive.verify(evidence=True) == []
+
+
+def test_sigterm_lets_a_task_clean_up() -> None:
+    cleaned = []
+    with pytest.raises(Interrupted), stopped_by_sigterm():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            cleaned.append(True)
+    assert cleaned == [True]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_only_clusters_are_swept() -> None:
+    assert benchmark.cluster_providers() == []
+    assert benchmark.sweep_cluster("local-1core") == []
