@@ -1,5 +1,5 @@
-"""What holds for every test: no Airflow home in the home folder of whoever runs the tests, signals that do what Python makes them do, and a
-second try for tests of real servers and processes."""
+"""What holds for every test: a temporary Airflow home for each process that runs tests, signals that do what Python makes them do, quick
+schemas of new archives, and a second try for tests of real servers and processes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 
 import pytest
+from tests.fakes.archive_schema import RecordedMigration
 
-# Before any test imports Airflow, which makes its home when it is imported.
-if "AIRFLOW_HOME" not in os.environ:
+# Before any test imports Airflow, which makes its home when it is imported. Processes of one run share no home.
+if "AIRFLOW_HOME" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="plumbline-tests-airflow-")
     atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
@@ -24,6 +26,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.get_closest_marker(name) for name in ("integration", "browser", "cluster")):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.fixture(autouse=True)
+def _quick_schema() -> None:
+    migrations = sys.modules.get("plumbline.archive.migrate")
+    if migrations is not None and not isinstance(migrations.upgrade, RecordedMigration):
+        migrations.upgrade = RecordedMigration(migrations)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

