@@ -18,7 +18,7 @@ from tests.data.result_documents import VALIDITY
 from plumbline.declarations import ValidityLimits
 from plumbline.harness.contention_monitor import ContentionMonitor
 
-pytestmark = pytest.mark.integration  # real processes and the real clock
+pytestmark = [pytest.mark.integration, pytest.mark.exclusive]  # real processes and the real clock
 
 CORES = sorted(os.sched_getaffinity(0))
 CORE = CORES[-1]
