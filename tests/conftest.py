@@ -1,5 +1,5 @@
 """What holds for every test: a temporary Airflow home for each process that runs tests, signals that do what Python makes them do, quick
-schemas of new archives, and a second try for tests of real servers and processes."""
+schemas of new archives, an idle machine for tests that need one, and a second try for tests of real servers and processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
+
 from tests.fakes.archive_schema import RecordedMigration
+from tests.fakes.exclusive_lock import ExclusiveLock
 
 # Before any test imports Airflow, which makes its home when it is imported. Processes of one run share no home.
 if "AIRFLOW_HOME" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
@@ -28,11 +30,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around the limit of pytest-timeout
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """With several processes (`-n 2`): a test marked `exclusive` runs while no other does."""
+    if "PYTEST_XDIST_TESTRUNUID" not in os.environ:
+        return (yield)
+    with ExclusiveLock(os.environ["PYTEST_XDIST_TESTRUNUID"]).hold(exclusive=item.get_closest_marker("exclusive") is not None):
+        return (yield)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The process that distributes the tests removes their lock."""
+    if run := getattr(config.pluginmanager.getplugin("dsession"), "nodemanager", None):
+        ExclusiveLock(run.testrunuid).remove()
+
+
 @pytest.fixture(autouse=True)
 def _quick_schema() -> None:
     migrations = sys.modules.get("plumbline.archive.migrate")
     if migrations is not None and not isinstance(migrations.upgrade, RecordedMigration):
         migrations.upgrade = RecordedMigration(migrations)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """With several processes, PyTorch's threads would wait for each other's cores. Processes that a test starts are not affected."""
+    if "PYTEST_XDIST_WORKER" in os.environ and (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

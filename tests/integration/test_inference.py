@@ -246,7 +246,9 @@ def test_killed_while_it_measures(tmp_path: Path, victim: str) -> None:
     assert time.monotonic() - killed[0] < 40, "far less than the phase"
     assert caught.value.failure_class == "server_error"
     assert "of 1200 requests of steady finished" in caught.value.detail
-    assert ("tritonserver was ended by signal 9" if victim == "server" else "lost its model process") in caught.value.detail
+    # Triton sometimes crashes when its model process disappears; the trial then records the crash.
+    ends = {"server": ["was ended by signal 9"], "model": ["lost its model process", "was ended by signal 6", "was ended by signal 11"]}
+    assert any(end in caught.value.detail for end in ends[victim])
     partial = caught.value.partial
     requests = pq.read_table(next(e.path for e in partial.evidence if e.kind == "requests")).to_pylist()
     assert len(requests) == 1200

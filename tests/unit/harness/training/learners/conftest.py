@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,13 +44,24 @@ def alone() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(scope="session")
+def written_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Initial weights that earlier tests wrote: another process writes them, which takes seconds."""
+    return tmp_path_factory.mktemp("weights")
+
+
 @pytest.fixture
-def orders_of(tmp_path: Path) -> OrdersOf:
+def orders_of(tmp_path: Path, written_weights: Path) -> OrdersOf:
     """Orders for the tiny workload with some keys replaced; whatever it reads is prepared."""
 
     def make(**changed: Any) -> WorkerSpec:
         workload = TrainingWorkload.model_validate_json(json.dumps(BASE | changed))
-        return undisturbed_spec(workload, prepare_inputs(workload, tmp_path), tmp_path, device="cpu")
+        weights = tmp_path / "training-weights"
+        if not weights.exists():
+            shutil.copytree(written_weights, weights)
+        data = prepare_inputs(workload, tmp_path)
+        shutil.copytree(weights, written_weights, dirs_exist_ok=True)
+        return undisturbed_spec(workload, data, tmp_path, device="cpu")
 
     return make
 
