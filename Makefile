@@ -4,6 +4,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 UV_VERSION := 0.13.8
+# Processes that run tests.
+WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 # uv is quick; where it cannot reach the index that pip is configured for, pip installs the same locked files.
@@ -62,11 +64,11 @@ server-env: ## the team server's .env with new secrets (docs/team-server.md); re
 server-images: ## pull the team server's PostgreSQL and MinIO and write their digests into .env
 	@$(PYTHON) k8s/airflow/server_env.py --pin $(ARGS)
 
-test: setup-dev ## the tests (start the servers they need; half an hour on 2 cores)
-	@$(BIN)/python -m pytest -m "not full" $(ARGS)
+test: setup-dev ## the quick tests: each module and each path once (10 minutes on 2 cores; WORKERS=1: one after the other)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not full" $(ARGS)
 
-test-full: setup-dev ## these and the ones that take long: more of what the others try once (over an hour)
-	@$(BIN)/python -m pytest $(ARGS)
+test-full: setup-dev ## all tests but those of a cluster (an hour on 2 cores)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-faults: setup-dev ## the tests of docs/reliability.md, with pass or fail beside each row (with KUBECONFIG: the cluster's too)
 	@$(BIN)/python -m pytest -p tests.fault_table -m fault tests/unit tests/dags tests/integration tests/browser $(if $(KUBECONFIG),tests/cluster) $(ARGS)

@@ -17,6 +17,7 @@ from tests.data.page_addresses import address_of
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.integration,
+    pytest.mark.full,  # test_dashboard.py tries the pages, tests/integration/test_plumbline_plugin.py their routes in Airflow
     pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
 ]
 

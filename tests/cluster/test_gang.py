@@ -40,6 +40,7 @@ def test_a_gang_trains_together_and_leaves_nothing(e2e: World, workload: str, po
     assert e2e.cluster.leftovers(e2e.namespace(ONE)) == []
 
 
+@pytest.mark.full
 def test_one_pod_killed_ends_the_gang_with_its_class(e2e: World) -> None:
     namespace = e2e.namespace(ONE)
     run = e2e.start(ONE, [GANG_2], "e2e-gang-kill")

@@ -63,6 +63,7 @@ def test_a_writer_killed_at_any_point_leaves_a_whole_archive_and_a_rerun_complet
         assert archive.verify() == []
 
 
+@pytest.mark.full
 @pytest.mark.fault(
     "SIGKILL before every statement of a correction", ends="a rerun completes it", keeps="the correction whole or not at all"
 )
@@ -84,6 +85,7 @@ def test_a_correction_that_is_killed_at_any_point_is_whole_or_not_there(archive_
         assert archive.verify() == []
 
 
+@pytest.mark.full
 @pytest.mark.fault("SIGKILL in an import", ends="the next import completes it", keeps="whole campaigns or none")
 def test_an_import_that_is_killed_at_any_point_is_completed_by_the_next_one(archive_url: str, tmp_path: Path) -> None:  # noqa: F811
     campaigns = ("2025-11", "2025-12")

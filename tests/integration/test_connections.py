@@ -22,6 +22,7 @@ def airflow(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "plumbline.cli", "airflow", *words], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.full
 def test_a_connection_that_was_imported_from_a_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way that docs/clusters.md describes, with the embedded Airflow's own database, before it was ever started."""
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))

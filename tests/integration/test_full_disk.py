@@ -14,6 +14,7 @@ pytestmark = pytest.mark.integration
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 
 
+@pytest.mark.full
 @pytest.mark.fault(
     "the disk is full at any step from plan to report", ends="one sentence; retried", keeps="no half file; every trial recorded once"
 )

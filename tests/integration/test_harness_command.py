@@ -30,6 +30,7 @@ def started(home: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.full
 def test_sigterm_in_the_middle_of_training_leaves_a_document_and_nothing_else(tmp_path):
     trial = a_trial("training")
     (tmp_path / "trial.json").write_text(trial.model_dump_json())

@@ -147,6 +147,7 @@ def test_a_whole_trial(tmp_path: Path) -> None:
     assert counted == [], "client and server count the same requests"
 
 
+@pytest.mark.full
 def test_sequences_are_batched_and_tokens_do_not_depend_on_it(tmp_path: Path) -> None:
     """Ten requests at once take far less than ten times one, and each gets the same tokens as alone."""
     from tests.fakes.triton_streams import Stream, stream
@@ -167,6 +168,7 @@ def test_sequences_are_batched_and_tokens_do_not_depend_on_it(tmp_path: Path) ->
     assert overlap(tries[-1]), "all stream at the same time"
 
 
+@pytest.mark.full
 def test_a_request_given_up_frees_its_row(tmp_path: Path) -> None:
     from tests.fakes.triton_streams import cancelled_after
 
@@ -231,7 +233,7 @@ def test_a_server_that_is_not_ready_in_time(tmp_path: Path) -> None:
         pytest.fail("nothing is ready in a tenth of a second")
 
 
-@pytest.mark.parametrize("victim", ["server", "model"])
+@pytest.mark.parametrize("victim", ["server", pytest.param("model", marks=pytest.mark.full)])
 def test_killed_while_it_measures(tmp_path: Path, victim: str) -> None:
     killed: list[float] = []
 
@@ -257,6 +259,7 @@ def test_killed_while_it_measures(tmp_path: Path, victim: str) -> None:
     assert {e.kind for e in partial.evidence} == {"schedule", "server_log", "requests"}
 
 
+@pytest.mark.full
 def test_interrupted_while_it_measures(tmp_path: Path) -> None:
     interrupted: list[str] = []
 
@@ -283,7 +286,7 @@ measure(short_trial(phases=LONG_STEADY), Path(sys.argv[1]), report)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_the_server_goes_with_its_harness(tmp_path: Path, number: signal.Signals) -> None:
     """Killed, the harness cleans up nothing: the kernel ends the server, the model sees that, and the next start sweeps the rest."""
     repository_root = Path(__file__).resolve().parents[2]

@@ -79,6 +79,7 @@ def test_beyond_a_length_that_is_never_answered_nothing_is_asked(tmp_path: Path)
     assert "prompts of 24 tokens: 0 of 4 requests" in reason.detail and "56 were not asked" in reason.detail
 
 
+@pytest.mark.full
 def test_a_real_server_computes_more_for_a_longer_prompt(tmp_path: Path) -> None:
     lengths = [16, 300, 600]  # the model takes 256 tokens of prompts a step
     trial = short_trial(

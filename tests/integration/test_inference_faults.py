@@ -48,6 +48,7 @@ def test_a_fault_after_the_last_request_is_no_fault(tmp_path: Path) -> None:
     assert "fault" not in [item.kind for item in failed.value.partial.evidence]
 
 
+@pytest.mark.full
 @pytest.mark.fault("the server killed under load", ends="valid, with time to recover", keeps="every request, answered or lost, counted")
 def test_killed_under_load_what_failed_is_what_the_server_never_answered(tmp_path: Path) -> None:
     result, fault = faulty(tmp_path, "server_kill", duration="16s")
@@ -133,6 +134,7 @@ def test_a_server_that_does_not_come_back_fails_the_trial(tmp_path: Path) -> Non
     assert servers() == []
 
 
+@pytest.mark.full
 @pytest.mark.fault("the trial interrupted while its server is down", ends="interrupted", keeps="no process is left")
 def test_an_interrupt_while_the_server_is_away_leaves_nothing(tmp_path: Path) -> None:
     fault = {"name": "fault", "arrivals": {"constant": {"rate": "10/s"}}, "duration": "60s", "inject": "server_kill", "at": "1s"}

@@ -211,6 +211,7 @@ def test_a_key_is_sent_and_never_told() -> None:
     assert [r.authorization for r in hosted.records[:2]] == [f"Bearer {KEY}"] * 2
 
 
+@pytest.mark.full
 def test_a_certificate_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = self_signed(tmp_path, "localhost")
     with Hosted(Plan(certificate=str(certificate))) as hosted:

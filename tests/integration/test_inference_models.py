@@ -58,7 +58,8 @@ def answers(triton: Triton, repository: Repository, prompts: list[Prompt], token
     return found
 
 
-@pytest.mark.parametrize("precision", ["int8", pytest.param("bf16", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
 def test_a_precision_keeps_the_declared_quality(precision: str, tmp_path: Path) -> None:
     made = declared(precision)
     repository = backends.write(made, tmp_path / "models", threads=1)
@@ -72,6 +73,7 @@ def test_a_precision_keeps_the_declared_quality(precision: str, tmp_path: Path) 
     assert found.value is not None and 0.85 <= found.value <= 1
 
 
+@pytest.mark.full
 def test_the_reference_itself_agrees_and_a_damaged_model_does_not(tmp_path: Path) -> None:
     made = declared()
     repository = backends.write(made, tmp_path / "models", threads=1)
@@ -121,6 +123,7 @@ def test_a_prompt_of_more_than_one_step_begins_with_its_first_token(tmp_path: Pa
             assert [struct.unpack("<i", index)[0] for index in outputs["INDEX"]] == [0, 1, 2]
 
 
+@pytest.mark.full
 def test_prompts_that_begin_alike_are_found_in_the_cache(tmp_path: Path) -> None:
     """Hits on the server's own page, to the token; the answers do not depend on them."""
     rng = np.random.default_rng(1)
@@ -138,12 +141,13 @@ def test_prompts_that_begin_alike_are_found_in_the_cache(tmp_path: Path) -> None
     assert counted == {"plumbline_prefix_cache_hits": 3 * 32, "plumbline_prefix_cache_misses": 4 * 50 - 3 * 32}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("task", "precision"),
     [
         ("embedding", "int8"),
-        pytest.param("reranking", "fp32", marks=pytest.mark.full),
-        pytest.param("vision", "bf16", marks=pytest.mark.full),
+        ("reranking", "fp32"),
+        ("vision", "bf16"),
     ],
 )
 def test_an_encoder_keeps_its_quality(task: str, precision: str, tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def test_both_servers_share_the_load_and_one_result(tmp_path: Path) -> None:
     assert set(logs) == {"server-0.log", "server-1.log"} and all("tritonserver" in text for text in logs.values())
 
 
+@pytest.mark.full
 @pytest.mark.fault("one of several servers is killed", ends="server_error, with the replica", keeps="the requests of all servers")
 def test_the_end_of_one_server_ends_the_trial_and_names_it(tmp_path: Path) -> None:
     ended: list[int] = []

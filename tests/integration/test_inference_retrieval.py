@@ -154,6 +154,7 @@ def test_what_is_given_up_or_refused_holds_nobody_up(served: tuple[Triton, Repos
     assert triton.running()
 
 
+@pytest.mark.full
 def test_what_was_answered_is_kept_by_no_model(tmp_path: Path) -> None:
     """A model that still holds a request is not unloaded, and its server does not end by itself."""
     repository = backends.write(declared(text=True), tmp_path / "models", threads=1)
@@ -165,6 +166,7 @@ def test_what_was_answered_is_kept_by_no_model(tmp_path: Path) -> None:
         control.unload_model(triton.address, repository.model, within_s=30)
 
 
+@pytest.mark.full
 def test_a_trial_tells_retrieval_from_the_model(tmp_path: Path) -> None:
     shipped_one = load(REPOSITORY / "include" / "config").workloads["rag-cpu"]
     data = json.loads(shipped_one.model_dump_json())

@@ -51,6 +51,7 @@ def codes(result: Measurement) -> set[str]:
     return {j.reason.code for j in result.judgements}
 
 
+@pytest.mark.full
 def test_the_capacity_is_found(tmp_path: Path) -> None:
     result, search = searched(tmp_path, ["8/s", "400/s"])
     found = highest(result)

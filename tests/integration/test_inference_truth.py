@@ -141,6 +141,7 @@ def test_streams_that_are_reset_on_their_way_are_lost_requests_and_no_others_are
     assert (found.value, found.n) == (4 / 120, 120)
 
 
+@pytest.mark.full
 def test_a_stall_shows_in_an_open_loop_and_hides_from_a_closed_one() -> None:
     """The same server, stalled for a quarter of the time, asked about as often both ways. The user of the closed loop waits once a stall,
     and asks nothing meanwhile: the requests that others would have sent are missing from the sample. A machine that stands still stalls

@@ -384,6 +384,7 @@ def test_a_machine_that_stays_busy(home: Path, tmp_path: Path, program: Any, sto
     assert_nothing_left(home)
 
 
+@pytest.mark.full
 def test_an_orphan_does_not_block_the_machine(home: Path, tmp_path: Path, program: Any, store: ResultStore, monkeypatch: Any) -> None:
     """A second installation meets what a killed launcher of the first one left behind."""
     machine = f"test-{uuid.uuid4().hex[:12]}"

@@ -93,6 +93,7 @@ def codes(document: ResultDocument) -> set[str]:
     return {reason.code for reason in document.validity.reasons}
 
 
+@pytest.mark.full
 @pytest.mark.fault(
     "the pod of a training is deleted and replaced",
     ends="valid, with its restart penalty",

@@ -103,6 +103,7 @@ def drill(old: Installation, made_anew: Callable[[], Installation], kept: Path) 
         assert len(archive.trials()) == 1
 
 
+@pytest.mark.full
 @pytest.mark.fault("the whole machine is lost (SQLite)", ends="the restore drill", keeps="archive, Airflow, Fernet key, store, reports")
 def test_the_drill_with_sqlite(tmp_path: Path) -> None:
     old = Installation(tmp_path / "home")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.full]  # test_plumbline_plugin.py tries the roles of the simple auth manager
 REPOSITORY = Path(__file__).resolve().parents[2]
 PASSWORD = "-a-password-of-this-test"
 

@@ -222,6 +222,7 @@ def test_two_nodes_make_one_document_and_both_end_well(tmp_path: Path, node: Cal
     assert list((tmp_path / "node1" / "work").iterdir()) == []
 
 
+@pytest.mark.full
 @pytest.mark.fault("a GPU of another node makes new errors", ends="degraded: gpu_ecc_uncorrected", keeps="energy and counters of all nodes")
 def test_energy_and_health_are_those_of_all_nodes(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     job = {"parallelism": {"nodes": 2}, "steps": {"discard": 3, "measure": 60}}
@@ -247,6 +248,7 @@ def failing(folder: Path, **changed: Any) -> TrialFailed:
     return caught.value
 
 
+@pytest.mark.full
 def test_a_killed_node_interrupts_the_trial_and_says_which_one(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     other = node(1, parallelism={"nodes": 2}, **ENDLESS)
     once(lambda: stepping(tmp_path / "work"), lambda: other.process.kill())
@@ -255,6 +257,7 @@ def test_a_killed_node_interrupts_the_trial_and_says_which_one(tmp_path: Path, n
     assert "node 1 (gang-1) is gone without a word" in failure.detail
 
 
+@pytest.mark.full
 def test_a_node_that_is_asked_to_stop_says_so(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     other = node(1, parallelism={"nodes": 2}, **ENDLESS)
     once(lambda: stepping(tmp_path / "work"), lambda: other.process.send_signal(signal.SIGTERM))

@@ -82,6 +82,7 @@ def test_all_ranks_of_a_node_killed_at_once(tmp_path: Path) -> None:
     assert "group_killed" in {event.name for event in measured.events}
 
 
+@pytest.mark.full
 @pytest.mark.fault("a rank hangs", ends="valid, with its restart penalty", keeps="checkpoints; losses continue exactly")
 def test_a_hang_is_noticed_when_no_step_has_ended_for_too_long(tmp_path: Path) -> None:
     measured = run(tmp_path, fault={"inject": "rank_hang", "at_step": 10, "notice": 5})
@@ -91,6 +92,7 @@ def test_a_hang_is_noticed_when_no_step_has_ended_for_too_long(tmp_path: Path) -
     assert 0.9 < at["hang_noticed"] - at["rank_stopped"] == pytest.approx(values(measured)["restart_detect_time"])
 
 
+@pytest.mark.full
 @pytest.mark.fault("a rank killed twice", ends="valid, with its restart penalty", keeps="checkpoints; each attempt in the evidence")
 def test_killed_again_and_again_it_recovers_with_the_same_losses(tmp_path: Path) -> None:
     measured = run(tmp_path, fault={"inject": "rank_kill", "at_step": 10, "times": 2}, restarts=2)
@@ -102,6 +104,7 @@ def test_killed_again_and_again_it_recovers_with_the_same_losses(tmp_path: Path)
     assert first["began_s"] + sum(first[part] for part in PARTS) == pytest.approx(second["began_s"]), "the second attempt was in vain"
 
 
+@pytest.mark.full
 @pytest.mark.fault("a rank killed on every attempt", ends="interrupted", keeps="the phases before; each attempt in the evidence")
 def test_killed_on_every_attempt_it_fails_and_every_attempt_is_kept(tmp_path: Path) -> None:
     with pytest.raises(TrialFailed) as caught:
@@ -196,6 +199,7 @@ def test_what_breaks_off_before_its_first_checkpoint_starts_anew(tmp_path: Path)
     assert "unplanned_restart" in codes(measured)
 
 
+@pytest.mark.full
 @pytest.mark.fault("training killed more often than restarts allow", ends="interrupted", keeps="each attempt in the evidence")
 def test_killed_more_often_than_restarts_allow_the_trial_was_interrupted(tmp_path: Path) -> None:
     when(lambda worker: worker.cpu_times().user > 0.3, lambda worker: worker.kill(), times=2)

@@ -154,6 +154,7 @@ def test_ranks_learn_what_one_process_learns_and_hold_a_part_each(
             assert len(waits) == STEPS and all(0 < wait < 60e9 for wait in waits)
 
 
+@pytest.mark.full
 def test_layers_shared_by_the_only_replica(tmp_path: Path) -> None:
     spec = orders(tmp_path, LLAMA)
     ranks = together(trained, 2, spec, [(1, 1, 2)], "fp32")
@@ -163,6 +164,7 @@ def test_layers_shared_by_the_only_replica(tmp_path: Path) -> None:
         assert here / whole < 0.65 and waits == []  # no gradients to share, so no time that they took
 
 
+@pytest.mark.full
 def test_products_in_bf16_beside_fp32_weights(tmp_path: Path) -> None:
     spec = orders(tmp_path, GPT)
     ranks = together(trained, 2, spec, [(1, 2, 1)], "bf16")
@@ -234,7 +236,8 @@ def saved_and_resumed(peers: RankGroups, spec: WorkerSpec, shape: tuple[int, int
     return said
 
 
-@pytest.mark.parametrize(("shape", "beside"), [((1, 4, 1), True), pytest.param((2, 2, 1), False, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize(("shape", "beside"), [((1, 4, 1), True), ((2, 2, 1), False)])
 def test_each_of_two_nodes_keeps_its_part_and_the_newest_that_both_have_is_resumed_from(
     tmp_path: Path, shape: tuple[int, int, int], beside: bool
 ) -> None:

@@ -57,6 +57,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
 
 
+@pytest.mark.full
 def test_run_twice_the_losses_are_the_same_and_a_wrong_one_is_invalid(tmp_path: Path) -> None:
     first = measured(tiny(loss={"low": 3.0, "high": 5.0, "at_step": 4}), tmp_path / "a")
     assert not {"loss_out_of_range", "loss_not_finite"} & set(reasons(first))

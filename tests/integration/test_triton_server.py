@@ -145,6 +145,7 @@ def test_a_model_that_does_not_come_back(tmp_path: Path) -> None:
             triton.reload(30)
 
 
+@pytest.mark.full
 def test_a_model_that_takes_too_long_to_come_back(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton:
         noop_model.write(tmp_path / "models", first="__import__('time').sleep(5)")
@@ -152,7 +153,9 @@ def test_a_model_that_takes_too_long_to_come_back(tmp_path: Path) -> None:
             triton.reload(3)
 
 
-@pytest.mark.parametrize("which", [0, 1, 2], ids=["grpc", "metrics", "http"])
+@pytest.mark.parametrize(
+    "which", [0, pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full)], ids=["grpc", "metrics", "http"]
+)
 def test_a_port_that_somebody_took(tmp_path: Path, which: int) -> None:
     with listening.somewhere() as taken:
         first = [free_port() for _ in range(3)]
@@ -182,6 +185,7 @@ def test_http_is_closed_unless_asked(tmp_path: Path) -> None:
         assert {at.ip.removeprefix("::ffff:") for at in listening_at} == {"127.0.0.1"}
 
 
+@pytest.mark.full
 def test_the_server_keeps_to_its_cores(tmp_path: Path) -> None:
     mine = os.sched_getaffinity(0)
     one = min(mine)

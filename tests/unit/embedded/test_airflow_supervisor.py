@@ -113,6 +113,7 @@ def test_components_hear_of_its_violent_death(home: Path) -> None:
         left.kill()
 
 
+@pytest.mark.full
 def test_a_stubborn_component_is_killed_after_the_grace_time(home: Path) -> None:
     process = start(home, FAKE_STUBBORN="1")
     family = all_up(home)

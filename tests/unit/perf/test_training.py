@@ -90,6 +90,7 @@ def test_what_the_peers_cannot_train_is_refused(name: str) -> None:
         checked(load(), name)
 
 
+@pytest.mark.full
 @pytest.mark.integration
 def test_all_three_loops_do_their_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")

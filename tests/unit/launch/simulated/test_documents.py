@@ -64,6 +64,7 @@ def test_the_same_trial_gives_the_same_document_and_another_seed_another() -> No
     assert first.value("step_time") != simulate(asked(place(), repeat=2)).value("step_time")
 
 
+@pytest.mark.full
 def test_every_workload_of_the_house_passes_the_quality_checks_as_it_is(tmp_path: Path) -> None:
     trials = every_workload()
     documents = [simulate(t) for t in trials]
