@@ -64,6 +64,9 @@ server-env: ## the team server's .env with new secrets (docs/team-server.md); re
 server-images: ## pull the team server's PostgreSQL and MinIO and write their digests into .env
 	@$(PYTHON) k8s/airflow/server_env.py --pin $(ARGS)
 
+# The tests start hundreds of processes: each would compile what it imports.
+test test-full test-faults: export PYTHONDONTWRITEBYTECODE :=
+
 test: setup-dev ## the quick tests: each module and each path once (10 minutes on 2 cores; WORKERS=1: one after the other)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not full" $(ARGS)
 
