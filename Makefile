@@ -76,7 +76,7 @@ test-full: setup-dev ## all tests but those of a cluster (an hour on 2 cores)
 test-faults: setup-dev ## the tests of docs/reliability.md, with pass or fail beside each row (with KUBECONFIG: the cluster's too)
 	@$(BIN)/python -m pytest -p tests.fault_table -m fault tests/unit tests/dags tests/integration tests/browser $(if $(KUBECONFIG),tests/cluster) $(ARGS)
 
-e2e: setup-dev ## the whole path on a real cluster: KUBECONFIG=… make e2e (about 10 minutes; k8s/images/README.md: what it builds with)
+e2e: setup-dev ## the whole path on a real cluster: KUBECONFIG=… make e2e (under 20 minutes; k8s/images/README.md: what it builds with)
 	@$(BIN)/python -m pytest tests/cluster -m "not full" $(ARGS)
 
 e2e-full: setup-dev ## every fault on a real cluster, larger gangs, pod-time efficiency

@@ -14,12 +14,12 @@ class ExclusiveLock:
     """Two files: whoever wants the second one waits at the first, so that an exclusive test waits for one test and not for all."""
 
     def __init__(self, run: str) -> None:
-        self._paths = [Path(tempfile.gettempdir()) / f"plumbline-tests-{run}.{name}" for name in ("gate", "lock")]
+        self.gate, self._lock = (Path(tempfile.gettempdir()) / f"plumbline-tests-{run}.{name}" for name in ("gate", "lock"))
 
     @contextmanager
     def hold(self, *, exclusive: bool) -> Iterator[None]:
         """Waits until no other test is exclusive or, if `exclusive`, until no other test runs."""
-        gate, lock = (os.open(path, os.O_RDWR | os.O_CREAT, 0o600) for path in self._paths)
+        gate, lock = (os.open(path, os.O_RDWR | os.O_CREAT, 0o600) for path in (self.gate, self._lock))
         try:
             fcntl.flock(gate, fcntl.LOCK_EX)
             fcntl.flock(lock, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
@@ -32,5 +32,5 @@ class ExclusiveLock:
 
     def remove(self) -> None:
         """Remove the files when the run has ended."""
-        for path in self._paths:
+        for path in (self.gate, self._lock):
             path.unlink(missing_ok=True)
