@@ -188,6 +188,7 @@ def test_a_connection_that_does_not_exist_is_a_bad_declaration(make: Any, kube: 
     assert kube.requests == []
 
 
+@pytest.mark.full
 def test_a_pod_that_vanishes_was_interrupted_and_is_tried_again(make: Any, kube: FakeKubernetes) -> None:
     kube.script("*", Script().started().runs(harness()))
     kube.script("*a1-*", Script().started().after(1.5).vanishes())
@@ -196,6 +197,7 @@ def test_a_pod_that_vanishes_was_interrupted_and_is_tried_again(make: Any, kube:
     assert world.classes == ["interrupted", None]
 
 
+@pytest.mark.full
 def test_a_pod_that_finished_and_vanished_is_still_a_result(make: Any, kube: FakeKubernetes) -> None:
     kube.script("*", Script().started().call(lambda run: harness(lasts_s=1.2)(run) and None).vanishes())
     world = make()
@@ -203,6 +205,7 @@ def test_a_pod_that_finished_and_vanished_is_still_a_result(make: Any, kube: Fak
     assert world.classes == [None]
 
 
+@pytest.mark.full
 def test_a_cluster_that_goes_away_is_recorded_and_the_pod_taken_up_when_it_is_back(make: Any, kube: FakeKubernetes) -> None:
     kube.script("*", Script().started().runs(harness(lasts_s=1.0)))
     world = make(retries=3)
@@ -316,6 +319,7 @@ def test_one_pods_end_is_the_gangs(make: Any, kube: FakeKubernetes) -> None:
     assert kube.leftovers() == []
 
 
+@pytest.mark.full
 def test_a_gang_of_which_one_pod_is_refused_is_not_kept(make: Any, kube: FakeKubernetes) -> None:
     kube.script("*", Script().started())
     kube.quota(NS, pods="1")
@@ -325,6 +329,7 @@ def test_a_gang_of_which_one_pod_is_refused_is_not_kept(make: Any, kube: FakeKub
     assert kube.leftovers() == []
 
 
+@pytest.mark.full
 def test_a_part_of_a_gang_is_completed_by_the_next_try(make: Any, kube: FakeKubernetes) -> None:
     """The worker died between the Service with rank 0, and rank 1."""
     from plumbline.launch.cluster.manifests import gang
@@ -343,7 +348,7 @@ def test_a_part_of_a_gang_is_completed_by_the_next_try(make: Any, kube: FakeKube
     assert created.count(201) == 2 and kube.leftovers() == []
 
 
-@pytest.mark.parametrize("kind", ["jobset", "trainjob"])
+@pytest.mark.parametrize("kind", ["jobset", pytest.param("trainjob", marks=pytest.mark.full)])
 def test_a_gang_by_a_controller(make: Any, kube: FakeKubernetes, kind: str) -> None:
     kube.script("*", Script().started().runs(harness(lasts_s=1.5)))
     world = make(declare=GANG, gang=kind)

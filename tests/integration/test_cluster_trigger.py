@@ -190,7 +190,7 @@ async def survives(kube: FakeKubernetes, watching: LaunchTrigger, looks: int = 2
     assert (await task)[0] == "finished"
 
 
-@pytest.mark.parametrize("code", [410, 500, 503])
+@pytest.mark.parametrize("code", [pytest.param(410, marks=pytest.mark.full), pytest.param(500, marks=pytest.mark.full), 503])
 async def test_answers_that_mean_not_now_are_asked_for_again(kube: FakeKubernetes, code: int) -> None:
     kube.script("pl-a-*", Script().started())
     create(kube, 0)
@@ -260,7 +260,7 @@ async def test_a_rotated_token_is_read_again_without_a_word(kube: FakeKubernetes
     assert not [line for line in told if line["log_level"] in ("warning", "error")]
 
 
-@pytest.mark.parametrize("code", [401, 403])
+@pytest.mark.parametrize("code", [pytest.param(401, marks=pytest.mark.full), 403])
 async def test_a_refusal_that_lasts_is_unreachable_with_its_status(kube: FakeKubernetes, code: int) -> None:
     kube.script("pl-a-*", Script().started())
     create(kube, 0)

@@ -76,6 +76,7 @@ def test_a_process_that_dies_takes_only_its_own_requests_along() -> None:
     assert f"process {killed[0]} was ended by signal 9" in log.details[int(failed[-1])]
 
 
+@pytest.mark.full
 def test_stopping_and_a_dead_server_reach_every_process() -> None:
     load = load_of(1000, rate=100, tokens=1)
     with Golden() as golden:

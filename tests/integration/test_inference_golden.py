@@ -252,6 +252,7 @@ def test_what_is_not_sent_when_a_phase_is_stopped_was_not_due() -> None:
     assert log.finished == log.n == len(golden.records)
 
 
+@pytest.mark.full
 def test_a_client_that_is_held_up_says_so() -> None:
     load = load_of(100, rate=50)
     with Golden(first_s=0.001) as golden:
@@ -261,6 +262,7 @@ def test_a_client_that_is_held_up_says_so() -> None:
     assert log.latencies("scheduled", "last_token").max() > 0.2, "the delay is the client's fault, and the latency still counts it"
 
 
+@pytest.mark.full
 def test_progress_counts_what_has_ended() -> None:
     seen: list[tuple[int, int]] = []
     with Golden() as golden:

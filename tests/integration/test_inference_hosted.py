@@ -62,7 +62,7 @@ def path_of(protocol: str) -> str:
 
 
 @pytest.mark.parametrize("protocol", ["openai", "openai_chat", "kserve_http"])
-@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("torn", [pytest.param(False, marks=pytest.mark.full), True])
 def test_every_token_has_its_moment(protocol: str, torn: bool) -> None:
     with Hosted(Plan(first_s=0.02, gap_s=0.01, torn=torn)) as hosted:
         declare = {"requests": TEXT} if protocol == "openai_chat" else {}

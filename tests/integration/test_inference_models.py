@@ -113,6 +113,7 @@ def test_text_goes_in_and_comes_out(tmp_path: Path) -> None:
     assert np.frombuffer(of_ids["SERVER_TIMES"][0], "<f8")[0] < 0.01
 
 
+@pytest.mark.full
 def test_a_prompt_of_more_than_one_step_begins_with_its_first_token(tmp_path: Path) -> None:
     asked = declared(model={"context": 640})
     repository = backends.write(asked, tmp_path / "models", threads=1)

@@ -27,7 +27,7 @@ SMALL = {
 }
 
 
-@pytest.fixture(scope="module", params=["gpt", "encoder"])
+@pytest.fixture(scope="module", params=["gpt", pytest.param("encoder", marks=pytest.mark.full)])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Triton]]:
     """A model of the repository's own behind all of Triton's doors."""
     folder: Path = tmp_path_factory.mktemp(request.param)
