@@ -21,7 +21,7 @@ from plumbline.harness.inference.server import control
 from plumbline.metrics.quantiles import percentile
 from plumbline.results import MetricRow
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.exclusive]
 
 SLO = Slo.model_construct(time_to_first_token=None, inter_token_latency=None, request_scheduled_latency=0.25)
 MS = 1e-3
