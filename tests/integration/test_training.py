@@ -171,6 +171,7 @@ def test_bf16_without_a_fault(tmp_path: Path) -> None:
     assert "loss_out_of_range" in codes(measured), "a loss outside the declared range makes the trial invalid"
 
 
+@pytest.mark.full
 def test_a_loss_that_is_no_number_makes_the_trial_invalid(tmp_path: Path) -> None:
     # Rate times decay is 98: each step multiplies the weights by -97 until they overflow.
     diverging = {"name": "adamw", "learning_rate": 9.9, "weight_decay": 9.9}

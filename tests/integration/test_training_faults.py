@@ -126,6 +126,7 @@ def test_killed_on_every_attempt_it_fails_and_every_attempt_is_kept(tmp_path: Pa
     assert any(row.phase == "steady" and row.metric == "step_time" for row in kept.metrics)
 
 
+@pytest.mark.full
 @pytest.mark.fault("killed while a checkpoint is written", ends="valid, with its restart penalty", keeps="the checkpoint before it")
 def test_killed_in_a_checkpoint_it_resumes_from_the_one_before(tmp_path: Path) -> None:
     measured = run(tmp_path, fault={"inject": "checkpoint_kill", "at_step": 11})
