@@ -210,6 +210,7 @@ def test_a_worker_killed_by_somebody_else_interrupts_the_trial_and_its_steps_are
     assert caught.value.partial.seeds
 
 
+@pytest.mark.full
 def test_a_model_that_does_not_fit_is_out_of_memory(tmp_path: Path) -> None:
     huge = {"architecture": "gpt", "layers": 1, "width": 65536, "heads": 1, "vocabulary": 1_000_000, "context": 16}
     limit = resource.getrlimit(resource.RLIMIT_AS)

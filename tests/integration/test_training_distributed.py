@@ -164,6 +164,7 @@ def test_rates_count_all_ranks_and_a_step_lasts_until_all_have_done_it(together:
     assert all(sum(row[f"{stage}_s"] or 0.0 for stage in STAGES) <= row["step_s"] * 1.0001 for row in steady)
 
 
+@pytest.mark.full
 def test_tokens_a_second_of_a_job_are_its_tokens_over_wall_time(tmp_path: Path) -> None:
     job = {"needs": {"accelerator": "cpu", "count": 2}, "parallelism": {"processes": 2}, "model": WIDE}
     measured = run(tmp_path, **job, steps={"discard": 3, "measure": 97}, checkpoint={"every": 25, "keep": 1})
@@ -196,6 +197,7 @@ def test_ranks_of_one_node_divide_its_cores(tmp_path: Path) -> None:
     assert sorted(seen) == [tuple(cores[:half]), tuple(cores[half : 2 * half])]
 
 
+@pytest.mark.full
 def test_two_nodes_make_one_document_and_both_end_well(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     job = {"parallelism": {"nodes": 2}, "fault": FAULT}
     other, first = node(1, **job), node(0, **job)
@@ -248,7 +250,6 @@ def failing(folder: Path, **changed: Any) -> TrialFailed:
     return caught.value
 
 
-@pytest.mark.full
 def test_a_killed_node_interrupts_the_trial_and_says_which_one(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     other = node(1, parallelism={"nodes": 2}, **ENDLESS)
     once(lambda: stepping(tmp_path / "work"), lambda: other.process.kill())
