@@ -67,10 +67,10 @@ server-images: ## pull the team server's PostgreSQL and MinIO and write their di
 # The tests start hundreds of processes: each would compile what it imports.
 test test-full test-faults: export PYTHONDONTWRITEBYTECODE :=
 
-test: setup-dev ## the quick tests: each module and each path once (10 minutes on 2 cores; WORKERS=1: one after the other)
+test: setup-dev ## the quick tests: each module and each path once (WORKERS=1: one process instead of two)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not full" $(ARGS)
 
-test-full: setup-dev ## all tests but those of a cluster (an hour on 2 cores)
+test-full: setup-dev ## all tests but those of a cluster, also the slow ones
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-faults: setup-dev ## the tests of docs/reliability.md, with pass or fail beside each row (with KUBECONFIG: the cluster's too)
