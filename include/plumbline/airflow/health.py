@@ -44,10 +44,6 @@ def main(bundle: str) -> None:
     sys.stdout.write(json.dumps({str(file): str(error) for file, error in bag.import_errors.items()}) + "\n")
 
 
-if __name__ == "__main__":
-    main(sys.argv[1])
-
-
 _COMPONENTS = ("triggerer", "dag_processor")
 """What runs this task is not among them."""
 _ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
@@ -104,3 +100,7 @@ class TaskView:
             raise OSError(f"{url}: Airflow does not say which of its components run ({error})") from error
         beats = {name: (answer.get(name) or {}).get(f"latest_{name}_heartbeat") for name in _COMPONENTS}
         return {name: datetime.fromisoformat(beat.replace("Z", "+00:00")) if beat else None for name, beat in beats.items()}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -162,10 +162,6 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 LOG_LIMIT_BYTES = 20 * 2**20
 LOG_CHECK_EVERY_S = 60.0
 
@@ -188,3 +184,7 @@ def rotate_logs(logs: Path, limit: int = LOG_LIMIT_BYTES) -> list[str]:
             with log.open("r+b") as file:
                 file.truncate(0)
     return rotated
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17,7 +17,7 @@ QUICK_ON_POSTGRESQL = {
     "test_engine",
     "test_findings",
     "test_migrate",
-    "test_queries",
+    "test_trials",
     "test_record",
     "test_recorded_schema",
 }

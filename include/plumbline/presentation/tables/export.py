@@ -63,10 +63,6 @@ def _unit(column: Column) -> str:
     return f"in `{column.unit_in}`" if column.unit_in else column.unit or ""
 
 
-if __name__ == "__main__":
-    sys.stdout.write(describe_tables(TABLES))
-
-
 TableFormat = Literal["csv", "parquet"]
 TABLE_FORMATS: tuple[TableFormat, ...] = ("csv", "parquet")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -117,3 +113,7 @@ def _replace(target: Path, content: bytes) -> None:
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(describe_tables(TABLES))
