@@ -160,7 +160,8 @@ def trial(
     as_json: Json = False,
 ) -> None:
     """What one trial cost: all its attempts, line by line, and what its outcomes cost at the rate that it measured."""
-    from plumbline.analysis.cost.campaign_bill import campaign_bill, outcome_costs
+    from plumbline.analysis.cost.campaign_bill import outcome_costs
+    from plumbline.workflows.campaign_bill import campaign_bill
 
     way, day = as_purchase(purchase), as_day(on)
     with clear_errors(DeclarationError, LookupError, InvalidResult), open_archive() as archive:
@@ -195,7 +196,7 @@ def campaign(
     as_json: Json = False,
 ) -> None:
     """What a campaign cost at each provider, training and inference apart, by item, with what came to nothing, and what a finished run cost with all of it."""
-    from plumbline.analysis.cost.campaign_bill import campaign_bill
+    from plumbline.workflows.campaign_bill import campaign_bill
     from plumbline.workflows.report import newest_campaign
 
     way, day = as_purchase(purchase), as_day(on)

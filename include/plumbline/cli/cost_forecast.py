@@ -150,7 +150,7 @@ def break_even(provider: Where, workload: What, purchase: How = "on_demand", on:
 
 
 def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCase:
-    from plumbline.analysis.decisions.current_results import current_results
+    from plumbline.workflows.current_results import current_results
 
     day = as_day(on) or datetime.now(timezone.utc).date()
     with clear_errors(DeclarationError):
@@ -233,7 +233,7 @@ def precision(
 ) -> None:
     """What an outcome costs in each precision of one model, with the measured difference in quality beside it."""
     from plumbline.analysis.cost.precision import precision_levers
-    from plumbline.analysis.decisions.current_results import current_results
+    from plumbline.workflows.current_results import current_results
 
     way, day = as_purchase(purchase), as_day(on) or datetime.now(timezone.utc).date()
     with clear_errors(DeclarationError):

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from plumbline.analysis.decisions.cheapest import Cheapest, Setup
-from plumbline.analysis.decisions.current_results import TeamDecision, decide_teams
+from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import decision_detail
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
@@ -19,6 +19,7 @@ from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.decision_change import format_certainty
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
 from plumbline.presentation.decisions import price_sentences, rank_rows, weight_sentences
+from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 
 

@@ -12,16 +12,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 from plumbline.analysis.drift.comparison import format_relative_change
-from plumbline.analysis.prices.book import price_of
 from plumbline.analysis.prices.check import LIST_MOVE, SPOT_MOVE, PriceVerdict
-from plumbline.analysis.prices.replay import ReplayAlert, ReplayEvaluation, ReplayResult, evaluate_replay, known_changes, replay_readings
+from plumbline.analysis.prices.replay import ReplayAlert, ReplayEvaluation, ReplayResult, evaluate_replay, replay_readings
 from plumbline.cli.findings import Why
 from plumbline.cli.output import DRIFTED, FAILED, Json, clear_errors, emit, err, fail, open_archive, out, table
 from plumbline.declarations import DeclarationError, Provider, load
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.price import format_price_name, format_price_source, price_unit
 from plumbline.price_sources import read_prices
-from plumbline.price_sources.csv_history import HistoryError, read_history
+from plumbline.price_sources.csv_history import HistoryError, known_changes, read_history
 from plumbline.results.price_reading import Reading
 from plumbline.workflows.accept_price import accept_command, accept_price_and_decide
 from plumbline.workflows.decide import DecisionsLocked
@@ -71,7 +70,7 @@ def list_prices(
 
 
 def _row(provider: Provider, reading: Reading) -> dict[str, Any]:
-    declared = price_of(provider, reading.observed_at.date(), reading.purchase)
+    declared = provider.price_on(reading.observed_at.date(), reading.purchase)
     return {
         "provider": reading.provider,
         "purchase": reading.purchase,

@@ -197,7 +197,10 @@ def trial_cost(archive: Archive, declared: Declarations, document: ResultDocumen
     name = trial.provider.name
     if name not in declared.providers:
         return TrialCost(reason=f"{name} is no longer declared: its prices are not known.")
-    provider, use = with_effective_prices(archive, declared.providers[name]), usage_of(document, retention_s=declared.upkeep.evidence.keep)
+    provider, use = (
+        with_effective_prices(declared.providers[name], archive.prices(name)),
+        usage_of(document, retention_s=declared.upkeep.evidence.keep),
+    )
     rejected = any(a.attempt == trial.attempt and a.quality_action == "reject" for a in attempts)
     if rejected:
         use = rejected_usage(use)

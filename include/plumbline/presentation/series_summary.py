@@ -61,7 +61,7 @@ def series_summaries(
 ) -> dict[tuple[str, str, int], dict[str, SeriesSummary]]:
     """(kind, workload, version) → provider → its cell. `standing`: findings that are not settled."""
     known = sorted({s.provider for s in series} & declared.providers.keys())
-    priced = all_with_effective_prices(archive, (declared.providers[name] for name in known))
+    priced = all_with_effective_prices((declared.providers[name] for name in known), archive.prices(list(known)))
     quotes = {name: quote(provider, now.date()) for name, provider in priced.items()}
     found: dict[tuple[str, str, int], dict[str, SeriesSummary]] = {}
     # A provider whose instances changed has a series of each kind of them: the one that was measured last stands in its cell.

@@ -6,13 +6,13 @@ import csv
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.price_sources.base import NoPrice, PriceSourceDown
-from plumbline.results.price_reading import Reading
+from plumbline.results.price_reading import KnownChange, Reading
 
 COLUMNS = ("date", "provider", "region", "instance_type", "gpu", "gpus", "purchase", "usd_per_gpu_hour")
 PURCHASES: dict[str, tuple[Purchase, Term | None]] = {
@@ -116,3 +116,21 @@ class CsvPrices:
             why = f"the newest row of {wanted} in {self._path} is of {last.date()}, older than max_age"
             raise PriceSourceDown("csv", provider.name, why, "look why nobody writes the file any more, or raise max_age in price_sources")
         return [replace(reading, provider=provider.name) for reading in newest.values()]
+
+
+_CHANGE_COLUMNS = ("date", "provider", "region", "instance_type", "purchase", "old_usd_per_gpu_hour", "new_usd_per_gpu_hour")
+
+
+def known_changes(path: Path) -> Iterator[KnownChange]:
+    """The changes of a CSV file, in its order. HistoryError for a file or a row that cannot be read."""
+    for line, row in read_rows(path, _CHANGE_COLUMNS):
+        try:
+            purchase, term = PURCHASES[row["purchase"] or ""]
+            old, new = (float(row[column] or "") for column in ("old_usd_per_gpu_hour", "new_usd_per_gpu_hour"))
+            on = date.fromisoformat(row["date"] or "")
+            if not (0 <= old < math.inf and 0 <= new < math.inf):
+                raise ValueError(f"{old:g} → {new:g} USD is no change of a price")
+        except (KeyError, ValueError) as error:
+            expected = f"a date such as 2026-01-31, a purchase of {', '.join(PURCHASES)}, and two numbers, at least 0"
+            raise HistoryError(f"{path}:{line} cannot be read ({error}); expected {expected}") from error
+        yield KnownChange(f"{row['provider']}/{row['region']}/{row['instance_type']}", purchase, term, on, old, new)

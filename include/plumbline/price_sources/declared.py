@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import get_args
 
-from plumbline.analysis.prices.book import price_of
 from plumbline.declarations import Contract, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.price_sources.base import NoPrice
@@ -52,7 +51,7 @@ class SimulatedPrices:
 
     def read(self, provider: Provider, at: datetime) -> list[Reading]:
         """One reading for each purchase with a price that holds on the day; none where nothing is declared."""
-        found = ((purchase, price_of(provider, at.date(), purchase)) for purchase in get_args(Purchase))
+        found = ((purchase, provider.price_on(at.date(), purchase)) for purchase in get_args(Purchase))
         return [
             Reading(
                 provider=provider.name,

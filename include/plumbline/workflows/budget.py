@@ -35,7 +35,7 @@ def budget_balance(archive: Archive, provider: Provider, now: datetime, apart: s
     if provider.budget is None:
         raise ValueError(f"{provider.name} declares no budget; expected one such as {{usd_per_month: 5000}}")
     month = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    used, priced = BudgetUse(), with_effective_prices(archive, provider)
+    used, priced = BudgetUse(), with_effective_prices(provider, archive.prices(provider.name))
     for attempt in archive.held_since(provider.name, month):
         if apart is None or attempt.run_id != apart:
             document = _document(archive, attempt)
@@ -55,7 +55,7 @@ def expected_use(archive: Archive, provider: Provider, workload: AnyWorkload, no
 def use_now(archive: Archive, provider: Provider, held_s: float, now: datetime, gpus: int | None = None) -> BudgetUse:
     """What holding `gpus` accelerators (None: all) of the provider's instances for `held_s` seconds (summed over the nodes) takes at the
     price that holds now."""
-    return budget_use(with_effective_prices(archive, provider), held_s, now.astimezone(timezone.utc).date(), gpus)
+    return budget_use(with_effective_prices(provider, archive.prices(provider.name)), held_s, now.astimezone(timezone.utc).date(), gpus)
 
 
 def monthly_use(archive: Archive, declared: Declarations, provider: Provider, now: datetime) -> BudgetUse:

@@ -62,8 +62,8 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str) -> 
 
     `why` it is done, such as "campaign 2026-11 was reported". Busy if another process ranks for longer than ten minutes.
     """
-    from plumbline.analysis.decisions.current_results import decide_teams
     from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
+    from plumbline.workflows.current_results import decide_teams
     from plumbline.workflows.findings import readable_findings
 
     if not any(team.preferences(kind) for team in declared.teams.values() for kind in ("training", "inference")):

@@ -67,7 +67,10 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         reason=documents[0].trial.reason,
         documents=tuple(documents),
         # As they were when they were measured, if a provider is gone from the declarations by now.
-        providers=all_with_effective_prices(archive, (declared.providers.get(d.trial.provider.name, d.trial.provider) for d in documents)),
+        providers=all_with_effective_prices(
+            (declared.providers.get(d.trial.provider.name, d.trial.provider) for d in documents),
+            archive.prices(sorted({d.trial.provider.name for d in documents})),
+        ),
         teams=declared.teams,
         written_at=datetime.now(timezone.utc),
         findings=tuple(findings),

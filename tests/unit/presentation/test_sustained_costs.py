@@ -13,12 +13,12 @@ import yaml
 from tests.data.decision_trials import preference
 from tests.fakes.trials import CONFIG
 
-from plumbline.analysis.decisions.current_results import decide_teams
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.decision_record import decision_detail
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.launch.simulated.launcher import simulate
+from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.plan import MONTHLY_REASON, RunParameters
 from plumbline.workflows.rehearse import trials_in
 

@@ -15,7 +15,6 @@ from tests.fakes.simulated_campaigns import months
 from tests.fakes.trials import CONFIG
 
 from plumbline.airflow.schedules import provider_changed, schedule_of
-from plumbline.analysis.prices.book import price_of
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, load
 from plumbline.declarations.compatibility import GIB, scratch_needed
@@ -49,7 +48,7 @@ def test_every_example_of_eight_gpus_measures_the_set_in_at_most_four_node_hours
         "several times of day, with pairs to learn noise from"
     )
     assert 2 < month.node_hours <= 4
-    price = price_of(provider, TODAY)
+    price = provider.price_on(TODAY)
     assert price is not None and month.usd == pytest.approx(month.node_hours * price.price)
 
 

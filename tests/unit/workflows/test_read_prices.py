@@ -179,7 +179,7 @@ def test_costs_follow_the_accepted_price_from_its_day_on_until_something_newer_i
     accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="theirs", usd_per_gpu_hour=2.0)
     accept_price(place.archive, place.provider, "reserved", "1y", by="ada", why="theirs", usd_per_gpu_hour=1.0)
     today = datetime.now(timezone.utc)
-    costs = with_effective_prices(place.archive, place.provider)
+    costs = with_effective_prices(place.provider, place.archive.prices(place.provider.name))
 
     def usd(provider: Provider, at: datetime) -> float:
         basis = quote(provider, at.date()).basis
@@ -189,8 +189,11 @@ def test_costs_follow_the_accepted_price_from_its_day_on_until_something_newer_i
     assert usd(place.provider, today) == 20.0 and usd(costs, today) == 16.0
     assert usd(costs, FIRST - timedelta(days=50)) == 20.0 and [p.purchase for p in costs.prices].count("reserved") == 0
     redeclared = priced(place.provider, 8 * 3.0, today + timedelta(days=1))
-    assert usd(with_effective_prices(place.archive, redeclared), today + timedelta(days=2)) == 24.0
-    assert with_effective_prices(place.archive, load().providers["simulated-h100"]) == load().providers["simulated-h100"]
+    assert usd(with_effective_prices(redeclared, place.archive.prices(redeclared.name)), today + timedelta(days=2)) == 24.0
+    assert (
+        with_effective_prices(load().providers["simulated-h100"], place.archive.prices("simulated-h100"))
+        == load().providers["simulated-h100"]
+    )
 
 
 def test_a_report_reckons_with_the_accepted_price(archive: Archive) -> None:

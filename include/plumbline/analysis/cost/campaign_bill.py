@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
 
 from plumbline.analysis.cost.bill import Bill, Money, combine_bills
 from plumbline.analysis.cost.trial_bill import TrialUsage, hour_price, trial_bill
 from plumbline.analysis.cost.unit_costs import Cost, costs_of
 from plumbline.analysis.document_sample import billed_seconds
-from plumbline.analysis.prices.book import Basis, Quote, all_with_effective_prices, charged, share_of
+from plumbline.analysis.prices.book import Basis, Quote, charged, share_of
 from plumbline.analysis.trial_sample import USABLE, WorkloadKind
-from plumbline.declarations import Declarations, Provider, TrainingWorkload
+from plumbline.declarations import Provider, TrainingWorkload
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import PHASES
 from plumbline.results import Event, ResultDocument
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive
-
 
 Attempt = tuple[str, int]
 """Trial id and attempt."""
@@ -230,21 +225,3 @@ class CampaignBill:
     def by_provider(self, on: date | None = None, purchase: Purchase = "on_demand") -> tuple[ProviderCost, ...]:
         """What each provider cost; see `provider_costs`."""
         return provider_costs(self.documents, self.providers, on, purchase, retention_s=self.retention_s, rejected=self.rejected)
-
-
-def campaign_bill(archive: Archive, declared: Declarations, campaign_id: str) -> CampaignBill:
-    """Everything that the campaign's bills say. LookupError if the archive has no trial of it that was run here."""
-    # A correction is the same run in other words: both on one bill would be paid for twice.
-    trials = [t for t in archive.trials(campaign_id) if t.source != "imported" and not t.corrected]
-    if not trials:
-        raise LookupError(f'the archive has no trial of campaign "{campaign_id}" that could have a bill; `plumbline campaigns` lists them')
-    documents = tuple(d for t in trials if (d := archive.document(t.trial_id, t.attempt)) is not None)
-    providers = {d.trial.provider.name: d.trial.provider for d in documents}
-    return CampaignBill(
-        campaign_id=campaign_id,
-        documents=documents,
-        # As they were when they were measured, if a provider is gone from the declarations by now.
-        providers=all_with_effective_prices(archive, (declared.providers.get(name, p) for name, p in providers.items())),
-        rejected=frozenset((t.trial_id, t.attempt) for t in trials if t.quality_action == "reject"),
-        retention_s=declared.upkeep.evidence.keep,
-    )

@@ -14,6 +14,7 @@ from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, InferenceWorkload, Provider
 from plumbline.declarations.economics import Economics, HostedModel
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations.workloads.load import mean_tokens
 
 
 @dataclass(frozen=True)
@@ -220,8 +221,6 @@ def _per_request(case: ForecastInputs, workload: InferenceWorkload, hosted: Host
 
 def prompt_tokens(workload: InferenceWorkload) -> float:
     """Tokens of the mean prompt as it is declared: with retrieved documents, and in a conversation with what was said before."""
-    from plumbline.launch.simulated.inference import mean_tokens  # the whole simulation comes with it
-
     asked = workload.requests
     prefix = float(asked.shared_prefix.tokens) if asked.shared_prefix else 0.0
     own, turns = mean_tokens(asked.input_tokens) - prefix, asked.turns.count if asked.turns else 1

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from plumbline.declarations import EndpointLauncher, Price, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.providers.simulation import PriceChange, SimulatedLauncher
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive, PriceView
-
 
 OTHER_GPUS = "other_gpus_alike"
 """The caveat of every figure that charges a part of an instance that is sold whole."""
@@ -92,20 +88,9 @@ def charged(quoted: Quote, share: InstanceShare | None) -> Quote:
     return Quote(replace(quoted.basis, usd_per_hour=quoted.basis.usd_per_hour * share.fraction, share=share), None)
 
 
-def price_of(provider: Provider, on: date, purchase: Purchase = "on_demand") -> Price | None:
-    """The declared price of the whole instance that holds on the day `on`; None if none does.
-
-    A price holds from `since` (included) until `until` (excluded). Declarations reject overlaps, so at most one holds.
-    """
-    return next(
-        (p for p in provider.price_list if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)),
-        None,
-    )
-
-
 def quote(provider: Provider, on: date, purchase: Purchase = "on_demand") -> Quote:
-    """Like `price_of`, with the reason in words when no price holds: a cost that is unknown must never look like a cost of nothing."""
-    price = price_of(provider, on, purchase)
+    """The price of the whole instance on the day `on`, or the reason in words when none holds: an unknown cost must never look like no cost."""
+    price = provider.price_on(on, purchase)
     if price is not None:
         return Quote(Basis(price.purchase, price.price, price.since, price.source), None)
     declared = sorted((p for p in provider.price_list if p.purchase == purchase), key=lambda p: p.since)
@@ -118,24 +103,42 @@ def quote(provider: Provider, on: date, purchase: Purchase = "on_demand") -> Quo
     return Quote(None, f"no {purchase} price of {provider.name} holds on {on.isoformat()} (declared: {spans})")
 
 
-def with_effective_prices(archive: Archive, provider: Provider) -> Provider:
-    """The provider with what was accepted before what is declared in its price list, each until something newer is declared: costs follow.
+class AcceptedPrice(Protocol):
+    """A price that a person or a rule accepted, in USD per instance-hour."""
 
-    A simulated provider keeps its own list: what its declared changes make of the price is what it costs.
+    @property
+    def provider(self) -> str: ...
+    @property
+    def purchase(self) -> str: ...
+    @property
+    def term(self) -> str | None: ...
+    @property
+    def usd_per_hour(self) -> float: ...
+    @property
+    def since(self) -> date: ...
+    @property
+    def until(self) -> date | None: ...
+    @property
+    def source(self) -> str: ...
+
+
+def with_effective_prices(provider: Provider, accepted: Iterable[AcceptedPrice]) -> Provider:
+    """The provider with its accepted prices before the declared ones in its price list, each until a newer one is declared.
+
+    `accepted`: prices of this provider. A simulated provider keeps its own list.
     """
-    return provider if provider.simulated else _with(provider, archive.prices(provider.name))
+    return provider if provider.simulated else _with(provider, accepted)
 
 
-def all_with_effective_prices(archive: Archive, providers: Iterable[Provider]) -> dict[str, Provider]:
-    """The same for several, by name, however many they are in one question to the archive."""
-    found = {p.name: p for p in providers}
-    held: dict[str, list[PriceView]] = {name: [] for name in found}
-    for price in archive.prices(list(found)):
-        held[price.provider].append(price)
-    return {name: p if p.simulated else _with(p, held[name]) for name, p in found.items()}
+def all_with_effective_prices(providers: Iterable[Provider], accepted: Iterable[AcceptedPrice]) -> dict[str, Provider]:
+    """The same for several providers, by name. `accepted`: prices of any of them."""
+    by_provider: dict[str, list[AcceptedPrice]] = {}
+    for price in accepted:
+        by_provider.setdefault(price.provider, []).append(price)
+    return {p.name: with_effective_prices(p, by_provider.get(p.name, ())) for p in providers}
 
 
-def _with(provider: Provider, accepted: Iterable[PriceView]) -> Provider:
+def _with(provider: Provider, accepted: Iterable[AcceptedPrice]) -> Provider:
     own: list[Price] = []
     for held in sorted(accepted, key=lambda p: p.since, reverse=True):
         newer = [p.since for p in provider.prices if p.purchase == held.purchase and p.since > held.since]

@@ -4,18 +4,15 @@ Each confirmed change is accepted at once, or the next one could not be seen; wh
 
 from __future__ import annotations
 
-import math
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
-from pathlib import Path
+from datetime import datetime
 from typing import Literal
 
 from plumbline.analysis.prices.check import LIST_MOVE, READINGS_NEEDED, SPOT_MOVE, PriceVerdict, check_price, moved_by
 from plumbline.declarations.providers.rates import Purchase, Term
-from plumbline.price_sources.csv_history import PURCHASES, HistoryError, read_rows
-from plumbline.results.price_reading import Reading
+from plumbline.results.price_reading import KnownChange, Reading
 
 Key = tuple[str, Purchase, Term | None]
 
@@ -149,22 +146,9 @@ def _told(what: Literal["changed", "held"], checked: PriceVerdict) -> ReplayAler
     )
 
 
-COLUMNS = ("date", "provider", "region", "instance_type", "purchase", "old_usd_per_gpu_hour", "new_usd_per_gpu_hour")
 Answer = Literal["changed", "held", "on the way", "missed"]
 _CENT = 1e-4
 """Prices agree to this fraction: a file rounds what another does not."""
-
-
-@dataclass(frozen=True)
-class KnownChange:
-    """A price that moved from `old` to `new`, in USD per GPU-hour, as read first on the day `on`."""
-
-    provider: str
-    purchase: Purchase
-    term: Term | None
-    on: date
-    old: float
-    new: float
 
 
 @dataclass(frozen=True)
@@ -181,21 +165,6 @@ class ReplayEvaluation:
     def counts(self) -> Counter[Answer]:
         """How many known changes got which answer."""
         return Counter(answer for _, answer in self.answers)
-
-
-def known_changes(path: Path) -> Iterator[KnownChange]:
-    """The changes of a CSV file, in its order. HistoryError for a file or a row that cannot be read."""
-    for line, row in read_rows(path, COLUMNS):
-        try:
-            purchase, term = PURCHASES[row["purchase"] or ""]
-            old, new = (float(row[column] or "") for column in ("old_usd_per_gpu_hour", "new_usd_per_gpu_hour"))
-            on = date.fromisoformat(row["date"] or "")
-            if not (0 <= old < math.inf and 0 <= new < math.inf):
-                raise ValueError(f"{old:g} → {new:g} USD is no change of a price")
-        except (KeyError, ValueError) as error:
-            expected = f"a date such as 2026-01-31, a purchase of {', '.join(PURCHASES)}, and two numbers, at least 0"
-            raise HistoryError(f"{path}:{line} cannot be read ({error}); expected {expected}") from error
-        yield KnownChange(f"{row['provider']}/{row['region']}/{row['instance_type']}", purchase, term, on, old, new)
 
 
 def evaluate_replay(replayed: ReplayResult, known: Sequence[KnownChange]) -> ReplayEvaluation:

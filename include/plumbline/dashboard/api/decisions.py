@@ -12,7 +12,7 @@ from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
 from plumbline.analysis.decisions.cheapest import Cheapest
-from plumbline.analysis.decisions.current_results import ExcludedSeries, TeamDecision, decide_teams
+from plumbline.analysis.decisions.current_results import ExcludedSeries, TeamDecision
 from plumbline.analysis.decisions.decision import Column, Ranked
 from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing
 from plumbline.analysis.scorecards.comparability import ComparisonClass
@@ -22,6 +22,7 @@ from plumbline.dashboard.rendering import API_PREFIX, PageRenderer
 from plumbline.dashboard.sources import ArchiveReader, DecisionCache, DeclarationsReader
 from plumbline.declarations import Declarations, Preference
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.workflows.current_results import decide_teams
 
 PROVIDERS_SHOWN = 12
 """Providers that a page shows of a ranking, and among which it looks at how far prices may move: with hundreds of candidates that would take

@@ -11,7 +11,6 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from plumbline.analysis.decisions.cheapest import Cheapest
-from plumbline.analysis.decisions.current_results import decide_teams
 from plumbline.analysis.decisions.decision import Gate
 from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, WeightFlip
 from plumbline.dashboard.api.decisions import (
@@ -30,6 +29,7 @@ from plumbline.metrics.formatting import common_scale, format_name, format_perce
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.decisions import price_swings_chart, probability_first_chart, weight_swings_chart
 from plumbline.presentation.decisions import RankRow, rank_rows, stored_decision
+from plumbline.workflows.current_results import decide_teams
 
 
 @dataclass(frozen=True)

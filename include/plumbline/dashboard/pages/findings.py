@@ -138,7 +138,10 @@ def _cost(archive: Archive, declared: Declarations, told: Finding, view: Finding
         return MonthlyCost(None, "")  # its effect is a fraction of a price that may hold no more
     provider = declared.providers.get(told.provider)
     return monthly_cost(
-        told, declared.alerts, None if provider is None else with_effective_prices(archive, provider), view.opened_at.date()
+        told,
+        declared.alerts,
+        None if provider is None else with_effective_prices(provider, archive.prices(provider.name)),
+        view.opened_at.date(),
     )
 
 

@@ -77,7 +77,9 @@ def provider_lines(archive: Archive, declared: Declarations, now: datetime, afte
         *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
         *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
     )
-    priced = all_with_effective_prices(archive, (declared.providers[name] for name in shown if name in declared.providers))
+    priced = all_with_effective_prices(
+        (declared.providers[name] for name in shown if name in declared.providers), archive.prices(list(shown))
+    )
     lines = []
     for name in shown:
         provider = declared.providers.get(name)
@@ -115,7 +117,7 @@ def provider_page(
     chosen = next((s for s in series if s.series_key == series_key), None)
     if chosen is None and series:
         chosen = min(series, key=lambda s: order.get(s.series_key, len(order)))
-    priced = None if provider is None else with_effective_prices(archive, provider)
+    priced = None if provider is None else with_effective_prices(provider, archive.prices(provider.name))
     quantities = _quantities(archive, chosen) if chosen is not None else ()
     shown = None
     if chosen is not None and quantities:

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
 
-from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries, current_results
+from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries
 from plumbline.analysis.prices.book import Quote, quote
 from plumbline.analysis.scorecards.scorecard import primary_of, scorecards
 from plumbline.analysis.trial_sample import TrialSample
@@ -24,6 +24,7 @@ from plumbline.presentation.charts.scorecards import headline_charts
 from plumbline.presentation.costs import CostRow, cost_rows
 from plumbline.presentation.scorecard_rows import CardTable, CriterionRow, ScorecardRows, acceptance_rows, card_tables, scorecard_rows
 from plumbline.presentation.series_summary import format_age
+from plumbline.workflows.current_results import current_results
 
 PROVIDERS_PER_PAGE = 5
 """Providers beside each other; the next ones have a page of their own."""

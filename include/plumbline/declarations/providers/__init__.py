@@ -249,6 +249,13 @@ class Provider(Declared):
         )
         return (*simulated, *self.prices)
 
+    def price_on(self, on: date, purchase: Purchase = "on_demand") -> Price | None:
+        """The declared price of the whole instance on the day `on`: it holds from `since` (included) until `until` (excluded). None if none does."""
+        return next(
+            (p for p in self.price_list if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)),
+            None,
+        )
+
     @property
     def dag_id(self) -> str:
         """The id of the provider's benchmark DAG."""

@@ -398,3 +398,13 @@ __all__ = [
     "Turns",
     "max_phase_seconds",
 ]
+
+
+def mean_tokens(lengths: Tokens | LengthShare) -> float:
+    """The mean of a declared distribution of lengths."""
+    mixed = getattr(lengths, "mixed", None)
+    if mixed:
+        return float(sum(part.share * mean_tokens(part) for part in mixed))
+    if lengths.constant is not None:
+        return float(lengths.constant)
+    return float(lengths.normal.mean) if lengths.normal is not None else (lengths.shortest + lengths.longest) / 2

@@ -11,11 +11,10 @@ from plumbline.declarations.workloads.inference import InferenceWorkload, Slo
 from plumbline.declarations.workloads.load import (
     ContextPhaseSpec,
     FaultPhaseSpec,
-    LengthShare,
     LoadPhaseSpec,
     Search,
     SearchPhaseSpec,
-    Tokens,
+    mean_tokens,
 )
 from plumbline.harness.inference.analysis.validity import quality_unchecked
 from plumbline.launch.simulated.model import Hardware, TrialDraw
@@ -84,16 +83,6 @@ def server_of(workload: InferenceWorkload, has: Hardware, draw: TrialDraw, input
     return Server(
         prefill, token, sent, outputs, replicas / busy, load, load + (_READY_S if has.gpu else _CPU_READY_S) * draw.slowness("start_up")
     )
-
-
-def mean_tokens(lengths: Tokens | LengthShare) -> float:
-    """The mean of a declared distribution of lengths."""
-    mixed = getattr(lengths, "mixed", None)
-    if mixed:
-        return float(sum(part.share * mean_tokens(part) for part in mixed))
-    if lengths.constant is not None:
-        return float(lengths.constant)
-    return float(lengths.normal.mean) if lengths.normal is not None else (lengths.shortest + lengths.longest) / 2
 
 
 def rows(workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> list[MetricRow]:

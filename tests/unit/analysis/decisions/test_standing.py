@@ -14,11 +14,11 @@ from tests.fakes.labs import CHEAP, FAST, lab, measure, serve, spread, team, wor
 from tests.unit.archive.test_verify import damage
 
 from plumbline.analysis.decisions import current_results as module
-from plumbline.analysis.decisions import document_cache
-from plumbline.analysis.decisions.current_results import current_results, decide_teams
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.archive import Archive, open_archive
 from plumbline.results import Reason
+from plumbline.workflows import current_results as reader
+from plumbline.workflows.current_results import current_results, decide_teams
 
 DAY = date(2025, 12, 2)
 SIMULATED = provider("sim", launcher={"kind": "simulated", "seed": 1}, cloud="simulated")
@@ -127,7 +127,7 @@ def test_rejected_corrected_and_damaged_attempts(archive: Archive) -> None:
     assert last.reasons[-1] == "implausible: too good to be true"
     with archive.engine.connect() as connection:
         row = connection.execute(text("SELECT id, checksum FROM trials WHERE repeat = 1")).one()
-    document_cache._KEPT.pop(row.checksum)
+    reader._KEPT.pop(row.checksum)
     damage(archive, f"UPDATE documents SET content = x'{zlib.compress(b'{}').hex()}' WHERE trial_pk = {row.id}")
     broken = current_results(archive, declared, DAY)
     assert len(broken.trials) == 2 and broken.left_out[0].reason.endswith("does not hold: Field required (`plumbline archive verify`)")
@@ -141,9 +141,9 @@ def test_a_document_is_read_once(archive: Archive, monkeypatch: pytest.MonkeyPat
     read = type(archive).contents
     monkeypatch.setattr(type(archive), "contents", lambda self, pks: asked.append(list(pks)) or read(self, pks))
     assert current_results(archive, declared, DAY).trials == first.trials and asked == [[]]
-    monkeypatch.setattr(document_cache, "CACHE_SIZE", 2)
+    monkeypatch.setattr(reader, "CACHE_SIZE", 2)
     measure(archive, declared, {CHEAP: spread(0.1003)})
-    assert len(current_results(archive, declared, DAY).trials) == 6 and len(document_cache._KEPT) == 2
+    assert len(current_results(archive, declared, DAY).trials) == 6 and len(reader._KEPT) == 2
 
 
 def test_a_team_may_have_several_choices_of_a_kind_and_each_workload_can_be_asked_alone(archive: Archive) -> None:

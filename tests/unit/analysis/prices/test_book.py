@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from plumbline.analysis.prices.book import InstanceShare, charged, price_of, quote, share_of
+from plumbline.analysis.prices.book import InstanceShare, charged, quote, share_of
 from plumbline.declarations import Price, Provider
 
 
@@ -39,14 +39,14 @@ AFTER = {"purchase": "on_demand", "price": "55.04 USD/h", "since": date(2025, 6,
     ],
 )
 def test_the_price_that_holds_on_the_day(on: date, expected: float | None) -> None:
-    price = price_of(provider(BEFORE, AFTER), on)
+    price = provider(BEFORE, AFTER).price_on(on)
     assert (price.price if price else None) == expected
 
 
 def test_a_spot_price_is_not_an_on_demand_price() -> None:
     only_spot = provider({**AFTER, "purchase": "spot"})
-    assert price_of(only_spot, date(2025, 7, 1)) is None
-    assert price_of(only_spot, date(2025, 7, 1), "spot") is not None
+    assert only_spot.price_on(date(2025, 7, 1)) is None
+    assert only_spot.price_on(date(2025, 7, 1), "spot") is not None
     assert quote(only_spot, date(2025, 7, 1)).reason == "no on_demand price is declared for eks-p5 (declared: spot)"
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.unit.prices.readings import FIRST, ONE, RESERVED, SPOT, days
 
-from plumbline.analysis.prices.replay import KnownChange, evaluate_replay, known_changes, replay_readings
-from plumbline.price_sources.csv_history import HistoryError
+from plumbline.analysis.prices.replay import evaluate_replay, replay_readings
+from plumbline.price_sources.csv_history import HistoryError, known_changes
+from plumbline.results.price_reading import KnownChange
 
 
 def test_confirmed_changes_are_accepted_so_that_the_next_one_is_seen_too() -> None:

@@ -9,7 +9,6 @@ import pytest
 from pydantic import ValidationError
 from tests.data.result_documents import inference_workload, provider, training_workload
 
-from plumbline.analysis.prices.book import price_of
 from plumbline.declarations import Provider, SimulatedLauncher
 from plumbline.declarations.compatibility import incompatibility
 
@@ -98,7 +97,7 @@ def test_a_simulated_price_holds_over_the_declared_one_from_its_day_on() -> None
             {"kind": "price_change", "since": "2026-07", "price": "9 USD/h"},
         ]
     )
-    found = [price_of(place, at(day).date()) for day in ("2026-04-30", "2026-05-01", "2026-07-01")]
+    found = [place.price_on(at(day).date()) for day in ("2026-04-30", "2026-05-01", "2026-07-01")]
     assert [price.price for price in found if price] == [10.0, 8.0, 9.0]
     assert [price.price for price in _simulated().price_list] == [10.0]
 

@@ -1,0 +1,213 @@
+"""Read current results from the archive and decide on them; parsed documents are cached by checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from plumbline.analysis.campaign_data import Quality
+from plumbline.analysis.decisions.current_results import (
+    CurrentResults,
+    ExcludedSeries,
+    Place,
+    TeamDecision,
+    matching_preferences,
+    price_trials,
+)
+from plumbline.analysis.decisions.decide import decide
+from plumbline.analysis.document_sample import sample_of, with_quality_verdict
+from plumbline.analysis.prices.book import all_with_effective_prices
+from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
+from plumbline.declarations import AnyWorkload, Declarations, Provider, with_weights
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.results import ResultDocument
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
+    from plumbline.archive.samples import CurrentSeries, EffectiveAttempt
+
+CACHE_SIZE = 4096
+"""Attempts that a process keeps, some 50 kB each: hundreds of series with a dozen trials."""
+
+
+@dataclass(frozen=True)
+class CachedDocument:
+    """What rankings need of one document: its numbers without costs and without the verdict of the quality checks, and what ran where."""
+
+    numbers: TrialSample
+    provider: Provider
+    workload: AnyWorkload
+
+
+_KEPT: dict[str, CachedDocument] = {}
+_LOCK = Lock()
+
+
+def cached_documents(
+    archive: Archive, attempts: Sequence[EffectiveAttempt]
+) -> tuple[dict[int, CachedDocument], list[tuple[EffectiveAttempt, str]]]:
+    """By row number, what the attempts' documents say; and the attempts whose documents do not hold, with why in words."""
+    with _LOCK:
+        found = {a.trial_pk: _KEPT[a.checksum] for a in attempts if a.checksum in _KEPT}
+    missing = [a for a in attempts if a.trial_pk not in found]
+    damaged = []
+    fresh: dict[str, CachedDocument] = {}
+    contents = archive.contents([a.trial_pk for a in missing])
+    for attempt in missing:
+        try:
+            document = ResultDocument.model_validate_json(contents[attempt.trial_pk])
+        except (KeyError, ValidationError) as error:
+            why = "is not in the archive" if isinstance(error, KeyError) else f"does not hold: {error.errors(include_url=False)[0]['msg']}"
+            damaged.append((attempt, f"the document of {attempt.trial_id}#{attempt.attempt} {why} (`plumbline archive verify`)"))
+            continue
+        one = CachedDocument(sample_of(document), document.trial.provider, document.trial.workload)
+        found[attempt.trial_pk] = fresh[attempt.checksum] = one
+    with _LOCK:
+        _KEPT.update(fresh)
+        while len(_KEPT) > CACHE_SIZE:
+            del _KEPT[next(iter(_KEPT))]
+    return found, damaged
+
+
+def current_results(
+    archive: Archive,
+    declared: Declarations,
+    on: date,
+    *,
+    workloads: Collection[str] | None = None,
+    purchase: Purchase = "on_demand",
+    simulated: bool = False,
+    providers: Collection[str] | None = None,
+) -> CurrentResults:
+    """What stands on the day `on`; of these workloads and these providers if named. Empty if nothing usable was ever measured of them.
+
+    Simulated results count only where nothing was measured at all (a rehearsal), or, alone, where `simulated` asks for them.
+    """
+    parts, left_out = select_series(archive, declared, simulated, providers)
+    if workloads is not None:
+        parts = [p for p in parts if p.series.workload in workloads]
+        left_out = [gone for gone in left_out if gone.workload in workloads]
+    by_key = {part.series.series_key: part for part in parts}
+    attempts = archive.attempts_of(parts)
+    found, damaged = cached_documents(archive, attempts)
+    left_out += [ExcludedSeries(by_key[a.series_key].series.provider, by_key[a.series_key].series.workload, why) for a, why in damaged]
+    trials: list[TrialSample] = []
+    places: dict[str, Provider] = {}
+    specs: dict[str, AnyWorkload] = {}
+    for attempt in attempts:
+        one = found.get(attempt.trial_pk)
+        if one is None:
+            continue
+        reasons = tuple(f"{r.code}: {r.detail}" for r in attempt.quality_reasons)
+        trials.append(with_quality_verdict(one.numbers, Quality(attempt.quality_action, reasons)))
+    # By when they were planned, not by name: what stands is what the newest one was asked.
+    for attempt in sorted(attempts, key=lambda a: by_key[a.series_key].planned_at):
+        if (one := found.get(attempt.trial_pk)) is not None:
+            places[one.provider.name] = one.provider
+            specs[one.workload.name] = one.workload
+    providers = all_with_effective_prices(
+        (declared.providers.get(name, p) for name, p in sorted(places.items())), archive.prices(sorted(places))
+    )
+    return CurrentResults(
+        trials=price_trials(trials, providers, on, purchase, specs),
+        providers=providers,
+        campaigns={series_place(p): p.campaign_id for p in parts},
+        simulated=frozenset(name for name, p in places.items() if p.simulated),
+        day=on,
+        purchase=purchase,
+        series={series_place(p): p.series.series_key for p in parts},
+        measured={series_place(p): p.planned_at for p in parts},
+        workloads=specs,
+        left_out=tuple(left_out),
+    )
+
+
+def decide_teams(
+    archive: Archive,
+    declared: Declarations,
+    on: date,
+    *,
+    team: str | None = None,
+    kind: WorkloadKind | None = None,
+    workload: str | None = None,
+    weights: Mapping[str, float] | None = None,
+    purchase: Purchase = "on_demand",
+    simulated: bool = False,
+) -> tuple[TeamDecision, ...]:
+    """The decisions of every team (or one), by team and kind, as of the day `on`; see `standing` for what counts.
+
+    `workload`: that one alone, of the choices that name it. `weights`: by metric, in place of the declared ones; the others are rescaled.
+    LookupError for a team or a workload that is not declared, or that fits no choice, with what there is; ValueError for impossible weights.
+    """
+    asked = matching_preferences(declared, team, kind, workload)
+    if weights:
+        if len(asked) != 1:
+            of = ", ".join(f"{name} {of} {'+'.join(p.workloads)}" for name, of, p in asked)
+            raise ValueError(f"weights are of one choice, and {len(asked)} fit ({of}); expected a team with a workload")
+        asked = [(name, of, with_weights(preference, weights)) for name, of, preference in asked]
+    wanted = {w for _, _, preference in asked for w in preference.workloads}
+    now = current_results(archive, declared, on, workloads=wanted, purchase=purchase, simulated=simulated)
+    found = []
+    for name, of, preference in asked:
+        part = now.of(preference.workloads)
+        found.append(TeamDecision(decide(name, of, preference, part.trials), preference, part))
+    return tuple(found)
+
+
+def select_series(
+    archive: Archive, declared: Declarations, simulated: bool, providers: Collection[str] | None = None
+) -> tuple[list[CurrentSeries], list[ExcludedSeries]]:
+    """The series that count, one for each provider and workload, and why the others do not; of these providers if named. Which ones are
+    simulated, gone or of an older version is asked of the whole archive: an answer must not depend on which workloads or providers somebody
+    looks at."""
+    parts = archive.newest_usable(providers=providers)
+    if providers is not None and not _alone(archive, declared, parts):
+        parts = archive.newest_usable()
+    left_out: list[ExcludedSeries] = []
+
+    def without(gone: Sequence[CurrentSeries], why: str) -> None:
+        left_out.extend(ExcludedSeries(*series_place(part), why) for part in gone)
+
+    made_up = [p for p in parts if p.series.source == "simulated"]
+    real = [p for p in parts if p.series.source != "simulated"]
+    if simulated:
+        parts = made_up
+        without(real, "it was measured, and the question is about simulated results")
+    elif real or (providers is not None and archive.measured_anything()):
+        parts = real
+        without(made_up, "it is simulated, and simulated results never count beside measured ones")
+    known = [p for p in parts if p.series.provider in declared.providers]
+    if known:
+        without([p for p in parts if p not in known], "the provider is no longer declared")
+        parts = known
+    newest = {name: max(p.series.version for p in parts if p.series.workload == name) for name in {p.series.workload for p in parts}}
+    older = [p for p in parts if p.series.version < newest[p.series.workload]]
+    for part in older:
+        without([part], f"it ran version {part.series.version} of the workload, and the others ran version {newest[part.series.workload]}")
+    parts = sorted((p for p in parts if p not in older), key=lambda p: (p.planned_at, p.series.series_key))
+    if providers is not None:
+        parts = [p for p in parts if p.series.provider in providers]
+        left_out = [gone for gone in left_out if gone.provider in providers]
+    # The same version with another engine, harness protocol or instance is another series: the newest one is what the provider shows now.
+    return list({series_place(part): part for part in parts}.values()), left_out
+
+
+def _alone(archive: Archive, declared: Declarations, parts: Sequence[CurrentSeries]) -> bool:
+    """Whether nothing that other providers ran can matter: all of these are declared, and ran the newest version that there is."""
+    newest: dict[str, int] = {}
+    for name in archive.workload_names():
+        newest[name.workload] = max(name.version, newest.get(name.workload, 0))
+    own: dict[Place, int] = {}
+    for part in parts:
+        own[series_place(part)] = max(part.series.version, own.get(series_place(part), 0))
+    return all(provider in declared.providers and version == newest[workload] for (provider, workload), version in own.items())
+
+
+def series_place(part: CurrentSeries) -> Place:
+    """The provider and the workload of a series."""
+    return part.series.provider, part.series.workload
