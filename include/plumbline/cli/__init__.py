@@ -6,12 +6,13 @@ import sys
 def main() -> None:
     """Entry point of the `plumbline` command."""
     from plumbline.cli.app import app
-    from plumbline.declarations import installation
 
     try:
         app()
     except Exception as error:
-        if (why := installation.full_disk_message(error)) is None:
+        from plumbline.declarations.installation import full_disk_message  # loads every model of a declaration
+
+        if (why := full_disk_message(error)) is None:
             raise
         sys.stderr.write(f"{why}\n")
         sys.exit(1)

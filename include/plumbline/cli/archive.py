@@ -23,7 +23,8 @@ from plumbline.archive.bundle import BadBundle, ExportedCampaign, ImportedCampai
 from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import move
 from plumbline.archive.retention import DueEvidence
-from plumbline.cli.output import BROKEN, FAILED, OK, Json, clear_errors, emit, fail, open_archive, out, table
+from plumbline.cli.exit_status import BROKEN, FAILED, OK
+from plumbline.cli.output import Json, clear_errors, emit, fail, open_archive, out, table
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.results.published import MLPERF_ROUNDS, parse_mlperf
 
@@ -364,6 +365,7 @@ def _show_imported(done: list[ImportedCampaign]) -> None:
     out.print(shown if done else "nothing to import")
 
 
+@archive.command("import-mlperf")
 def import_mlperf(
     file: Annotated[Path, typer.Argument(help="CSV, one run a row", exists=True, dir_okay=False, readable=True)],
     rounds: Annotated[

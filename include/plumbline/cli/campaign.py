@@ -24,7 +24,8 @@ from rich.text import Text
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import conclude
 from plumbline.archive import open_archive
-from plumbline.cli.output import FAILED, INTERRUPTED, OK, Json, emit, err, fail, out, table
+from plumbline.cli.exit_status import FAILED, INTERRUPTED, OK
+from plumbline.cli.output import Json, emit, err, fail, out, table
 from plumbline.cli.scorecard import show_scorecards, show_unusable
 from plumbline.declarations import DeclarationError, Declarations, Trial, installation_paths, load
 from plumbline.embedded.campaign import CampaignError, CampaignState, Outcome, TrialState, run_campaign
@@ -37,7 +38,6 @@ from plumbline.workflows import budget
 from plumbline.workflows.plan import Placement, RunParameters, planned_trials
 from plumbline.workflows.report import campaign_data
 
-ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Everything after the command's name, --help included, is Airflow's."""
 
 

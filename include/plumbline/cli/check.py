@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from plumbline.analysis.prices.book import share_of
-from plumbline.cli.output import UNUSABLE, Json, emit, err, out, table
+from plumbline.cli.exit_status import UNUSABLE
+from plumbline.cli.output import Json, emit, err, out, table
 from plumbline.declarations import (
     AnyWorkload,
     DeclarationError,

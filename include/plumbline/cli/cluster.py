@@ -14,7 +14,8 @@ from typing import Annotated, Literal
 import typer
 from rich.text import Text
 
-from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out
+from plumbline.cli.exit_status import FAILED, OK
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, out
 from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
 from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.metrics.units import SECONDS, parse

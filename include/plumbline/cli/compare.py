@@ -13,7 +13,8 @@ from rich.text import Text
 
 from plumbline.analysis.drift.comparison import Comparison, format_effect, format_interval, format_relative_change, format_repeats_needed
 from plumbline.analysis.drift.environment import changes_by_group
-from plumbline.cli.output import DRIFTED, OK, UNUSABLE, Json, clear_errors, emit, fail, marked, open_archive, out, table
+from plumbline.cli.exit_status import DRIFTED, OK, UNUSABLE
+from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import format_quantity
 from plumbline.workflows.compare import ComparisonSet, compare_named

@@ -15,8 +15,9 @@ from plumbline.analysis.cost.forecast_inputs import UnknownInput, format_grouped
 from plumbline.analysis.cost.hosted_forecast import hosted_forecast
 from plumbline.analysis.cost.spot_forecast import spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
-from plumbline.cli.cost import How, as_day, as_purchase
-from plumbline.cli.output import FAILED, Json, clear_errors, emit, err, fail, marked, open_archive, out, table
+from plumbline.cli.cost import How, as_day, as_purchase, cost
+from plumbline.cli.exit_status import FAILED
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, open_archive, out, table
 from plumbline.declarations import AnyWorkload, DeclarationError, Provider, load
 from plumbline.declarations.economics import Economics
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
@@ -44,6 +45,7 @@ class _ForecastCase:
         return self.provider, self.workload, self.trials, self.economics, self.day
 
 
+@cost.command()
 def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """Best, expected and worst cost of an outcome, with what it is made of."""
     way, asked = as_purchase(purchase), _forecast_case(provider, workload, on)
@@ -67,6 +69,7 @@ def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: 
     emit(as_json, {**_as_data(asked, told), "scenarios": points, "totals": totals}, show)
 
 
+@cost.command()
 def tornado(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """What the cost of an outcome hangs on: each driver over its range, the widest first."""
     way, asked = as_purchase(purchase), _forecast_case(provider, workload, on)
@@ -88,6 +91,7 @@ def tornado(provider: Where, workload: What, purchase: How = "on_demand", on: On
     emit(as_json, {**_as_data(asked, told), "tornado": spread}, show)
 
 
+@cost.command()
 def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_json: Json = False) -> None:
     """A finished training run on spot against on demand, restarts and work done again included."""
     from plumbline.metrics.units import SECONDS, parse
@@ -124,6 +128,7 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
     emit(as_json, {**_head(asked), "spot": found, "saving": cost.saving}, show)
 
 
+@cost.command("break-even")
 def break_even(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """From which utilisation and which monthly volume on a model of one's own is cheaper than a hosted one."""
     way, asked = as_purchase(purchase), _forecast_case(provider, workload, on)
@@ -225,6 +230,7 @@ def _driver(driver: str, value: float) -> str:
     return f"{format_grouped(value)}/s" if driver == "rate" else f"{format_grouped(value)} USD{'/h' if driver == 'price' else ' a month'}"
 
 
+@cost.command()
 def precision(
     provider: Annotated[str | None, typer.Argument(help="a provider of the archive; every one if left out")] = None,
     purchase: How = "on_demand",

@@ -14,7 +14,8 @@ from plumbline.alerts import render
 from plumbline.alerts.slack.connection import CONNECTION
 from plumbline.archive import open_archive
 from plumbline.cli.campaign import CampaignProgress, load_declarations, show_drift, stop_on_signal
-from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, marked, out, table
+from plumbline.cli.exit_status import FAILED, OK
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, table
 from plumbline.declarations import DeclarationError, Declarations, installation_paths, load
 from plumbline.declarations.installation import override_home
 from plumbline.embedded.campaign import CampaignError, Outcome, run_campaign

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plumbline.cli.output import DRIFTED, FAILED, OK, Json, clear_errors, emit, err, fail, marked, out, table
+from plumbline.cli.exit_status import DRIFTED, FAILED, OK
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, table
 from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
 from plumbline.findings.price import format_price_name
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plumbline.cli.output import BROKEN, OK, Json, clear_errors, emit, marked, open_archive, out
+from plumbline.cli.exit_status import BROKEN, OK
+from plumbline.cli.output import Json, clear_errors, emit, marked, open_archive, out
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.results import InvalidResult

@@ -22,18 +22,7 @@ from sqlalchemy.exc import OperationalError
 
 from plumbline import archive
 from plumbline.archive import Archive, SchemaMismatch
-
-OK = 0
-FAILED = 1  # something ran and did not succeed: a trial failed, a campaign is incomplete
-UNUSABLE = 2  # nothing ran: bad arguments, bad declarations, no such trial
-DRIFTED = 4  # it ran, and the comparison found drift
-BROKEN = 4  # it ran, and the archive does not hold
-INTERRUPTED = 130
-
-EXIT_CODES = (
-    "Exit codes: 0 done · 1 something ran and failed · 2 nothing ran (bad arguments or declarations) · "
-    "4 drift was found (compare, demo-drift, watch) or the archive is broken (archive verify) · 130 interrupted"
-)
+from plumbline.cli.exit_status import UNUSABLE
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON on standard output instead of tables")]
 

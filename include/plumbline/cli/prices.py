@@ -14,8 +14,9 @@ import typer
 from plumbline.analysis.drift.comparison import format_relative_change
 from plumbline.analysis.prices.check import LIST_MOVE, SPOT_MOVE, PriceVerdict
 from plumbline.analysis.prices.replay import ReplayAlert, ReplayEvaluation, ReplayResult, evaluate_replay, replay_readings
+from plumbline.cli.exit_status import DRIFTED, FAILED
 from plumbline.cli.findings import Why
-from plumbline.cli.output import DRIFTED, FAILED, Json, clear_errors, emit, err, fail, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, open_archive, out, table
 from plumbline.declarations import DeclarationError, Provider, load
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.price import format_price_name, format_price_source, price_unit
@@ -108,6 +109,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
         out.print(shown)
 
 
+@prices.command("check")
 def check_prices(
     provider: Annotated[str | None, typer.Argument(help="one provider, enabled or not; left out, every enabled one")] = None,
     as_json: Json = False,
@@ -138,6 +140,7 @@ def check_prices(
         raise typer.Exit(DRIFTED)
 
 
+@prices.command()
 def accept(
     provider: Annotated[str, typer.Argument()],
     why: Why,
@@ -242,6 +245,7 @@ def _price(checked: PriceVerdict) -> dict[str, Any]:
     }
 
 
+@prices.command("replay")
 def replay_prices(
     file: Annotated[Path, typer.Argument(help="CSV: date, provider, region, instance_type, gpu, gpus, purchase, usd_per_gpu_hour")],
     events: Annotated[Path | None, typer.Option(help="CSV of known changes, to count what was found, missed and invented")] = None,

@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.analysis.trial_sample import USABLE
-from plumbline.cli.output import FAILED, OK, Json, clear_errors, emit, err, fail, out, table
+from plumbline.cli.exit_status import FAILED, OK
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, out, table
 from plumbline.declarations import DeclarationError, Declarations, EndpointLauncher, InferenceWorkload, LocalLauncher, Trial, load
 from plumbline.embedded.connections import provide_connections
 from plumbline.harness.launcher_protocol import ProgressLine

@@ -10,7 +10,8 @@ from urllib.parse import quote
 import typer
 
 from plumbline.cli.campaign import load_declarations
-from plumbline.cli.output import FAILED, Json, emit, fail, open_archive, out, table
+from plumbline.cli.exit_status import FAILED
+from plumbline.cli.output import Json, emit, fail, open_archive, out, table
 from plumbline.embedded.client import AirflowError
 from plumbline.launch.plan import PlanError
 from plumbline.workflows.plan import Placement, RunParameters, on_demand_campaign_id

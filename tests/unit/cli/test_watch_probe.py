@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from plumbline.archive import open_archive
 from plumbline.archive.records import SnapshotRecord
 from plumbline.cli.app import app
-from plumbline.cli.output import DRIFTED, FAILED, OK
+from plumbline.cli.exit_status import DRIFTED, FAILED, OK
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,32 @@
+"""The table of commands: each line is the command's own help, and `--help` imports none of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from plumbline.cli.app import COMMANDS, load_command
+
+HELP = """
+import sys
+from plumbline.cli.app import app
+try:
+    app(["--help"])
+except SystemExit:
+    print(*sorted(name for name in ("pydantic", "sqlalchemy", "plumbline.declarations", "plumbline.archive") if name in sys.modules))
+"""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_line_is_the_first_paragraph_of_the_commands_help(name: str) -> None:
+    command = load_command(name)
+    assert command.name == name
+    assert (command.help or "").split("\n\n")[0].strip() == COMMANDS[name][1]
+
+
+def test_help_imports_no_command() -> None:
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    assert "selfcheck" in done.stdout
+    assert done.stdout.splitlines()[-1] == ""
