@@ -27,6 +27,7 @@ from plumbline.embedded.campaign import CampaignState, Outcome, run_campaign
 from plumbline.embedded.client import AirflowClient, DagRun
 from plumbline.embedded.server import AirflowServer
 from plumbline.results import ResultStore
+from plumbline.results.evidence_files import damaged_files
 from plumbline.workflows.plan import RunParameters, planned_trials
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -175,7 +176,7 @@ def test_the_campaign_ends_with_a_recorded_trial_a_review_and_a_report(smoke: Sm
         assert found.run_id is not None
     store = ResultStore(installation_paths().results_url)
     document = store.collected(f"smoke/{trial.trial_id}/attempt-1")
-    assert store.damaged_evidence(document) == []
+    assert damaged_files(store, document) == []
     reviews = smoke.client.runs("drift_review", smoke.server.started_at)
     assert [(r.run_type, r.state) for r in reviews] == [("asset_triggered", "success")]
     assert (installation_paths().data_docs / "smoke-local-1core-training").is_dir()

@@ -16,6 +16,7 @@ from tests.integration.test_training import all_end
 
 from plumbline.harness.launcher_protocol import parse_progress
 from plumbline.results import ResultStore
+from plumbline.results.evidence_files import damaged_files
 
 pytestmark = pytest.mark.integration
 
@@ -52,7 +53,7 @@ def test_sigterm_in_the_middle_of_training_leaves_a_document_and_nothing_else(tm
     document = store.document(store.folder(trial))
     assert document.validity.failure_class == "interrupted"
     assert document.value("matmul_tflops", phase="environment") is not None
-    assert store.damaged_evidence(document) == []
+    assert damaged_files(store, document) == []
     assert list((tmp_path / "home" / "work").iterdir()) == []
 
 

@@ -23,6 +23,7 @@ from plumbline.harness.selfcheck import clocks
 from plumbline.launch import stores
 from plumbline.launch.collect import collect
 from plumbline.results import Environment, InvalidResult, LaunchRecord, ResultDocument, ResultStore, Validity, metric_row
+from plumbline.results.evidence_files import damaged_files
 
 pytestmark = pytest.mark.integration
 
@@ -99,13 +100,13 @@ def test_a_trial_from_its_specification_to_collect(store: ResultStore, tmp_path:
     store.put_launch(TRIAL, record)
     assert collect(store, TRIAL.campaign_id, TRIAL.trial_id) == [written.with_launch(record)]
     assert store.collected(store.folder(TRIAL)).launch == record
-    assert store.damaged_evidence(written) == []
+    assert damaged_files(store, written) == []
 
     steps = store.uri(f"{store.folder(TRIAL)}/evidence/steps.parquet")
     another_client(store.url).pipe_file(steps, b"other bytes")
-    assert len(store.damaged_evidence(written)) == 1
+    assert len(damaged_files(store, written)) == 1
     another_client(store.url).rm_file(steps)
-    assert store.damaged_evidence(written) == [f"{steps} is missing"]
+    assert damaged_files(store, written) == [f"{steps} is missing"]
 
 
 def test_what_another_process_writes_is_seen_at_once(store: ResultStore) -> None:
@@ -180,7 +181,7 @@ def test_what_a_clusters_pods_wrote_is_brought_home(
     )
     away.put_document(written)
     assert collect(home, trial.campaign_id, trial.trial_id) == [written]
-    assert home.damaged_evidence(written) == []
+    assert damaged_files(home, written) == []
     assert collect(home, trial.campaign_id, trial.trial_id) == [written], "collecting again changes nothing"
 
 

@@ -20,6 +20,7 @@ from plumbline.results import (
     quarantine,
     signing,
 )
+from plumbline.results.evidence_files import damaged_files
 
 Keys = Callable[[str, str], Mapping[int, str]]
 """Public keys that the launcher issued for a trial (campaign id, trial id), by attempt."""
@@ -71,7 +72,7 @@ def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocum
         quarantine.put(store, folder, "result.json", str(error))
         document = _failed_document(asked, "harness_error", str(error))
     else:
-        wrong = stores.evidence_violations(document) or store.damaged_evidence(document)
+        wrong = stores.evidence_violations(document) or damaged_files(store, document)
         wrong += _wrong_trial(asked, document)
         if isinstance(asked.provider.launcher, KubernetesLauncher):
             try:

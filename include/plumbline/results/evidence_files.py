@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from plumbline.declarations import installation_paths, load_upkeep
 from plumbline.declarations.installation import STORE_URL_PATTERN
 from plumbline.results.bounded_json import InvalidResult
-
-if TYPE_CHECKING:
-    from plumbline.results.store import ResultStore
-
+from plumbline.results.document import ResultDocument
+from plumbline.results.store import ResultStore
 
 EXPIRED_FILE = "expired.json"
 
@@ -45,6 +42,27 @@ def read_expired(store: ResultStore, folder: str) -> ExpiredEvidence | None:
         return None
 
 
+def damaged_files(store: ResultStore, document: ResultDocument) -> list[str]:
+    """Evidence files that are missing or differ from their size or SHA-256, one sentence each. What expired is not missing."""
+    broken = []
+    for item in document.evidence:
+        path = f"{store.folder(document.trial)}/{item.uri}"
+        try:
+            found, count = store.digest(path, item.bytes)
+        except FileNotFoundError:
+            gone = read_expired(store, store.folder(document.trial))
+            if gone is None or item.uri not in gone.files:
+                broken.append(f"{store.uri(path)} is missing")
+            continue
+        if count != item.bytes:
+            broken.append(
+                f"{store.uri(path)} has {'more' if count > item.bytes else 'fewer'} than the {item.bytes:,} bytes of the document"
+            )
+        elif found != item.sha256:
+            broken.append(f"{store.uri(path)} has SHA-256 {found}; the document says {item.sha256}")
+    return broken
+
+
 def _expired_path(folder: str) -> str:
     return f"{folder}/{EXPIRED_FILE}" if folder else EXPIRED_FILE
 
@@ -63,7 +81,7 @@ def readable_stores() -> tuple[str, ...]:
 
 
 def check_address(address: str, stores: Sequence[str] | None = None) -> str:
-    """The address itself, of one of these stores (default: `declared`) or of what lies below; BadResult for any other."""
+    """The address itself, of one of these stores (default: `readable_stores`) or of what lies below; InvalidResult for any other."""
     check_address_form(address)
     if not any(f"{address}/".startswith(f"{store}/") for store in (readable_stores() if stores is None else stores)):
         raise InvalidResult(
@@ -74,7 +92,7 @@ def check_address(address: str, stores: Sequence[str] | None = None) -> str:
 
 
 def check_address_form(address: str) -> str:
-    """The address itself; BadResult if it is not of a store's scheme, or leads out of its store."""
+    """The address itself; InvalidResult if it is not of a store's scheme, or leads out of its store."""
     if not _STORE_URL.fullmatch(address) or "::" in address or not set(address.split("/")).isdisjoint((".", "..")):
         raise InvalidResult(f"{address!r} is no address of a result store; expected file://, s3://, gs:// or abfs:// without ..")
     return address

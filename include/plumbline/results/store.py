@@ -27,7 +27,7 @@ import fsspec
 
 from plumbline.declarations import Trial
 from plumbline.declarations.trials import without_defaults as shortened
-from plumbline.results import bounded_json, evidence_files
+from plumbline.results import bounded_json
 from plumbline.results.bounded_json import InvalidResult
 from plumbline.results.document import SCHEMA_VERSION, Evidence, LaunchRecord, ResultDocument
 
@@ -265,26 +265,6 @@ class ResultStore:
             return bounded_json.parse_model(LaunchRecord, self.get(path), self.uri(path))
         except FileNotFoundError:
             return None
-
-    def damaged_evidence(self, document: ResultDocument) -> list[str]:
-        """Evidence files that are missing or differ from their size or SHA-256, one sentence each. What expired is not missing."""
-        broken = []
-        for item in document.evidence:
-            path = f"{self.folder(document.trial)}/{item.uri}"
-            try:
-                found, count = self.digest(path, item.bytes)
-            except FileNotFoundError:
-                gone = evidence_files.read_expired(self, self.folder(document.trial))
-                if gone is None or item.uri not in gone.files:
-                    broken.append(f"{self.uri(path)} is missing")
-                continue
-            if count != item.bytes:
-                broken.append(
-                    f"{self.uri(path)} has {'more' if count > item.bytes else 'fewer'} than the {item.bytes:,} bytes of the document"
-                )
-            elif found != item.sha256:
-                broken.append(f"{self.uri(path)} has SHA-256 {found}; the document says {item.sha256}")
-        return broken
 
     def _retried(self, action: Callable[[], T]) -> T:
         # By the clock, not by the number of tries: a client may itself try for a minute before it says that the store is away.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from plumbline.declarations import installation_paths
 from plumbline.launch import stores
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, evidence_files, quarantine, signing
+from plumbline.results.evidence_files import damaged_files
 from plumbline.results.quarantine import QUARANTINE_FOLDER, QuarantineNote
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def retry_all_quarantined(archive: Archive, by: str) -> list[RetryOutcome]:
 
 def _verified_document(store: ResultStore, folder: str, path: str) -> ResultDocument:
     document = store.document_at(path)
-    wrong = stores.evidence_violations(document) or store.damaged_evidence(document)
+    wrong = stores.evidence_violations(document) or damaged_files(store, document)
     if document.trial != store.trial(folder):
         wrong.append(f"{store.uri(path)} is not of what {folder}/trial.json asks for")
     if wrong:

@@ -13,6 +13,7 @@ from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.document_sample import campaign_numbers, epoch_tokens, held_seconds, sample_of
 from plumbline.declarations import HARNESS_PROTOCOL, TrainingWorkload
 from plumbline.results import Event, LaunchRecord, PodRecord
+from plumbline.results.evidence_files import damaged_files
 
 BEGAN = datetime(2026, 11, 1, 2, 0, tzinfo=timezone.utc)
 
@@ -83,7 +84,7 @@ def test_epochs_are_those_of_the_declared_data(sample: CampaignData) -> None:
 
 def test_the_sample_itself_is_sound(sample: CampaignData, tmp_path: Path) -> None:
     assert sample.store is not None
-    assert [problem for d in sample.documents for problem in sample.store.damaged_evidence(d)] == []
+    assert [problem for d in sample.documents for problem in damaged_files(sample.store, d)] == []
 
 
 def test_a_pod_holds_its_node_from_the_moment_it_has_one(sample: CampaignData) -> None:

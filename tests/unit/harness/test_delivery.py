@@ -18,6 +18,7 @@ from plumbline.harness.delivery import DeliveryFailed, deliver, evidence_entries
 from plumbline.harness.interruption import Interruption, interruptible
 from plumbline.harness.measurement import EvidenceFile
 from plumbline.results import Environment, Evidence, Reason, ResultDocument, ResultStore, Validity, log_transport
+from plumbline.results.evidence_files import damaged_files
 
 TRIAL = a_trial()
 
@@ -73,7 +74,7 @@ def test_a_store_that_comes_back_within_the_trials_time_gets_the_document(bucket
     bucket.back_at = 7200.0
     document = deliver(bucket.store, TRIAL, evidence_entries(files), seal, Interruption(), left_s=14400.0)
     assert bucket.store.document(bucket.store.folder(TRIAL)) == document
-    assert document.validity.status == "valid" and bucket.store.damaged_evidence(document) == []
+    assert document.validity.status == "valid" and damaged_files(bucket.store, document) == []
     assert 7200.0 <= bucket.now < 7300.0
 
 

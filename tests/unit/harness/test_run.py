@@ -28,6 +28,7 @@ from plumbline.harness.probes import disk, runner
 from plumbline.harness.run import StoreUnreachable, UnusableStore, run
 from plumbline.harness.selfcheck.comparison import compare
 from plumbline.results import Event, Reason, ResultDocument, ResultStore, Telemetry, log_transport, metric_row
+from plumbline.results.evidence_files import damaged_files
 
 
 def disk_alone(cpus, workdir, device, ranks, collective_s):
@@ -75,7 +76,7 @@ def ran(home, measure, trial=None, probe=disk_alone):
     document = run(trial, (home / "results").as_uri(), {"training": measure}, probe)
     store = ResultStore((home / "results").as_uri())
     assert store.document(store.folder(trial)) == document
-    assert store.damaged_evidence(document) == []
+    assert damaged_files(store, document) == []
     assert list(installation_paths().work.iterdir()) == []
     return document
 

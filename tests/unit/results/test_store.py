@@ -14,6 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.results import Environment, InvalidResult, LaunchRecord, ResultDocument, ResultStore, Validity, evidence_files
+from plumbline.results.evidence_files import damaged_files
 
 TRIAL = a_trial()
 FOLDER = f"2026-11/{TRIAL.trial_id}/attempt-1"
@@ -84,11 +85,11 @@ def test_evidence_that_is_damaged(store: ResultStore, tmp_path: Path) -> None:
     whole = ResultDocument.sealed(
         trial=TRIAL, harness_version="0", environment=Environment.of({}), validity=Validity(status="valid"), evidence=evidence
     )
-    assert store.damaged_evidence(whole) == []
+    assert damaged_files(store, whole) == []
     store.put(f"{FOLDER}/evidence/run.log", b"changed")
     fs, root = fsspec.core.url_to_fs(store.url)
     fs.rm(f"{root}/{FOLDER}/evidence/steps.parquet")
-    broken = store.damaged_evidence(whole)
+    broken = damaged_files(store, whole)
     assert len(broken) == 2
     assert broken[0].endswith("steps.parquet is missing")
     assert "run.log has SHA-256" in broken[1]
@@ -104,15 +105,15 @@ def test_evidence_that_expired_is_not_missing(store: ResultStore, tmp_path: Path
     )
     for name in names:
         store.remove(f"{FOLDER}/evidence/{name}")
-    assert len(store.damaged_evidence(whole)) == 3
+    assert len(damaged_files(store, whole)) == 3
     for name in names[:2]:
         evidence_files.record_expired(store, FOLDER, [f"evidence/{name}"], datetime(2026, 11, 1, tzinfo=timezone.utc), "kept for 180 d")
-    (left,) = store.damaged_evidence(whole)
+    (left,) = damaged_files(store, whole)
     assert left.endswith("run.log is missing")
     found = evidence_files.read_expired(store, FOLDER)
     assert found is not None and (len(found.files), found.rule) == (2, "kept for 180 d")
     store.put(f"{FOLDER}/{evidence_files.EXPIRED_FILE}", b"{}")
-    assert len(store.damaged_evidence(whole)) == 3, "what says nothing hides nothing"
+    assert len(damaged_files(store, whole)) == 3, "what says nothing hides nothing"
 
 
 @pytest.mark.parametrize(

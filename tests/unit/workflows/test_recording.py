@@ -17,6 +17,7 @@ from plumbline.archive import Archive, QuarantineRecord, QuarantineView, Refused
 from plumbline.declarations import Trial, installation_paths
 from plumbline.launch import stores
 from plumbline.results import Environment, Event, Reason, ResultDocument, ResultStore, Validity, metric_row
+from plumbline.results.evidence_files import damaged_files
 from plumbline.workflows import benchmark
 from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters
 from plumbline.workflows.record import override_verdict, record_attempt, retry_all_quarantined, retry_quarantined
@@ -135,7 +136,7 @@ def test_a_document_that_holds_at_last_is_recorded_in_the_place_of_its_failed_at
         assert archive.quarantined(everything=True)[0].state == "released"
         assert [e.what for e in archive.audit(f"{trial.trial_id}#1")] == ["measurement_corrected"]
         assert retry_quarantined(archive, held.quarantine_id, "ada").reason == "it was released before"
-    assert store.damaged_evidence(store.collected(f"2026-11/{trial.trial_id}/attempt-2")) == []
+    assert damaged_files(store, store.collected(f"2026-11/{trial.trial_id}/attempt-2")) == []
 
 
 def test_one_that_is_lost_keeps_no_other_from_its_second_look(tmp_path: Path) -> None:
