@@ -69,10 +69,14 @@ def run(declared: Declarations, workload: str, provider: str, campaigns: Sequenc
     return done
 
 
-def against_all(archive: Archive, declared: Declarations) -> Comparison:
+def against_all(archive: Archive, declared: Declarations, provider: str) -> Comparison:
     """The campaign on half the cores against the ten trials."""
     (series_key, workload), *_ = workloads_of(archive, HALF).items()
-    return compare_with_baselines(archive, declared, series_key, HALF, workload, [FIRST, SECOND])
+    rules = declared.thresholds.drift
+    if archive.bootstrap_baseline(series_key, rules) != FIRST or not archive.join_baseline(series_key, SECOND, rules):
+        raise RuntimeError(f"{FIRST} and {SECOND} are no baseline; expected both to be usable")
+    (comparison,) = compare_with_baselines(archive, declared, HALF, provider, {series_key: workload})
+    return comparison
 
 
 def judged(comparison: Comparison) -> list[MetricComparison]:
@@ -121,7 +125,7 @@ def main() -> int:
         with kept_to(set(cores[: len(cores) // 2])):
             run(declared, options.workload, options.provider, (HALF,), options.repeats)
         with open_archive() as archive:
-            halved = against_all(archive, declared)
+            halved = against_all(archive, declared, options.provider)
     alarms = [row for pair in pairs for row in judged(pair) if row.verdict not in CALM]
     alarms += [row for row in judged(both) if row.verdict in ("regressed", "improved")]
     regressed = [row for row in judged(halved) if row.verdict == "regressed" and row.ci_low is not None and row.ci_high is not None]

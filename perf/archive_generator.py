@@ -262,7 +262,8 @@ class _bulk:
                 for name in self._ids:
                     self._cursor.execute(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), (SELECT max(id) FROM {name}))")
                 self._raw.commit()
-                self._raw.driver_connection.autocommit = True
+                connection: Any = self._raw.driver_connection
+                connection.autocommit = True
                 self._cursor.execute("VACUUM ANALYZE")  # as the server's own autovacuum does soon after
             else:
                 self._cursor.execute("COMMIT")

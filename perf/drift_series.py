@@ -40,13 +40,14 @@ def labelled(each: int, seed: int) -> list[Labelled]:
 def _series(random: np.random.Generator, length: int, noise: str, kind: str) -> Labelled:
     size = float(random.choice([0.03, 0.05, 0.08, 0.12, 0.2])) * float(random.choice([-1, 1]))
     y = _noise(random, length, noise, float(np.exp(random.uniform(np.log(0.001), np.log(0.03)))))
-    edge, changes = max(3, length // 8), ()
+    edge = max(3, length // 8)
+    changes: list[int] = []
     if kind == "spike":
         places = random.choice(length, size=max(1, length // 20), replace=False)
         y[places] += size * random.choice([-1, 1], size=len(places))
     elif kind != "none":
         begin = int(random.integers(edge, length // 2 if kind != "step" else length - edge - 1))
-        changes = (begin,)
+        changes = [begin]
         if kind == "step":
             y[begin:] += size
         elif kind == "ramp":
@@ -54,8 +55,8 @@ def _series(random: np.random.Generator, length: int, noise: str, kind: str) -> 
         else:
             end = int(random.integers(begin + 3, length - 3))
             y[begin:end] += size
-            changes = (begin, end)
-    return Labelled((100 * np.exp(y)).tolist(), changes, kind, 2 if length < 24 else 3 if length < 40 else 5)
+            changes = [begin, end]
+    return Labelled((100 * np.exp(y)).tolist(), tuple(changes), kind, 2 if length < 24 else 3 if length < 40 else 5)
 
 
 def _noise(random: np.random.Generator, n: int, kind: str, scale: float) -> np.ndarray:

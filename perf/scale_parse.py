@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from scale_world import PROVIDERS, ROOT, make_world
@@ -40,7 +41,7 @@ def measure(providers: int) -> dict[str, float]:
         env = {**os.environ, "PLUMBLINE_CONFIG": str(config), "PYTHONPATH": str(ROOT / "include"), "AIRFLOW_HOME": folder}
         env |= {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT), "PLUMBLINE_HOME": folder}
         done = subprocess.run([sys.executable, "-c", CHILD, str(ROOT)], env=env, check=True, capture_output=True, text=True)
-    found = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert not found["errors"], found["errors"]
     return found
 

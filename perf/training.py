@@ -95,7 +95,7 @@ class Loop:
         if not answer:
             raise RuntimeError(f"the loop {self.name} ended with {self._process.wait()}")
         ends = json.loads(answer)
-        return median(after - before for before, after in pairwise(ends)) / 1e9
+        return float(median(after - before for before, after in pairwise(ends)) / 1e9)
 
 
 def quads(one: Callable[[], float], others: Sequence[Callable[[], float]], most: int, until: float) -> list[list[tuple[float, float]]]:

@@ -55,7 +55,7 @@ class Ends:
 
     def mark(self) -> None:
         if self._cuda:
-            event = torch.cuda.Event(enable_timing=True)
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             event.record()
             self._marks.append(event)
         else:
@@ -100,7 +100,7 @@ def bare(spec: WorkerSpec, device: torch.device, orders: Orders) -> None:
                 with casting:
                     logits = model(ids[:, :-1])
                 loss = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten()) / spec.accumulation
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
             if clip is not None:
                 nn.utils.clip_grad_norm_(model.parameters(), clip)
             optimizer.step()
@@ -131,7 +131,7 @@ def hugging_face(spec: WorkerSpec, device: torch.device, orders: Orders) -> None
             logits = self.model(ids[:, :-1])
             return {"loss": F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())}
 
-    class InBlocks(TrainerCallback):
+    class InBlocks(TrainerCallback):  # type: ignore[misc]
         left = 0
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

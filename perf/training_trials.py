@@ -12,6 +12,7 @@ from typing import Any
 from plumbline.declarations import Declarations, Provider, Trial, criteria_hash, installation_paths, series_key, spec_hash, trial_id
 from plumbline.declarations.installation import override_home
 from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.results import ResultDocument
 
 PROVIDER = "local-2core"
 CAMPAIGN = "aa-training"
@@ -30,7 +31,7 @@ def no_change(declared: Declarations, workload: str, count: int, until: float) -
 
     home = installation_paths().home / "aa-training"
     shutil.rmtree(home, ignore_errors=True)
-    documents = []
+    documents: list[ResultDocument] = []
     with override_home(home):
         asked = RunRequest(CAMPAIGN, "false alarms", (PROVIDER,), (workload,), slots=("02:00",), repeats=count)
         longest = 0.0
