@@ -125,7 +125,7 @@ def test_a_trial_that_works(home: Path, store: ResultStore, program: Any, monkey
         progress("steady", 0.5)
         print("cores", sorted(os.sched_getaffinity(0)), "session", os.getsid(0) != os.getpid(), os.environ["TMPDIR"])
         print("secrets", [v for v in os.environ.values() if v.startswith("secret-")], signal.pthread_sigmask(signal.SIG_BLOCK, ()))
-        document(Validity(status="valid"), metrics=(row("step_time", 0.1, 5),))
+        document(Validity(status="valid"), metrics=(metric_row("step_time", 0.1, 5),))
         progress("cooldown", 1.0)
         """,
     )
