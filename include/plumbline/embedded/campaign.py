@@ -15,7 +15,7 @@ from plumbline.embedded.client import AirflowClient, AirflowError, DagRun, TaskI
 from plumbline.embedded.server import AirflowServer
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch.local.machine_access import end_abandoned
-from plumbline.launch.progress import progress_file, read_progress
+from plumbline.launch.progress import progress_file, read_progress, remove_provider_progress
 from plumbline.results import InvalidResult, ResultStore
 from plumbline.workflows.plan import RunParameters, dag_conf, trial_groups
 
@@ -242,8 +242,8 @@ class _Campaign:
             raise
         finally:
             end_abandoned(installation_paths().work)
-            for trial in self.trials:  # of a task that was killed: nobody else would remove it
-                progress_file(trial.trial_id).unlink(missing_ok=True)
+            for provider in self.planned:  # a killed task, of this campaign or an earlier one, left its file
+                remove_provider_progress(provider)
 
     def _stop(self) -> None:
         started = [*self.runs.values(), *self.others]

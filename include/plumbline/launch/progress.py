@@ -35,3 +35,9 @@ def read_progress(trial_id: str) -> ProgressLine | None:
 def remove_progress(trial_id: str) -> None:
     """The trial does not run any more."""
     progress_file(trial_id).unlink(missing_ok=True)
+
+
+def remove_provider_progress(provider: str) -> None:
+    """No trial of the provider runs any more. Removes also what killed tasks left, of whatever campaign."""
+    for file in installation_paths().work.glob(f"*.{provider.lower()}.*.progress"):
+        file.unlink(missing_ok=True)
