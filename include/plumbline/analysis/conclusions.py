@@ -9,13 +9,14 @@ from functools import cached_property
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.cost.bill import Bill
 from plumbline.analysis.cost.campaign_bill import CampaignBill, ProviderCost
+from plumbline.analysis.cost.unit_costs import with_costs
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.document_sample import campaign_numbers, epoch_tokens
 from plumbline.analysis.prices.book import Quote, quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
-from plumbline.analysis.trial_sample import TrialSample, WorkloadKind, with_costs
+from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import Preference
 
 KINDS: tuple[WorkloadKind, ...] = ("training", "inference")

@@ -8,8 +8,7 @@ from datetime import date
 
 from plumbline.analysis.cost.forecast_inputs import ForecastInputs, UnknownInput
 from plumbline.analysis.cost.scenarios import CostModel, Scenarios, Tornado, scenarios, tornado
-from plumbline.analysis.cost.unit_costs import Outcome
-from plumbline.analysis.decisions.cheapest import COST_METRICS
+from plumbline.analysis.cost.unit_costs import COST_METRICS, Outcome
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import Economics

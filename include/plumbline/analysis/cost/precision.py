@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, SUSTAINED, Outcome, not_measured
-from plumbline.analysis.decisions.cheapest import COST_METRICS, fitting_cost
+from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COST_METRICS, COSTS, SUSTAINED, Outcome, fitting_cost, not_measured
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, InferenceWorkload

@@ -13,14 +13,6 @@ from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import Criterion, Preference
 
-COST_METRICS: dict[WorkloadKind, tuple[str, ...]] = {
-    "inference": ("cost_per_good_request", "cost_per_1m_output_tokens", "cost_per_1k_requests"),
-    "training": ("cost_per_1m_trained_tokens", "cost_per_1m_trained_samples"),
-}
-"""What an outcome costs, what fits best first: a request within the SLO where the workload has one, trained tokens where there are any.
-
-Of inference at the highest rate that keeps the SLO: at an offered rate every provider costs its price."""
-
 
 @dataclass(frozen=True)
 class Requirements:
@@ -85,13 +77,6 @@ class Cheapest:
     def answer(self) -> Setup | None:
         """The cheapest that meets the requirement; None if nobody does."""
         return self.setups[0] if self.setups and self.setups[0].meets else None
-
-
-def fitting_cost(kind: WorkloadKind, workload: str, trials: Sequence[TrialSample]) -> str:
-    """The cost metric that fits what was measured: the first of `COST_METRICS` that any usable trial of the workload has a value of."""
-    own = [t for t in trials if t.usable and t.kind == kind and t.workload == workload]
-    seen = {m.metric for t in own for m in t.metrics if m.value is not None}
-    return next((name for name in COST_METRICS[kind] if name in seen), COST_METRICS[kind][0])
 
 
 def cheapest(requirements: Requirements, cost_metric: str, trials: Sequence[TrialSample]) -> Cheapest:

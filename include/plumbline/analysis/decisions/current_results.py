@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
 
-from plumbline.analysis.decisions.cheapest import Cheapest, Requirements, cheapest, fitting_cost
+from plumbline.analysis.cost.unit_costs import fitting_cost, with_costs
+from plumbline.analysis.decisions.cheapest import Cheapest, Requirements, cheapest
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing, price_sensitivity, weight_sensitivity
 from plumbline.analysis.prices.book import Quote, quote, with_price_factor
-from plumbline.analysis.trial_sample import TrialSample, WorkloadKind, with_costs
+from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import AnyWorkload, Declarations, Preference, Provider, TrainingWorkload
 from plumbline.declarations.providers.rates import Purchase
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.data.decision_trials import repeats
 
-from plumbline.analysis.decisions.cheapest import Requirements, cheapest, fitting_cost
+from plumbline.analysis.cost.unit_costs import fitting_cost
+from plumbline.analysis.decisions.cheapest import Requirements, cheapest
 from plumbline.declarations import Criterion
 
 GATE = Criterion.model_validate("error_rate <= 1% in steady")

@@ -23,9 +23,10 @@ from tests.data.decision_trials import (
 )
 
 from plumbline.analysis.cost.bill import Bill, Item, Line, Quantity, UnitPrice
+from plumbline.analysis.cost.unit_costs import with_costs
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.trial_sample import Conditions, with_costs
+from plumbline.analysis.trial_sample import Conditions
 from plumbline.declarations import Price, Provider
 
 

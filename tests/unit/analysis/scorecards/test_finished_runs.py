@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from plumbline.analysis.trial_sample import TrialSample, with_costs
+from plumbline.analysis.cost.unit_costs import with_costs
+from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Provider
 
 ON = date(2026, 11, 1)
