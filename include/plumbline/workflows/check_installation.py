@@ -40,7 +40,7 @@ _REMEDIES = {
     "sweep": "`plumbline cluster doctor PROVIDER` says which part of the way to the cluster is broken",
     "silence": "Read the task's log; the next hourly run tries again",
     "tell": "Read the task's log; the next hourly run tries again",
-    "verify": "`plumbline archive verify`, then docs/operate.md, 'An archive that does not hold'",
+    "verify": "`plumbline archive verify`, then docs/operate.md, 'Repair the archive'",
     "expire": "Check that the result store answers; the next nightly run goes on",
     "export": "Check that the place of `export.to` answers; the next nightly run goes on",
     "prices": "When the archive answers, clear the task",

@@ -57,8 +57,7 @@ def verify_archive(today: date) -> int:
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more in the log" if len(problems) > 5 else "")
         raise BrokenArchive(
-            f"{len(problems)} broken: {shown}. `plumbline archive verify` checks everything again; docs/operate.md, "
-            '"An archive that does not hold", says what to do'
+            f'{len(problems)} broken: {shown}. `plumbline archive verify` checks everything again; docs/operate.md, "Repair the archive"'
         )
     return days
 
