@@ -15,7 +15,7 @@ import tritonclient.grpc as triton
 from load_drive import MODEL, VALUES
 from tritonclient.utils import InferenceServerException
 
-from plumbline.harness import parent_death
+from plumbline.harness import parent_guard
 from plumbline.harness.inference.server.tritonserver import find_installation, free_port
 
 CONFIG = f"""\
@@ -55,7 +55,7 @@ class Server:
         (version.parent / "config.pbtxt").write_text(CONFIG, encoding="utf-8")
         backends = installation.backend_directory(self.workdir / "backends")
         command = [
-            *(sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), str(installation.server)),
+            *(sys.executable, "-I", "-S", parent_guard.__file__, str(os.getpid()), str(installation.server)),
             *("--model-repository", str(self.workdir / "models"), "--backend-directory", str(backends)),
             *("--grpc-address", "127.0.0.1", "--grpc-port", self.grpc.split(":")[1]),
             *("--http-address", "127.0.0.1", "--http-port", self.http.split(":")[1]),

@@ -20,7 +20,8 @@ from tests.fakes.trials import a_trial, local_provider
 
 from plumbline.declarations import Trial, installation_paths
 from plumbline.harness.launcher_protocol import ProgressLine
-from plumbline.launch.local import machine_access, process
+from plumbline.harness.process_tree import ProcessId
+from plumbline.launch.local import machine_access
 from plumbline.launch.local.process_launcher import ProcessLauncher
 from plumbline.results import LaunchRecord, ResultStore, log_transport
 
@@ -104,7 +105,7 @@ def trial_on(machine: str | None = None, **launcher: Any) -> Trial:
 
 def assert_nothing_left(home: Path) -> None:
     pids = [int(pid) for pid in (home / "pids").read_text().split()] if (home / "pids").exists() else []
-    assert [pid for pid in pids if process.process_start(pid)] == []
+    assert [pid for pid in pids if ProcessId.of(pid)] == []
     assert list((home / "work").iterdir()) == []
     left = [path for path in Path(tempfile.gettempdir()).rglob("*") if path.suffix != ".lock"]
     assert {path.name for path in left} <= {f"plumbline-{os.getuid()}"}, "beside the folder of the locks"
@@ -299,7 +300,7 @@ def eventually(condition: Callable[[], bool], what: str, patience_s: float = 60.
 
 
 def alive(home: Path) -> list[int]:
-    return [int(pid) for pid in (home / "pids").read_text().split() if process.process_start(int(pid))]
+    return [int(pid) for pid in (home / "pids").read_text().split() if ProcessId.of(int(pid))]
 
 
 def test_a_launcher_that_is_killed(home: Path, tmp_path: Path, program: Any) -> None:

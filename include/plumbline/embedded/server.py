@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Literal
 
 import httpx
@@ -32,6 +31,7 @@ from plumbline.declarations import (
 from plumbline.embedded.client import AirflowClient, pause_again
 from plumbline.embedded.settings import DEFAULT_PORT, USERNAME, environment, password, write_settings
 from plumbline.embedded.supervisor import COMPONENTS, GRACE_S, MIGRATION
+from plumbline.harness.process_tree import end_processes, is_live, tagged_processes
 from plumbline.workflows.plan import POOL_DESCRIPTION, pool_slots
 from plumbline.workflows.retain import delete_old_files
 
@@ -65,35 +65,19 @@ def read_record(file: Path) -> ServerRecord | None:
 
 
 def remaining_processes(record: ServerRecord) -> list[psutil.Process]:
-    """Living processes of that start: its supervisor, its session, and whatever carries its mark."""
-    leader_is_ours = _leader_is_ours(record)
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
-                continue
-            in_session = leader_is_ours and os.getsid(process.pid) == record.supervisor
-            if in_session or process.environ().get(SERVER_MARK) == record.server_id:
-                found.append(process)
-    return found
+    """Living processes of that start: its supervisor, its session, and whatever carries its mark, with all below them."""
+    found = set(tagged_processes(SERVER_MARK, record.server_id))
+    if _leader_is_ours(record):
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if os.getsid(process.pid) == record.supervisor and process.pid != os.getpid() and is_live(process):
+                    found.add(process)
+    return list(found)
 
 
-def end_processes(record: ServerRecord) -> list[int]:
-    """End that start's leftovers, politely first; returns their pids. RuntimeError if some cannot be ended."""
-    seen: list[int] = []
-    for action in (psutil.Process.terminate, psutil.Process.kill):
-        found = remaining_processes(record)
-        seen += [p.pid for p in found if p.pid not in seen]
-        for process in found:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                action(process)
-        deadline = time.monotonic() + _PATIENCE_S
-        while remaining_processes(record) and time.monotonic() < deadline:
-            time.sleep(0.1)
-    left = remaining_processes(record)
-    if left:
-        raise RuntimeError(f"cannot end processes {[p.pid for p in left]} of an earlier Airflow; end them by hand and try again")
-    return seen
+def end_leftovers(record: ServerRecord) -> list[int]:
+    """End that start's processes; returns their pids. RuntimeError if some cannot be ended."""
+    return sorted(end_processes(lambda: remaining_processes(record), _PATIENCE_S, _PATIENCE_S))
 
 
 def _leader_is_ours(record: ServerRecord) -> bool:
@@ -190,7 +174,7 @@ class AirflowServer:
         self._acquire()
         try:
             earlier = read_record(self._pidfile)
-            if earlier and (ended := end_processes(earlier)):
+            if earlier and (ended := end_leftovers(earlier)):
                 on_status(f"ended {len(ended)} processes that an earlier run had left")
             self._port = _port(self.mode)
             write_settings(self.home, self._port, reparse=self.mode == "up")
@@ -214,7 +198,7 @@ class AirflowServer:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_STOP_LIMIT_S)
         if self._record is not None:
-            end_processes(self._record)
+            end_leftovers(self._record)
             if process is not None:
                 process.wait()
             self._pidfile.unlink(missing_ok=True)
@@ -248,7 +232,7 @@ class AirflowServer:
     def __enter__(self) -> AirflowServer:
         return self if self._process is not None else self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import shutil
@@ -15,6 +14,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import psutil
+
+from plumbline.harness.parent_guard import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
+from plumbline.harness.process_tree import end_processes
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
     # Without their log servers, which would listen on all interfaces: the API server reads the logs from the disk.
@@ -30,7 +32,6 @@ STEADY_S = 30.0
 run at all."""
 STOPPED_BY_OWNER, COMPONENT_ENDED = 0, 3
 _MARK, _AIRFLOW = "migrated-to", "apache-airflow-core"
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _Children = dict[int, tuple[str, "subprocess.Popen[bytes]"]]
 
 
@@ -42,7 +43,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
     # Whatever a component leaves behind becomes our child, so that no descendant can slip away.
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     home = Path(os.environ["AIRFLOW_HOME"])
     try:
         return _run(home, wake)
@@ -93,7 +94,7 @@ def _start(commands: dict[str, tuple[str, ...]], logs: Path) -> _Children:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 # Should even this process be killed, the components hear of it; what they leave is found by the next start.
-                preexec_fn=lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+                preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
             )
         children[child.pid] = (name, child)
     return children
@@ -132,19 +133,13 @@ def _say(line: str) -> None:
 
 def _end_all() -> None:
     """SIGTERM to every descendant, SIGKILL to those that are still there after GRACE_S."""
-    for sent in (signal.SIGTERM, signal.SIGKILL):
-        asked: set[psutil.Process] = set()
-        deadline = time.monotonic() + GRACE_S
-        while time.monotonic() < deadline:
-            _reaped()
-            left = set(psutil.Process().children(recursive=True))
-            if not left:
-                return
-            for process in left - asked:  # one signal each: a second SIGTERM makes some components give up their own cleaning up
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.send_signal(sent)
-            asked |= left
-            time.sleep(0.05)
+
+    def descendants() -> list[psutil.Process]:
+        _reaped()
+        return list(psutil.Process().children(recursive=True))
+
+    with contextlib.suppress(RuntimeError):  # one that outlives SIGKILL is found by the next start
+        end_processes(descendants, GRACE_S, GRACE_S)
 
 
 def _reaped() -> list[tuple[int, int]]:
@@ -154,12 +149,6 @@ def _reaped() -> list[tuple[int, int]]:
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             ended.append((found[0], os.waitstatus_to_exitcode(found[1])))
     return ended
-
-
-def _prctl(option: int, value: int) -> None:
-    """Linux only; elsewhere the pipe and the process list are all there is."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 LOG_LIMIT_BYTES = 20 * 2**20

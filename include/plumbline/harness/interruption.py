@@ -11,6 +11,8 @@ from types import FrameType
 
 import psutil
 
+from plumbline.harness.process_tree import end_processes, is_live
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 STOP_BUDGET_S = 7.0
 """After a request to stop, what `limited` goes on with has this long: a kubelet follows with SIGKILL after 30 s, the local launcher after 10 s."""
@@ -89,16 +91,15 @@ def interruptible() -> Iterator[Interruption]:
 
 def end_descendants(grace_s: float = 3.0) -> list[str]:
     """End whatever this process started and did not end itself: SIGTERM, the grace time, SIGKILL. Returns their names."""
-    left = psutil.Process().children(recursive=True)
-    names = [_process_name(process) for process in left]
-    for process in left:
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
-    _, stubborn = psutil.wait_procs(left, timeout=grace_s)
-    for process in stubborn:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(stubborn, timeout=grace_s)
+
+    def find() -> list[psutil.Process]:
+        return [process for process in psutil.Process().children(recursive=True) if is_live(process)]
+
+    started = psutil.Process().children(recursive=True)
+    names = [_process_name(process) for process in started]
+    with suppress(RuntimeError):
+        end_processes(find, grace_s, grace_s)
+    psutil.wait_procs(started, timeout=0)  # reaps those that are ours
     return names
 
 

@@ -1,4 +1,8 @@
-"""End a process with its parent: a call for workers, and a guard program, `python -I -S parent_guard.py PARENT_PID PROGRAM ARGUMENT…`."""
+"""End a process with its parent: a call for workers, and a guard program, `python -I -S parent_guard.py PARENT_PID PROGRAM ARGUMENT…`.
+
+The program becomes another one that the kernel kills when its parent dies. It is a program because the parent has threads: running Python
+between fork and exec of a threaded process can deadlock. Standard library only: it is run by path.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,12 @@ import signal
 import sys
 import threading
 
-_PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def prctl(option: int, value: int) -> bool:
+    """prctl(2); False where the kernel refuses or has no such call."""
+    return sys.platform == "linux" and int(ctypes.CDLL(None).prctl(option, value, 0, 0, 0)) == 0
 
 
 def end_with_parent(parent: int) -> None:
@@ -20,7 +29,15 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch_input, daemon=True).start()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before the kernel had the order
-            os._exit(1)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if sys.platform == "linux" and os.getppid() != parent:  # it ended before the kernel had the order
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    parent, program = int(sys.argv[1]), sys.argv[2:]
+    if not prctl(PR_SET_PDEATHSIG, signal.SIGKILL):
+        sys.exit("prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent:
+        sys.exit(f"the parent {parent} has ended")
+    os.execv(program[0], program)

@@ -53,7 +53,7 @@ def test_children_are_found_after_their_leader_was_killed(stranger: subprocess.P
     leader.kill()
     leader.wait()
     assert sorted(p.pid for p in server.remaining_processes(record)) == sorted(children)
-    assert sorted(server.end_processes(record)) == sorted(children)
+    assert sorted(server.end_leftovers(record)) == sorted(children)
     assert server.remaining_processes(record) == []
     assert stranger.poll() is None
 
@@ -61,7 +61,7 @@ def test_children_are_found_after_their_leader_was_killed(stranger: subprocess.P
 def test_a_process_that_got_the_same_pid_later_is_left_alone(stranger: subprocess.Popen[bytes]) -> None:
     created = psutil.Process(stranger.pid).create_time()
     record = server.ServerRecord(stranger.pid, created - 100, "somebody")
-    assert server.end_processes(record) == []
+    assert server.end_leftovers(record) == []
     assert stranger.poll() is None
     assert [p.pid for p in server.remaining_processes(server.ServerRecord(stranger.pid, created, "somebody"))] == [stranger.pid]
 
@@ -75,7 +75,7 @@ def test_one_that_ignores_sigterm_is_killed() -> None:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(server, "_PATIENCE_S", 0.5)
-            assert server.end_processes(record) == [process.pid]
+            assert server.end_leftovers(record) == [process.pid]
         assert process.wait(60) == -9
     finally:
         with suppress(ProcessLookupError):

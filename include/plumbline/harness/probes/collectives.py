@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -20,6 +21,8 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from plumbline.harness.parent_guard import end_with_parent
 from plumbline.harness.probes.inter_node import COLLECTIVES
+from plumbline.harness.probes.torch_probes import usable_gpus
+from plumbline.results import MetricRow, metric_row
 
 _NODE_CPU_SIZES, _NODE_GPU_SIZES = (2**20, 2**24), (2**26, 2**30)
 """Bytes. Small ones measure how long a message is under way, large ones how many bytes fit through."""
@@ -29,6 +32,17 @@ _EXIT_TIMEOUT_S = 10.0
 
 class RankFailed(RuntimeError):
     """A rank could not take part; the message says why."""
+
+
+def rows(_part: str, options: argparse.Namespace) -> list[MetricRow]:
+    """`all_reduce_bus_bandwidth`; nothing with a single rank."""
+    cuda = options.device == "cuda"
+    ranks = len(usable_gpus(options.gpus)) if cuda else options.ranks
+    if ranks < 2:
+        return []
+    threads = 1 if cuda else max(len(options.cpus) // ranks, 1)
+    rate, n = node_all_reduce(ranks, cuda, threads, options.folder, options.collective_s)
+    return [metric_row("all_reduce_bus_bandwidth", rate, n, phase="environment")]
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:

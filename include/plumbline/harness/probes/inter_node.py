@@ -12,13 +12,12 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from plumbline.harness import engine_python
-from plumbline.harness.probes.runner import kill_process_tree
+from plumbline.harness.process_tree import describe_exit, worker_process
 from plumbline.results import Curve, MetricRow, Point, Scalar, metric_row
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
@@ -67,36 +66,16 @@ class RankProcesses:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def _start(self, local: int, stack: ExitStack) -> subprocess.Popen[bytes]:
-        orders = self.orders
-        spec = {
-            "rank": self._node * orders.processes + local,
-            "local_rank": local,
-            "world": orders.world,
-            "threads": self._threads,
-            "device": orders.device,
-            "host": orders.host,
-            "port": orders.port,
-            "limit_s": orders.limit_s,
-        }
+        rank = {"rank": self._node * self.orders.processes + local, "local_rank": local, "threads": self._threads}
+        spec = {**asdict(self.orders), **rank, "world": self.orders.world}
+        command = [engine_python.executable(), "-m", "plumbline.harness.probes.collectives", json.dumps(spec), str(os.getpid())]
         debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_DEBUG_FILE": str(self._path(local, "nccl"))}
-        # Its ends of the files are its own; ours are closed at once.
         with self._path(local, "out").open("wb") as out, self._path(local, "err").open("wb") as errors:
-            process = subprocess.Popen(
-                [engine_python.executable(), "-m", "plumbline.harness.probes.collectives", json.dumps(spec), str(os.getpid())],
-                stdin=subprocess.PIPE,  # its end is the harness's end, where the kernel does not tell
-                stdout=out,
-                stderr=errors,
-                env={**engine_python.environment(), **self._variables, **debug},
-            )
-        stack.callback(process.wait)
-        stack.callback(kill_process_tree, process.pid)
-        assert process.stdin is not None
-        stack.callback(process.stdin.close)
-        return process
+            return stack.enter_context(worker_process(command, {**engine_python.environment(), **self._variables, **debug}, out, errors))
 
     def _path(self, local: int, suffix: str) -> Path:
         return self._folder / f"inter-node-{self._node}-{local}.{suffix}"
@@ -110,8 +89,8 @@ class RankProcesses:
         """Why one of them ended before it should; None if none did."""
         for local, process in enumerate(self._processes):
             if process.poll() not in (None, 0):
-                said = self._path(local, "err").read_text(errors="replace").strip().splitlines()
-                return f"rank {self._node * self.orders.processes + local} ended with {process.returncode}{f': {said[-1]}' if said else ''}"
+                errors = self._path(local, "err").read_text(errors="replace")
+                return f"rank {self._node * self.orders.processes + local} {describe_exit(process.returncode, errors)}"
         return None
 
     def lines(self) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import mmap
 import statistics
@@ -12,7 +13,46 @@ from typing import Any, cast
 
 import torch
 
-from plumbline.harness.probes import memory
+from plumbline.harness.probes import NOT_COMPUTED, memory
+from plumbline.results import MetricRow, metric_row
+
+_OTHER_GPUS_S = 0.3
+_COPY_BYTES, _TRANSFER_BYTES = 2**30, 2**28
+
+
+def rows(part: str, options: argparse.Namespace) -> list[MetricRow]:
+    """The row of `matmul_<format>`, of `memory` of GPUs, or of `host_to_device` or `device_to_host`; the slowest GPU's."""
+    if part.startswith("matmul_"):
+        return [_matmul_row(part.removeprefix("matmul_"), options)]
+    gpus = usable_gpus(options.gpus)
+    if part == "memory":
+        return [metric_row("memory_bandwidth", *min(copy_within_device(gpu, _COPY_BYTES) for gpu in gpus), phase="environment")]
+    copy = copy_to_device if part == "host_to_device" else copy_to_host
+    rate, n, where = min(copy(gpu, _TRANSFER_BYTES) for gpu in gpus)
+    return [metric_row(f"{part}_bandwidth", rate, n, phase="environment", method=where)]
+
+
+def usable_gpus(most: int | None) -> list[torch.device]:
+    """The first `most` GPUs, or all; RuntimeError without any."""
+    gpus = [torch.device("cuda", i) for i in range(torch.cuda.device_count())][:most]
+    if not gpus:
+        raise RuntimeError("PyTorch sees no GPU; expected at least one")
+    return gpus
+
+
+def _matmul_row(name: str, options: argparse.Namespace) -> MetricRow:
+    cpu = options.device == "cpu"
+    first, *others = [torch.device("cpu")] if cpu else usable_gpus(options.gpus)
+    metric = f"matmul_tflops_{name}"
+    why = unsupported_format(first, name)
+    if why is not None:
+        return metric_row(metric, None, 0, phase="environment", reason=NOT_COMPUTED + why)
+    if cpu:
+        torch.set_num_threads(len(options.cpus))
+    rate, n, shape = best_matmul(first, name, CPU_SHAPES if cpu else GPU_SHAPES)
+    slowest = min([(rate, n), *(sustained_matmul(gpu, name, shape, _OTHER_GPUS_S)[:2] for gpu in others)])
+    return metric_row(metric, *slowest, phase="environment")
+
 
 Shape = tuple[int, int, int]
 """rows, inner, columns. Which product is fastest depends on caches and cores, so a few sizes are tried, smaller ones first."""
@@ -178,7 +218,7 @@ def copy_to_device(device: torch.device, size: int) -> tuple[float, int, str]:
 
 
 def copy_to_host(device: torch.device, size: int) -> tuple[float, int, str]:
-    """The other direction."""
+    """Like `copy_to_device`, from the GPU."""
     return _time_copy(device, size, lambda host, there: host.copy_(there, non_blocking=True))
 
 

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from plumbline.launch.local import process
+from plumbline.harness.process_tree import ProcessId
+from plumbline.launch.local.process import end_launch
 
 ABANDONED_GRACE_S = 5.0
 
@@ -30,6 +31,13 @@ class LaunchPidfile:
     keeper: int
     keeper_start: str
     folders: tuple[str, ...]
+
+    @classmethod
+    def of(cls, trial_id: str, token: str, reaper: ProcessId, *folders: Path) -> LaunchPidfile:
+        """Of a trial that this process has launched."""
+        own = ProcessId.of(os.getpid())
+        assert own is not None
+        return cls(trial_id, token, own.pid, own.start, reaper.pid, reaper.start, tuple(map(str, folders)))
 
 
 @contextmanager
@@ -53,9 +61,9 @@ def end_abandoned(work: Path) -> list[int]:
     ended: set[int] = set()
     for pidfile in sorted(work.glob("*.pid")) if work.is_dir() else ():
         running = _read_pidfile(pidfile)
-        if running is None or process.is_alive(running.launcher, running.launcher_start):
+        if running is None or ProcessId(running.launcher, running.launcher_start).alive:
             continue
-        ended |= process.end_launch(running.token, running.keeper, running.keeper_start, ABANDONED_GRACE_S)
+        ended |= end_launch(running.token, ProcessId(running.keeper, running.keeper_start), ABANDONED_GRACE_S)
         for folder in running.folders:
             shutil.rmtree(folder, ignore_errors=True)
         pidfile.unlink(missing_ok=True)
@@ -73,14 +81,6 @@ def _read_pidfile(pidfile: Path) -> LaunchPidfile | None:
     if not isinstance(data, dict) or set(data) != {field.name for field in fields(LaunchPidfile)}:
         return None
     return LaunchPidfile(**{**data, "folders": tuple(data["folders"])})
-
-
-def own_process() -> tuple[int, str]:
-    """This process, as a pidfile names it."""
-    pid = os.getpid()
-    start = process.process_start(pid)
-    assert start is not None
-    return pid, start
 
 
 _POLL_S, _REPORT_S = 0.5, 5.0
@@ -112,9 +112,9 @@ def lock_file(machine: str) -> Path:
 
 @contextmanager
 def machine_lock(machine: str, trial_id: str, work: Path, patience_s: float, on_wait: Callable[[str], None]) -> Iterator[int]:
-    """Hold the machine; yields the lock's descriptor, to be handed to the trial's keeper.
+    """Hold the machine; yields the lock's descriptor, to be handed to the trial's reaper.
 
-    The kernel drops the lock when the last holder of the descriptor is gone. With the keeper as a holder, a killed launcher does not
+    The kernel drops the lock when the last holder of the descriptor is gone. With the reaper as a holder, a killed launcher does not
     free the machine before its trial has really ended. While waiting, `on_wait` hears every few seconds who holds the machine, and
     what a killed launcher left behind is ended. Raises MachineBusy after `patience_s`, LockRefused at once.
     """

@@ -13,15 +13,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Literal
 
 import psutil
 
 import plumbline
+from plumbline.harness.process_tree import KILL_S, ProcessId, end_processes, tagged_processes
 from plumbline.launch.local import reaper
-from plumbline.launch.local.reaper import descendants, parents, send
 
 TRIAL_TOKEN = "PLUMBLINE_TRIAL_TOKEN"
 """Unique for each launch and inherited by every descendant: by it a leftover is known, whatever group or session it moved to."""
@@ -97,69 +96,26 @@ def trial_environment(inherited: Mapping[str, str], store_url: str, token: str, 
     }
 
 
-_KILL_WAIT_S = 5.0
+def end_launch(token: str, reaper_id: ProcessId, grace_s: float) -> set[int]:
+    """End every process of a launch and return the pids that were met.
 
-
-def process_start(pid: int) -> str | None:
-    """What tells a process from a later one with the same pid: boot and start tick. None if there is no such process (or a zombie)."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if stat[0] in "ZX" else f"{_boot_id()}/{stat[19]}"
-
-
-@lru_cache
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
-def is_alive(pid: int, start: str) -> bool:
-    """Whether this very process still runs."""
-    return process_start(pid) == start
-
-
-def launch_processes(token: str) -> set[int]:
-    """Live processes that carry the launch's token in their environment, and everything below them."""
-    wanted = f"{TRIAL_TOKEN}={token}".encode()
-    parent_of = parents()
-    carriers = set()
-    for pid in parent_of:
-        # Another user's process cannot be ours, and one that ended meanwhile no longer matters.
-        with contextlib.suppress(OSError):
-            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                carriers.add(pid)
-    return (carriers | descendants(carriers, parent_of)) - {os.getpid()}
-
-
-def end_launch(token: str, keeper: int, start: str, grace_s: float) -> set[int]:
-    """End every process of a launch and return the ones that were met.
-
-    The keeper is asked first (it gives the trial `grace_s` to clean up); what is then left, or what a dead keeper left, is killed.
+    The reaper is asked first (it gives the trial `grace_s` to clean up); what is then left, or what a dead reaper left, is killed.
     RuntimeError names processes that even SIGKILL did not end.
     """
-    met = launch_processes(token)
-    if is_alive(keeper, start):
-        met.add(keeper)
-        send({keeper}, signal.SIGTERM)
-        _wait_while(lambda: is_alive(keeper, start), grace_s + _KILL_WAIT_S + 1.0)
-    elif met:
-        send(met, signal.SIGTERM)
-        _wait_while(lambda: bool(launch_processes(token)), grace_s)
-    deadline = time.monotonic() + _KILL_WAIT_S
-    while left := launch_processes(token):
-        met |= left
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"processes {sorted(left)} of a trial outlived SIGKILL; end them before the next trial is measured")
-        send(left, signal.SIGKILL)
-        time.sleep(0.05)
-    return met
 
+    def find() -> list[psutil.Process]:
+        return tagged_processes(TRIAL_TOKEN, token)
 
-def _wait_while(busy: Callable[[], bool], patience_s: float) -> None:
-    deadline = time.monotonic() + patience_s
-    while busy() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    met: set[int] = set()
+    if reaper_id.alive:
+        met = {reaper_id.pid, *(process.pid for process in find())}
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(reaper_id.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s + KILL_S + 1.0
+        while reaper_id.alive and time.monotonic() < deadline:
+            time.sleep(0.05)
+        grace_s = 0.0
+    return met | end_processes(find, grace_s)
 
 
 _MEMORY_POLL_S, _POLL_S = 0.5, 0.1
@@ -235,10 +191,9 @@ class TrialOutput:
 
 @dataclass(frozen=True)
 class SupervisedProcess:
-    """A trial's running process. `pid` and `start` are its keeper's."""
+    """A trial's running process; `reaper` is its parent."""
 
-    pid: int
-    start: str
+    reaper: ProcessId
     wait: Callable[[], ProcessEnd]
 
 
@@ -274,14 +229,14 @@ def supervised(
         pass_fds=(hold,),
     )
     # Not reaped yet, so the pid is still its own, even if it ended at once.
-    start = process_start(process.pid) or "ended"
+    reaper_id = ProcessId.of(process.pid) or ProcessId(process.pid, "ended")
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
     began = time.monotonic()
     try:
-        yield SupervisedProcess(process.pid, start, lambda: _supervise(process, start, token, began, limits, output))
+        yield SupervisedProcess(reaper_id, lambda: _supervise(process, reaper_id, token, began, limits, output))
     finally:
-        end_launch(token, process.pid, start, limits.grace_s)
+        end_launch(token, reaper_id, limits.grace_s)
         process.wait()
         _drain(process.stdout, output, most=None)
         process.stdout.close()
@@ -289,7 +244,7 @@ def supervised(
 
 
 def _supervise(
-    process: subprocess.Popen[bytes], start: str, token: str, began: float, limits: ProcessLimits, output: TrialOutput
+    process: subprocess.Popen[bytes], reaper_id: ProcessId, token: str, began: float, limits: ProcessLimits, output: TrialOutput
 ) -> ProcessEnd:
     assert process.stdout is not None
     stopped: Literal["timeout", "memory"] | None = None
@@ -316,7 +271,7 @@ def _supervise(
                         "expected a smaller model or batch, or a higher launcher.memory"
                     )
             if stopped:
-                end_launch(token, process.pid, start, limits.grace_s)
+                end_launch(token, reaper_id, limits.grace_s)
                 process.wait()
     return ProcessEnd(process.returncode, stopped, detail)
 
@@ -335,18 +290,21 @@ def _drain(pipe: IO[bytes], output: TrialOutput, most: int | None = 16) -> bool:
     return True
 
 
-def resident_bytes(keeper_pid: int, limit: float) -> float:
-    """Memory that the processes below the keeper hold.
+def resident_bytes(reaper_pid: int, limit: float) -> float:
+    """Memory that the processes below the reaper hold.
 
     Summing resident sizes is cheap but counts shared pages once for each process, so a sum above the limit is checked against the
-    proportional sizes before anybody is accused.
+    proportional sizes.
     """
-    below = reaper.descendants({keeper_pid})
+    try:
+        below = psutil.Process(reaper_pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return 0.0
     total = sum(_sum_each(below, lambda p: float(p.memory_info().rss)))
     return sum(_sum_each(below, lambda p: float(p.memory_full_info().pss))) if total > limit else total
 
 
-def _sum_each(pids: set[int], measure: Callable[[psutil.Process], float]) -> Iterator[float]:
-    for pid in pids:
+def _sum_each(processes: Sequence[psutil.Process], measure: Callable[[psutil.Process], float]) -> Iterator[float]:
+    for process in processes:
         with contextlib.suppress(psutil.Error):  # it ended meanwhile
-            yield measure(psutil.Process(pid))
+            yield measure(process)

@@ -185,10 +185,7 @@ class _LocalAttempt:
                     output=output,
                 ) as process:
                     self.happened("process_started")
-                    launcher, launcher_start = machine_access.own_process()
-                    running = machine_access.LaunchPidfile(
-                        trial.trial_id, token, launcher, launcher_start, process.pid, process.start, (str(folder), str(scratch))
-                    )
+                    running = machine_access.LaunchPidfile.of(trial.trial_id, token, process.reaper, folder, scratch)
                     with machine_access.hold_pidfile(pidfile, running):
                         ended = process.wait()
             finally:
@@ -332,8 +329,7 @@ def _run_probe(
                 output=output,
             )
         )
-        own, start = machine_access.own_process()
-        running = machine_access.LaunchPidfile(name, token, own, start, process.pid, process.start, (str(folder),))
+        running = machine_access.LaunchPidfile.of(name, token, process.reaper, folder)
         with machine_access.hold_pidfile(work / f"{name}.pid", running):
             ended = process.wait()
         if ended.stopped is not None:

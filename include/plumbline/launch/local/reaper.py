@@ -1,6 +1,6 @@
 """The parent of a local trial: pins it, dies with its launcher, and leaves no descendant behind.
 
-Run by path (`python -I -S keeper.py …`) and so limited to the standard library: it is there in milliseconds and sleeps while the
+Run by path (`python -I -S reaper.py …`) and so limited to the standard library: it is there in milliseconds and sleeps while the
 trial is measured. Every descendant, also one that forked twice and left the session, becomes a child of this process when its own
 parent goes (PR_SET_CHILD_SUBREAPER), so that none can hide. It exits as the trial did: same exit status, same signal.
 """
@@ -23,8 +23,7 @@ _KILL_PATIENCE_S = 5.0
 EXEC_FAILED = 127
 
 
-def parents() -> dict[int, int]:
-    """Parent of every process of this machine that is not a zombie."""
+def _parents() -> dict[int, int]:
     found = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names only; this runs while a trial is measured
         if not entry.isdigit():
@@ -40,34 +39,25 @@ def parents() -> dict[int, int]:
     return found
 
 
-def descendants(roots: set[int], parent_of: dict[int, int] | None = None) -> set[int]:
-    """Live processes below `roots`, at any depth; the roots themselves are not in it."""
-    parent_of = parents() if parent_of is None else parent_of
-    found: set[int] = set()
-    while True:
-        more = {pid for pid, parent in parent_of.items() if parent in roots | found} - found - roots
-        if not more:
-            return found
-        found |= more
-
-
-def send(pids: set[int], number: int) -> None:
-    """A signal to each process that is still there."""
-    for pid in pids:
+def _signal_descendants(number: int) -> None:
+    parent_of = _parents()
+    below = {os.getpid()}
+    while more := {pid for pid, parent in parent_of.items() if parent in below} - below:
+        below |= more
+    for pid in below - {os.getpid()}:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def _end_descendants(grace_s: float, seen: dict[int, int]) -> None:
     """SIGTERM, the grace time, then SIGKILL until nothing is left (a process that forks while it is killed is met again)."""
-    me = os.getpid()
-    send(descendants({me}), signal.SIGTERM)
+    _signal_descendants(signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while _reap(seen) and time.monotonic() < deadline:
         time.sleep(0.05)
     deadline = time.monotonic() + _KILL_PATIENCE_S
     while time.monotonic() < deadline:
-        send(descendants({me}), signal.SIGKILL)
+        _signal_descendants(signal.SIGKILL)
         if not _reap(seen):
             return
         time.sleep(0.02)

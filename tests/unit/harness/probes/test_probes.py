@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from plumbline.harness import probes
-from plumbline.harness.probes import disk, memory, runner
+from plumbline.harness.probes import disk, memory
 
 
 def test_a_copy_moves_every_byte_and_has_a_plausible_rate():
@@ -118,7 +118,7 @@ def test_what_needs_torch_comes_from_a_process_of_its_own(tmp_path):
 def broken(monkeypatch, plant):
     """A worker in which something was broken before it begins."""
     script = f"exec({plant!r}); from plumbline.harness.probes.worker import main; main()"
-    monkeypatch.setattr(runner, "command", lambda: [sys.executable, "-c", script])
+    monkeypatch.setattr(probes, "command", lambda: [sys.executable, "-c", script])
 
 
 @pytest.mark.parametrize(

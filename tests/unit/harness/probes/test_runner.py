@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from plumbline.harness.probes import runner
+from plumbline.harness import probes
 
 WORKER = """
 import json, os, subprocess, sys, time
@@ -29,12 +29,12 @@ for part in sys.argv[sys.argv.index("--parts") + 1:]:
 
 @pytest.fixture(autouse=True)
 def worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "command", lambda: [sys.executable, "-c", WORKER])
+    monkeypatch.setattr(probes, "command", lambda: [sys.executable, "-c", WORKER])
 
 
 def of(*parts: str, limits_s: dict[str, float] | None = None, limit_s: float = 60.0) -> dict[str, tuple[float | None, str | None]]:
     metrics = {part: (f"{BAD.get(part, 'memory')}_bandwidth",) for part in parts}
-    rows = runner.run_parts(metrics, [], limits_s or {}, limit_s)
+    rows = probes.run_parts(metrics, [], limits_s or {}, limit_s)
     assert len(rows) == len(parts)
     return {part: (row.value, row.reason) for part, row in zip(parts, rows, strict=True)}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.harness.process_tree import ProcessId
 from plumbline.launch.local import machine_access
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -47,8 +48,9 @@ def test_a_recycled_pid_is_not_signalled(tmp_path: Path) -> None:
 
 
 def test_a_living_launchers_pidfile_stays(tmp_path: Path) -> None:
-    launcher, start = machine_access.own_process()
-    path = pidfile(tmp_path, launcher=launcher, launcher_start=start)
+    own = ProcessId.of(os.getpid())
+    assert own is not None
+    path = pidfile(tmp_path, launcher=own.pid, launcher_start=own.start)
     assert machine_access.end_abandoned(tmp_path) == []
     assert path.exists()
 

@@ -18,11 +18,12 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from plumbline.harness import parent_death
+from plumbline.harness import parent_guard
 from plumbline.harness.inference.client.engine import POLL_INTERVAL_S, LoadCommand
 from plumbline.harness.inference.client.transport import Bodies, Settings, Target
 from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.process_tree import describe_exit
 
 _LEAD_S = 0.02
 """From the order to begin to the beginning: every process must have seen it by then."""
@@ -36,7 +37,7 @@ class _Worker:
         self.mine, self._errors = mine, errors
         self._told = b""
         self.process: subprocess.Popen[bytes] = subprocess.Popen(
-            [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), sys.executable, "-m", _MODULE],
+            [sys.executable, "-I", "-S", parent_guard.__file__, str(os.getpid()), sys.executable, "-m", _MODULE],
             # A session of its own: an interrupt from the keyboard is the parent's to answer.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -73,9 +74,8 @@ class _Worker:
             outcome: WorkerResult = pickle.loads(self._told.removeprefix(READY))
             return outcome
         self._errors.seek(0)
-        last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
-        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"the client's process {self.process.pid} {how}: {last[0]}"
+        errors = self._errors.read().decode(errors="replace")
+        return f"the client's process {self.process.pid} {describe_exit(code, errors or 'no output')}"
 
     def end(self) -> None:
         self.process.kill()

@@ -18,7 +18,8 @@ from typing import Any
 
 import psutil
 
-from plumbline.harness import parent_death
+from plumbline.harness import parent_guard
+from plumbline.harness.process_tree import describe_exit, is_live
 
 _TERM_S, _KILL_S = 10.0, 5.0
 _PEAK = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
@@ -48,7 +49,7 @@ class ServerProcess:
         def launch() -> None:
             if self._closed:
                 raise RuntimeError("the server was given up while it was to be started again")
-            guard = [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid())]
+            guard = [sys.executable, "-I", "-S", parent_guard.__file__, str(os.getpid())]
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
                     [*guard, *command], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
@@ -70,7 +71,7 @@ class ServerProcess:
     def running(self) -> bool:
         """Whether the server and the model processes that were noted live."""
         process = self._process
-        return process is not None and process.poll() is None and not any(map(_dead, self._family))
+        return process is not None and process.poll() is None and all(map(is_live, self._family))
 
     def resident_bytes(self) -> int:
         """Resident memory of all that were noted; 0 once they have ended."""
@@ -102,7 +103,7 @@ class ServerProcess:
         """In words, whether the server lives or how it ended."""
         code = self._process.poll() if self._process else None
         alive = "is running" if self.running() else "lost its model process"
-        return alive if code is None else f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return alive if code is None else describe_exit(code)
 
     def kill(self) -> float:
         """SIGKILL to the server and its models at once, as when a container is killed; returns the monotonic moment."""
@@ -162,13 +163,6 @@ class ServerProcess:
 
 def _nothing() -> None:
     return
-
-
-def _dead(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 _OPEN = "Started GRPCInferenceService at {address}"

@@ -19,6 +19,7 @@ from typing import Any
 
 from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.environment.container import oom_kills
+from plumbline.harness.process_tree import describe_exit
 from plumbline.harness.training import plan
 from plumbline.harness.training.plan import Address, CoreShare, Topology
 from plumbline.harness.training.worker_protocol import (
@@ -255,6 +256,4 @@ def _classify_exit(code: int, said: str, *, short_of_memory: bool) -> tuple[Fail
         return "harness_error", "lost another rank of the job", True
     if code == EXIT_DEVICE_FAILED:
         return "harness_error", "got an error from its device", True
-    if code < 0:
-        return "harness_error", f"was ended by signal {-code}", True
-    return "harness_error", f"ended with code {code}", False
+    return "harness_error", describe_exit(code), code < 0

@@ -8,11 +8,11 @@ import time
 import psutil
 import pytest
 
-from plumbline.harness import parent_death
+from plumbline.harness import parent_guard
 
 PARENT = f"""
 import os, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-I", "-S", {parent_death.__file__!r}, str(os.getpid()), "/bin/sleep", "60"])
+child = subprocess.Popen([sys.executable, "-I", "-S", {parent_guard.__file__!r}, str(os.getpid()), "/bin/sleep", "60"])
 print(child.pid, flush=True)
 time.sleep(60)
 """
@@ -40,12 +40,12 @@ def test_the_program_dies_with_its_parent_even_when_that_is_killed() -> None:
 
 
 def test_the_program_replaces_the_guard_and_keeps_its_arguments() -> None:
-    command = [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), "/bin/echo", "a b", "--c"]
+    command = [sys.executable, "-I", "-S", parent_guard.__file__, str(os.getpid()), "/bin/echo", "a b", "--c"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "a b --c\n"
 
 
 def test_a_parent_that_is_gone_already() -> None:
-    command = [sys.executable, "-I", "-S", parent_death.__file__, "1", "/bin/echo", "never"]
+    command = [sys.executable, "-I", "-S", parent_guard.__file__, "1", "/bin/echo", "never"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (1, "")
     assert "the parent 1 has ended" in result.stderr

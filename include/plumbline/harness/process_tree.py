@@ -1,0 +1,132 @@
+"""Processes of this machine: identify one, find those that carry a mark, start one that leaves nothing behind, end them, describe an end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+KILL_S = 5.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """`start` (boot and start tick) tells a process from a later one with the same pid."""
+
+    pid: int
+    start: str
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId | None:
+        """None if there is no such process, or only a zombie."""
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if stat[0] in "ZX" else cls(pid, f"{_boot_id()}/{stat[19]}")
+
+    @property
+    def alive(self) -> bool:
+        return ProcessId.of(self.pid) == self
+
+
+@lru_cache
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def is_live(process: psutil.Process) -> bool:
+    """Whether the process has not ended; a zombie has."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def tagged_processes(variable: str, value: str) -> list[psutil.Process]:
+    """Live processes whose environment holds the variable with this value, and everything below them; without this process."""
+    parent_of: dict[psutil.Process, int] = {}
+    found: set[int] = set()
+    for process in psutil.process_iter():
+        # Another user's process cannot be ours, and one that ended meanwhile no longer matters.
+        with suppress(psutil.Error, OSError):
+            if is_live(process):
+                parent_of[process] = process.ppid()
+                if process.environ().get(variable) == value:
+                    found.add(process.pid)
+    while more := {process.pid for process, parent in parent_of.items() if parent in found} - found:
+        found |= more
+    return [process for process in parent_of if process.pid in found - {os.getpid()}]
+
+
+def end_processes(find: Callable[[], Iterable[psutil.Process]], grace_s: float, kill_s: float = KILL_S) -> set[int]:
+    """End what `find` returns: one SIGTERM each, and after `grace_s` SIGKILL until nothing is left. With `grace_s` 0 SIGKILL at once.
+
+    Returns the pids that were met. RuntimeError names processes that are left after `kill_s` of SIGKILL.
+    """
+    ended: set[int] = set()
+    asked: set[psutil.Process] = set()
+    deadline = time.monotonic() + grace_s
+    while time.monotonic() < deadline:
+        left = set(find())
+        if not left:
+            return ended
+        for process in left - asked:  # a second SIGTERM makes some programs give up their own cleaning up
+            _send(process, signal.SIGTERM)
+        asked |= left
+        ended |= {process.pid for process in left}
+        time.sleep(_POLL_S)
+    deadline = time.monotonic() + kill_s
+    while left := set(find()):
+        ended |= {process.pid for process in left}
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"processes {sorted(process.pid for process in left)} are left after SIGKILL; end them by hand")
+        for process in left:
+            _send(process, signal.SIGKILL)
+        time.sleep(_POLL_S)
+    return ended
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> None:
+    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+        process.send_signal(number)
+
+
+def kill_tree(pid: int) -> None:
+    """SIGKILL to a process that we started and to its descendants."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for each in [*process.children(recursive=True), process]:
+            _send(each, signal.SIGKILL)
+
+
+@contextmanager
+def worker_process(
+    command: Sequence[str], environment: Mapping[str, str], stdout: int | IO[bytes], stderr: int | IO[bytes]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A running program; after the block it and its descendants are gone. The end of its standard input tells it that we have ended."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=dict(environment))
+    with ExitStack() as stack:
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                stack.callback(pipe.close)
+        stack.callback(process.wait)
+        stack.callback(kill_tree, process.pid)
+        yield process
+
+
+def describe_exit(code: int, output: str = "") -> str:
+    """How a process ended, with the last line of its output: `was ended by signal 9: …`, `ended with exit code 1`."""
+    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    last = output.strip().splitlines()[-1:]
+    return f"{how}: {last[0]}" if last else how
