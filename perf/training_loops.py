@@ -172,7 +172,7 @@ def hugging_face(spec: WorkerSpec, device: torch.device, orders: Orders) -> None
 
 def built(spec: WorkerSpec, device: torch.device) -> nn.Module:
     """The model that all train."""
-    model = models.build_model(spec.model, attention=spec.attention).to(device)
+    model = models.build_model(spec.model).to(device)
     if spec.compile:
         for layer in models.repeated_layers(model):
             layer.compile()

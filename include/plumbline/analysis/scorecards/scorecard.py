@@ -267,7 +267,7 @@ def primary_of(workload: AnyWorkload) -> Primary:
     if workload.primary is not None:
         return workload.primary
     if isinstance(workload, TrainingWorkload):
-        return Primary.model_validate(_TRAINING[workload.task.kind])
+        return Primary.model_validate(_TRAINING.get(workload.task.kind, "tokens_per_second_per_device"))
     if any(phase.name == "sweep" for phase in workload.phases):
         return Primary.model_validate("highest_sustained_rate")
     if isinstance(workload.model, Encoder):

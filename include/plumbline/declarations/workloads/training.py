@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from importlib.metadata import entry_points
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapSerializer,
+    WrapValidator,
+    model_validator,
+)
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed, Workload
@@ -14,9 +26,20 @@ from plumbline.metrics.units import Percent
 LoraTarget = Literal["query", "key", "value", "output", "feed_forward"]
 
 
-class LanguageModel(Declared):
+class TrainingTask(Declared):
+    """Base of all tasks. A package adds one: a subclass, registered under its kind in the entry point group `plumbline.training_tasks`."""
+
+    kind: str
+    architectures: ClassVar[tuple[str, ...]]
+    """Values of model.architecture that can be trained for the task."""
+    learner: ClassVar[str] = ""
+    """`module:class` of a package's learner, imported by the training process alone; empty of our own tasks."""
+
+
+class LanguageModel(TrainingTask):
     """Next-token prediction. Pretraining starts from random weights; fine-tuning loads `stored` ones and learns the responses alone."""
 
+    architectures = ("gpt", "llama", "hub")
     kind: Literal["language_model"] = "language_model"
     initial: Literal["random", "stored"] = Field(
         "random", description="stored: every process loads the same weights from a safetensors file, as fine-tuning does"
@@ -26,9 +49,10 @@ class LanguageModel(Declared):
     )
 
 
-class Lora(Declared):
+class Lora(TrainingTask):
     """Low-rank adapters on a causal LM whose own weights stay as they are (stored ones, loaded by every process)."""
 
+    architectures = ("llama", "hub")
     kind: Literal["lora"]
     rank: int = Field(ge=1, le=1024)
     alpha: float = Field(gt=0, le=4096, description="the adapters' output is scaled by alpha / rank")
@@ -36,26 +60,29 @@ class Lora(Declared):
     response_share: Percent = Field(1.0, gt=0, le=1)
 
 
-class Contrastive(Declared):
+class Contrastive(TrainingTask):
     """Pairs of texts that belong together (InfoNCE): each text's partner against all other partners of the micro-batch."""
 
+    architectures = ("bert",)
     kind: Literal["contrastive"]
     temperature: float = Field(0.05, gt=0, le=10)
 
 
-class Classification(Declared):
+class Classification(TrainingTask):
     """Each image into one of the model's classes."""
 
+    architectures = ("vit",)
     kind: Literal["classification"]
 
 
-class Reinforcement(Declared):
+class Reinforcement(TrainingTask):
     """Generate, then update: `group` answers of `generate` tokens to each prompt, rewarded, then one policy-gradient step on all of them.
 
     The advantage of an answer is its reward less its group's mean, over the group's standard deviation. Reward: share of the answer's
     tokens that the data's own process could have produced there, so that there is something to learn.
     """
 
+    architectures = ("gpt", "llama")
     kind: Literal["reinforcement"]
     prompt: int = Field(ge=1, le=1_048_576, description="tokens")
     generate: int = Field(ge=1, le=1_048_576, description="tokens of each answer, exactly")
@@ -63,17 +90,35 @@ class Reinforcement(Declared):
     temperature: float = Field(1.0, gt=0, le=10)
 
 
-Task = Annotated[LanguageModel | Lora | Contrastive | Classification | Reinforcement, Field(discriminator="kind")]
+_OWN_TASKS = (LanguageModel, Lora, Contrastive, Classification, Reinforcement)
 
-ARCHITECTURES: dict[str, tuple[str, ...]] = {
-    "language_model": ("gpt", "llama", "hub"),
-    "lora": ("llama", "hub"),
-    "contrastive": ("bert",),
-    "classification": ("vit",),
-    "reinforcement": ("gpt", "llama"),
-}
-"""The architectures that can be trained for each task."""
 
+def _validate_task(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """A kind that is not our own is looked up among the entry points, which takes too long for each start."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    model = _OWN_TASK
+    for entry in entry_points(group="plumbline.training_tasks", name=kind) if isinstance(kind, str) and kind not in _OWN_KINDS else ():
+        model = TypeAdapter(entry.load())
+    if info.mode == "json":
+        return model.validate_json(json.dumps(value))  # the handler would take the value for Python's, whose lists are no tuples
+    if isinstance(value, TrainingTask) and not isinstance(value, _OWN_TASKS):
+        return value
+    return handler(value) if model is _OWN_TASK else model.validate_python(value)
+
+
+def _serialize_task(task: TrainingTask, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+    return handler(task) if isinstance(task, _OWN_TASKS) else task.model_dump(mode=info.mode, exclude_defaults=info.exclude_defaults)
+
+
+_OWN_KINDS = frozenset(task.model_fields["kind"].annotation.__args__[0] for task in _OWN_TASKS)  # type: ignore[union-attr]
+_OwnTask = Annotated[LanguageModel | Lora | Contrastive | Classification | Reinforcement, Field(discriminator="kind")]
+_OWN_TASK: TypeAdapter[TrainingTask] = TypeAdapter(_OwnTask)
+Task = Annotated[
+    _OwnTask,
+    WrapValidator(_validate_task),
+    # A lambda: without the annotation of a return type the JSON Schema stays that of our own tasks.
+    WrapSerializer(lambda task, handler, info: _serialize_task(task, handler, info)),
+]
 
 AtStep = Annotated[int, Field(ge=1, description="counted from 0, warm-up included")]
 Times = Annotated[
@@ -314,8 +359,9 @@ class TrainingWorkload(Workload):
 
     def _misfit_of_task(self) -> str | None:
         architecture, task = self.model.architecture, self.task.kind
-        if architecture not in ARCHITECTURES[task]:
-            return f"model.architecture {architecture} cannot be trained for task.kind {task}; expected one of {', '.join(ARCHITECTURES[task])}"
+        if architecture not in self.task.architectures:
+            expected = ", ".join(self.task.architectures)
+            return f"model.architecture {architecture} cannot be trained for task.kind {task}; expected one of {expected}"
         images = task == "classification"
         if images != (self.data.source == "images"):
             return f"data.source {self.data.source} for task.kind {task}; expected {'images' if images else 'synthetic or file'}"

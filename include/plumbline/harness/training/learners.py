@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,19 +22,25 @@ Samples = tuple[Tensor, ...]
 
 class Learner(ABC):
     """One replica's part in a task. Built alike on every rank, but that rank 0 alone draws weights: the others have them once the model is
-    spread over the ranks."""
+    spread over the ranks.
 
-    model: nn.Module
-    """What is trained, on the CPU until the loop moves it."""
-    weights_load_s: float | None = None
-    """Seconds that loading stored weights took; None if they were drawn."""
+    `replica` of `replicas` decides which part of the data it sees. `model` is on the CPU until the loop moves it; `weights_load_s` are the
+    seconds that loading stored weights took, None if they were drawn.
+    """
+
     generates: bool = False
     """Whether `prepared` does anything."""
 
+    def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
+        self.spec, self.task = spec, spec.task
+        self.model, self.weights_load_s = models.initial_model(spec.model, weights=spec.weights, draws=spec.draws)
+        self._samples = spec.micro * spec.accumulation
+        self._share: dict[str, int] = {"seed": spec.seed, "replica": replica, "replicas": replicas}
+
     @property
-    @abstractmethod
     def layers(self) -> Sequence[nn.Module]:
         """The model's repeated layers: what is sharded, checkpointed and compiled one by one."""
+        return models.repeated_layers(self.model)
 
     @abstractmethod
     def batch(self, step: int) -> Samples:
@@ -52,35 +59,33 @@ class Learner(ABC):
 
 
 def build_learner(spec: WorkerSpec, replica: int, replicas: int) -> Learner:
-    """The learner for these orders, on the CPU; `replica` of `replicas` decides which part of the data it sees."""
-    return _TASKS[spec.task["kind"]](spec, replica, replicas)
+    """The learner for these orders, on the CPU."""
+    module, _, name = spec.task["learner"].partition(":")
+    learner: Callable[[WorkerSpec, int, int], Learner] = getattr(import_module(module), name) if module else _TASKS[spec.task["kind"]]
+    return learner(spec, replica, replicas)
 
 
-class LanguageModel(Learner):
-    """Samples: token ids int64 (samples, sequence + 1); inputs are all but the last column, targets all but the first.
+class TokenModel(Learner):
+    """Samples: token ids int64 (samples, sequence + 1)."""
+
+    def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
+        super().__init__(spec, replica, replicas)
+        self._batches = TokenBatches(spec.data, sequences=self._samples, sequence=spec.sequence, **self._share)
+
+    def batch(self, step: int) -> Samples:
+        return (torch.from_numpy(self._batches.of(step)),)
+
+
+class LanguageModel(TokenModel):
+    """Inputs are all token ids but the last, targets all but the first.
 
     Only the last `responses` targets of a sequence count: what comes before is the prompt.
     """
 
     def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
-        self.model, self.weights_load_s = models.initial_model(spec.model, attention=spec.attention, weights=spec.weights, draws=spec.draws)
+        super().__init__(spec, replica, replicas)
         share = float(spec.task["response_share"].removesuffix("%")) / 100
         self._responses = max(1, round(share * spec.sequence))
-        self._batches = TokenBatches(
-            spec.data,
-            sequences=spec.micro * spec.accumulation,
-            sequence=spec.sequence,
-            seed=spec.seed,
-            replica=replica,
-            replicas=replicas,
-        )
-
-    @property
-    def layers(self) -> Sequence[nn.Module]:
-        return models.repeated_layers(self.model)
-
-    def batch(self, step: int) -> Samples:
-        return (torch.from_numpy(self._batches.of(step)),)
 
     def loss(self, model: nn.Module, samples: Samples) -> Tensor:
         (ids,) = samples
@@ -142,19 +147,8 @@ class Classification(Learner):
     """Samples: images uint8 (samples, 3, edge, edge), which the device makes numbers of, and classes int64 (samples)."""
 
     def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
-        self.model, self.weights_load_s = models.initial_model(spec.model, attention=spec.attention, weights=spec.weights, draws=spec.draws)
-        self._images = ImageBatches(
-            spec.data,
-            classes=spec.model["classes"],
-            images=spec.micro * spec.accumulation,
-            seed=spec.seed,
-            replica=replica,
-            replicas=replicas,
-        )
-
-    @property
-    def layers(self) -> Sequence[nn.Module]:
-        return models.repeated_layers(self.model)
+        super().__init__(spec, replica, replicas)
+        self._images = ImageBatches(spec.data, classes=spec.model["classes"], images=self._samples, **self._share)
 
     def batch(self, step: int) -> Samples:
         images, classes = self._images.of(step)
@@ -169,15 +163,8 @@ class Contrastive(Learner):
     """Samples: token ids int64 (pairs, 2, sequence)."""
 
     def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
-        self.model, self.weights_load_s = models.initial_model(spec.model, attention=spec.attention, weights=spec.weights, draws=spec.draws)
-        self._temperature: float = spec.task["temperature"]
-        self._pairs = TextPairs(
-            spec.data, pairs=spec.micro * spec.accumulation, sequence=spec.sequence, seed=spec.seed, replica=replica, replicas=replicas
-        )
-
-    @property
-    def layers(self) -> Sequence[nn.Module]:
-        return models.repeated_layers(self.model)
+        super().__init__(spec, replica, replicas)
+        self._pairs = TextPairs(spec.data, pairs=self._samples, sequence=spec.sequence, **self._share)
 
     def batch(self, step: int) -> Samples:
         return (torch.from_numpy(self._pairs.of(step)),)
@@ -186,7 +173,7 @@ class Contrastive(Learner):
         (pairs,) = samples
         # One call for both: a replica whose gradients are averaged is called once for each backward.
         vectors = F.normalize(model(pairs.flatten(0, 1)).float(), dim=-1).view(len(pairs), 2, -1)
-        likeness = vectors[:, 0] @ vectors[:, 1].T / self._temperature
+        likeness = vectors[:, 0] @ vectors[:, 1].T / self.task["temperature"]
         return F.cross_entropy(likeness.float(), torch.arange(len(pairs), device=pairs.device))
 
 
@@ -203,32 +190,19 @@ class Reinforcement(Learner):
     generates = True
 
     def __init__(self, spec: WorkerSpec, replica: int, replicas: int) -> None:
-        self.model, self.weights_load_s = models.initial_model(spec.model, attention=spec.attention, weights=spec.weights, draws=spec.draws)
-        task, answers = spec.task, spec.micro * spec.accumulation
-        self._prompt: int = task["prompt"]
-        self._generate: int = task["generate"]
-        self._group: int = task["group"]
-        self._temperature: float = task["temperature"]
-        self._answers = answers
+        super().__init__(spec, replica, replicas)
+        self._prompt: int = self.task["prompt"]
+        self._generate: int = self.task["generate"]
+        self._group: int = self.task["group"]
+        self._temperature: float = self.task["temperature"]
         if spec.data.seed is None:
             raise ValueError("reinforcement on data that nobody generated: the reward is unknown; expected data.source synthetic")
         self._successors = torch.from_numpy(successors(spec.model["vocabulary"], spec.data.seed))
-        self._batches = TokenBatches(
-            spec.data,
-            sequences=answers // self._group,
-            sequence=self._prompt - 1,
-            seed=spec.seed,
-            replica=replica,
-            replicas=replicas,
-        )
-
-    @property
-    def layers(self) -> Sequence[nn.Module]:
-        return models.repeated_layers(self.model)
+        self._batches = TokenBatches(spec.data, sequences=self._samples // self._group, sequence=self._prompt - 1, **self._share)
 
     def batch(self, step: int) -> Samples:
         prompts = np.repeat(self._batches.of(step), self._group, axis=0)
-        chance = self._batches.random(step, stream=1).random((self._answers, self._generate), dtype=np.float32)
+        chance = self._batches.random(step, stream=1).random((self._samples, self._generate), dtype=np.float32)
         return torch.from_numpy(prompts), torch.from_numpy(chance)
 
     def prepared(self, model: nn.Module, samples: Samples) -> Samples:

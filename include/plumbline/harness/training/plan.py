@@ -160,7 +160,7 @@ def undisturbed_spec(workload: TrainingWorkload, data: DataFile, folder: Path, *
     fault = plan_fault(workload)
     return WorkerSpec(
         model=workload.model.model_dump(mode="json"),
-        task=workload.task.model_dump(mode="json"),
+        task={**workload.task.model_dump(mode="json"), "learner": workload.task.learner},
         data=DataSpec(str(data.path), data.dtype, data.count, data.item, None if workload.data.source == "file" else workload.data.seed),
         micro=workload.batch.micro,
         accumulation=workload.batch.accumulation,

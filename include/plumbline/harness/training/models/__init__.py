@@ -34,17 +34,6 @@ class SkipInit(TorchFunctionMode):
         return func(*args, **given)
 
 
-# The models that are trained, by their declared dimensions and seed: same seed, same weights, on every machine.
-#
-#     gpt      our own decoder: nothing but torch, so its process starts fast
-#     llama, bert, vit   by the configurations of `transformers`
-#     hub      by a configuration and weights of the Hugging Face hub
-#     stored   weights in a file, which fine-tuning starts from
-#     undrawn  weights that come from elsewhere and are not drawn
-#
-# Causal LMs take token ids (batch, sequence) int64 and give logits (batch, sequence, vocabulary).
-
-
 _BUILDERS = {
     "gpt": "plumbline.harness.training.models.gpt:build_gpt",
     "llama": "plumbline.harness.training.models.hugging_face:build_llama",
@@ -52,33 +41,33 @@ _BUILDERS = {
     "vit": "plumbline.harness.training.models.hugging_face:build_vit",
     "hub": "plumbline.harness.training.models.hugging_face:build_hub_model",
 }
-"""By architecture, module and function; imported when it is needed, since some bring heavy libraries along."""
+"""Architecture → `module:function`, imported when it is needed: `transformers` takes seconds, and gpt needs torch alone."""
 
 
-def build_model(shape: Mapping[str, Any], *, attention: str = "auto", draws: bool = True) -> nn.Module:
+def build_model(shape: Mapping[str, Any], *, draws: bool = True) -> nn.Module:
     """The model of a declared shape with weights drawn from its `seed`, fp32, on the CPU; without `draws` its weights are whatever the
     memory held."""
     torch.manual_seed(shape["seed"])
     with nullcontext() if draws else SkipInit():
         module, _, builder = _BUILDERS[shape["architecture"]].partition(":")
-        model: nn.Module = getattr(import_module(module), builder)(shape, attention)
+        model: nn.Module = getattr(import_module(module), builder)(shape)
     return model
 
 
-def initial_model(shape: Mapping[str, Any], *, attention: str, weights: str | None, draws: bool) -> tuple[nn.Module, float | None]:
+def initial_model(shape: Mapping[str, Any], *, weights: str | None, draws: bool) -> tuple[nn.Module, float | None]:
     """The model as its training begins, fp32, on the CPU, and the seconds that loading its weights took; None if they are not loaded.
 
-    `weights`: a file that `stored` wrote, or the folder of a model of the hub; without one they are drawn, if `draws` says so.
+    `weights`: a file that `models.__main__` wrote, or the folder of a model of the hub; without one they are drawn, if `draws` says so.
     """
     if weights is None:
-        return build_model(shape, attention=attention, draws=draws), None
+        return build_model(shape, draws=draws), None
     if shape["architecture"] == "hub":
         began = monotonic_ns()
-        return build_model({**shape, "folder": weights}, attention=attention), (monotonic_ns() - began) / 1e9
+        return build_model({**shape, "folder": weights}), (monotonic_ns() - began) / 1e9
     # Imported here: who draws the weights needs no safetensors.
     from safetensors.torch import load_file
 
-    model = build_model(shape, attention=attention, draws=False)
+    model = build_model(shape, draws=False)
     began = monotonic_ns()
     model.load_state_dict(load_file(weights), assign=True)
     return model, (monotonic_ns() - began) / 1e9

@@ -61,9 +61,8 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))  # type: ignore[no-any-return]
 
 
-def build_gpt(shape: Mapping[str, Any], attention: str) -> Transformer:
-    """The transformer of a declared shape; weights from torch's generator as it stands. Which kernel attends is the loop's to say."""
-    del attention
+def build_gpt(shape: Mapping[str, Any]) -> Transformer:
+    """The transformer of a declared shape; weights from torch's generator as it stands."""
     return Transformer(**{key: shape[key] for key in ("layers", "width", "heads", "vocabulary", "context")})
 
 

@@ -29,35 +29,27 @@ class CausalLm(nn.Module):
         return DynamicCache(config=self.lm.config)
 
 
-def build_llama(shape: Mapping[str, Any], attention: str) -> CausalLm:
-    """The LM of a declared shape; weights from torch's generator as it stands.
+_COMMON = {"hidden_size": "width", "intermediate_size": "feed_forward", "num_hidden_layers": "layers", "num_attention_heads": "heads"}
 
-    Attention always goes through torch's scaled dot product: which of its kernels attends is the loop's to say.
-    """
+
+def _dimensions(shape: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    # Attention always goes through torch's scaled dot product: which of its kernels attends is the loop's to say.
+    return {**{name: shape[key] for name, key in _COMMON.items()}, "attn_implementation": "sdpa", **more}
+
+
+def build_llama(shape: Mapping[str, Any]) -> CausalLm:
+    """The LM of a declared shape; weights from torch's generator as it stands."""
     from transformers.models.llama.configuration_llama import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaForCausalLM
 
-    del attention
-    config = LlamaConfig(
-        vocab_size=shape["vocabulary"],
-        hidden_size=shape["width"],
-        intermediate_size=shape["feed_forward"],
-        num_hidden_layers=shape["layers"],
-        num_attention_heads=shape["heads"],
-        num_key_value_heads=shape["kv_heads"],
-        max_position_embeddings=shape["context"],
-        bos_token_id=None,
-        eos_token_id=None,
-        attn_implementation="sdpa",
-    )
-    return CausalLm(LlamaForCausalLM(config))
+    text = {"vocab_size": shape["vocabulary"], "max_position_embeddings": shape["context"], "bos_token_id": None, "eos_token_id": None}
+    return CausalLm(LlamaForCausalLM(LlamaConfig(**_dimensions(shape, num_key_value_heads=shape["kv_heads"], **text))))
 
 
-def build_hub_model(shape: Mapping[str, Any], attention: str) -> CausalLm:
+def build_hub_model(shape: Mapping[str, Any]) -> CausalLm:
     """The LM in the shape's `folder`, its weights in fp32. The network is left alone."""
     from transformers import AutoModelForCausalLM
 
-    del attention
     return CausalLm(
         AutoModelForCausalLM.from_pretrained(shape["folder"], dtype=torch.float32, attn_implementation="sdpa", local_files_only=True)
     )
@@ -75,24 +67,13 @@ class TextEncoder(nn.Module):
         return states.mean(dim=1)
 
 
-def build_bert(shape: Mapping[str, Any], attention: str) -> TextEncoder:
+def build_bert(shape: Mapping[str, Any]) -> TextEncoder:
     """The encoder of a declared shape; weights from torch's generator as it stands. Without dropout: nothing in a step is left to chance."""
     from transformers.models.bert.configuration_bert import BertConfig
     from transformers.models.bert.modeling_bert import BertModel
 
-    del attention
-    config = BertConfig(
-        vocab_size=shape["vocabulary"],
-        hidden_size=shape["width"],
-        intermediate_size=shape["feed_forward"],
-        num_hidden_layers=shape["layers"],
-        num_attention_heads=shape["heads"],
-        max_position_embeddings=shape["context"],
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        pad_token_id=None,
-        attn_implementation="sdpa",
-    )
+    text = {"vocab_size": shape["vocabulary"], "max_position_embeddings": shape["context"], "pad_token_id": None}
+    config = BertConfig(**_dimensions(shape, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **text))
     return TextEncoder(BertModel(config, add_pooling_layer=False))
 
 
@@ -111,21 +92,10 @@ class ImageClassifier(nn.Module):
         return logits
 
 
-def build_vit(shape: Mapping[str, Any], attention: str) -> ImageClassifier:
+def build_vit(shape: Mapping[str, Any]) -> ImageClassifier:
     """The classifier of a declared shape; weights from torch's generator as it stands."""
     from transformers.models.vit.configuration_vit import ViTConfig
     from transformers.models.vit.modeling_vit import ViTForImageClassification
 
-    del attention
-    config = ViTConfig(
-        image_size=shape["image"],
-        patch_size=shape["patch"],
-        num_channels=3,
-        hidden_size=shape["width"],
-        intermediate_size=shape["feed_forward"],
-        num_hidden_layers=shape["layers"],
-        num_attention_heads=shape["heads"],
-        num_labels=shape["classes"],
-        attn_implementation="sdpa",
-    )
-    return ImageClassifier(ViTForImageClassification(config))
+    image = {"image_size": shape["image"], "patch_size": shape["patch"], "num_channels": 3, "num_labels": shape["classes"]}
+    return ImageClassifier(ViTForImageClassification(ViTConfig(**_dimensions(shape, **image))))

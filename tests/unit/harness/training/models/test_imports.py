@@ -25,6 +25,4 @@ LLAMA = {"architecture": "llama", "layers": 1, "width": 8, "heads": 1, "kv_heads
 
 
 def test_another_model_brings_its_library() -> None:
-    assert "transformers" in imported(
-        "models.hugging_face", then=f"plumbline.harness.training.models.hugging_face.build_llama({LLAMA!r}, None)"
-    )
+    assert "transformers" in imported("models.hugging_face", then=f"plumbline.harness.training.models.hugging_face.build_llama({LLAMA!r})")

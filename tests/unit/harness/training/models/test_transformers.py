@@ -101,9 +101,7 @@ def test_pixels_become_numbers_around_0() -> None:
 def test_a_model_of_the_hub_is_read_from_its_folder(tmp_path: Path) -> None:
     known = build(LLAMA)
     known.lm.save_pretrained(tmp_path)
-    model, seconds = models.initial_model(
-        {"architecture": "hub", "id": "a/b", "seed": 7}, attention="auto", weights=str(tmp_path), draws=False
-    )
+    model, seconds = models.initial_model({"architecture": "hub", "id": "a/b", "seed": 7}, weights=str(tmp_path), draws=False)
     ids = torch.arange(20).unsqueeze(0)
     assert seconds is not None and seconds > 0
     assert next(model.parameters()).dtype == torch.float32 and len(models.repeated_layers(model)) == 3

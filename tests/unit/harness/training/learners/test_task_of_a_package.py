@@ -1,0 +1,74 @@
+"""A training task of another package: one module for its declaration, one for its learner, one entry point."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from plumbline.declarations.workloads.training import Task
+from plumbline.harness.training.learners import build_learner
+
+TASKS: TypeAdapter[Any] = TypeAdapter(Task)
+
+TASK = """
+from typing import Literal
+from plumbline.declarations.workloads.training import TrainingTask
+
+class LabelSmoothing(TrainingTask):
+    kind: Literal["label_smoothing"]
+    amount: float
+    weights: tuple[float, ...] = ()
+    architectures = ("gpt", "llama")
+    learner = "label_smoothing.learner:SmoothedModel"
+"""
+LEARNER = """
+from torch.nn import functional as F
+from plumbline.harness.training.learners import TokenModel
+
+class SmoothedModel(TokenModel):
+    def loss(self, model, samples):
+        (ids,) = samples
+        return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten(), label_smoothing=self.task["amount"])
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "label_smoothing/__init__.py": TASK,
+        "label_smoothing/learner.py": LEARNER,
+        "label_smoothing-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: label-smoothing\nVersion: 1\n",
+        "label_smoothing-1.dist-info/entry_points.txt": "[plumbline.training_tasks]\nlabel_smoothing = label_smoothing:LabelSmoothing\n",
+    }
+    for name, text in files.items():
+        (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "site" / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    importlib.invalidate_caches()
+
+
+@pytest.mark.usefixtures("installed")
+def test_it_is_declared_and_trained(orders_of: Any) -> None:
+    task = {"kind": "label_smoothing", "amount": 0.1, "weights": [1.0, 2.0]}
+    declared = TASKS.validate_json(json.dumps(task))
+    assert TASKS.dump_python(declared, mode="json") == task and TASKS.validate_python(declared) is declared
+    learner = build_learner(orders_of(task=task), 0, 1)
+    learner.loss(learner.model, learner.batch(0)).backward()
+    assert type(learner).__name__ == "SmoothedModel"
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_fields_are_checked_by_its_own_class() -> None:
+    with pytest.raises(ValidationError) as refused:
+        TASKS.validate_json('{"kind": "label_smoothing", "amount": "much"}')
+    assert [error["loc"][-1] for error in refused.value.errors()] == ["amount"]
+
+
+def test_a_kind_that_no_package_registers_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        TASKS.validate_json('{"kind": "label_smoothing", "amount": 0.1}')
