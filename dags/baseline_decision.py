@@ -14,7 +14,7 @@ from airflow.sdk import Param, dag
 
 from plumbline.airflow.defaults import defaults
 from plumbline.airflow.tasks.review import answer, question, rerun, tell, wanted
-from plumbline.workflows.baseline_decision import DECISION_DAG
+from plumbline.workflows.plan import DECISION_DAG
 
 
 @dag(

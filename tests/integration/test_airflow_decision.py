@@ -21,8 +21,8 @@ from plumbline.declarations import installation_paths, load
 from plumbline.embedded.client import AirflowClient, DagRun
 from plumbline.embedded.server import AirflowServer
 from plumbline.launch.simulated.launcher import simulate
-from plumbline.workflows.baseline_decision import ACCEPT, KEEP, RERUN, TIMED_OUT
-from plumbline.workflows.plan import RunParameters, trials_of
+from plumbline.workflows.baseline_decision import TIMED_OUT
+from plumbline.workflows.plan import ACCEPT, KEEP, RERUN, RunParameters, trials_of
 from plumbline.workflows.review import review_campaign
 
 pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]

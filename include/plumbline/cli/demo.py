@@ -25,8 +25,7 @@ from plumbline.embedded.demo import Demo, DemoError, attributed, measure_quiet_m
 from plumbline.embedded.server import AirflowServer, ServerError
 from plumbline.launch.plan import PlanError
 from plumbline.results.finding import Finding
-from plumbline.workflows.baseline_decision import DECISION_DAG
-from plumbline.workflows.plan import RunParameters, planned_trials
+from plumbline.workflows.plan import DECISION_DAG, RunParameters, planned_trials
 from plumbline.workflows.rehearse import RehearsedCampaign, months_of, simulated
 from plumbline.workflows.rehearse import rehearse_months as rehearsed
 from plumbline.workflows.report import campaign_data

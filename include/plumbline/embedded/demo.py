@@ -16,8 +16,8 @@ from plumbline.declarations import load
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.embedded.client import AirflowClient, AirflowError, DagRun, end_runs_since, pause_again, unpause
 from plumbline.embedded.server import AirflowServer, Status
-from plumbline.workflows.baseline_decision import DECISION_DAG
 from plumbline.workflows.pending_changes import AUTHOR
+from plumbline.workflows.plan import DECISION_DAG
 from plumbline.workflows.rehearse import months_of, rehearse_months, simulated
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from plumbline.archive import Archive, DecisionView
-    from plumbline.results.finding import Finding
+from plumbline.archive import Archive, DecisionView
+from plumbline.findings.decision_change import format_certainty, is_decision_change
+from plumbline.results.finding import Finding
 
 CONCERNED = ("performance", "price")
 _PAGE, _MOST = 20, 100
@@ -26,8 +26,6 @@ def decision_impact(archive: Archive, finding: Finding, since: datetime) -> str:
     """In a sentence, which teams' first choice, or cheapest setup that meets the requirement, moved away from the finding's provider since
     then where it got worse or dearer, and to it where it got better or cheaper; empty if none did, and for findings that no decision
     follows from."""
-    from plumbline.findings.decision_change import is_decision_change
-
     if finding.kind not in CONCERNED or is_decision_change(finding):
         return ""
     better = _better(finding)
@@ -88,6 +86,4 @@ def _cheapest(detail: Mapping[str, Any]) -> list[tuple[str, str | None, float | 
 def _named(provider: str | None, probability: float | None) -> str:
     if provider is None:
         return "nobody: no provider is eligible"
-    from plumbline.findings.decision_change import format_certainty
-
     return f"{provider}{format_certainty(probability)}"

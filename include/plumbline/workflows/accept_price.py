@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from plumbline.analysis.prices.check import SOURCE_PRIORITY, PriceVerdict, check_price
+from plumbline.archive import Archive, PriceReadingView, PriceView
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.providers.rates import Purchase, Term
+from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, format_price_name, format_price_source, price_subject, price_unit
+from plumbline.results.finding import Finding
 from plumbline.results.price_reading import Reading
 from plumbline.workflows.decide import RecordedDecision, decide_all
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive, PriceReadingView, PriceView
-    from plumbline.results.finding import Finding
 
 _READINGS = 400
 """Of one price, more than a year of daily ones: since when a price is read stays the same as long as it is."""
@@ -60,8 +59,6 @@ def accept_price(
     What stands of findings about this price is accepted with it. LookupError if nothing was read and no price is given; ValueError for a
     price that is not above 0 (one that is read as 0 has to be given), and without who and why.
     """
-    from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, format_price_name, format_price_source, price_subject, price_unit
-
     now, unit = datetime.now(timezone.utc), price_unit(provider.accelerator.kind)
     checked = checked_price(archive, provider, purchase, term, now)
     if usd_per_gpu_hour is None:
@@ -113,8 +110,6 @@ def accept_price_and_decide(
 def accept_price_finding(archive: Archive, declared: Declarations, finding: Finding, *, by: str, why: str) -> PriceView:
     """Accept the price that a finding is about; see `accept_price`. Every team's decisions follow at once. ValueError for a finding about
     nothing that is declared or accepted."""
-    from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, price_subject
-
     provider = declared.providers.get(finding.provider)
     if provider is None:
         raise ValueError(f'finding {finding.finding_id} is about "{finding.provider}", which is not declared any more')

@@ -10,9 +10,27 @@ from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from plumbline.alerts import Alert, AlertContext, Delivery, connect, deliver, render
+from plumbline.alerts.chart import attach, picture
+from plumbline.alerts.delivery import route
+from plumbline.alerts.digest import Digest, Entry, post_digest, render_digest
+from plumbline.alerts.message import finding_links
+from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
+from plumbline.alerts.thread import MOVED, is_recurrence
+from plumbline.analysis.conclusions import KINDS
+from plumbline.archive import open_archive
 from plumbline.declarations import Alerts, DeclarationError, Declarations, load
 from plumbline.declarations.installation import airflow_url
+from plumbline.findings.decision_change import is_decision_change, parse_decision_subject
+from plumbline.findings.decision_impact import decision_impact
+from plumbline.findings.installation import InstallationFailure
+from plumbline.presentation.metric_history import finding_history
+from plumbline.results.finding import Finding
+from plumbline.results.sample import Series
+from plumbline.workflows.accept_price import accepted_price
 from plumbline.workflows.baseline_decision import undecided_findings
+from plumbline.workflows.check_installation import reconcile_failures
+from plumbline.workflows.findings import UNREADABLE_ERRORS
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
@@ -32,12 +50,6 @@ SETTLED = ("accepted", "resolved")
 
 def alert_of(archive: Archive, declared: Declarations | None, view: FindingView, now: datetime | None = None) -> Alert:
     """The finding with what its message says beside it; without declarations no cost and no owner."""
-    from plumbline.alerts import Alert, AlertContext
-    from plumbline.alerts.delivery import route
-    from plumbline.alerts.message import finding_links
-    from plumbline.findings.decision_impact import decision_impact
-    from plumbline.results.finding import Finding
-
     alerts = declared.alerts if declared else Alerts()
     finding = Finding.of(view.detail).with_state(view.state)
     before = _before(archive, alerts, finding, view)
@@ -56,9 +68,6 @@ def alert_of(archive: Archive, declared: Declarations | None, view: FindingView,
 
 def _before(archive: Archive, alerts: Alerts, finding: Finding, view: FindingView) -> FindingView | None:
     """The finding that this one is the return of, if that was resolved not long before."""
-    from plumbline.alerts.thread import is_recurrence
-    from plumbline.results.finding import Finding
-
     within = timedelta(seconds=alerts.reopen_within)
     resolved = [
         other
@@ -75,9 +84,6 @@ def _before(archive: Archive, alerts: Alerts, finding: Finding, view: FindingVie
 
 def monthly_cost_of(archive: Archive, declared: Declarations, finding: Finding, view: FindingView) -> MonthlyCost:
     """What it costs a month by the prices of the day on which it began, so that the message stays the same until the finding or an accepted price changes."""
-    from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
-    from plumbline.workflows.accept_price import accepted_price
-
     provider, began = declared.providers.get(finding.provider), view.opened_at.date()
     if finding.kind == "price" and view.state in SETTLED:
         return MonthlyCost(None, "")  # its effect is a fraction of a price that may hold no more
@@ -103,9 +109,6 @@ _log = logging.getLogger(__name__)
 
 def attach_charts(archive: Archive, client: WebClient, findings: Iterable[Finding]) -> list[str]:
     """Put a chart into the Slack thread of each of these findings that has none; the ids of those that got one. Slack's failures are logged."""
-    from plumbline.alerts.chart import attach
-    from plumbline.alerts.thread import MOVED
-
     wanted = {f.finding_id: f for f in findings}
     threads = [thread for thread in archive.incidents() if thread.finding_id in wanted and thread.state != MOVED]
     return attach(threads, lambda finding_id: finding_chart(archive, wanted[finding_id]), archive, client)
@@ -113,9 +116,6 @@ def attach_charts(archive: Archive, client: WebClient, findings: Iterable[Findin
 
 def finding_chart(archive: Archive, finding: Finding) -> Picture | None:
     """The finding's chart; None for a kind that has none (facts are no curve), and where the archive has too little to draw."""
-    from plumbline.alerts.chart import picture
-    from plumbline.presentation.metric_history import finding_history
-
     try:
         history = finding_history(archive, finding)
     except (LookupError, TypeError, ValueError):  # a chart that cannot be drawn keeps no other from its thread
@@ -134,10 +134,6 @@ def send_alerts(log: logging.Logger | None = None) -> dict[str, list[str]]:
     ids by what became of them; to the log always, to Slack where a connection exists. Call it as often as you like: one process at a time
     tells, and another one that waited longer than ten minutes leaves it to that one.
     """
-    from plumbline.alerts import Delivery, connect, deliver
-    from plumbline.archive import open_archive
-    from plumbline.workflows.check_installation import reconcile_failures
-
     log = log or logging.getLogger(__name__)
     slack = connect()
     with open_archive() as archive, archive.alone(LOCK, PATIENCE_S) as had:
@@ -159,10 +155,6 @@ def send_alerts(log: logging.Logger | None = None) -> dict[str, list[str]]:
 
 def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tuple[list[Alert], list[InstallationFailure]]:
     """What each finding's message is made of; one that cannot be read is a failure of ours and keeps no other from people."""
-    from plumbline.alerts import render
-    from plumbline.findings.installation import InstallationFailure
-    from plumbline.workflows.findings import UNREADABLE_ERRORS
-
     cases, unreadable = [], []
     for view in _findings_to_send(archive):
         try:
@@ -197,8 +189,6 @@ def _declared(log: logging.Logger) -> Declarations | None:
 
 
 def _findings_to_send(archive: Archive) -> list[FindingView]:
-    from plumbline.alerts.thread import MOVED
-
     wanted = {f.finding_id: f for state in ("open", "acknowledged") for f in archive.findings(state)}
     for incident in archive.incidents():
         if incident.state not in (*SETTLED, MOVED) and incident.finding_id not in wanted:
@@ -213,8 +203,6 @@ def previous_month(moment: datetime) -> str:
 
 def build_digest(archive: Archive, declared: Declarations, month: str, now: datetime) -> Digest:
     """What there is to say of a month (`2026-11`) now. ValueError for what is no month."""
-    from plumbline.alerts.digest import Digest
-
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise ValueError(f'"{month}" is no month; expected one such as 2026-11')
     told = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
@@ -228,10 +216,6 @@ def send_digest(month: str | None = None) -> str:
     """
     import logging
 
-    from plumbline.alerts import connect
-    from plumbline.alerts.digest import post_digest, render_digest
-    from plumbline.archive import open_archive
-
     log = logging.getLogger(__name__)
     now = datetime.now(timezone.utc)
     month = month or previous_month(now)
@@ -243,12 +227,6 @@ def send_digest(month: str | None = None) -> str:
 
 
 def _entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry:
-    from plumbline.alerts.digest import Entry
-    from plumbline.analysis.conclusions import KINDS
-    from plumbline.findings.decision_change import is_decision_change, parse_decision_subject
-    from plumbline.results.finding import Finding
-    from plumbline.results.sample import Series
-
     finding = Finding.of(view.detail).with_state(view.state)
     workloads = {(s.kind, s.workload) for s in (Series.parse(key) for key in finding.series if key)}
     teams = tuple(

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from plumbline.archive import Archive, WrongState
 from plumbline.declarations import Declarations, KubernetesLauncher
+from plumbline.findings.decision_change import is_decision_change
+from plumbline.results.finding import Finding
+from plumbline.results.sample import Series
 from plumbline.workflows.accept_price import accept_price_finding
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive
-    from plumbline.results.finding import Finding
-
+from plumbline.workflows.plan import ACCEPT, KEEP, RERUN
 
 Answer = Literal["accept", "keep", "rerun"]
 QUESTION_KINDS = ("performance", "environment")
 TIMED_OUT = "nobody (the question timed out)"
-DECISION_DAG = "baseline_decision"
-"""The DAG that asks."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,6 @@ class AppliedAnswer:
 
 def undecided_findings(findings: Sequence[Finding]) -> list[Finding]:
     """The findings that a person should decide about: confirmed changes that nobody has dealt with yet."""
-    from plumbline.findings.decision_change import is_decision_change
-
     return [f for f in findings if f.kind in QUESTION_KINDS and f.state == "open" and not is_decision_change(f)]
 
 
@@ -56,10 +52,6 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
     LookupError for an unknown finding; ValueError without who and why, for one that is settled otherwise, or for a rerun of what no
     enabled provider can run.
     """
-    from plumbline.archive import WrongState
-    from plumbline.findings.decision_change import is_decision_change
-    from plumbline.results.finding import Finding
-
     for name, value in (("by", by), ("why", why)):
         if not value.strip():
             raise ValueError(f"{name} is empty; expected who decides about the finding and why")
@@ -108,8 +100,6 @@ def _newest(archive: Archive, finding: Finding, series_key: str) -> str:
 
 def plan_rerun(declared: Declarations, finding: Finding) -> Rerun:
     """What measures a finding's series again; ValueError if no enabled provider can."""
-    from plumbline.results.sample import Series
-
     provider = declared.providers.get(finding.provider)
     if provider is None or provider not in declared.enabled_providers():
         raise ValueError(f"{finding.provider} is not an enabled provider; expected one that can be measured again")
@@ -136,7 +126,6 @@ def plan_rerun(declared: Declarations, finding: Finding) -> Rerun:
 # does to this provider, then what happens without one.
 
 
-ACCEPT, KEEP, RERUN = "accept as the new baseline", "keep the old one", "rerun on a fresh node"
 _MOST_MEMBERS = 10
 
 
@@ -168,8 +157,6 @@ def _members(finding: Finding) -> list[str]:
 
 
 def _of(series_key: str | None) -> str:
-    from plumbline.results.sample import Series
-
     if series_key is None:
         return ""
     series = Series.parse(series_key)

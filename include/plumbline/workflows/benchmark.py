@@ -10,25 +10,29 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import groupby
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial, installation, installation_paths, load
 from plumbline.declarations import trial_id as make_trial_id
 from plumbline.harness.launcher_protocol import ProgressLine
-from plumbline.launch import progress, stores
+from plumbline.launch import PlanError, launcher_for, progress, stores
+from plumbline.launch.cluster.operate import settle_abandoned as settled
+from plumbline.launch.cluster.operate import sweep
+from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
+from plumbline.launch.collect import collect as collected
+from plumbline.launch.failures import InsufficientCapacity, Interrupted, raise_failure
 from plumbline.launch.plan import KINDS, RunRequest, plan
+from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing
+from plumbline.workflows import alert, budget
 from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters, TrialGroup, trial_groups, trials_of
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive
-    from plumbline.launch import PlanError
+from plumbline.workflows.record import record_attempt
 
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
     """Inside, SIGTERM raises Interrupted in the main thread, so that launchers end what they started."""
-    from plumbline.launch.failures import Interrupted
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Interrupted("the task was stopped")
@@ -58,8 +62,6 @@ def plan_trials(provider: str, lane: TrialGroup, asked: RunParameters, most: int
         for workload, why in declared.left_out(declared.providers[provider]):
             _log.warning("%s does not measure %s monthly: %s", provider, workload.name, why)
     if most is not None and len(trials) > most:
-        from plumbline.launch import PlanError
-
         raise PlanError(
             f"{len(trials)} trials of {lane.name} on {provider} in one run, but Airflow maps at most {most} tasks (core.max_map_length); "
             "expected fewer repeats or workloads, or a higher setting in all of Airflow's components"
@@ -75,9 +77,6 @@ def plan_trials(provider: str, lane: TrialGroup, asked: RunParameters, most: int
 
 def run_trial(spec: Mapping[str, str]) -> Row:
     """Launch one planned trial and wait for its end. Raises the typed exception of its failure class, after everything is stored."""
-    from plumbline.launch import launcher_for
-    from plumbline.launch.failures import InsufficientCapacity, raise_failure
-
     store = stores.home()
     trial = stores.planned_trial(store, spec)
     try:
@@ -106,11 +105,7 @@ def collect_trial(spec: Mapping[str, str], *, settle: bool = False) -> Row:
 
     `settle`: the task that ran the trial is over, so what is left of it on a cluster is deleted and recorded first.
     """
-    from plumbline.launch.collect import collect as collected
-
     if settle and isinstance(stores.planned_trial(stores.home(), spec).provider.launcher, KubernetesLauncher):
-        from plumbline.launch.cluster.operate import settle_abandoned as settled
-
         settled(spec)
     documents = collected(stores.home(), spec["campaign_id"], spec["trial_id"])
     last = documents[-1].validity
@@ -122,8 +117,6 @@ def validate_group(provider: str, lane: str, specs: Iterable[Mapping[str, str]])
 
     A trial that has attempts of which none is collected is left out: its red `collect` can still bring the result home.
     """
-    from plumbline.quality import check
-
     store = stores.home()
     wanted = list(specs)
     trials = [stores.planned_trial(store, spec) for spec in wanted]
@@ -155,16 +148,12 @@ def record_trial(checked: Mapping[str, Any]) -> Row:
 
     What cannot be believed is listed in quarantine, and the other attempts are recorded all the same.
     """
-    from plumbline.archive import open_archive
-
     with open_archive() as archive:
         return record_trial_in(archive, checked)
 
 
 def record_trial_in(archive: Archive, checked: Mapping[str, Any]) -> Row:
     """The same in an archive that is open already, for who has many trials to record."""
-    from plumbline.workflows.record import record_attempt
-
     store = stores.home()
     done = [
         record_attempt(
@@ -184,9 +173,6 @@ def _within_budget(
 ) -> list[Trial]:
     if provider.budget is None or not trials:
         return trials
-    from plumbline.archive import open_archive
-    from plumbline.workflows import alert, budget
-
     every = [trial for kind in KINDS for trial in trials_of(asked, declared, provider, kind, now)]
     with open_archive() as archive:
         cut = budget.apply_budget(archive, provider, every, now)
@@ -203,8 +189,6 @@ def _within_budget(
 
 
 def _on_fresh_nodes(trials: list[Trial]) -> list[Trial]:
-    from plumbline.archive import open_archive
-
     with open_archive() as archive:
         used = {key: recent_nodes(archive, key) for key in {trial.series_key for trial in trials}}
     return [t.model_copy(update={"placement": "fresh_node", "avoid_nodes": used[t.series_key]}) for t in trials]
@@ -228,9 +212,6 @@ def cluster_providers() -> list[str]:
 
 def sweep_cluster(provider: str) -> list[str]:
     """Delete what launches on the provider's cluster left behind long after their end; what was deleted. Counts what is there then."""
-    from plumbline.launch.cluster.operate import sweep
-    from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
-
     launcher = load().providers[provider].launcher
     if not isinstance(launcher, KubernetesLauncher):
         return []
@@ -260,8 +241,6 @@ def store_planned_trial(store: ResultStore, trial: Trial) -> None:
 
 
 def _specification_conflict(trial: Trial) -> PlanError:
-    from plumbline.launch import PlanError
-
     return PlanError(
         f"campaign {trial.campaign_id} already holds {trial.trial_id} with another specification or other criteria; "
         "name another campaign: trials of one campaign are measured and judged alike"
@@ -332,8 +311,6 @@ def plan_replay(recorded: Trial) -> Trial:
 
 def run_directly(trial: Trial, on_progress: Callable[[ProgressLine], None] | None = None) -> ResultDocument:
     """Launch, collect, check and record one trial; the document of its last attempt, whatever became of it."""
-    from plumbline.launch import launcher_for
-
     store = ResultStore(installation_paths().results_url)
     spec = {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id}
     store_planned_trial(store, trial)

@@ -6,22 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from plumbline.analysis.cost.budget import Balance, BudgetUse, budget_use, expected_held_s, rounds_within_budget
 from plumbline.analysis.document_sample import held_seconds
 from plumbline.analysis.prices.book import with_effective_prices
+from plumbline.archive import Archive
+from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, Provider, SimulatedLauncher, Trial, series_key
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import KINDS, declared_slots
 from plumbline.results import InvalidResult, ResultDocument
+from plumbline.results.finding import Finding, Member, finding_id
+from plumbline.workflows.findings import finding_record, readable_findings
 from plumbline.workflows.plan import PlannedRun, RunParameters, RunsNotStarted, on_demand_campaign_id, planned_trials, trials_of
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive
-    from plumbline.archive.records import TrialView
-    from plumbline.results.finding import Finding
-
 
 _CAMPAIGNS, _TRIALS = 3, 5
 """Of a series, what the next trial is expected to be like: the newest trials of the newest campaigns."""
@@ -194,8 +191,6 @@ def store_budget_finding(archive: Archive, done: Cut, now: datetime) -> Finding 
 
     What stood of an earlier month, or was left out of this one and is planned now, resolves.
     """
-    from plumbline.workflows.findings import finding_record
-
     standing = _open_findings(archive, done.provider)
     this_month = _of_month(standing, done.balance.month)
     planned = {trial.series_key for trial in done.kept}
@@ -216,8 +211,6 @@ def store_budget_finding(archive: Archive, done: Cut, now: datetime) -> Finding 
 
 
 def _open_findings(archive: Archive, provider: Provider) -> list[Finding]:
-    from plumbline.workflows.findings import readable_findings
-
     views = archive.findings_of(provider.name, "missing_data", unsettled=True)
     return [f for f in readable_findings(views) if f.subject == SUBJECT]
 
@@ -239,8 +232,6 @@ def budget_remedy(provider: Provider) -> str:
 
 
 def _finding(done: Cut, now: datetime) -> Finding:
-    from plumbline.results.finding import Finding, Member, finding_id
-
     provider, campaign = done.provider, done.left_out[0].campaign_id
     total, gone = len(done.kept) + len(done.left_out), len(done.left_out)
     members = []

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plumbline.analysis.cost.campaign_bill import CampaignBill
 from plumbline.analysis.prices.book import all_with_effective_prices
+from plumbline.archive import Archive
 from plumbline.declarations import Declarations
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive
 
 
 def campaign_bill(archive: Archive, declared: Declarations, campaign_id: str) -> CampaignBill:

@@ -7,17 +7,14 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from plumbline.archive import Archive, open_archive
 from plumbline.declarations import DeclarationError, Declarations, Provider, load
 from plumbline.findings.installation import INSTALLATION, FailureCode, InstallationFailure, installation_finding
 from plumbline.launch.plan import declared_slots
 from plumbline.workflows.findings import finding_record
 from plumbline.workflows.plan import trial_groups
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive
-
 
 WITHOUT_DECLARATIONS: tuple[FailureCode, ...] = ("dag_unreadable", "component_away")
 CHECKED: tuple[FailureCode, ...] = (*WITHOUT_DECLARATIONS, "task_failed", "benchmark_missed", "dag_paused")
@@ -246,8 +243,6 @@ _log = logging.getLogger(__name__)
 
 def check_installation(airflow: AirflowView, now: datetime) -> list[str]:
     """Look at everything that Airflow and the archive know, and reconcile the findings; ids of those that opened, changed or resolved."""
-    from plumbline.archive import open_archive
-
     try:
         declared = load()
     except DeclarationError as error:  # the DAG files that need them are unreadable, which is a finding

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from plumbline.analysis.drift.environment import fact_name
+from plumbline.archive import Archive, FindingView, SnapshotRecord, SnapshotView, open_archive
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider, load
+from plumbline.findings import environment_check
+from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation, check_failing_finding
 from plumbline.launch import DISCOVERY_PATIENCE_S, ProviderFacts
 from plumbline.launch import discover as looked_at
+from plumbline.launch.cluster.api import ApiRefused
+from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.results.finding import Finding
+from plumbline.results.sample import Facts
 from plumbline.workflows import pending_changes
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive, FindingView, SnapshotView
-    from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation
-    from plumbline.results.finding import Finding
-    from plumbline.results.sample import Facts
-
+from plumbline.workflows.findings import finding_record, readable_findings
 
 _CAMPAIGNS = 200
 # What a cluster's nodes and the trials on them tell in the same words; a GPU's name, the operating system and memory they do not.
@@ -27,9 +29,6 @@ _OF_NVIDIA = ("driver.version", "cuda.version")
 
 def accepted_facts(archive: Archive, provider: Provider, findings: Sequence[FindingView], now: datetime) -> AcceptedFacts:
     """What a look at `now` is held against; `findings`: all of the provider's."""
-    from plumbline.analysis.drift.environment import fact_name
-    from plumbline.findings.environment_check import AcceptedFacts
-
     looks = archive.snapshots(provider.name)
     facts: dict[str, Sequence[Any]] = {}
     for earlier in looks:
@@ -73,8 +72,6 @@ def _snapshots_of(finding: FindingView, looks: Sequence[SnapshotView]) -> Sequen
 
 def _trials_of(archive: Archive, finding: FindingView) -> Sequence[Facts]:
     """The environments of the last campaign that showed it."""
-    from plumbline.results.finding import Finding
-
     told = Finding.of(finding.detail)
     last = told.campaigns[-1:]
     keys = {s.series_key for campaign in last for s in archive.series(campaign_id=campaign)} & {*told.series}
@@ -135,10 +132,6 @@ def check_environment(provider: str, at: datetime | None = None, *, patience_s: 
     LookupError for an unknown provider. Unreachable, BadDeclaration or Refused if its cluster cannot be looked at; after two days of that
     a finding says so.
     """
-    from plumbline.archive import open_archive
-    from plumbline.launch.cluster.api import ApiRefused
-    from plumbline.launch.failures import BadDeclaration, Unreachable
-
     declared = load()
     known = declared.providers.get(provider)
     if known is None:
@@ -167,10 +160,6 @@ def compare_with_accepted(
 
     `probed`: the figures, if it was a probe that saw it from inside.
     """
-    from plumbline.archive import SnapshotRecord
-    from plumbline.findings import environment_check
-    from plumbline.workflows.findings import readable_findings
-
     nodes = [{**facts, **seen.whole} for facts in seen.nodes]
     findings = archive.findings_of(provider.name)
     standing = readable_findings(f for f in findings if f.state in ("open", "acknowledged"))
@@ -208,9 +197,6 @@ def compare_with_accepted(
 
 
 def _keep(archive: Archive, shown: EnvironmentReconciliation, standing: Sequence[Finding], now: datetime) -> None:
-    from plumbline.findings import environment_check
-    from plumbline.workflows.findings import finding_record
-
     if shown.new is not None:
         archive.save_findings([finding_record(shown.new)])
     for finding in shown.continued:
@@ -223,8 +209,6 @@ def _keep(archive: Archive, shown: EnvironmentReconciliation, standing: Sequence
 
 def _concerned(shown: EnvironmentReconciliation, standing: Sequence[Finding]) -> list[str]:
     """The findings that the look is about: those of what differs now, and those that it ended."""
-    from plumbline.analysis.drift.environment import fact_name
-
     about = {fact_name(change.key) for change in shown.changes}
     known = [s for s in standing if s.kind == "environment" and about & {fact_name(m.name) for m in s.members}]
     opened = [shown.new] if shown.new is not None else []
@@ -242,9 +226,6 @@ def rerun_note(provider: Provider) -> str:
 
 def _report_unreachable(archive: Archive, provider: Provider, now: datetime, why: str) -> None:
     """Tell people if nobody could look for days: a silence that would hide every change."""
-    from plumbline.findings.environment_check import check_failing_finding
-    from plumbline.workflows.findings import finding_record
-
     last = archive.latest_snapshot(provider.name, "cluster")
     if last is not None and now - last.taken_at >= UNREACHABLE_AFTER:
         archive.save_findings([finding_record(check_failing_finding(provider.name, last.taken_at.date(), why, provider.simulated))])

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -23,13 +22,11 @@ from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.document_sample import sample_of, with_quality_verdict
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
+from plumbline.archive import Archive
+from plumbline.archive.samples import CurrentSeries, EffectiveAttempt
 from plumbline.declarations import AnyWorkload, Declarations, Provider, with_weights
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.results import ResultDocument
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive
-    from plumbline.archive.samples import CurrentSeries, EffectiveAttempt
 
 CACHE_SIZE = 4096
 """Attempts that a process keeps, some 50 kB each: hundreds of series with a dozen trials."""

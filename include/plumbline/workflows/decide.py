@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING
 
+from plumbline.analysis.decisions.current_results import TeamDecision
+from plumbline.analysis.decisions.decision_record import decision_detail, input_hashes
+from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archive
 from plumbline.declarations import Declarations, digest, load
-
-if TYPE_CHECKING:
-    from plumbline.analysis.decisions.current_results import TeamDecision
-    from plumbline.archive import Archive, DecisionView
-    from plumbline.results.finding import Finding
+from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, RankingSnapshot, format_certainty, reconcile_decision
+from plumbline.findings.decision_impact import previous_choice
+from plumbline.results.finding import Finding
+from plumbline.workflows.current_results import decide_teams
+from plumbline.workflows.findings import finding_record, readable_findings
 
 DECISION_AUTHOR = "ranking"
 LOCK, PATIENCE_S = "ranking", 600.0
@@ -42,8 +44,6 @@ class RecordedDecision:
     @property
     def text(self) -> str:
         """In a line."""
-        from plumbline.findings.decision_change import format_certainty
-
         first = f"{self.first or 'nobody'}{format_certainty(self.probability)}"
         said = f"team {self.team}, {self.kind} {' + '.join(self.workloads)}: first is {first}"
         return said if self.new else f"{said}, as before"
@@ -51,8 +51,6 @@ class RecordedDecision:
 
 def decide_now(why: str) -> list[RecordedDecision]:
     """The same with the installation's archive and declarations, as of today."""
-    from plumbline.archive import open_archive
-
     with open_archive() as archive:
         return decide_all(archive, load(), datetime.now(timezone.utc).date(), why)
 
@@ -62,10 +60,6 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str) -> 
 
     `why` it is done, such as "campaign 2026-11 was reported". Busy if another process ranks for longer than ten minutes.
     """
-    from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
-    from plumbline.workflows.current_results import decide_teams
-    from plumbline.workflows.findings import readable_findings
-
     if not any(team.preferences(kind) for team in declared.teams.values() for kind in ("training", "inference")):
         return []
     with archive.alone(LOCK, PATIENCE_S) as had:
@@ -91,12 +85,6 @@ def last_stored(archive: Archive, team: str, kind: str, workloads: Sequence[str]
 
 
 def _store_decision(archive: Archive, decided: TeamDecision, standing: Sequence[Finding], why: str) -> RecordedDecision:
-    from plumbline.analysis.decisions.decision_record import decision_detail, input_hashes
-    from plumbline.archive import DecisionRecord
-    from plumbline.findings.decision_change import RankingSnapshot, reconcile_decision
-    from plumbline.findings.decision_impact import previous_choice
-    from plumbline.workflows.findings import finding_record
-
     decision, workloads, inputs = decided.decision, decided.preference.workloads, input_hashes(decided)
     last = last_stored(archive, decision.team, decision.kind, workloads)
     before = RankingSnapshot.of(last.team, last.kind, last.detail) if last is not None else None

@@ -19,15 +19,13 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from plumbline.archive import Archive, FindingView, TrialView
 from plumbline.results import InvalidResult, ResultDocument, ResultStore, evidence_files, signing
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive, FindingView, TrialView
 
 _VERIFY = Path(__file__).with_name("verify_pack.py")
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from plumbline.archive import Archive, AuditView, open_archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.launch.plan import KINDS
 from plumbline.workflows.plan import RunParameters
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive, AuditView
 
 Change = dict[str, Any]
 """One fact that is different: {fact, old, new}; None where it was or is unknown."""
@@ -126,8 +124,6 @@ def record_measured(archive: Archive, provider: str, asked: RunParameters, chang
 
 def record_run(provider: str, asked: RunParameters, changes: Sequence[Mapping[str, Any]]) -> None:
     """The same with the installation's archive, as of now."""
-    from plumbline.archive import open_archive
-
     with open_archive() as archive:
         record_measured(archive, provider, asked, changes, datetime.now(timezone.utc))
 

@@ -11,6 +11,9 @@ from plumbline.declarations import Declarations, KubernetesLauncher, Origin, Pro
 from plumbline.declarations.loader import AnyWorkload
 from plumbline.launch.plan import KINDS, PlanError, RunRequest, declared_slots, plan
 
+DECISION_DAG = "baseline_decision"
+ACCEPT, KEEP, RERUN = "accept as the new baseline", "keep the old one", "rerun on a fresh node"
+"""Answers to the question of that DAG."""
 MONTHLY_REASON = "monthly rerun"
 UNSPECIFIED_CHANGE = "told in Airflow that the provider changed"
 REASON_LIMIT = 500

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from plumbline.archive import Archive, FindingView, open_archive
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider, load
+from plumbline.findings import probe as drift
+from plumbline.findings.probe import PROBE_SUBJECT, ProbeReconciliation, ProbeResult, ProbeVerdict
 from plumbline.launch import ProviderFacts, machine_facts
 from plumbline.launch.local import process_launcher
 from plumbline.launch.local.process_launcher import ProbeSkipped
-from plumbline.results.document import PROBE_LIMIT_S
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_quantity
+from plumbline.results import Scalar
+from plumbline.results.document import PROBE_LIMIT_S, ProbeDocument
 from plumbline.workflows import check_provider, pending_changes
+from plumbline.workflows.budget import budget_balance, use_now
 from plumbline.workflows.check_provider import shared_facts
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive, FindingView
-    from plumbline.findings.probe import ProbeReconciliation, ProbeResult, ProbeVerdict
-    from plumbline.results import Scalar
-    from plumbline.results.document import ProbeDocument
+from plumbline.workflows.findings import finding_record, readable_findings
 
 _EARLY = timedelta(hours=12)
 """A daily run must not miss its day because the last probe ended some minutes later than this one begins."""
@@ -57,8 +59,6 @@ def skip_reason(archive: Archive, declared: Declarations, provider: Provider, no
     last = archive.latest_snapshot(provider.name, "probe")
     if last is None or now - last.taken_at >= timedelta(seconds=every) - _EARLY:
         return None
-    from plumbline.findings import probe as drift
-
     if (not last.figures or drift.ProbeReconciliation(drift.judge_probes(past, _limits(declared))).again) and now - last.taken_at >= _EARLY:
         return None
     return f"{provider.name} was probed on {last.taken_at:%Y-%m-%d}"
@@ -70,8 +70,6 @@ def probe_provider(provider: str, at: datetime | None = None, *, limit_s: float 
 
     LookupError for an unknown provider. A TrialFailure, Refused or OSError if it cannot be probed.
     """
-    from plumbline.archive import open_archive
-
     declared = load()
     known = declared.providers.get(provider)
     if known is None:
@@ -89,9 +87,6 @@ def probe_provider(provider: str, at: datetime | None = None, *, limit_s: float 
 
 def compare_with_history(archive: Archive, declared: Declarations, provider: Provider, document: ProbeDocument) -> ProbeReport:
     """Hold a probe's facts and figures against what was there before, and keep both the findings and the snapshot."""
-    from plumbline.findings import probe as drift
-    from plumbline.workflows.findings import readable_findings
-
     at, figures = document.taken_at, document.figures
     # A machine that others keep busy measures its neighbours; there is no trial here to be called degraded.
     disturbed = document.foreign_cpu is not None and document.foreign_cpu >= declared.thresholds.validity.foreign_cpu_degraded
@@ -130,10 +125,6 @@ def compare_with_history(archive: Archive, declared: Declarations, provider: Pro
 
 def _keep(archive: Archive, provider: Provider, now: ProbeReconciliation, at: datetime) -> tuple[list[pending_changes.Change], list[str]]:
     """Store what the figures mean; what of it waits for a benchmark, and the findings that it is about."""
-    from plumbline.metrics import METRICS
-    from plumbline.metrics.formatting import format_quantity
-    from plumbline.workflows.findings import finding_record
-
     news: list[pending_changes.Change] = []
     if now.new is not None:
         # The change first: a finding that stands is not told again, but a change that was noted twice is one.
@@ -158,8 +149,6 @@ def _keep(archive: Archive, provider: Provider, now: ProbeReconciliation, at: da
 
 def _history(archive: Archive, provider: Provider, findings: list[FindingView]) -> list[ProbeResult]:
     """The provider's probes, oldest first; of the last time that somebody accepted slower ones, those that began it and later."""
-    from plumbline.findings.probe import PROBE_SUBJECT, ProbeResult
-
     since = max(
         (str(f.detail["since"]) for f in findings if (f.kind, f.state, f.detail["subject"]) == ("performance", "accepted", PROBE_SUBJECT)),
         default="",
@@ -186,8 +175,6 @@ def _over_budget(archive: Archive, provider: Provider, now: datetime, limit_s: f
     """Why the provider's budget does not carry a probe; None if it does, or there is none."""
     if provider.budget is None:
         return None
-    from plumbline.workflows.budget import budget_balance, use_now
-
     left = budget_balance(archive, provider, now)
     why = left.with_used(use_now(archive, provider, limit_s, now)).exceeded
     return None if why is None else f"{provider.name} is not probed: its budget of {left.month} does not carry it ({why})"

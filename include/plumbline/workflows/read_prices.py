@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, PriceVerdict
+from plumbline.archive import Archive, PriceReadingRecord, open_archive
 from plumbline.declarations import Declarations, Provider, load
+from plumbline.findings.missing_data import price_source_subject, silent_price_source_finding
+from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, format_price_source, price_subject, price_unit, reconcile_prices
 from plumbline.price_sources import PriceReport, read_prices
 from plumbline.results.price_reading import Reading, SourceKind
 from plumbline.workflows.accept_price import checked_price, store_accepted_price
 from plumbline.workflows.decide import decide_all
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive, PriceReadingRecord
+from plumbline.workflows.findings import finding_record, readable_findings
 
 PRICE_AUTHOR = "price_watch"
 
@@ -48,8 +49,6 @@ def read_provider_prices(provider: str, at: datetime | None = None) -> PriceChec
     A source that fails is named in `notes`, and after three days in a finding; what the others say counts all the same.
     LookupError for an unknown provider.
     """
-    from plumbline.archive import open_archive
-
     declared = load()
     known = declared.providers.get(provider)
     if known is None:
@@ -74,9 +73,6 @@ def read_and_store_prices(archive: Archive, declared: Declarations, provider: Pr
 def _silent_sources(archive: Archive, provider: Provider, at: datetime, told: PriceReport) -> list[str]:
     """Open a finding about each source that failed and told nothing for days, and end those about sources that tell prices again or are
     declared no more; their ids."""
-    from plumbline.findings.missing_data import price_source_subject, silent_price_source_finding
-    from plumbline.workflows.findings import finding_record
-
     concerned = []
     for failure in told.failures:
         stored = archive.price_readings(provider.name, source=failure.source, latest=1)
@@ -109,9 +105,6 @@ def _keep(
     silences: Sequence[str],
     notes: tuple[str, ...],
 ) -> PriceCheckResult:
-    from plumbline.findings.price import price_unit, reconcile_prices
-    from plumbline.workflows.findings import finding_record, readable_findings
-
     standing = readable_findings(archive.findings_of(provider.name, "price", unsettled=True))
     unit = price_unit(provider.accelerator.kind)
     went = reconcile_prices(checks, standing, provider.simulated, unit)
@@ -139,8 +132,6 @@ def _keep(
 
 def _row(checked: PriceVerdict, fresh: set[str]) -> dict[str, str] | None:
     """The check as a change for the event; None if it is no news, or held."""
-    from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, price_subject
-
     if checked.meaning != "changed" or price_subject(CHANGED_SUBJECT, checked.reading.purchase, checked.reading.term) not in fresh:
         return None
     fact = f"price.{format_price_name(checked.reading.purchase, checked.reading.term).replace(' ', '.').replace('-', '_')}"
@@ -149,8 +140,6 @@ def _row(checked: PriceVerdict, fresh: set[str]) -> dict[str, str] | None:
 
 def _by_rule(archive: Archive, provider: Provider, checks: Sequence[PriceVerdict], at: datetime) -> None:
     """Accept what needs nobody: the first price there is, and a spot price that is confirmed."""
-    from plumbline.findings.price import format_price_source
-
     for checked in checks:
         reading = checked.reading
         why = {"first": "the first price that was read", "changed": "a confirmed spot price moves by itself"}.get(checked.meaning)
@@ -163,8 +152,6 @@ def _by_rule(archive: Archive, provider: Provider, checks: Sequence[PriceVerdict
 
 
 def _record(reading: Reading) -> PriceReadingRecord:
-    from plumbline.archive import PriceReadingRecord
-
     return PriceReadingRecord(
         **asdict(reading),
         reading_id=reading.reading_id,

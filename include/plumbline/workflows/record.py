@@ -6,18 +6,17 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from plumbline.archive import Archive, QuarantineRecord, Refused, TrialView
+from plumbline.archive.records import Action
 from plumbline.declarations import installation_paths
 from plumbline.launch import stores
+from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, evidence_files, quarantine, signing
 from plumbline.results.evidence_files import damaged_files
+from plumbline.results.launch_record import launch_metrics
 from plumbline.results.quarantine import QUARANTINE_FOLDER, QuarantineNote
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive, TrialView
-    from plumbline.archive.records import Action
-
 
 BY_HAND = "verdict_by_hand"
 _log = logging.getLogger(__name__)
@@ -83,8 +82,6 @@ def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOut
 
 def retry_all_quarantined(archive: Archive, by: str) -> list[RetryOutcome]:
     """Look again at everything that is kept; one that the archive refuses or the store has lost keeps nothing else from its second look."""
-    from plumbline.archive import Refused
-
     done = []
     for held in archive.quarantined():
         try:
@@ -106,8 +103,6 @@ def _verified_document(store: ResultStore, folder: str, path: str) -> ResultDocu
 
 
 def _checked(document: ResultDocument) -> tuple[Action, tuple[Reason, ...]]:
-    from plumbline.quality import check
-
     name = f"{document.trial.trial_id}-again"
     verdict = check([document], [document.trial], installation_paths().data_docs, name).verdicts[
         f"{document.trial.trial_id}#{document.trial.attempt}"
@@ -126,8 +121,6 @@ def record_as_correction(
     why: str,
 ) -> int:
     """Store the document as the trial's next attempt, with its evidence, and record that as the correction."""
-    from plumbline.results.launch_record import launch_metrics
-
     home, before = stores.home(), _readable(evidence_of)
     last = max(
         t.attempt for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if t.trial_id == document.trial.trial_id
@@ -161,8 +154,6 @@ def _readable(folder: str) -> ResultStore | None:
 
 
 def _record(archive: Archive, document: ResultDocument, uri: str, action: Action, reasons: Sequence[Reason]) -> None:
-    from plumbline.results.launch_record import launch_metrics
-
     extra = launch_metrics(document.launch) if document.launch else ()
     archive.record(document, action=action, quality_reasons=reasons, uri=uri, extra_metrics=extra)
 
@@ -199,9 +190,6 @@ def record_attempt(archive: Archive, store: ResultStore, folder: str, action: Ac
     listed in quarantine too, and so is one that `collect` did not believe and recorded as failed in its place.
     "corrected": the archive held the trial as missing, and the document replaces that row.
     """
-    from plumbline.archive import Refused
-    from plumbline.results.launch_record import launch_metrics
-
     for file in _FILES:
         held = quarantine.read_note(store, folder, file)
         if held is not None:
@@ -258,8 +246,6 @@ def _missing_before(archive: Archive, document: ResultDocument) -> int | None:
 
 def list_quarantined(archive: Archive, store: ResultStore, folder: str, note: QuarantineNote) -> None:
     """List in the archive what the store keeps in quarantine."""
-    from plumbline.archive import QuarantineRecord
-
     campaign_id, trial_id, attempt = folder.split("/")
     archive.quarantine(
         QuarantineRecord(

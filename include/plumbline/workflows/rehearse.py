@@ -8,10 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
+from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Provider, Trial
+from plumbline.launch import stores
+from plumbline.launch.failures import RETRIED, TrialFailure
 from plumbline.launch.plan import KINDS, PlanError, declared_slots
 from plumbline.workflows import benchmark
+from plumbline.workflows.alert import send_alerts
 from plumbline.workflows.plan import RunParameters, trial_groups, trials_of
+from plumbline.workflows.review import review_campaign
 
 REASON = "rehearsal with a simulated provider"
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
@@ -91,9 +96,6 @@ def rehearse_months(
     `on_campaign` hears of each when it is reviewed. A trial that has a result already is not launched again. `alerting`: tell people of the
     findings after each campaign, as the drift review does. PlanError if no workload fits.
     """
-    from plumbline.archive import open_archive
-    from plumbline.workflows.alert import send_alerts
-
     places = declared.enabled_providers()
     fits = {place.name: {w.name for w in declared.workloads_for(place)} for place in places}
     unknown = sorted(set(workloads or ()) - set().union(*fits.values()))
@@ -142,9 +144,6 @@ def rehearse_months(
 
 def _launched(trial: Trial, spec: dict[str, str]) -> None:
     """Run it unless it has run, again where the failure is worth another try, as Airflow's retry policy does."""
-    from plumbline.launch import stores
-    from plumbline.launch.failures import RETRIED, TrialFailure
-
     store = stores.home()
     if store.attempts(trial.campaign_id, trial.trial_id):
         return
@@ -161,9 +160,6 @@ def _launched(trial: Trial, spec: dict[str, str]) -> None:
 
 def _reviewed(campaign_id: str, provider: str) -> tuple[str, ...]:
     """The headlines of what stands of the provider after the review."""
-    from plumbline.archive import open_archive
-    from plumbline.workflows.review import review_campaign
-
     try:
         review_campaign(campaign_id, provider)
     except LookupError:

@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from plumbline.analysis.campaign_data import CampaignData, FindingRow, Quality, SeriesDrift
+from plumbline.analysis.prices.book import all_with_effective_prices
+from plumbline.archive import Archive, open_archive
 from plumbline.declarations import installation_paths, load
+from plumbline.presentation.html import report as html_report
+from plumbline.presentation.tables.export import TableFormat
 from plumbline.results import ResultStore
 from plumbline.workflows.review import compare_with_baselines, series_by_provider
-
-if TYPE_CHECKING:
-    from plumbline.analysis.campaign_data import CampaignData
-    from plumbline.archive import Archive
-    from plumbline.presentation.tables.export import TableFormat
 
 
 def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = ()) -> Path:
@@ -23,11 +22,10 @@ def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = 
 
     `forms`: in which every table is written as well, into `tables/` beside the report.
     """
-    from plumbline.archive import open_archive
-    from plumbline.presentation.html.report import write_report
-
     with open_archive() as archive:
-        return write_report(campaign_data(archive, campaign_id or newest_campaign(archive)), installation_paths().reports, forms)
+        return html_report.write_report(
+            campaign_data(archive, campaign_id or newest_campaign(archive)), installation_paths().reports, forms
+        )
 
 
 def newest_campaign(archive: Archive) -> str:
@@ -40,9 +38,6 @@ def newest_campaign(archive: Archive) -> str:
 
 def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     """Everything that a report or a scorecard of the campaign says. LookupError if the archive has nothing of it."""
-    from plumbline.analysis.campaign_data import CampaignData, FindingRow, Quality, SeriesDrift
-    from plumbline.analysis.prices.book import all_with_effective_prices
-
     declared = load()
     # A correction is the same run in other words: both would be launched, paid for and scored twice.
     trials = [t for t in archive.trials(campaign_id) if not t.corrected]

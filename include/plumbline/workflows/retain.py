@@ -12,17 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from plumbline.archive import Archive, open_archive
+from plumbline.archive.retention import DueEvidence, TableSize
 from plumbline.declarations import installation_paths, load
 from plumbline.launch import stores
 from plumbline.results import evidence_files
 from plumbline.results.quarantine import QUARANTINE_FOLDER
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive
-    from plumbline.archive.retention import DueEvidence, TableSize
-
 
 _log = logging.getLogger(__name__)
 _DAY = 86400.0
@@ -47,8 +43,6 @@ def verify_archive(today: date) -> int:
 
     Raises BrokenArchive, after each problem went to the log.
     """
-    from plumbline.archive import open_archive
-
     days: int = math.ceil(load().upkeep.evidence.read_every / _DAY)
     with open_archive() as archive:
         problems = archive.verify(evidence=True, share=(today.toordinal() % days, days))

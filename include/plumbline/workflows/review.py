@@ -7,18 +7,23 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import takewhile
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from plumbline.analysis.drift.compare import SeriesPair, compare_series
+from plumbline.analysis.drift.comparison import Comparison, format_effect, format_repeats_needed
+from plumbline.analysis.drift.verdicts import LONG_SERIES, SeriesHistory, rows_needing_history
+from plumbline.analysis.drift.verdicts import apply_history as judged
+from plumbline.archive import Archive, open_archive
 from plumbline.declarations import AnyWorkload, Declarations, load
 from plumbline.declarations import series_key as key_of
+from plumbline.findings import missing_data
+from plumbline.findings.campaign import findings_of
+from plumbline.findings.reconcile import reconcile
 from plumbline.metrics import METRICS
-
-if TYPE_CHECKING:
-    from plumbline.analysis.drift.compare import SeriesPair
-    from plumbline.analysis.drift.comparison import Comparison
-    from plumbline.archive import Archive
-    from plumbline.results.finding import Finding
-
+from plumbline.results.finding import Finding
+from plumbline.results.sample import CampaignSample, Series
+from plumbline.workflows.baseline_decision import undecided_findings
+from plumbline.workflows.findings import finding_record, readable_findings
 
 HISTORY_LENGTH = 48
 """Campaigns of a series that a review looks back on: four years of monthly ones."""
@@ -26,9 +31,6 @@ HISTORY_LENGTH = 48
 
 def add_history(archive: Archive, comparison: Comparison) -> Comparison:
     """What a long series says of the rows in doubt, and of creep past baselines that were accepted one after the other."""
-    from plumbline.analysis.drift.verdicts import LONG_SERIES, SeriesHistory, rows_needing_history
-    from plumbline.analysis.drift.verdicts import apply_history as judged
-
     key, candidate = comparison.series_key, comparison.candidate_campaign
     campaigns = [c for c, _ in archive.series_campaigns(key, HISTORY_LENGTH)]
     if len(campaigns) < LONG_SERIES or candidate not in campaigns:
@@ -63,8 +65,6 @@ def _oldest_baseline(archive: Archive, series_key: str) -> str | None:
 
 def series_by_provider(workloads: Mapping[str, AnyWorkload]) -> dict[str, dict[str, AnyWorkload]]:
     """The series of each provider: what is corrected for together."""
-    from plumbline.results.sample import Series
-
     found: dict[str, dict[str, AnyWorkload]] = {}
     for series_key, workload in workloads.items():
         found.setdefault(Series.parse(series_key).provider, {})[series_key] = workload
@@ -76,8 +76,6 @@ def compare_with_baselines(
 ) -> list[Comparison]:
     """One comparison for each series of the provider, corrected together and held against its past, by the thresholds that its trials were
     planned with."""
-    from plumbline.analysis.drift.compare import compare_series
-
     drifted = _drifted(archive, provider)
     pairs = [_pair(archive, declared, key, campaign_id, w, drifted.get(key, ())) for key, w in workloads.items()]
     return [add_history(archive, c) for c in compare_series(pairs, rules=declared.thresholds.drift)]
@@ -91,9 +89,6 @@ def _pair(
     workload: AnyWorkload,
     drifted: Sequence[str],
 ) -> SeriesPair:
-    from plumbline.analysis.drift.compare import SeriesPair
-    from plumbline.results.sample import CampaignSample
-
     # One that is part of the baseline is held against what was accepted before it, as its review held it.
     accepted = list(takewhile(lambda c: c != campaign_id, archive.baseline(series_key)))
     baseline = [CampaignSample.of(archive.sample(series_key, c).plain()) for c in accepted]
@@ -126,8 +121,6 @@ def _since(archive: Archive, series_key: str, campaign_id: str, accepted: Sequen
 
 def _drifted(archive: Archive, provider: str) -> dict[str, list[str]]:
     """Series → campaigns in which it stood in a performance finding, whatever became of that."""
-    from plumbline.workflows.findings import readable_findings
-
     found: dict[str, list[str]] = {}
     for finding in readable_findings(archive.findings_of(provider, "performance")):
         for series_key in finding.series:
@@ -170,8 +163,6 @@ def missing_data_findings(
     """What stopped reporting, as findings that stand or are to be opened; nothing for a campaign on demand or one that still runs.
 
     `unmeasured`: what never took part in a monthly campaign as well, which the review of a campaign is no occasion for."""
-    from plumbline.findings import missing_data
-
     if not missing_data.is_monthly(campaign_id) or not missing_data.is_complete(campaign_id, now or datetime.now(timezone.utc)):
         return ()
     # One that is simulated is rehearsed without being enabled; who asks for it by name means it.
@@ -206,9 +197,6 @@ def missing_data_findings(
 
 def store_missing_data(archive: Archive, found: tuple[Finding, ...], campaign_id: str) -> None:
     """Open what is new and let go on what stands."""
-    from plumbline.results.finding import Finding
-    from plumbline.workflows.findings import finding_record
-
     for finding in found:
         known = {f.finding_id: f for f in archive.findings_of(finding.provider, "missing_data")}.get(finding.finding_id)
         if known is None:
@@ -220,9 +208,6 @@ def store_missing_data(archive: Archive, found: tuple[Finding, ...], campaign_id
 
 def check_missing_data(now: datetime | None = None) -> list[str]:
     """The same for the month of `now` (the present if left out), whether or not anything reported: ids of what is missing."""
-    from plumbline.archive import open_archive
-    from plumbline.declarations import load
-
     now = now or datetime.now(timezone.utc)
     campaign_id = f"{now:%Y-%m}"
     with open_archive() as archive:
@@ -256,8 +241,6 @@ def review_campaign(campaign_id: str, provider: str | None = None) -> list[Revie
 
     LookupError if the archive has nothing of it, nor of anything that it should have had.
     """
-    from plumbline.archive import open_archive
-
     declared = load()
     with open_archive() as archive:
         silent = missing_data_findings(archive, declared, campaign_id, provider)
@@ -275,9 +258,6 @@ def review_campaign(campaign_id: str, provider: str | None = None) -> list[Revie
 
 def review_summary(reviewed: ReviewResult) -> dict[str, Any]:
     """One series of a review in a few plain words: verdict, findings, what is to be asked of a person, what more repeats would settle."""
-    from plumbline.analysis.drift.comparison import format_effect, format_repeats_needed
-    from plumbline.workflows.baseline_decision import undecided_findings
-
     comparison = reviewed.comparison
     return {
         "series_key": reviewed.series_key,
@@ -299,10 +279,6 @@ def _question(finding: Finding, campaign_id: str) -> dict[str, Any]:
 def _provider(
     archive: Archive, declared: Declarations, campaign_id: str, provider: str, workloads: dict[str, AnyWorkload]
 ) -> list[ReviewResult]:
-    from plumbline.findings.campaign import findings_of
-    from plumbline.findings.reconcile import reconcile
-    from plumbline.workflows.findings import readable_findings
-
     for series_key in workloads:
         archive.bootstrap_baseline(series_key, declared.thresholds.drift)
     comparisons = compare_with_baselines(archive, declared, campaign_id, provider, workloads)
@@ -321,8 +297,6 @@ def _provider(
 
 
 def _keep(archive: Archive, new: Sequence[Finding], continued: Sequence[Finding], campaign_id: str) -> None:
-    from plumbline.workflows.findings import finding_record
-
     archive.save_findings([finding_record(finding) for finding in new])
     for finding in continued:
         archive.continue_finding(finding_record(finding), campaign_id, finding.headline)

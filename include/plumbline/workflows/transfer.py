@@ -7,19 +7,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from plumbline.archive import Archive, open_archive
+from plumbline.archive.bundle import ImportedCampaign
+from plumbline.archive.bundle.manifest import MANIFEST_FILE, Manifest, load_manifest
+from plumbline.archive.campaigns import CampaignChange
+from plumbline.archive.records import Action
 from plumbline.declarations import load
 from plumbline.launch import connections
+from plumbline.quality import check
 from plumbline.results import Reason, ResultDocument, ResultStore
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive
-    from plumbline.archive.bundle import ImportedCampaign
-    from plumbline.archive.bundle.manifest import Manifest
-    from plumbline.archive.campaigns import CampaignChange
-    from plumbline.archive.records import Action
-
 
 _log = logging.getLogger(__name__)
 _QUIET = timedelta(days=1)
@@ -34,8 +31,6 @@ def export_campaigns(now: datetime) -> list[str] | None:
     Each is a bundle that `plumbline archive import` takes. OSError if the place does not answer, ValueError if its connection does not
     suit; what was exported by then stays, and the next run goes on.
     """
-    from plumbline.archive import open_archive
-
     declared = load().upkeep.export
     if declared is None:
         return None
@@ -55,8 +50,6 @@ def _last_export(target: ResultStore, campaign_id: str) -> Manifest | None:
     """What the last export of the campaign says of itself; None if there is none that was finished."""
     from pydantic import ValidationError
 
-    from plumbline.archive.bundle.manifest import MANIFEST_FILE, Manifest
-
     try:
         return Manifest.model_validate_json(target.get(f"{campaign_id}/{MANIFEST_FILE}"))
     except (FileNotFoundError, ValidationError):
@@ -65,8 +58,6 @@ def _last_export(target: ResultStore, campaign_id: str) -> Manifest | None:
 
 def _write(archive: Archive, campaign: CampaignChange, target: ResultStore, held: Manifest | None) -> int:
     """Write what is not there yet, the manifest last; how many files."""
-    from plumbline.archive.bundle.manifest import MANIFEST_FILE, load_manifest
-
     known = _files(held) if held else {}
     with tempfile.TemporaryDirectory(prefix="plumbline-export-") as scratch:
         folder = Path(scratch) / "bundle"
@@ -88,8 +79,6 @@ def import_bundle(archive: Archive, folder: Path, campaigns: Sequence[str] | Non
 
 def quality_verdicts(documents: Sequence[ResultDocument]) -> Mapping[str, tuple[Action, Sequence[Reason]]]:
     """The verdict on each document, by `trial_id#attempt`. No pages are kept: the campaign is not this installation's own."""
-    from plumbline.quality import check
-
     with tempfile.TemporaryDirectory(prefix="plumbline-import-") as pages:
         report = check(documents, [document.trial for document in documents], Path(pages), "import")
     return {name: (verdict.action, verdict.reasons) for name, verdict in report.verdicts.items()}

@@ -11,12 +11,10 @@ from airflow.sdk import TriggerRule, task
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSkipException
 
+from plumbline import workflows
 from plumbline.airflow.defaults import PLAN_WEIGHT, collect_settings, launch_settings, record_settings
 from plumbline.airflow.schedules import RESULTS, provider_changed
 from plumbline.declarations import KubernetesLauncher, Provider, load
-from plumbline.workflows import benchmark, pending_changes
-from plumbline.workflows.benchmark import stopped_by_sigterm
-from plumbline.workflows.budget import BudgetReached
 from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters, SlotMissed, TrialGroup, on_demand_campaign_id, plan_runs, run_parameters
 
 Row = dict[str, Any]
@@ -35,13 +33,13 @@ def plan(
     except SlotMissed as missed:
         raise AirflowSkipException(str(missed)) from None
     try:
-        rows = benchmark.plan_trials(provider, TRIAL_GROUPS[lane], asked, most=conf.getint("core", "max_map_length"))
-    except BudgetReached as reached:
+        rows = workflows.benchmark.plan_trials(provider, TRIAL_GROUPS[lane], asked, most=conf.getint("core", "max_map_length"))
+    except workflows.budget.BudgetReached as reached:
         raise AirflowSkipException(str(reached)) from None
     if not rows:
         raise AirflowSkipException(f"nothing of {lane} is asked of {provider} in this run")
     if watch.enabled:  # only now: a change that nobody measures, because the budget does not carry it, goes on waiting
-        pending_changes.record_run(provider, asked, changes)
+        workflows.pending_changes.record_run(provider, asked, changes)
     return rows
 
 
@@ -65,26 +63,26 @@ def _launched(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
 @task(map_index_template=_TITLE)
 def run(spec: Row) -> Row:
     """Run one trial; its failure raises after everything is stored."""
-    with stopped_by_sigterm():
-        return benchmark.run_trial(spec)
+    with workflows.benchmark.stopped_by_sigterm():
+        return workflows.benchmark.run_trial(spec)
 
 
 @task(map_index_template=_TITLE, trigger_rule=TriggerRule.ALL_DONE)
 def collect(spec: Row) -> Row:
     """A document for every attempt, also of a trial that failed. What its task left on a cluster is ended first."""
-    return benchmark.collect_trial(spec, settle=True)
+    return workflows.benchmark.collect_trial(spec, settle=True)
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS)
 def validate(provider: str, lane: str, specs: list[Row]) -> list[Row]:
     """Verdicts on one lane's results as one table: only there can anyone see that one is missing."""
-    return benchmark.validate_group(provider, lane, specs)
+    return workflows.benchmark.validate_group(provider, lane, specs)
 
 
 @task(map_index_template="{{ task.op_kwargs['checked']['title'] }}", **record_settings())
 def record(checked: Row) -> Row:
     """Write one trial's attempts to the archive."""
-    return benchmark.record_trial(checked)
+    return workflows.benchmark.record_trial(checked)
 
 
 @task(outlets=[RESULTS], trigger_rule=TriggerRule.ALL_DONE)

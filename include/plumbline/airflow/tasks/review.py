@@ -11,14 +11,11 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import Param, TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from plumbline import workflows
 from plumbline.airflow.schedules import RESULTS
 from plumbline.declarations import load
-from plumbline.workflows import alert as alert_workflow
-from plumbline.workflows import baseline_decision, review
-from plumbline.workflows import decide as decide_workflow
-from plumbline.workflows import report as report_workflow
-from plumbline.workflows.alert import previous_month, send_digest
-from plumbline.workflows.baseline_decision import ACCEPT, DECISION_DAG, KEEP, RERUN
+from plumbline.results.finding import Finding
+from plumbline.workflows.plan import ACCEPT, DECISION_DAG, KEEP, RERUN
 
 Row = dict[str, Any]
 
@@ -37,13 +34,13 @@ def changed(*, triggering_asset_events: Any = None, params: Any = None) -> list[
 @task(map_index_template="{{ task.op_kwargs['what']['campaign_id'] }} {{ task.op_kwargs['what']['provider'] or 'all providers' }}")
 def compare(what: Row) -> list[Row]:
     """Hold every series against its baseline and keep what drifted."""
-    return [review.review_summary(one) for one in review.review_campaign(what["campaign_id"], what["provider"])]
+    return [workflows.review.review_summary(one) for one in workflows.review.review_campaign(what["campaign_id"], what["provider"])]
 
 
 @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
 def alert() -> Row:
     """Tell people what is open: into the log always, into Slack where a connection exists."""
-    return dict(alert_workflow.send_alerts())
+    return dict(workflows.alert.send_alerts())
 
 
 @task
@@ -51,7 +48,7 @@ def report(*, dag_run: Any = None, params: Any = None) -> str:
     """Write the report and its tables, which its page hands out; a scheduled run is about the campaign of its month, if there was one."""
     month = f"{dag_run.run_after.astimezone(timezone.utc):%Y-%m}"
     try:
-        return str(report_workflow.write_report(month if _scheduled(dag_run) else params["campaign"], ("csv", "parquet")))
+        return str(workflows.report.write_report(month if _scheduled(dag_run) else params["campaign"], ("csv", "parquet")))
     except LookupError as nothing:
         raise (AirflowSkipException if _scheduled(dag_run) else AirflowFailException)(str(nothing)) from None
 
@@ -60,9 +57,9 @@ def report(*, dag_run: Any = None, params: Any = None) -> str:
 def decide(*, dag_run: Any = None, params: Any = None) -> list[str]:
     """Make every team's decisions again from the archive; people hear of a first choice that changed."""
     why = "the monthly report" if _scheduled(dag_run) else f"the report of {params['campaign'] or 'the newest campaign'}"
-    ranked = decide_workflow.decide_now(why)
+    ranked = workflows.decide.decide_now(why)
     if any(one.findings for one in ranked):
-        alert_workflow.send_alerts()
+        workflows.alert.send_alerts()
     return [one.text for one in ranked]
 
 
@@ -71,7 +68,7 @@ def digest(*, dag_run: Any = None) -> str:
     """Tell what is open at the end of the month, ranked by money. Only a scheduled run does: a report by hand tells nobody anything."""
     if not _scheduled(dag_run):
         raise AirflowSkipException("by hand: `plumbline alerts digest` shows it; the scheduled run of the month sends it")
-    return send_digest(previous_month(dag_run.run_after))
+    return workflows.alert.send_digest(workflows.alert.previous_month(dag_run.run_after))
 
 
 def _scheduled(dag_run: Any) -> bool:
@@ -81,7 +78,7 @@ def _scheduled(dag_run: Any) -> bool:
 _RETRIES = 5
 """A campaign's command stops Airflow once its report is there, whatever else begins: what was cut off goes on when Airflow starts again, and
 its first tries may come before there is an API server."""
-_ANSWERS: dict[str, baseline_decision.Answer] = {ACCEPT: "accept", KEEP: "keep", RERUN: "rerun"}
+_ANSWERS: dict[str, workflows.baseline_decision.Answer] = {ACCEPT: "accept", KEEP: "keep", RERUN: "rerun"}
 
 
 @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
@@ -113,7 +110,6 @@ def ask(wanted: Any) -> Any:
 def tell(*, params: Any = None) -> Row:
     """What the person is to decide about; skipped if it is settled already."""
     from plumbline.archive import open_archive
-    from plumbline.results.finding import Finding
 
     with open_archive() as archive:
         view = archive.finding(params["finding"])
@@ -121,7 +117,7 @@ def tell(*, params: Any = None) -> Row:
         raise AirflowSkipException(f"finding {view.finding_id} is {view.state}: nothing is left to ask")
     declared = load()
     answer_by = datetime.now(timezone.utc) + timedelta(seconds=declared.thresholds.drift.answer_within)
-    return asdict(baseline_decision.build_question(Finding.of(view.detail).with_state(view.state), declared, answer_by))
+    return asdict(workflows.baseline_decision.build_question(Finding.of(view.detail).with_state(view.state), declared, answer_by))
 
 
 class QuestionOperator(HITLOperator):  # type: ignore[misc]  # airflow's types are not followed
@@ -156,12 +152,12 @@ def answer(given: Any, *, params: Any = None) -> Row:
     from plumbline.archive import open_archive
 
     user = given["responded_by_user"]
-    by = (user.get("name") or user["id"]) if user else baseline_decision.TIMED_OUT
+    by = (user.get("name") or user["id"]) if user else workflows.baseline_decision.TIMED_OUT
     chosen = given["chosen_options"][0]
     why = "no answer in time" if user is None else (given["params_input"] or {}).get("why") or f"{chosen} (no reason given)"
     with open_archive() as archive:
-        decided = baseline_decision.apply_answer(archive, load(), params["finding"], _ANSWERS[chosen], by, why)
-    alert_workflow.send_alerts()  # what stands in Slack says so at once, not after the next campaign
+        decided = workflows.baseline_decision.apply_answer(archive, load(), params["finding"], _ANSWERS[chosen], by, why)
+    workflows.alert.send_alerts()  # what stands in Slack says so at once, not after the next campaign
     return asdict(decided)
 
 

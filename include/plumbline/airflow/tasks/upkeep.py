@@ -11,13 +11,10 @@ from typing import Any
 from airflow.sdk import TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
+from plumbline import workflows
+from plumbline.airflow.health import TaskView
 from plumbline.airflow.schedules import CHANGES, provider_changed
 from plumbline.declarations import load
-from plumbline.workflows import alert as alert_workflow
-from plumbline.workflows import benchmark, check_provider, pending_changes, read_prices, retain, transfer
-from plumbline.workflows import budget as budget_workflow
-from plumbline.workflows import probe as probe_workflow
-from plumbline.workflows.review import check_missing_data
 
 Row = dict[str, Any]
 _NAME = "{{ task.op_kwargs['provider'] }}"
@@ -28,7 +25,7 @@ _log = logging.getLogger(__name__)
 def providers() -> list[str]:
     """The enabled providers that are watched; skipped if there is none."""
     # Read when it runs: a broken declaration is one import error of the benchmarks, not one of every DAG file.
-    found = [provider.name for provider in pending_changes.monitored_providers(load())]
+    found = [provider.name for provider in workflows.pending_changes.monitored_providers(load())]
     if not found:
         raise AirflowSkipException("no enabled provider is watched (watch.enabled)")
     return found
@@ -37,7 +34,7 @@ def providers() -> list[str]:
 @task(map_index_template=_NAME)
 def prices(provider: str) -> Row:
     """Ask every source of the provider's prices; one that fails is named in the log."""
-    seen = read_prices.read_provider_prices(provider)
+    seen = workflows.read_prices.read_provider_prices(provider)
     for line in seen.notes:
         _log.warning("no price was learnt: %s", line)
     _log.info("%s: %d new readings of prices; %s", provider, seen.readings, seen.reason or "no change")
@@ -48,7 +45,7 @@ def prices(provider: str) -> Row:
 @task(map_index_template=_NAME, retries=0)
 def look(provider: str) -> Row:
     """Look at the provider's hardware and software; fails if that cannot be done, and the others go on."""
-    looked = check_provider.check_environment(provider)
+    looked = workflows.check_provider.check_environment(provider)
     for line in looked.notes or ():
         _log.warning("%s: %s", provider, line)
     _log.info("%s: %d nodes; %s", provider, looked.nodes, looked.reason or "nothing new")
@@ -65,11 +62,11 @@ def probe(provider: str) -> Row:
 
     everything = load()
     with open_archive() as archive:
-        why = probe_workflow.skip_reason(archive, everything, everything.providers[provider], datetime.now(timezone.utc))
+        why = workflows.probe.skip_reason(archive, everything, everything.providers[provider], datetime.now(timezone.utc))
     if why is not None:
         _log.info("no probe: %s", why)
         return {"put_off": why}
-    seen = probe_workflow.probe_provider(provider)
+    seen = workflows.probe.probe_provider(provider)
     if seen.put_off is not None:
         _log.warning("no probe: %s", seen.put_off)
         return {"put_off": seen.put_off}
@@ -89,14 +86,14 @@ def rerun(provider: str, *, ti: Any = None, outlet_events: Any = None) -> Row:
     paused = ti.get_dag(declared.dag_id).is_paused
     active = ti.get_dr_count(dag_id=declared.dag_id, states=["queued", "running"])
     with open_archive() as archive:
-        due = pending_changes.decide_rerun(archive, declared, datetime.now(timezone.utc), active=active, paused=paused)
+        due = workflows.pending_changes.decide_rerun(archive, declared, datetime.now(timezone.utc), active=active, paused=paused)
         _log.info("%s", due.why)
         if due.event is None:
             raise AirflowSkipException(due.why)
         now = datetime.now(timezone.utc)
-        if (spent := budget_workflow.budget_blocks(archive, everything, declared, declared.watch.workloads, now)) is not None:
+        if (spent := workflows.budget.budget_blocks(archive, everything, declared, declared.watch.workloads, now)) is not None:
             raise AirflowSkipException(f"{due.why}: held back, because of {spent}")
-        pending_changes.record_event(archive, provider, due.event)
+        workflows.pending_changes.record_event(archive, provider, due.event)
     outlet_events[CHANGES].add(provider_changed(provider), extra=due.event)
     return due.event
 
@@ -107,7 +104,7 @@ def held() -> list[str]:
     from plumbline.archive import open_archive
 
     with open_archive() as archive:
-        found = pending_changes.providers_with_pending_changes(archive, load())
+        found = workflows.pending_changes.providers_with_pending_changes(archive, load())
     if not found:
         raise AirflowSkipException("no change of a provider waits for a rerun")
     return found
@@ -121,7 +118,7 @@ _PATIENT: dict[str, Any] = {"execution_timeout": timedelta(hours=6), "retries": 
 def clusters() -> list[str]:
     """The enabled providers that are clusters; skipped if there is none."""
     # Read when it runs, not when it is parsed: a broken declaration is one import error of the benchmarks, not one of every DAG file.
-    found = benchmark.cluster_providers()
+    found = workflows.benchmark.cluster_providers()
     if not found:
         raise AirflowSkipException("no enabled provider is a cluster")
     return found
@@ -130,35 +127,32 @@ def clusters() -> list[str]:
 @task(map_index_template="{{ task.op_kwargs['provider'] }}")
 def sweep(provider: str) -> list[str]:
     """Delete what outlived every deadline on one provider's cluster."""
-    return benchmark.sweep_cluster(provider)
+    return workflows.benchmark.sweep_cluster(provider)
 
 
 @task
 def silence() -> list[str]:
     """Findings about series that left nothing in this month's campaign."""
-    return check_missing_data()
+    return workflows.review.check_missing_data()
 
 
 @task
 def own_failures(*, ti: Any = None) -> list[str]:
     """Findings about this installation: what of it failed, is paused, away or unreadable; ids of those that opened, changed or resolved."""
-    from plumbline.airflow.health import TaskView
-    from plumbline.workflows import check_installation
-
     now = datetime.now(timezone.utc)
-    return check_installation.check_installation(TaskView(ti, now), now)
+    return workflows.check_installation.check_installation(TaskView(ti, now), now)
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE)
 def tell() -> dict[str, list[str]]:
     """Tell people what is new, and what is due: reminders, what quiet hours held, what Slack did not take before."""
-    return alert_workflow.send_alerts()
+    return workflows.alert.send_alerts()
 
 
 @task(**_PATIENT)
 def verify() -> str:
     """Check the archive, and a day's share of the raw evidence; red if something is broken, and says what."""
-    days = retain.verify_archive(datetime.now(timezone.utc).date())
+    days = workflows.retain.verify_archive(datetime.now(timezone.utc).date())
     return f"the archive holds: rows, documents and a share of the evidence (all of it every {days} days)"
 
 
@@ -167,10 +161,10 @@ def expire() -> dict[str, int]:
     """Delete raw evidence that was kept as long as declared and that nothing cites; skipped if it is kept for ever."""
     from plumbline.archive import open_archive
 
-    if retain.retention_rule() is None:
+    if workflows.retain.retention_rule() is None:
         raise AirflowSkipException("evidence is kept for ever: include/config/upkeep.yaml declares no evidence.keep")
     with open_archive() as archive:
-        return asdict(retain.expire_evidence(archive))
+        return asdict(workflows.retain.expire_evidence(archive))
 
 
 @task(**_PATIENT)
@@ -181,13 +175,15 @@ def tidy() -> list[dict[str, Any]]:
     from plumbline.archive import open_archive
 
     with open_archive() as archive:
-        return [asdict(one) for one in retain.delete_old_data(archive, Path(conf.get_mandatory_value("logging", "base_log_folder")))]
+        return [
+            asdict(one) for one in workflows.retain.delete_old_data(archive, Path(conf.get_mandatory_value("logging", "base_log_folder")))
+        ]
 
 
 @task(**_PATIENT)
 def export() -> list[str]:
     """Write finished campaigns to the declared place; skipped if there is none."""
-    done = transfer.export_campaigns(datetime.now(timezone.utc))
+    done = workflows.transfer.export_campaigns(datetime.now(timezone.utc))
     if done is None:
         raise AirflowSkipException("nothing is exported: include/config/upkeep.yaml declares no export")
     return done
