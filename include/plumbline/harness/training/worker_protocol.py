@@ -6,9 +6,10 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import IntEnum
 from pathlib import Path
 from time import monotonic_ns
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 StageName = Literal["data_wait", "host_to_device", "generation", "forward", "backward", "gradient_sync", "optimizer"]
 
@@ -17,26 +18,30 @@ STAGES: tuple[StageName, ...] = ("data_wait", "host_to_device", "generation", "f
 this rank's own gradients were there; not part of backward."""
 
 
-# The worker's append-only record: JSON lines, one write a line, so that a SIGKILL loses nothing that was done.
-#
-# Lines are `{"event": NAME, "ns": CLOCK, …}`. The clock is CLOCK_MONOTONIC in nanoseconds, which all processes of a machine share.
-# Standard library only: the worker imports it.
-
-
 RunKind = Literal["run", "fault", "recovery"]
 RunName = str
 """A run's kind, with the number of the attempt from the second on: `fault`, `fault-2`."""
-EXIT_OUT_OF_MEMORY = 64
-EXIT_DISK_FULL = 65
-EXIT_NO_DEVICE = 66
-EXIT_NOTHING_TO_RESUME = 67
-EXIT_DAMAGED_DATA = 68
-EXIT_LOST_A_PEER = 69
-EXIT_UNSUPPORTED = 70
-EXIT_NOT_DETERMINISTIC = 71
-EXIT_DEVICE_FAILED = 72
-EXIT_IMAGE_INCOMPLETE = 73
-"""A worker's own exit codes: they tell the cause even where no file can be written any more."""
+
+
+class ExitCode(IntEnum):
+    """A worker's own exit codes: they tell the cause even where no file can be written any more."""
+
+    OUT_OF_MEMORY = 64
+    DISK_FULL = 65
+    NO_DEVICE = 66
+    NOTHING_TO_RESUME = 67
+    DAMAGED_DATA = 68
+    LOST_A_PEER = 69
+    UNSUPPORTED = 70
+    NOT_DETERMINISTIC = 71
+    DEVICE_FAILED = 72
+    IMAGE_INCOMPLETE = 73
+
+
+class WorkerError(Exception):
+    """What ends a worker with an exit code of its own; the message is the last line on its standard error."""
+
+    exit_code: ClassVar[ExitCode]
 
 
 def attempt_name(kind: RunKind, attempt: int) -> RunName:
@@ -142,18 +147,14 @@ class WorkerSpec:
 
     @classmethod
     def read(cls, path: Path) -> WorkerSpec:
-        """The orders in a file."""
-        told: dict[str, Any] = json.loads(path.read_text())
-        stored = told["data"]
-        return cls(
-            **{
-                **told,
-                "data": DataSpec(**{**stored, "item": tuple(stored["item"])}),
-                "checkpoint_retain": tuple(told["checkpoint_retain"]),
-                "hold": HoldPoint(**told["hold"]) if told["hold"] else None,
-                "group": ProcessGroupSpec(**told["group"]) if told["group"] else None,
-            }
-        )
+        """What `write` wrote."""
+        fields: dict[str, Any] = json.loads(path.read_text())
+        data, hold, group = fields["data"], fields["hold"], fields["group"]
+        fields["data"] = DataSpec(**{**data, "item": tuple(data["item"])})
+        fields["checkpoint_retain"] = tuple(fields["checkpoint_retain"])
+        fields["hold"] = HoldPoint(**hold) if hold else None
+        fields["group"] = ProcessGroupSpec(**group) if group else None
+        return cls(**fields)
 
 
 LogLine = dict[str, Any]

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from plumbline.harness.training.worker_protocol import ExitCode, WorkerError
+
 _READ_BYTES = 1 << 20
 _MAX_RESIDENT_SHARE = 0.01
 """Share of a file's pages that may still be in memory: some are being looked at by others."""
@@ -144,16 +146,28 @@ class CheckpointCorrupt(Exception):
     """A checkpoint does not hold what its manifest promises; the message says why."""
 
 
-class NothingToResume(Exception):
+class NothingToResume(WorkerError):
     """No valid checkpoint to resume from."""
+
+    exit_code = ExitCode.NOTHING_TO_RESUME
 
 
 class SavedCheckpoint(NamedTuple):
-    """A checkpoint: bytes on all nodes, seconds until they were durable on all, then seconds until they bore their checksums."""
+    """Bytes on all nodes, seconds from the start of the save until they were durable on all, then seconds until they bore their checksums
+    and their final name."""
 
     bytes: int
     seconds: float
     checksum_s: float
+
+
+class LoadedCheckpoint(NamedTuple):
+    """The state after `step` steps, of each newer checkpoint why it was passed over, and the seconds that checking took."""
+
+    step: int
+    state: dict[str, Any]
+    rejected: tuple[str, ...] = ()
+    checksum_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import nn
 
 from plumbline.harness.training.checkpoint import (
+    LoadedCheckpoint,
     NothingToResume,
     SavedCheckpoint,
     WritePause,
@@ -26,9 +28,8 @@ from plumbline.harness.training.checkpoint import (
 from plumbline.harness.training.worker_protocol import StepLog, WorkerSpec
 
 if TYPE_CHECKING:
+    import torch.distributed as dist
     from torch.distributed.checkpoint.stateful import Stateful
-
-    from plumbline.harness.training.checkpoint.sharded import CheckpointRanks
 
 
 class TrainingState:
@@ -82,12 +83,34 @@ class TrainingState:
         return {name: getattr(leaf, "to_local", lambda leaf=leaf: leaf)() for name, leaf in kept.items() if isinstance(leaf, torch.Tensor)}
 
 
-class ResumePoint(NamedTuple):
-    """Steps that were done, why newer checkpoints were passed over, and seconds that checking took."""
+class CheckpointRanks(Protocol):
+    """The ranks that save and load together, each told of its place."""
 
-    step: int
-    rejected: tuple[str, ...] = ()
-    checksum_s: float = 0.0
+    node: int
+    local: int
+    processes: int
+    writes: bool
+    part: str
+    replica_group: dist.ProcessGroup | None
+
+    def gather(self, value: Any) -> list[Any]:
+        """Everybody's value, in the order of the ranks; everybody has come this far then."""
+
+
+@dataclass
+class SingleProcess:
+    """One process that holds the whole state. `replica_group`: of a job whose other ranks do not save, one that a CPU can talk through."""
+
+    node: int = 0
+    local: int = 0
+    processes: int = 1
+    writes: bool = True
+    part: str = "all"
+    replica_group: dist.ProcessGroup | None = None
+
+    def gather(self, value: Any) -> list[Any]:
+        """The value itself."""
+        return [value]
 
 
 class CheckpointManager:
@@ -105,8 +128,8 @@ class CheckpointManager:
             from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints
 
             self._sharded = ShardedCheckpoints(self._folder, ranks, keep=spec.checkpoint_keep, retain=self._retain)
-        self._beside = spec.checkpoint_mode == "async"
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint") if self._beside else None
+        background = spec.checkpoint_mode == "async"
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint") if background else None
         self._under_way: Future[None] | None = None
         self._summed = (0, 0)
         """From when to when (ns) the newest checkpoint's checksum was taken."""
@@ -122,19 +145,16 @@ class CheckpointManager:
         waited = max(min(monotonic_ns(), self._summed[1]) - max(began, self._summed[0]), 0)
         pause = self._pause(step)
         if self._sharded is None:
-            whole_one = single_file.save(
-                self._folder, step, state.taken(), keep=self._spec.checkpoint_keep, retain=self._retain, pause=pause
-            )
-            saved = SavedCheckpoint(whole_one.bytes, whole_one.seconds, whole_one.checksum_s)
-            self._say(step, saved, monotonic_ns() - began, int(saved.checksum_s * 1e9), at_end)
-            return
-        finish: Callable[[], SavedCheckpoint] = self._sharded.begin(step, state.taken(), beside=self._beside, pause=pause)
-        if self._thread is None:
+            keep = self._spec.checkpoint_keep
+            saved = single_file.save(self._folder, step, state.taken(), keep=keep, retain=self._retain, pause=pause)
+        else:
+            finish: Callable[[], SavedCheckpoint] = self._sharded.begin(step, state.taken(), beside=self._thread is not None, pause=pause)
+            if self._thread is not None:
+                standing = monotonic_ns() - began
+                self._under_way = self._thread.submit(lambda: self._log_save(step, finish(), standing, waited, at_end))
+                return
             saved = finish()
-            self._say(step, saved, monotonic_ns() - began, int(saved.checksum_s * 1e9), at_end)
-            return
-        standing = monotonic_ns() - began
-        self._under_way = self._thread.submit(lambda: self._say(step, finish(), standing, waited, at_end))
+        self._log_save(step, saved, monotonic_ns() - began, int(saved.checksum_s * 1e9), at_end)
 
     def check(self) -> None:
         """Raise what a save beside the training died of, as soon as it has."""
@@ -147,21 +167,20 @@ class CheckpointManager:
             self._under_way.result()
             self._under_way = None
 
-    def load(self, state: TrainingState, device: str) -> ResumePoint:
+    def load(self, state: TrainingState, device: str) -> LoadedCheckpoint:
         """Go on from the newest valid checkpoint. NothingToResume.
 
         `state` must not have done a step if it is sharded or was written beside the training.
         """
         if self._sharded is not None:
-            restored = self._sharded.load(state.state_after_first_step())
-            state.put(restored.state)
-            return ResumePoint(restored.step, restored.rejected, restored.checksum_s)
-        discard_drafts(self._folder)
-        loaded = single_file.load_newest(self._folder, device)
+            loaded: LoadedCheckpoint | None = self._sharded.load(state.state_after_first_step())
+        else:
+            discard_drafts(self._folder)
+            loaded = single_file.load_newest(self._folder, device)
         if loaded is None:
             raise NothingToResume(f"no valid checkpoint in {self._folder.name}")
         state.put(loaded.state)
-        return ResumePoint(loaded.step, loaded.rejected, loaded.checksum_s)
+        return loaded
 
     def evict_from_page_cache(self) -> bool:
         """Have the kernel forget the newest checkpoint's files, so that the next load reads the disk. Whether it did."""
@@ -172,7 +191,7 @@ class CheckpointManager:
         """Whether something is so on all ranks that load together."""
         return here if self._sharded is None else bool(self._sharded.on_all_ranks(here))
 
-    def _say(self, step: int, saved: SavedCheckpoint, standing: int, summing: int, at_end: bool) -> None:
+    def _log_save(self, step: int, saved: SavedCheckpoint, standing: int, summing: int, at_end: bool) -> None:
         """`standing`: for how long (ns) training stood still, `summing` of it for a checksum."""
         now = monotonic_ns()
         self._summed = now - int(saved.checksum_s * 1e9), now

@@ -9,12 +9,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
-import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
@@ -26,6 +24,7 @@ from plumbline.harness.training import checkpoint as folders
 from plumbline.harness.training.checkpoint import (
     CheckpointCorrupt,
     FileDigest,
+    LoadedCheckpoint,
     Manifest,
     NothingToResume,
     SavedCheckpoint,
@@ -39,8 +38,9 @@ from plumbline.harness.training.checkpoint import (
     sync_file,
     sync_folder,
 )
+from plumbline.harness.training.checkpoint.manager import CheckpointRanks, SingleProcess
 
-_METADATA_NAME = ".metadata"
+_METADATA = ".metadata"
 _DCP = "torch.distributed.checkpoint."
 # By PyTorch 2.7 to 2.13. No dotted name passes: it would reach what a module imported.
 _ALLOWED_CLASSES = {
@@ -60,15 +60,15 @@ class _Unpickler(pickle.Unpickler):
         # A data type is pickled as the name of a constant of `torch`.
         if (module, name) in _ALLOWED_CLASSES or (module == "torch" and _is_dtype(name)):
             return super().find_class(module, name)
-        raise CheckpointCorrupt(f"{_METADATA_NAME} names {module}.{name}; expected what the outline of a checkpoint is made of")
+        raise CheckpointCorrupt(f"{_METADATA} names {module}.{name}; expected what the outline of a checkpoint is made of")
 
 
 class MetadataReader(FileSystemReader):
-    """Reads a checkpoint of one folder. `read_metadata`: Damaged if the outline is none, or names anything else."""
+    """Reads a checkpoint of one folder. `read_metadata`: CheckpointCorrupt if the outline is none, or names anything else."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._outline = path / _METADATA_NAME
+        self._outline = path / _METADATA
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         try:
@@ -79,9 +79,9 @@ class MetadataReader(FileSystemReader):
         except OSError as error:
             raise CheckpointCorrupt(f"cannot be read ({error})") from error
         except Exception as error:
-            raise CheckpointCorrupt(f"{_METADATA_NAME} is not the outline of a checkpoint ({error})") from error
+            raise CheckpointCorrupt(f"{_METADATA} is not the outline of a checkpoint ({error})") from error
         if not isinstance(metadata, Metadata):
-            raise CheckpointCorrupt(f"{_METADATA_NAME} holds {type(metadata).__name__}; expected Metadata")
+            raise CheckpointCorrupt(f"{_METADATA} holds {type(metadata).__name__}; expected Metadata")
         if metadata.storage_meta is None:
             metadata.storage_meta = StorageMeta()
         metadata.storage_meta.load_id = self.load_id
@@ -89,8 +89,6 @@ class MetadataReader(FileSystemReader):
 
 
 def _is_dtype(name: str) -> bool:
-    import torch
-
     return isinstance(getattr(torch, name, None), torch.dtype)
 
 
@@ -101,49 +99,8 @@ def _is_dtype(name: str) -> bool:
 # it, and only then are older ones deleted: at any moment there is one that all nodes have. A node that is new has none, and says so.
 
 
-_METADATA = ".metadata"
 _VALUES = "values.pt"
 warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # one process alone, as meant
-
-
-class CheckpointRanks(Protocol):
-    """The ranks that save and load together, each told of its place."""
-
-    node: int
-    local: int
-    processes: int
-    writes: bool
-    part: str
-    replica_group: dist.ProcessGroup | None
-
-    def gather(self, value: Any) -> list[Any]:
-        """Everybody's value, in the order of the ranks; everybody has come this far then."""
-
-
-@dataclass
-class SingleProcess:
-    """One process that holds the whole state. `replica_group`: of a job whose other ranks do not save, one that a CPU can talk through."""
-
-    node: int = 0
-    local: int = 0
-    processes: int = 1
-    writes: bool = True
-    part: str = "all"
-    replica_group: dist.ProcessGroup | None = None
-
-    def gather(self, value: Any) -> list[Any]:
-        """The value itself."""
-        return [value]
-
-
-@dataclass(frozen=True)
-class LoadedShards:
-    """The state after `step` steps, and of each newer checkpoint why it was passed over. `checksum_s`: what checking took."""
-
-    step: int
-    state: dict[str, Any]
-    rejected: tuple[str, ...]
-    checksum_s: float
 
 
 class ShardedCheckpoints:
@@ -197,7 +154,7 @@ class ShardedCheckpoints:
 
         return finish
 
-    def load(self, primed: dict[str, Any]) -> LoadedShards:
+    def load(self, primed: dict[str, Any]) -> LoadedCheckpoint:
         """The newest checkpoint that is valid on every node, its tensors in those of `primed`. NothingToResume."""
         ranks, folder = self._ranks, self._folder
         if ranks.local == 0:
@@ -232,7 +189,7 @@ class ShardedCheckpoints:
                 raise failure
             values: dict[str, Any] = torch.load(path / _VALUES, weights_only=True)
             loaded = {self._original(name): tensor for name, tensor in tensors.items()}
-            return LoadedShards(step, replace_leaves(primed, values | loaded), tuple(rejected), checksum_s)
+            return LoadedCheckpoint(step, replace_leaves(primed, values | loaded), tuple(rejected), checksum_s)
         without = [f"node {node}" for node, steps in sorted(held.items()) if not steps]
         why = (
             f"; {' and '.join(without)} has none: it is not where the parts of its ranks were saved"

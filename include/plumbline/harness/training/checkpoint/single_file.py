@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,9 @@ import torch
 from plumbline.harness.training import checkpoint as folders
 from plumbline.harness.training.checkpoint import (
     CheckpointCorrupt,
+    LoadedCheckpoint,
     Manifest,
+    SavedCheckpoint,
     TrackedWriter,
     WritePause,
     checkpoint_name,
@@ -27,34 +28,9 @@ from plumbline.harness.training.checkpoint import (
 _STATE_FILE = "state.pt"
 
 
-@dataclass(frozen=True)
-class SavedFile:
-    """`seconds` from the start of the save to durable bytes; then `checksum_s` until they bore their checksum and their final name."""
-
-    path: Path
-    bytes: int
-    seconds: float
-    checksum_s: float
-
-
-@dataclass(frozen=True)
-class LoadedFile:
-    """State of the newest valid checkpoint. `rejected` says of each newer one why it was passed over; `checksum_s` is what checking took."""
-
-    path: Path
-    state: dict[str, Any]
-    rejected: tuple[str, ...]
-    checksum_s: float
-
-    @property
-    def step(self) -> int:
-        """Steps that were done when it was saved: the next one to do."""
-        return int(self.state["step"])
-
-
 def save(
     folder: Path, step: int, state: dict[str, Any], *, keep: int, retain: frozenset[int] = frozenset(), pause: WritePause | None = None
-) -> SavedFile:
+) -> SavedCheckpoint:
     """Write `state` as the checkpoint after `step` steps, then delete all but the newest `keep` and those in `retain`.
 
     Raises OSError (such as a full disk); older checkpoints are then untouched.
@@ -81,17 +57,17 @@ def save(
         raise
     published = time.monotonic_ns()
     folders.prune(folder, keep, retain)
-    return SavedFile(final, part.bytes, (durable - began) / 1e9, (published - durable) / 1e9)
+    return SavedCheckpoint(part.bytes, (durable - began) / 1e9, (published - durable) / 1e9)
 
 
-def load_newest(folder: Path, device: str = "cpu") -> LoadedFile | None:
+def load_newest(folder: Path, device: str = "cpu") -> LoadedCheckpoint | None:
     """The newest checkpoint whose checksum holds, its tensors on `device`; None if there is none."""
     rejected: list[str] = []
     for step in folders.checkpoint_steps(folder):
         path = folder / checkpoint_name(step)
         try:
             state, checksum_s = _load_verified(path, device)
-            return LoadedFile(path, state, tuple(rejected), checksum_s)
+            return LoadedCheckpoint(step, state, tuple(rejected), checksum_s)
         except CheckpointCorrupt as error:
             rejected.append(f"{path.name}: {error}")
     return None

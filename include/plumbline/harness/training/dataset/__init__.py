@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plumbline.harness.training.worker_protocol import DataSpec
+from plumbline.harness.training.worker_protocol import DataSpec, ExitCode, WorkerError
 
 
-class DataCorrupt(Exception):
+class DataCorrupt(WorkerError):
     """The data file is not what was promised."""
+
+    exit_code = ExitCode.DAMAGED_DATA
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class DataFile:
 
 
 def map_data(data: DataSpec) -> npt.NDArray[Any]:
-    """The file in memory as far as it is looked at: `count` items. DamagedData if it has another size."""
+    """The file in memory as far as it is looked at: `count` items. DataCorrupt if it has another size."""
     path, shape = Path(data.path), (data.count, *data.item)
     expected = int(np.prod(shape)) * np.dtype(data.dtype).itemsize
     if path.stat().st_size != expected:

@@ -12,9 +12,11 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from plumbline.harness.training.distributed.process_group import GradientWait, mesh_layout
+from plumbline.harness.training.distributed.process_group import GradientWait, MeshLayout, RankGroups, mesh_layout
 from plumbline.harness.training.learners import Learner
 from plumbline.harness.training.worker_protocol import ProcessGroupSpec, WorkerSpec
+
+__all__ = ["MeshLayout", "ParallelModel", "RankGroups", "mesh_layout", "parallelize"]
 
 
 class ParallelModel(Protocol):

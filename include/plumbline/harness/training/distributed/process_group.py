@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
+from plumbline.harness.training.checkpoint import flatten_state, replace_leaves
 from plumbline.harness.training.worker_protocol import ProcessGroupSpec, WorkerSpec
 
 
@@ -143,23 +144,17 @@ class RankGroups:
 
     def share(self, state: dict[str, Any] | None) -> dict[str, Any]:
         """Rank 0's training state on every rank; the others give None. Tensors travel one by one: only one of them is held twice."""
-        mine: list[torch.Tensor] = []
-        outline = [_outline(state, mine)]
+        sent = flatten_state(state or {})
+        slots = {path: _TensorSlot(leaf.shape, leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf for path, leaf in sent.items()}
+        outline = [replace_leaves(state or {}, slots)]
         dist.broadcast_object_list(outline, src=0, device=self._device)
-        tensors = iter(mine)
-
-        def filled(part: Any) -> Any:
-            if isinstance(part, dict):
-                return {key: filled(value) for key, value in part.items()}
-            if isinstance(part, list):
-                return [filled(value) for value in part]
-            if not isinstance(part, _TensorSlot):
-                return part
-            tensor = next(tensors).to(self._device) if state is not None else torch.empty(part.shape, dtype=part.dtype, device=self._device)
-            dist.broadcast(tensor, src=0)
-            return tensor
-
-        shared: dict[str, Any] = filled(outline[0])
+        leaves = flatten_state(outline[0])
+        for path, leaf in leaves.items():
+            if isinstance(leaf, _TensorSlot):
+                tensor = sent[path].to(self._device) if path in sent else torch.empty(leaf.shape, dtype=leaf.dtype, device=self._device)
+                dist.broadcast(tensor, src=0)
+                leaves[path] = tensor
+        shared: dict[str, Any] = replace_leaves(outline[0], leaves)
         return shared
 
     def barrier(self) -> None:
@@ -172,7 +167,7 @@ class RankGroups:
 
 
 class CheckpointGroups:
-    """See `checkpoint.sharded.Ranks`. Talks over groups of its own: a save beside the training does so while the loop uses the other."""
+    """A CheckpointRanks that talks over groups of its own: a save beside the training does so while the loop uses the other."""
 
     def __init__(self, layout: MeshLayout, everybody: dist.ProcessGroup, replica: dist.ProcessGroup) -> None:
         self.node, self.local, self.processes = layout.node, layout.local, layout.processes
@@ -203,17 +198,7 @@ def _require_group(group: Any) -> dist.ProcessGroup:
 
 @dataclass(frozen=True)
 class _TensorSlot:
-    """A place in the outline of a state where a tensor belongs."""
+    """A tensor's place in the outline of a state."""
 
     shape: torch.Size
     dtype: torch.dtype
-
-
-def _outline(part: Any, tensors: list[torch.Tensor]) -> Any:
-    """A state with each tensor replaced by its shape; the tensors themselves, in order, go into the list."""
-    if isinstance(part, torch.Tensor):
-        tensors.append(part)
-        return _TensorSlot(part.shape, part.dtype)
-    if isinstance(part, dict):
-        return {key: _outline(value, tensors) for key, value in part.items()}
-    return [_outline(value, tensors) for value in part] if isinstance(part, (list, tuple)) else part

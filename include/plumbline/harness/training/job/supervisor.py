@@ -23,16 +23,7 @@ from plumbline.harness.process_tree import describe_exit
 from plumbline.harness.training import plan
 from plumbline.harness.training.plan import Address, CoreShare, Topology
 from plumbline.harness.training.worker_protocol import (
-    EXIT_DAMAGED_DATA,
-    EXIT_DEVICE_FAILED,
-    EXIT_DISK_FULL,
-    EXIT_IMAGE_INCOMPLETE,
-    EXIT_LOST_A_PEER,
-    EXIT_NO_DEVICE,
-    EXIT_NOT_DETERMINISTIC,
-    EXIT_NOTHING_TO_RESUME,
-    EXIT_OUT_OF_MEMORY,
-    EXIT_UNSUPPORTED,
+    ExitCode,
     LogLine,
     LogTail,
     RunName,
@@ -177,7 +168,7 @@ class RankProcess:
         done = f"after step {self.record.steps[-1].step}" if self.record.steps else "before its first step"
         failure_class, what, passing = _classify_exit(code, last, short_of_memory=(oom_kills() or 0) > (self._oom_kills or 0))
         detail = f"the training process ({self.title}) {what} {done}: {last}"
-        return FailureCause(failure_class, detail, certain=code != EXIT_LOST_A_PEER, passing=passing)
+        return FailureCause(failure_class, detail, certain=code != ExitCode.LOST_A_PEER, passing=passing)
 
 
 def rank_processes(
@@ -228,14 +219,14 @@ def wait_for_any(workers: Sequence[RankProcess], others: Sequence[Any], seconds:
 
 
 _PERMANENT_EXITS: dict[int, tuple[FailureClass, str]] = {
-    EXIT_OUT_OF_MEMORY: ("out_of_memory", "ran out of memory"),
-    EXIT_NO_DEVICE: ("wrong_hardware", "found no device"),
-    EXIT_UNSUPPORTED: ("bad_declaration", "found that the declared kind of hardware cannot do what the workload declares"),
-    EXIT_IMAGE_INCOMPLETE: ("image_error", "found that its image lacks what was declared"),
-    EXIT_NOT_DETERMINISTIC: ("bad_declaration", "cannot be deterministic as declared"),
-    EXIT_DISK_FULL: ("harness_error", "could not write: the disk is full or a quota or file size limit is reached"),
-    EXIT_NOTHING_TO_RESUME: ("harness_error", "found no checkpoint to resume from"),
-    EXIT_DAMAGED_DATA: ("harness_error", "found its token file changed"),
+    ExitCode.OUT_OF_MEMORY: ("out_of_memory", "ran out of memory"),
+    ExitCode.NO_DEVICE: ("wrong_hardware", "found no device"),
+    ExitCode.UNSUPPORTED: ("bad_declaration", "found that the declared kind of hardware cannot do what the workload declares"),
+    ExitCode.IMAGE_INCOMPLETE: ("image_error", "found that its image lacks what was declared"),
+    ExitCode.NOT_DETERMINISTIC: ("bad_declaration", "cannot be deterministic as declared"),
+    ExitCode.DISK_FULL: ("harness_error", "could not write: the disk is full or a quota or file size limit is reached"),
+    ExitCode.NOTHING_TO_RESUME: ("harness_error", "found no checkpoint to resume from"),
+    ExitCode.DAMAGED_DATA: ("harness_error", "found its token file changed"),
 }
 """What would come again with the same orders on the same machine: no reason to start anew."""
 
@@ -249,11 +240,11 @@ def _classify_exit(code: int, said: str, *, short_of_memory: bool) -> tuple[Fail
     if code in _PERMANENT_EXITS:
         return *_PERMANENT_EXITS[code], False
     if code > 0 and image_requirements.find_image_fault(said) is not None:
-        return *_PERMANENT_EXITS[EXIT_IMAGE_INCOMPLETE], False
+        return *_PERMANENT_EXITS[ExitCode.IMAGE_INCOMPLETE], False
     if any(word in said for word in _OUT_OF_MEMORY_MESSAGES):
-        return *_PERMANENT_EXITS[EXIT_OUT_OF_MEMORY], False
-    if code == EXIT_LOST_A_PEER:
+        return *_PERMANENT_EXITS[ExitCode.OUT_OF_MEMORY], False
+    if code == ExitCode.LOST_A_PEER:
         return "harness_error", "lost another rank of the job", True
-    if code == EXIT_DEVICE_FAILED:
+    if code == ExitCode.DEVICE_FAILED:
         return "harness_error", "got an error from its device", True
     return "harness_error", describe_exit(code), code < 0

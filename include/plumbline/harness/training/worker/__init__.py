@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from plumbline.harness.image_requirements import ImageIncomplete
-from plumbline.harness.training.checkpoint.manager import CheckpointManager, ResumePoint, TrainingState
-from plumbline.harness.training.learners import Samples, build_learner
+from plumbline.harness.training.checkpoint.manager import CheckpointManager, CheckpointRanks, SingleProcess, TrainingState
+from plumbline.harness.training.learners import Learner, Samples, build_learner
 from plumbline.harness.training.worker import final_checks, torch_setup
-from plumbline.harness.training.worker.device import BatchFeed, batch_feed, peak_memory, step_timer, synchronizer
+from plumbline.harness.training.worker.device import InlineFeed, PrefetchingFeed, batch_feed, peak_memory, step_timer, synchronizer
 from plumbline.harness.training.worker.torch_setup import (
     CompileTimer,
     Precision,
@@ -25,23 +25,23 @@ from plumbline.harness.training.worker.torch_setup import (
     compile_layers,
     set_learning_rate,
 )
-from plumbline.harness.training.worker_protocol import StepLog, WorkerSpec
+from plumbline.harness.training.worker_protocol import ExitCode, StepLog, WorkerError, WorkerSpec
 
 if TYPE_CHECKING:
-    from plumbline.harness.training.checkpoint.sharded import CheckpointRanks
-    from plumbline.harness.training.distributed import ParallelModel
-    from plumbline.harness.training.distributed.process_group import RankGroups
+    from plumbline.harness.training.distributed import MeshLayout, ParallelModel, RankGroups
 
 
-class NoDevice(Exception):
+class NoDevice(WorkerError):
     """The accelerator that the workload needs is not there."""
+
+    exit_code = ExitCode.NO_DEVICE
 
 
 class Trainer:
     """The training loop of one rank."""
 
     def __init__(self, spec: WorkerSpec, log: StepLog) -> None:
-        """Raises NoDevice, DamagedData, Unsupported and ImageIncomplete; `steps` also NotDeterministic."""
+        """Raises WorkerError and ImageIncomplete, as `run` does."""
         if spec.device == "cuda" and not torch.cuda.is_available():
             if torch.version.cuda is None and torch.version.hip is None:
                 raise ImageIncomplete(f"the workload needs a GPU and torch {torch.__version__} of the image is built for CPUs alone")
@@ -65,16 +65,18 @@ class Trainer:
             compile_layers(self._learner.layers, Path(spec.log).parent / "compiled") if spec.compile else None
         )
         self._peers: RankGroups | None = None
+        self._layout: MeshLayout | None = None
         self._parallel: ParallelModel | None = None
+        self._spread: Callable[[WorkerSpec, Learner], ParallelModel] | None = None
         if group is None:
             self._replica: nn.Module = self._learner.model.to(self._device)
         else:
             # Imported here: alone, a process would pay for it with a slower start.
-            from plumbline.harness.training.distributed import parallelize
-            from plumbline.harness.training.distributed.process_group import RankGroups
+            from plumbline.harness.training import distributed
 
-            self._peers = RankGroups(group, self._device)
-            self._parallel = parallelize(spec, group, self._learner, self._device)
+            self._peers, self._layout = distributed.RankGroups(group, self._device), distributed.mesh_layout(spec, group)
+            self._spread = lambda spec, learner: distributed.parallelize(spec, group, learner, self._device)
+            self._parallel = self._spread(spec, self._learner)
             self._replica = self._parallel.replica
         self._model: nn.Module = self._learner.model
         self._optimizer = build_optimizer(spec.optimizer, self._model.parameters())
@@ -93,7 +95,8 @@ class Trainer:
         self._keeper.wait()
         self._log.event("memory", peak=peak_memory(self._device))  # before the closing checks, which hold a second model
         if spec.closing:
-            final_checks.verify_checkpoint(spec, self._device, self._keeper, self._state, log=self._log)
+            spread = self._spread if spec.sharded else None
+            final_checks.verify_checkpoint(spec, self._device, self._keeper, self._state, spread, log=self._log)
         if self._peers is not None:
             self._peers.leave()
         if spec.closing and self._leads:
@@ -121,7 +124,7 @@ class Trainer:
                 raise
             raise misfit from error
 
-    def _step(self, step: int, feed: BatchFeed) -> list[dict[str, Any]]:
+    def _step(self, step: int, feed: InlineFeed | PrefetchingFeed) -> list[dict[str, Any]]:
         spec, timer, learner = self._spec, self._timer, self._learner
         timer.begin(step)
         samples = feed.next()
@@ -183,12 +186,14 @@ class Trainer:
             self._learner.loss(self._replica, micro).backward()  # type: ignore[no-untyped-call]
             self._optimizer.zero_grad(set_to_none=True)
         self._log.event("load_begin")
-        step, rejected, checksum_s = self._keeper.load(self._state, str(self._device)) if self._keeps else ResumePoint(0)
+        loaded = self._keeper.load(self._state, str(self._device)) if self._keeps else None
+        step = loaded.step if loaded else 0
         if self._peers is not None and not self._spec.sharded:
             shared = self._peers.share({"step": step, "state": self._state.taken()} if self._leads else None)
             step = shared["step"]
             self._state.put(shared["state"])
         self._settle()
+        rejected, checksum_s = (loaded.rejected, loaded.checksum_s) if loaded else ((), 0.0)
         self._log.event("load_end", step=step, rejected=rejected, checksum_s=checksum_s)
         return step
 
@@ -207,15 +212,12 @@ class Trainer:
         spec, beside = self._spec, self._spec.checkpoint_mode == "async"
         if (self._peers is None and not beside) or (self._peers is not None and not (beside or spec.sharded)):
             return None
-        from plumbline.harness.training.checkpoint.sharded import SingleProcess
-
         if self._peers is None:
             return SingleProcess()
         if not spec.sharded:
             return SingleProcess(replica_group=self._peers.beside())
-        from plumbline.harness.training.distributed.process_group import mesh_layout
-
-        return self._peers.checkpoint_groups(mesh_layout(spec, self._peers.group))
+        assert self._layout is not None
+        return self._peers.checkpoint_groups(self._layout)
 
     def _save(self, step: int, *, at_end: bool) -> None:
         if self._keeps:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic_ns
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -59,29 +58,7 @@ _MAX_STEPS_BEHIND = 2
 """Steps that a GPU may be behind the program before the program waits for it."""
 
 
-class StepTimer(Protocol):
-    """One step after the other: begin, mark each stage at its end, end. The line of a step comes once the device has done it."""
-
-    def begin(self, step: int) -> None:
-        """The step starts now."""
-
-    def mark(self, stage: StageName) -> None:
-        """What was done since the last mark was this stage; a stage that comes again adds up."""
-
-    def move(self, source: StageName, target: StageName, nanoseconds: Callable[[], int]) -> None:
-        """Part of one stage was another one; how much is asked once the device has done the step."""
-
-    def end(self, loss: torch.Tensor, skipped: torch.Tensor | None = None) -> list[dict[str, Any]]:
-        """The step ends here with this loss (scalar). Lines of steps that are known to be done, as `steplog` takes them.
-
-        `skipped` (scalar bool): whether the optimizer left the weights as they were; None where it never does.
-        """
-
-    def drain(self) -> list[dict[str, Any]]:
-        """Lines of all steps that were begun; waits for the device. What follows is no part of a step."""
-
-
-def step_timer(device: torch.device) -> StepTimer:
+def step_timer(device: torch.device) -> CpuStepTimer | GpuStepTimer:
     """The timer of a device."""
     return GpuStepTimer() if device.type == "cuda" else CpuStepTimer()
 
@@ -90,26 +67,30 @@ class CpuStepTimer:
     """For a CPU, which is done when the call returns.
 
     A step starts where the one before it ended, as on a GPU: what the loop does between two steps is part of the second, and of none of its
-    stages. After `drain` the next step starts at its `begin`.
+    stages. After `drain` the next step starts at its `begin`. `end` and `drain` return lines of steps that are known to be done.
     """
 
     def __init__(self) -> None:
         self._previous: int | None = None
 
     def begin(self, step: int) -> None:
+        """The step starts now."""
         self._step, self._spent = step, dict[StageName, int]()
         self._last = monotonic_ns()
         self._start = self._last if self._previous is None else self._previous
 
     def mark(self, stage: StageName) -> None:
+        """What was done since the last mark was this stage; a stage that comes again adds up."""
         now = monotonic_ns()
         self._spent[stage] = self._spent.get(stage, 0) + now - self._last
         self._last = now
 
     def move(self, source: StageName, target: StageName, nanoseconds: Callable[[], int]) -> None:
+        """Part of one stage was another one; how much is asked once the device has done the step."""
         _move_time(self._spent, source, target, nanoseconds())
 
     def end(self, loss: torch.Tensor, skipped: torch.Tensor | None = None) -> list[dict[str, Any]]:
+        """`skipped` (scalar bool): whether the optimizer left the weights as they were; None where it never does."""
         value, left_out = loss.item(), skipped is not None and bool(skipped.item())
         self.mark("optimizer")
         self._previous = self._last
@@ -216,21 +197,7 @@ _PREFETCHED_BATCHES = 2
 _POLL_S = 0.1
 
 
-class BatchFeed(Protocol):
-    """The batches of some steps in their order, as a context."""
-
-    def __enter__(self) -> BatchFeed: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
-
-    def next(self) -> Samples:
-        """The next batch in the host's memory, once it is there; what its making raised, if it failed."""
-
-    def moved(self, samples: Samples) -> Samples:
-        """The batch on the device, or on its way there ahead of all that is asked of the device from now on."""
-
-
-def batch_feed(learner: Learner, device: torch.device, steps: Iterable[int]) -> BatchFeed:
+def batch_feed(learner: Learner, device: torch.device, steps: Iterable[int]) -> InlineFeed | PrefetchingFeed:
     """A GPU's batches are made ahead by a thread; on a CPU that thread would take the time of the training itself."""
     if device.type != "cuda":
         return InlineFeed(learner.batch, steps)
@@ -246,9 +213,10 @@ class InlineFeed:
     def __enter__(self) -> InlineFeed:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def next(self) -> Samples:
+        """The next batch in the host's memory, once it is there; raises what its making raised."""
         return self._batch(next(self._steps))
 
     def moved(self, samples: Samples) -> Samples:
@@ -274,7 +242,7 @@ class PrefetchingFeed:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from plumbline.harness import image_requirements
 from plumbline.harness.image_requirements import ImageIncomplete
+from plumbline.harness.training.worker_protocol import ExitCode, WorkerError
 
 
 def build_optimizer(declared: Mapping[str, Any], parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -60,8 +61,10 @@ _TF32_CAPABILITY = (8, 0)
 _FP8_MULTIPLE = 16
 
 
-class UnsupportedOption(Exception):
+class UnsupportedOption(WorkerError):
     """The declared kind of hardware cannot do what the workload declares; the message says what and what would."""
+
+    exit_code = ExitCode.UNSUPPORTED
 
 
 class Precision:
@@ -71,7 +74,7 @@ class Precision:
     """
 
     def __init__(self, name: str, device: torch.device) -> None:
-        """Sets torch up for it; raises Unsupported, or ImageIncomplete without a package that it needs."""
+        """Sets torch up for it; raises UnsupportedOption, or ImageIncomplete without a package that it needs."""
         capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
         reason = unsupported_reason(name, device.type, capability)
         if reason is not None:
@@ -161,8 +164,10 @@ _NOT_DETERMINISTIC = "does not have a deterministic implementation"
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
-class NotDeterministic(Exception):
+class NotDeterministic(WorkerError):
     """An operation of this training has no kernel that gives the same bits each time."""
+
+    exit_code = ExitCode.NOT_DETERMINISTIC
 
 
 def attention_kernel(kernel: str) -> AbstractContextManager[object]:

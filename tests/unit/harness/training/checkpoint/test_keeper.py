@@ -14,8 +14,7 @@ import torch
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training import plan
 from plumbline.harness.training.checkpoint import NothingToResume, checkpoint_name
-from plumbline.harness.training.checkpoint.manager import CheckpointManager, TrainingState
-from plumbline.harness.training.checkpoint.sharded import SingleProcess
+from plumbline.harness.training.checkpoint.manager import CheckpointManager, SingleProcess, TrainingState
 from plumbline.harness.training.dataset import DataFile
 from plumbline.harness.training.worker_protocol import StepLog
 
@@ -48,7 +47,7 @@ def test_a_save_is_in_the_log_once_it_is_durable_and_comes_back(keeper: Checkpoi
     assert all(line["save_s"] > 0 and line["blocking"] > 0 and line["checksum_s"] > 0 and line["bytes"] > 64 for line in lines)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [checkpoint_name(8)]
     other = live(0.0)
-    assert keeper.load(other, "cpu")[:2] == (8, ())
+    assert keeper.load(other, "cpu")[::2] == (8, ())
     assert torch.equal(other.model.weight, live(8.0).model.weight)
     assert isinstance(keeper.evict_from_page_cache(), bool) and keeper.on_all_ranks(here=True) and not keeper.on_all_ranks(here=False)
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from plumbline.harness.training.checkpoint import CheckpointCorrupt, checkpoint_name, digest_file
-from plumbline.harness.training.checkpoint.sharded import MetadataReader, ShardedCheckpoints, SingleProcess
+from plumbline.harness.training.checkpoint.manager import SingleProcess
+from plumbline.harness.training.checkpoint.sharded import MetadataReader, ShardedCheckpoints
 
 
 class Command:

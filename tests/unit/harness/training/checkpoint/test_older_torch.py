@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from plumbline.harness.training.checkpoint import sharded
-from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints, SingleProcess
+from plumbline.harness.training.checkpoint.manager import SingleProcess
+from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints
 
 
 def test_one_process_saves_a_copy_beside_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from plumbline.harness.training.checkpoint import NothingToResume, WritePause, checkpoint_name
-from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints, SingleProcess
+from plumbline.harness.training.checkpoint.manager import SingleProcess
+from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints
 
 
 def state(value: float) -> dict[str, Any]:

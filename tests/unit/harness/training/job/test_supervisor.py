@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plumbline.harness.training.job.supervisor import CauseResolver, FailureCause, _classify_exit
-from plumbline.harness.training.worker_protocol import (
-    EXIT_DAMAGED_DATA,
-    EXIT_DEVICE_FAILED,
-    EXIT_IMAGE_INCOMPLETE,
-    EXIT_LOST_A_PEER,
-    EXIT_NO_DEVICE,
-    EXIT_NOT_DETERMINISTIC,
-    EXIT_OUT_OF_MEMORY,
-    EXIT_UNSUPPORTED,
-)
+from plumbline.harness.training.worker_protocol import ExitCode
 
 LOST = FailureCause("harness_error", "lost another rank", certain=False)
 KILLED = FailureCause("out_of_memory", "was killed", certain=True)
@@ -46,16 +37,16 @@ def test_without_a_better_one_the_first_is_taken_after_a_while() -> None:
         (-9, "", False, "interrupted", True),
         (-11, "", False, "harness_error", True),
         (-6, "terminate called after throwing an instance of 'std::bad_alloc'", False, "out_of_memory", False),
-        (EXIT_LOST_A_PEER, "", False, "harness_error", True),
-        (EXIT_DEVICE_FAILED, "AcceleratorError: CUDA error: uncorrectable ECC error encountered", False, "harness_error", True),
-        (EXIT_OUT_OF_MEMORY, "", False, "out_of_memory", False),
-        (EXIT_NO_DEVICE, "", False, "wrong_hardware", False),
-        (EXIT_UNSUPPORTED, "", False, "bad_declaration", False),
-        (EXIT_IMAGE_INCOMPLETE, "", False, "image_error", False),
+        (ExitCode.LOST_A_PEER, "", False, "harness_error", True),
+        (ExitCode.DEVICE_FAILED, "AcceleratorError: CUDA error: uncorrectable ECC error encountered", False, "harness_error", True),
+        (ExitCode.OUT_OF_MEMORY, "", False, "out_of_memory", False),
+        (ExitCode.NO_DEVICE, "", False, "wrong_hardware", False),
+        (ExitCode.UNSUPPORTED, "", False, "bad_declaration", False),
+        (ExitCode.IMAGE_INCOMPLETE, "", False, "image_error", False),
         (1, "ModuleNotFoundError: No module named 'transformers'", False, "image_error", False),
-        (EXIT_DEVICE_FAILED, "AcceleratorError: CUDA error: no kernel image is available for execution", False, "image_error", False),
-        (EXIT_NOT_DETERMINISTIC, "", False, "bad_declaration", False),
-        (EXIT_DAMAGED_DATA, "", False, "harness_error", False),
+        (ExitCode.DEVICE_FAILED, "AcceleratorError: CUDA error: no kernel image is available for execution", False, "image_error", False),
+        (ExitCode.NOT_DETERMINISTIC, "", False, "bad_declaration", False),
+        (ExitCode.DAMAGED_DATA, "", False, "harness_error", False),
         (1, "RuntimeError: shapes do not match", False, "harness_error", False),
     ],
 )

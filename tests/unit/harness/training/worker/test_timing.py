@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from plumbline.harness.training.worker.device import CpuStepTimer, GpuStepTimer, StepTimer, step_timer
+from plumbline.harness.training.worker.device import CpuStepTimer, GpuStepTimer, step_timer
 
 MS = 1_000_000
 
@@ -61,7 +61,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
     return device
 
 
-def a_step(timer: StepTimer, number: int, stream: Stream) -> list[dict[str, object]]:
+def a_step(timer: CpuStepTimer | GpuStepTimer, number: int, stream: Stream) -> list[dict[str, object]]:
     timer.begin(number)
     stream.work(1)
     timer.mark("data_wait")
