@@ -19,7 +19,7 @@ from plumbline.archive.records import FindingKind, FindingState, PriceView
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 
-COSTS_REFUSED = "contract prices, invoices and costs are for those who may see money: docs/team-server.md (Users and roles)"
+COSTS_REFUSED = "contract prices, invoices and costs require a role with access to costs: docs/team-server.md (Users and roles)"
 
 
 def allow_everyone() -> bool:

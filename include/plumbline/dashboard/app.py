@@ -63,23 +63,23 @@ def create_app(
 
     @app.exception_handler(NoArchive)
     def _empty(request: Request, error: Exception) -> Response:
-        return said(request, "Nothing measured yet", f"There is no archive: {error}. The first campaign makes one.", 200)
+        return said(request, "No results yet", f"No archive: {error}. The first campaign creates it.", 200)
 
     @app.exception_handler(SchemaMismatch)
     def _migrating(request: Request, error: Exception) -> Response:
         text = str(error)
-        return said(request, "Archive has another schema", f"{text[0].upper()}{text[1:]}. This page works again afterwards.", 503)
+        return said(request, "Archive schema differs", f"{text[0].upper()}{text[1:]}. This page works again afterwards.", 503)
 
     @app.exception_handler(OperationalError)
     @app.exception_handler(ProgrammingError)
     def _unreadable(request: Request, error: Exception) -> Response:
-        text = "The archive cannot be read: its database does not answer, or is damaged. `plumbline archive verify` says more."
+        text = "The archive cannot be read: its database does not respond or is damaged. `plumbline archive verify` shows details."
         return said(request, "Archive not readable", text, 503)
 
     @app.exception_handler(DataError)
     def _unaskable(request: Request, error: Exception) -> Response:
         # PostgreSQL knows no text with a zero character, and says so before it looks.
-        text = "The archive has nothing of that name: it holds a character that no name has."
+        text = "Not in the archive: the name contains an invalid character."
         return JSONResponse({"detail": text}, 404) if is_api(request) else pages.message(request, "Not found", text, 404)
 
     @app.exception_handler(DeclarationError)
@@ -88,7 +88,7 @@ def create_app(
 
     @app.exception_handler(InvalidResult)
     def _damaged(request: Request, error: Exception) -> Response:
-        return said(request, "A result cannot be read", f"{error}. `plumbline archive verify` lists every one that is damaged.", 500)
+        return said(request, "A result cannot be read", f"{error}. `plumbline archive verify` lists all damaged results.", 500)
 
     @app.exception_handler(HTTPException)
     async def _not_found(request: Request, error: Exception) -> Response:

@@ -52,11 +52,11 @@ class ForecastSection:
 def forecast_section(campaign: CampaignData, trials: Sequence[TrialSample]) -> ForecastSection:
     """Everything that the declared economics allow for a campaign, at the prices of the day on which the report is written."""
     if campaign.economics == Economics():
-        return ForecastSection(reason="Nothing is declared of use, volume or hosted models (economics.yaml), so no scenario is reckoned.")
+        return ForecastSection(reason="No use, volume or hosted models declared (economics.yaml), so no forecast.")
     day = campaign.written_at.date()
     pairs = _pairs(campaign, trials)
     if not pairs:
-        return ForecastSection(reason="No usable trial, so no scenario is reckoned.")
+        return ForecastSection(reason="No usable trial, so no forecast.")
     costs, spots, hosted = cost_forecasts(campaign, trials), [], []
     for provider, workload in pairs:
         place, economics = campaign.providers[provider], campaign.economics
@@ -106,18 +106,18 @@ def _spot(s: SpotForecast, on: date) -> str:
     saved = f"{format_percent(abs(s.cost.saving))} {'less' if s.cost.saving >= 0 else 'more'} than"
     return (
         f"Spot, {s.workload} on {s.provider}: a finished run is expected to cost {shown.text(s.cost.spot)}, {saved} {shown.text(s.cost.on_demand)} "
-        f"on demand, at {s.per_hour:.3g} interruptions an hour. {capitalize_first(s.cost.why)}."
+        f"on demand, at {s.per_hour:.3g} interruptions per hour. {capitalize_first(s.cost.why)}."
     )
 
 
 def _hosted(h: HostedForecast) -> list[str]:
     where = f"{h.workload} on {h.provider}"
     if h.own is None:
-        return [f"One's own or hosted, {where}: {h.reason}."]
+        return [f"Own or hosted, {where}: {h.reason}."]
     said = []
     for against in h.against:
         told = [even.sentence for even in (against.volume, against.utilisation) if even is not None] or [against.reason or ""]
-        said.append(f"{where} against {against.hosted.name}: {'; '.join(told)}.")
+        said.append(f"{where} compared with {against.hosted.name}: {'; '.join(told)}.")
     return said
 
 

@@ -59,7 +59,7 @@ def bill_tables(costs: Sequence[ProviderCost]) -> tuple[BillTable, ...]:
 
 def _table(cost: ProviderCost) -> BillTable:
     total, per_run = cost.bill.total, cost.per_finished_run
-    lost = f", {cost.lost} attempt{'s' if cost.lost != 1 else ''} came to nothing" if cost.lost else ""
+    lost = f", {cost.lost} attempt{'s' if cost.lost != 1 else ''} lost" if cost.lost else ""
     return BillTable(
         provider=cost.provider,
         kind=cost.kind,
@@ -104,17 +104,17 @@ def cost_sentence(cost: ProviderCost) -> str:
     """What a campaign cost at a provider, all in, in a sentence."""
     total, simulated = cost.bill.total, " (simulated)" if cost.simulated else ""
     if total is None:
-        why = "; ".join(dict.fromkeys(each.reason for each in cost.bill.unknown)) or "nothing was billed"
+        why = "; ".join(dict.fromkeys(each.reason for each in cost.bill.unknown)) or "no bill"
         return f"{cost.label}{simulated}: unknown ({why})."
     parts = []
     idle, lost = cost.bill.of("idle"), cost.bill.of("failed_launches")
-    for name, amount in (("idle", idle), ("for attempts that came to nothing", lost)):
+    for name, amount in (("idle", idle), ("for lost attempts", lost)):
         if amount is not None and total.amount:
-            parts.append(f"{format_percent(amount.amount / total.amount)} of it {name}")
+            parts.append(f"{format_percent(amount.amount / total.amount)} {name}")
     if cost.per_finished_run is not None:
-        parts.append(f"{cost.per_finished_run} a finished run")
+        parts.append(f"{cost.per_finished_run} per finished run")
     missing = [format_name(item) for item in dict.fromkeys(each.item for each in cost.bill.unknown)]
-    without = f"; without what nobody declared or recorded: {', '.join(missing)}" if missing else ""
+    without = f"; excludes {', '.join(missing)} (not declared or not recorded)" if missing else ""
     least = "" if cost.bill.complete else "at least "
     return f"{cost.label}{simulated}: {least}{total}{', ' if parts else ''}{', '.join(parts)}{without}."
 
@@ -153,13 +153,13 @@ def cost_rows(cards: Sequence[Scorecard], providers: Sequence[str], quotes: Mapp
 
 def _why_no_cost(card: Scorecard | None, quote: Quote | None, metric: str) -> str:
     if card is None:
-        return "did not run this workload"
+        return "no trial of this workload"
     if not card.usable:
         return "no usable trial"
     if quote is None or quote.basis is None:
-        return (quote.reason if quote else None) or "no price is declared"
+        return (quote.reason if quote else None) or "no declared price"
     if metric in ("cost_per_run", "cost_per_finished_run"):
-        return "the time that the trial held the provider was not recorded"
+        return "time on the provider not recorded"
     outcome = next(o for o in COSTS if o.metric == metric)
     return f"{not_measured(outcome)}, or was zero"
 
@@ -196,7 +196,7 @@ def trial_cost(archive: Archive, declared: Declarations, document: ResultDocumen
     trial = document.trial
     name = trial.provider.name
     if name not in declared.providers:
-        return TrialCost(reason=f"{name} is no longer declared: its prices are not known.")
+        return TrialCost(reason=f"{name} is no longer declared: prices unknown.")
     provider, use = (
         with_effective_prices(declared.providers[name], archive.prices(name)),
         usage_of(document, retention_s=declared.upkeep.evidence.keep),

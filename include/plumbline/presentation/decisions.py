@@ -71,11 +71,11 @@ def weight_sentences(swings: Sequence[WeightSwing]) -> tuple[str, ...]:
         ends = [(end, flip) for end, flip in (("below", swing.below), ("above", swing.above)) if flip is not None]
         if ends:
             then = join_words(f"{end} {_weight(flip.weight)} {flip.first} is first" for end, flip in ends)
-            said.append(f"{format_name(swing.metric)} weighs {_weight(swing.weight)}: {then}.")
+            said.append(f"{format_name(swing.metric)}, weight {_weight(swing.weight)}: {then}.")
         else:
             fixed.append(format_name(swing.metric))
     if fixed:
-        said.append(f"No other weight of {join_words(fixed)} alone changes the first place.")
+        said.append(f"No weight of {join_words(fixed)} changes the first choice by itself.")
     return tuple(said)
 
 
@@ -90,13 +90,13 @@ def price_sentences(swings: Sequence[PriceSwing]) -> tuple[str, ...]:
         else:
             fixed.append(swing.provider)
     if fixed:
-        said.append(f"No price of {join_words(fixed)} between a tenth and ten times today's changes the first place.")
+        said.append(f"No price of {join_words(fixed)} between 0.1 and 10 times the current price changes the first choice.")
     return tuple(said)
 
 
 def _flipped(flip: PriceFlip) -> str:
     at = (
-        f"{format_percent(flip.factor)} of today's price"
+        f"{format_percent(flip.factor)} of the current price"
         if flip.usd_per_hour is None
         else f"{_rounded_price(flip.usd_per_hour)} ({comparison.format_relative_change(flip.factor - 1)})"
     )
@@ -126,23 +126,21 @@ def nearest_change(decided: TeamDecision) -> str:
     weights = [(abs(flip.weight - s.weight), s, flip) for s in decided.weight_swings for flip in (s.below, s.above) if flip is not None]
     if weights:
         _, swing, flip = min(weights, key=lambda w: w[0])
-        found.append((flip.first, f"{format_name(swing.metric)} weighed {_weight(flip.weight)} instead of {_weight(swing.weight)}"))
+        found.append((flip.first, f"{format_name(swing.metric)} has weight {_weight(flip.weight)} instead of {_weight(swing.weight)}"))
     prices = [(max(f.factor, 1 / f.factor), s, f) for s in decided.price_swings for f in (s.falls, s.rises) if f is not None]
     if prices:
         _, price, moved = min(prices, key=lambda p: p[0])
-        found.append((moved.first, f"{price.provider} cost {_price_condition(price, moved)}"))
+        found.append((moved.first, f"{price.provider} costs {_price_condition(price, moved)}"))
     if not found:
-        return (
-            f"No single weight and no single price, between a tenth and ten times today's, puts another provider before {winner.provider}."
-        )
+        return f"No single weight and no single price between 0.1 and 10 times the current price puts another provider ahead of {winner.provider}."
     if len({first for first, _ in found}) == 1:
-        return f"It would be {found[0][0]} if {', or if '.join(condition for _, condition in found)}."
-    return f"It would be {', and '.join(f'{first} if {condition}' for first, condition in found)}."
+        return f"{found[0][0]} is first if {', or if '.join(condition for _, condition in found)}."
+    return f"{'; '.join(f'{first} is first if {condition}' for first, condition in found)}."
 
 
 def _price_condition(price: PriceSwing, flip: PriceFlip) -> str:
     if price.usd_per_hour is None or flip.usd_per_hour is None:
-        return f"{format_percent(flip.factor)} of what it does"
+        return f"{format_percent(flip.factor)} of its current price"
     return f"{_rounded_price(flip.usd_per_hour)} instead of {_hourly_price(price.usd_per_hour)}"
 
 
@@ -167,7 +165,7 @@ def cheapest_sentences(decided: Iterable[TeamDecision]) -> tuple[str, ...]:
         for found in d.cheapest:
             if found.requirements and found.setups:
                 asking.setdefault((found.workload, _answer_text(found)), []).append(d.decision.team)
-    return tuple(f"{workload}, as {join_words(teams)} {_plural_ask(teams)}: {answer}." for (workload, answer), teams in asking.items())
+    return tuple(f"{workload}, requirements of {join_words(teams)}: {answer}." for (workload, answer), teams in asking.items())
 
 
 def _plural_ask(teams: Sequence[str]) -> str:
@@ -179,9 +177,9 @@ def _answer_text(found: Cheapest) -> str:
     if answer is None:
         missed = dict.fromkeys(j.text for s in found.setups for j in s.missed)
         unknown = [] if missed else [format_name(found.metric)]
-        return f"no provider is shown to keep all that is asked, for want of {join_words([*missed, *unknown])}"
+        return f"no provider is shown to meet all requirements; missing: {join_words([*missed, *unknown])}"
     cost = common_scale(METRICS[found.metric].unit, [answer.cost], found.metric).text(answer.cost)
-    sure = "" if answer.probability_cheapest is None else f", {format_probability(answer.probability_cheapest)} sure"
+    sure = "" if answer.probability_cheapest is None else f", P(cheapest) {format_probability(answer.probability_cheapest)}"
     return f"{answer.provider} at {cost} ({format_name(found.metric)}){sure}"
 
 
@@ -240,7 +238,7 @@ def stored_decision(view: DecisionView) -> StoredDecision:
         team=view.team,
         kind=view.kind,
         workloads=" + ".join(detail.get("workloads", ())),
-        first=view.winner or "nobody",
+        first=view.winner or "none",
         chance=format_probability(view.probability),
         instead_of=str(detail.get("instead_of") or ""),
         why=str(detail.get("why") or ""),

@@ -70,12 +70,12 @@ def _usage(document: ResultDocument, phase: str) -> GpuUsage:
     missing = tuple(name for name, each in told if each.value is None)
     utilisation, why = AchievedRate(None, "–"), ""
     if not busy:
-        why = "utilisation was not sampled"
+        why = "utilisation not sampled"
     elif power.value is None or (flops.value is None and bandwidth.value is None):
-        why = f"utilisation is not shown without {join_words(missing)}: alone it says nothing of performance"
+        why = f"utilisation hidden without {join_words(missing)}: by itself it does not show performance"
     else:
         mean = sum(busy) / len(busy)
-        utilisation = AchievedRate(mean, format_percent(mean), "of the time some kernel ran")
+        utilisation = AchievedRate(mean, format_percent(mean), "of the time a kernel ran")
     return GpuUsage(format_name(phase), _gpus(document.telemetry, phase), utilisation, flops, bandwidth, power, missing, why)
 
 

@@ -125,7 +125,7 @@ def _primary(table: CardTable) -> PlainRow | None:
 
 def _first(row: Row | None, shown: Scale) -> PlainCell:
     if row is None or row.value is None:
-        return PlainCell("–", reason="no usable trial measured it")
+        return PlainCell("–", reason="not measured in any usable trial")
     return PlainCell(shown.text(row.value), _detail(shown, row.low, row.high, row.coverage, row.n), trials=row.trials)
 
 
@@ -138,11 +138,11 @@ def _detail(shown: Scale, low: float | None, high: float | None, coverage: float
 def _friction(cards: Sequence[Scorecard]) -> tuple[PlainRow, ...]:
     leads = [c.friction.lead_time.time for c in cards]
     return (
-        PlainRow("launch success", "launches whose harness started over launches", tuple(_launch(c) for c in cards)),
+        PlainRow("launch success", "share of launches whose harness started", tuple(_launch(c) for c in cards)),
         PlainRow("lead time", METRICS["provisioning_lead_time"].description, tuple(_lead(c, _scale(leads)) for c in cards)),
         _measured("pod scheduling", [c.friction.pod_scheduling for c in cards]),
         _measured("image pull", [c.friction.image_pull for c in cards]),
-        PlainRow("manual steps", "what a person must do before a trial can run there, as declared", tuple(_steps(c) for c in cards)),
+        PlainRow("manual steps", "declared manual work before a trial can run", tuple(_steps(c) for c in cards)),
     )
 
 
@@ -167,7 +167,7 @@ _VERDICTS: dict[str, Literal["good", "bad", ""]] = {"met": "good", "missed": "ba
 def _launch(card: Scorecard) -> PlainCell:
     launch = card.launch
     if launch.share.ratio is None:
-        return PlainCell("–", reason="nothing was launched")
+        return PlainCell("–", reason="no launches")
     detail = _share(launch.share)
     if launch.promised is not None:
         detail += f"; promised {format_percent(launch.promised, 1)}: {launch.verdict}"
@@ -203,21 +203,19 @@ def _capacity(cards: Sequence[Scorecard]) -> tuple[PlainRow, ...]:
     slots = sorted({s.slot for c in cards for s in c.capacity.shortage})
     for slot in slots if len(slots) > 1 else []:
         refused = [next((s for s in c.capacity.shortage if s.slot == slot), None) for c in cards]
-        cells = tuple(PlainCell("–", reason="nothing was launched then") if r is None else _refused(r.refused, r.trials) for r in refused)
-        rows.append(PlainRow(f"refused at {slot} UTC", "launches in that slot that ended for want of capacity", cells))
+        cells = tuple(PlainCell("–", reason="no launches in this slot") if r is None else _refused(r.refused, r.trials) for r in refused)
+        rows.append(PlainRow(f"refused at {slot} UTC", "launches in this slot that failed for lack of capacity", cells))
     every = tuple(_refused(c.capacity.refused, tuple(t for s in c.capacity.shortage for t in s.trials)) for c in cards)
-    rows.append(PlainRow("refused", "launches that ended for want of capacity, over all slots", every))
+    rows.append(PlainRow("refused", "launches that failed for lack of capacity, all slots", every))
     limits = tuple(PlainCell("–" if c.capacity.reason else "", reason=c.capacity.reason) for c in cards)
     return (
-        (*rows, PlainRow("not known", "what these launches cannot say of the capacity", limits))
-        if any(c.reason for c in limits)
-        else tuple(rows)
+        (*rows, PlainRow("unknown", "capacity that these launches do not show", limits)) if any(c.reason for c in limits) else tuple(rows)
     )
 
 
 def _refused(share: Proportion, trials: tuple[str, ...]) -> PlainCell:
     if share.ratio is None:
-        return PlainCell("–", reason="nothing was launched")
+        return PlainCell("–", reason="no launches")
     return PlainCell(format_percent(share.ratio), _share(share), mark="bad" if share.successes else "", trials=trials)
 
 
@@ -275,7 +273,7 @@ def _verdict(judged: CriterionVerdict) -> CriterionCell:
     shown = common_scale(judged.unit, [judged.value], judged.metric)
     margin = ""
     if judged.margin is not None:
-        margin = f"{100 * judged.margin:+.0f} % from the limit" if judged.margin < 0 else f"{100 * judged.margin:.0f} % to spare"
+        margin = f"{100 * judged.margin:+.0f} % from the limit" if judged.margin < 0 else f"{100 * judged.margin:.0f} % margin"
     return CriterionCell(judged.outcome, shown.text(judged.value), margin, judged.explanation)
 
 
@@ -286,9 +284,9 @@ GROUP_TITLES = {
     "reliability": "Reliability",
     "start_up": "Start-up",
     "recovery": "Recovery",
-    "hardware": "Hardware and what is made of it",
+    "hardware": "Hardware and utilisation",
     "quality": "Outcome",
-    "client": "The measuring client",
+    "client": "Load client",
 }
 TAILS = ("p90", "p95", "p99")
 
@@ -503,7 +501,7 @@ def share_sentence(share: ReferenceShare) -> str:
     said = "SIMULATED: " if share.simulated else ""
     if share.share is None:
         mine = common_scale(METRICS[share.metric].unit, [share.measured], share.metric).text(share.measured)
-        return f"{said}no share: {share.by} publishes {figure} ({dated}) for {'; '.join(share.differs)}. Here it was {mine}"
+        return f"{said}no share: {share.by} publishes {figure} ({dated}) for {'; '.join(share.differs)}; measured here: {mine}"
     part = f"{said}{format_percent(share.share)}{_share_interval(share)}"
     if share.kind == "published":
         if share.of_a_shape:

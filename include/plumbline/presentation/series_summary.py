@@ -102,9 +102,9 @@ def _numbers(part: SeriesResult) -> tuple[tuple[str, str], ...]:
 def _cost(part: SeriesResult, declared: Declarations, price: Quote | None) -> tuple[str, str]:
     workload = declared.workloads.get(part.series.workload)
     if price is None:
-        return "", f"{part.series.provider} is not declared any more: no price"
+        return "", f"{part.series.provider} is no longer declared: no price"
     if workload is None or workload.version != part.series.version:
-        return "", f"version {part.series.version} of the workload is not declared any more: its nodes are not known"
+        return "", f"version {part.series.version} of the workload is no longer declared: node count unknown"
     kind, nodes = part.series.kind, workload.nodes
     share = share_of(declared.providers[part.series.provider], workload.gpus)
     due = charged(price, share)
@@ -114,7 +114,7 @@ def _cost(part: SeriesResult, declared: Declarations, price: Quote | None) -> tu
         if values:
             return common_scale(METRICS[name].unit, values, name).text(median(values)), format_name(name) + (f", {share}" if share else "")
     reasons = (c.reason for name in HEADLINE_COSTS[kind] for c in each if c.metric == name and c.reason)
-    return "", next(reasons, "nothing was measured that has a cost")
+    return "", next(reasons, "no measured outcome has a cost")
 
 
 def _asked() -> tuple[MetricKey, ...]:

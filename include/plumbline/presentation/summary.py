@@ -40,8 +40,8 @@ def summary_items(found: Conclusions) -> tuple[SummaryItem, ...]:
         said.append(
             SummaryItem("First choice", tuple(_decision(d) for d in found.decided), tuple(nearest_change(d) for d in found.decided))
         )
-    said += [SummaryItem("Cheapest that fits", cheapest)] if cheapest else []
-    said += [SummaryItem("Cost, all in", tuple(cost_sentence(c) for c in found.provider_costs))] if found.provider_costs else []
+    said += [SummaryItem("Cheapest setup", cheapest)] if cheapest else []
+    said += [SummaryItem("Total cost", tuple(cost_sentence(c) for c in found.provider_costs))] if found.provider_costs else []
     said += [SummaryItem("Drift", (_drifted(campaign),))]
     said += [SummaryItem("Acceptance", lines) for lines in (_acceptance(cards),) if lines]
     said += [
@@ -53,7 +53,7 @@ def summary_items(found: Conclusions) -> tuple[SummaryItem, ...]:
 
 def _measured(cards: Sequence[Scorecard]) -> str:
     if not cards:
-        return "Nothing was planned and nothing was measured."
+        return "No planned trials and no results."
     counts: Counter[str] = Counter()
     for card in cards:
         counts.update(card.counts)
@@ -83,7 +83,7 @@ def _leads(kind: str, cards: Sequence[Scorecard]) -> tuple[str, ...]:
         lines += [f"{provider} leads{on} on {join_words(on_what)}." for provider, on_what in won.items()]
         lines += [f"Too close to call{on}: {join_words(close)}."] if close else []
         if not won and not close:
-            lines.append(f"Fewer than two providers have numbers{on}, so nobody leads.")
+            lines.append(f"Fewer than two providers have results{on}: no leader.")
     return tuple(lines)
 
 
@@ -106,7 +106,7 @@ def _acceptance(cards: Sequence[Scorecard]) -> tuple[str, ...]:
     passed = sum(j.outcome == "pass" for _, j in judged)
     text = f"{passed} of {len(judged)} acceptance criteria pass"
     if open_:
-        text += f", {open_} cannot be judged"
+        text += f", {open_} have too little data"
     return (f"{text}{': ' + '; '.join(bad) if bad else ''}.",)
 
 
@@ -116,11 +116,11 @@ def _decision(decided: TeamDecision) -> str:
     winner = decision.winner
     if winner is None:
         return f"{who}: {decision.note[:1].lower()}{decision.note[1:]}"
-    before = f"{who}: {winner.provider} before {decision.ranking[1].provider}"
+    before = f"{who}: {winner.provider} ahead of {decision.ranking[1].provider}"
     sure = (
-        f", {format_probability(winner.probability_first)} sure"
+        f", P(first) {format_probability(winner.probability_first)}"
         if winner.probability_first is not None
-        else f"; how sure is not known: {decision.note.removesuffix('.')}"
+        else f"; P(first) unknown: {decision.note.removesuffix('.')}"
     )
     return f"{before}{sure}."
 
@@ -130,13 +130,13 @@ def _drifted(campaign: CampaignData) -> str:
         by_kind = Counter(f.kind for f in campaign.findings)
         kinds = join_words(f"{n} {format_name(kind)}" for kind, n in sorted(by_kind.items()))
         worst = min(campaign.findings, key=lambda f: ("page", "warn", "info").index(f.severity))
-        return f"Since the accepted baseline: {kinds} {'finding' if len(campaign.findings) == 1 else 'findings'}; the gravest is: {headline(worst)}."
+        return f"Since the accepted baseline: {kinds} {'finding' if len(campaign.findings) == 1 else 'findings'}; most severe: {headline(worst)}."
     compared = [d for d in campaign.drift if d.baseline]
     if not compared:
-        return "No baseline was accepted before this campaign, so nothing could have drifted from it yet."
+        return "No accepted baseline before this campaign, so no drift comparison."
     unsure = sum(d.verdicts.get("insufficient_data", 0) for d in compared)
-    tail = f" {unsure} comparisons have too little data to say." if unsure else ""
-    return f"Nothing drifted from the accepted baseline in {len(compared)} series.{tail}"
+    tail = f" {unsure} comparisons have too little data." if unsure else ""
+    return f"No drift from the accepted baseline in {len(compared)} series.{tail}"
 
 
 def headline(finding: FindingRow) -> str:
@@ -152,8 +152,8 @@ def comparison_limits(
     fewest = min((c.usable for c in cards if c.usable), default=6)
     if fewest < 6:
         found.append(
-            f"As few as {fewest} usable repeats stand behind a column. Below six, the interval shown is the range of the repeats, "
-            "which holds the true median less often than 95 %: two repeats do so half of the time."
+            f"At least one column has only {fewest} usable repeats. Below six, the interval is the range of the repeats, "
+            "which covers the true median less often than 95 %; with two repeats, half of the time."
         )
     shared: dict[str, list[str]] = {}
     for name in sorted({c.provider for c in cards}):
@@ -165,19 +165,19 @@ def comparison_limits(
     ]
     if any(d.simulated for d in campaign.documents):
         names = sorted({d.trial.provider.name for d in campaign.documents if d.simulated})
-        found.append(f"{join_words(names)} {'is' if len(names) == 1 else 'are'} simulated: these numbers were not measured on hardware.")
+        found.append(f"{join_words(names)} {'is' if len(names) == 1 else 'are'} simulated: these results were not measured on hardware.")
     lost = [c for c in cards if c.planned > c.usable]
     if lost:
         found.append(
-            f"Not every planned trial gave numbers: {join_words(f'{c.provider} {c.usable} of {c.planned} {c.kind}' for c in lost)}."
+            f"Not every planned trial has usable results: {join_words(f'{c.provider} {c.usable} of {c.planned} {c.kind}' for c in lost)}."
         )
     found += [f"{reason}; its costs are unknown, not zero." for q in quotes.values() if (reason := q.reason)]
     if campaign.store is None:
-        found.append("The raw evidence was not at hand when this report was written, so distributions are not drawn.")
-    found += [f"Raw evidence is left out of the charts: {problem}." for problem in problems]
+        found.append("The raw evidence was not available, so this report has no distribution charts.")
+    found += [f"Charts exclude raw evidence: {problem}." for problem in problems]
     slots = sorted({d.trial.slot for d in campaign.documents})
     if len(slots) == 1:
-        found.append(f"All trials ran in one slot of the day ({slots[0]} UTC): differences between times of day are not seen.")
+        found.append(f"All trials ran at one time of day ({slots[0]} UTC); variation over the day is not measured.")
     return tuple(found)
 
 
@@ -194,7 +194,7 @@ def same_losses(campaign: CampaignData) -> tuple[str, ...]:
 def _sentence(workload: str, provider: str, hashes: list[str]) -> str:
     kinds = Counter(hashes)
     if len(kinds) == 1:
-        return f"{workload} on {provider}: all {len(hashes)} repeats had the same losses, bit for bit."
+        return f"{workload} on {provider}: the losses of all {len(hashes)} repeats are bitwise identical."
     alike = kinds.most_common(1)[0][1]
-    most = f"{alike} of them alike" if alike > 1 else "no two alike"
-    return f"{workload} on {provider}: the losses of {len(hashes)} repeats differ, {most}; deterministic: true asks for the same ones each time."
+    most = f"{alike} of them are identical" if alike > 1 else "no two are identical"
+    return f"{workload} on {provider}: the losses of {len(hashes)} repeats differ, {most}; set deterministic: true to reproduce them."

@@ -59,7 +59,7 @@ def attempt_rows(campaign: CampaignData) -> tuple[AttemptRow, ...]:
         )
     seen = {d.trial.trial_id for d in campaign.documents}
     rows += [
-        AttemptRow(t.trial_id, t.attempt, t.provider.name, t.workload.kind, "missing", ("planned, but nothing came back",), "", "", (), "")
+        AttemptRow(t.trial_id, t.attempt, t.provider.name, t.workload.kind, "missing", ("planned, no result",), "", "", (), "")
         for t in campaign.planned
         if t.trial_id not in seen
     ]
@@ -256,7 +256,7 @@ def _pod(pod: PodRecord) -> PodPart:
     return PodPart(
         name=pod.name,
         node=pod.node,
-        ended=", ".join(part for part in (pod.reason, exit_status) if part) or "nothing was seen of its end",
+        ended=", ".join(part for part in (pod.reason, exit_status) if part) or "unknown",
         facts=tuple((key, "–" if value is None else str(value)) for key, value in sorted(pod.facts.items())),
         moments=tuple(_timeline_rows(pod.events)),
         notices=tuple((n.utc.strftime("%H:%M:%S"), n.reason, f"{n.count}×" if n.count > 1 else "", n.message) for n in pod.notices),

@@ -25,14 +25,14 @@ def said(*losses: str | None) -> tuple[str, ...]:
 
 def test_repeats_that_learned_the_same() -> None:
     (line,) = said("a", "a", "a")
-    assert line == "gpt-test on lab-2core: all 3 repeats had the same losses, bit for bit."
+    assert line.startswith("gpt-test on lab-2core") and "all 3 repeats are bitwise identical" in line
 
 
 def test_repeats_that_did_not() -> None:
     (line,) = said("a", "b", "a")
-    assert "the losses of 3 repeats differ, 2 of them alike" in line
+    assert "3 repeats differ, 2 of them" in line
     (line,) = said("a", "b")
-    assert "no two alike" in line
+    assert "no two" in line
 
 
 def test_one_repeat_and_documents_without_losses_say_nothing() -> None:

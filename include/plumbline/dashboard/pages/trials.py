@@ -46,19 +46,19 @@ def evidence_charts(document: ResultDocument, folder: str) -> EvidenceCharts:
     """Latency distribution of the requests, time of the steps. `folder`: the attempt's, in its result store, as the archive names it."""
     drawn = [e for e in document.evidence if e.kind in _CHARTED_KINDS and e.uri.endswith(".parquet")]
     if not drawn:
-        return EvidenceCharts((), ("The trial kept no requests and no steps.",))
+        return EvidenceCharts((), ("No request or step evidence.",))
     large = [e for e in drawn if e.bytes > MOST_BYTES]
     if large:
         return EvidenceCharts(
             (),
             tuple(
-                f"{e.uri} has {format_bytes(e.bytes)}, more than a page can draw ({format_bytes(MOST_BYTES)}): download it." for e in large
+                f"{e.uri} has {format_bytes(e.bytes)}, more than the chart limit of {format_bytes(MOST_BYTES)}: download it." for e in large
             ),
         )
     trial = document.trial
     below = f"/{ResultStore.folder(trial)}"
     if not folder.endswith(below):
-        return EvidenceCharts((), (f"The archive says that the trial lies at {folder}; expected an address that ends with {below}.",))
+        return EvidenceCharts((), (f"Unexpected trial folder {folder}; expected an address that ends with {below}.",))
     try:
         store = ResultStore(evidence_files.check_address(folder).removesuffix(below), patience_s=0.0)
         found = evidence_of(store, [document])
@@ -80,8 +80,8 @@ def _charts(document: ResultDocument, latencies: Sequence[Latencies], runs: Sequ
         step_time_chart("raw", "", [name], runs),
     ]
     told = {
-        "raw-steps": "Every step. The shaded start is warm-up and counts in no steady number.",
-        "": "Share of the steady phase's requests answered within a time, measured from the scheduled arrival; a failed request never arrives.",
+        "raw-steps": "Every step. Shaded: warm-up, excluded from steady metrics.",
+        "": "Share of steady requests answered within a time, measured from the scheduled arrival. Failed requests count as never answered.",
     }
     return [replace(chart, caption=told.get(chart.name, told[""])) for chart in charts if chart is not None]
 
@@ -109,18 +109,14 @@ def fetch_evidence(folder: str, item: Evidence, expired: tuple[datetime, str] | 
     """
     address = f"{folder}/{item.uri}"
     if expired is not None:
-        raise EvidenceUnavailable(
-            410, f"{address} is kept no longer: {expired[1]}, {expired[0]:%Y-%m-%d}. Its checksum stays in the archive."
-        )
+        raise EvidenceUnavailable(410, f"{address} expired: {expired[1]}, {expired[0]:%Y-%m-%d}. The archive keeps its checksum.")
     if item.bytes > MAX_DOWNLOAD_BYTES:
         raise EvidenceUnavailable(
             413,
-            f"{address} has {format_bytes(item.bytes)}, more than a page hands out ({format_bytes(MAX_DOWNLOAD_BYTES)}); read it from there.",
+            f"{address} has {format_bytes(item.bytes)}, more than the download limit of {format_bytes(MAX_DOWNLOAD_BYTES)}; read it from the result store.",
         )
     if not _download_slots.acquire(blocking=False):
-        raise EvidenceUnavailable(
-            503, f"{MAX_CONCURRENT_DOWNLOADS} files are being handed out, and no more at a time: try it again in a moment."
-        )
+        raise EvidenceUnavailable(503, f"{MAX_CONCURRENT_DOWNLOADS} downloads are running, the maximum. Try again in a moment.")
     file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (it outlives this function)
     # With the file itself, so that also somebody who goes away before the first byte leaves room for the next.
     weakref.finalize(file, _download_slots.release)
@@ -138,7 +134,7 @@ def fetch_evidence(folder: str, item: Evidence, expired: tuple[datetime, str] | 
             )
     except FileNotFoundError:
         file.close()
-        raise EvidenceUnavailable(404, f"{address} is missing. `plumbline archive verify` lists what else is.") from None
+        raise EvidenceUnavailable(404, f"{address} is missing. `plumbline archive verify` lists all missing files.") from None
     except (OSError, ValueError, ImportError) as error:
         file.close()
         raise EvidenceUnavailable(502, f"{address} cannot be read: {error}") from error

@@ -92,7 +92,7 @@ def workload_page(archive: Archive, declared: Declarations, now: datetime, name:
     return WorkloadPage(
         name=name,
         kind=kinds[0] if kinds else "",
-        description=spec.description if spec is not None else "it is not declared any more",
+        description=spec.description if spec is not None else "no longer declared",
         providers=tuple(places),
         more=columns.after,
         table=table,
@@ -148,7 +148,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     def show_workload(request: Request, workload: str, after: str = "") -> Response:
         w = workload_page(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)), pages.now(), workload, after)
         if w is None:
-            raise HTTPException(404, f'no workload is called "{workload}": none is declared, and the archive has nothing of it')
+            raise HTTPException(404, f'no workload is called "{workload}": not declared and not in the archive')
         return pages.page(request, "workload.html.j2", w=w, after=after)
 
     return routes

@@ -26,7 +26,7 @@
   };
   const recompute = async () => {
     if (asked) asked.abort();
-    if (!shares()) { answer.textContent = "Every weight is 0: at least one has to count."; return; }
+    if (!shares()) { answer.textContent = "All weights are 0. Set at least one above 0."; return; }
     asked = new AbortController();
     result.setAttribute("aria-busy", "true");
     try {
@@ -46,7 +46,7 @@
       history.replaceState(null, "", to);
     } catch (error) {
       if (error.name === "AbortError") return;
-      answer.textContent = "It could not be recomputed: " + error.message;
+      answer.textContent = "Recomputation failed: " + error.message;
     }
     result.removeAttribute("aria-busy");
   };

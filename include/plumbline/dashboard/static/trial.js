@@ -20,7 +20,7 @@
   const load = async () => {
     const said = section.querySelector("[data-said]");
     section.setAttribute("aria-busy", "true");
-    said.textContent = "Reading the files in the result store …";
+    said.textContent = "Loading evidence files …";
     try {
       const answer = await fetch(section.dataset.charts, { headers: { Accept: "application/json" } });
       if (!answer.ok) throw new Error("the server answered " + answer.status);
@@ -29,7 +29,7 @@
       said.textContent = found.said.join(" ");
       said.hidden = !found.said.length;
     } catch (error) {
-      said.textContent = "The charts could not be read: " + error.message + ". The files can be downloaded below.";
+      said.textContent = "Charts not available: " + error.message + ". Download the files below.";
     }
     section.setAttribute("aria-busy", "false");
   };

@@ -95,7 +95,7 @@ def test_what_is_settled_asks_for_nothing_more(archive: Archive, client: TestCli
 def test_a_finding_that_says_little_has_a_page_all_the_same(archive: Archive, client: TestClient) -> None:
     archive.save_findings([FindingRecord("old", "", None, "lab", "price", "warn", f"WARN dearer {HOSTILE}", {"since": "2026-11-20"})])
     text = client.get("/findings/old").text
-    assert "since 2026-11-20" in text and "Nothing that was recorded explains it." in text
+    assert "since 2026-11-20" in text and 'id="unexplained"' in text
     assert HOSTILE not in text
 
 
@@ -108,7 +108,7 @@ def test_findings_are_chosen_and_read_a_page_at_a_time(archive: Archive, client:
     second = client.get("/findings?state=open&kind=performance&after=f24").text
     assert second.count('<article class="finding') == 5 and 'rel="next"' not in second
     assert "the price" in client.get("/findings?provider=other&severity=").text
-    assert "None of these." in client.get("/findings?severity=page").text
+    assert 'id="no-findings"' in client.get("/findings?severity=page").text
     assert client.get("/findings?kind=nonsense").status_code == 422
     assert client.get("/findings?after=nonsense").status_code == 404
     assert f'<option value="{provider().name}">' in first

@@ -59,10 +59,10 @@ def test_what_is_newer_counts(archive: Archive, declared: Declarations) -> None:
 
 
 def test_what_is_held_is_told_first_and_how_to_accept_it(archive: Archive, client: TestClient) -> None:
-    assert "Held until" not in client.get("/prices").text
+    assert 'id="held"' not in client.get("/prices").text
     held(archive)
     text = client.get("/prices").text
-    assert text.index("Held until somebody decides") < text.index("<h2>Now</h2>")
+    assert text.index('id="held"') < text.index('id="current"')
     assert "plumbline findings accept held" in text
 
 
@@ -84,7 +84,7 @@ def test_the_page_of_an_empty_installation_says_so(archive: Archive, tmp_path: P
         override_home(tmp_path, config),
         TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client,
     ):
-        assert "No provider declares a price" in client.get("/prices").text
+        assert 'id="no-price"' in client.get("/prices").text
 
 
 def test_steps_break_where_no_price_holds_and_held_readings_are_hollow() -> None:

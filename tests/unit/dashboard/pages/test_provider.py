@@ -117,14 +117,14 @@ def test_launches_that_got_no_place_count_and_carry_wilsons_interval(client: Tes
 def test_the_list_has_those_that_ran_and_those_that_are_declared(client: TestClient) -> None:
     text = client.get("/providers").text
     assert 'href="/providers/lab"' in text and "not declared" in text
-    assert 'href="/providers/local-1core"' in text and "never run" in text
+    assert 'href="/providers/local-1core"' in text and "no trials" in text
     after = client.get("/providers?after=local-1core").text
     assert 'href="/providers/local-2core"' in after and 'href="/providers/lab"' not in after
 
 
 def test_a_provider_without_a_result_has_a_page_and_an_unknown_one_has_none(client: TestClient) -> None:
     text = client.get("/providers/local-1core").text
-    assert "Nothing ran on it yet." in text and "USD/h" in text and charts(text) == {}
+    assert 'id="no-trend"' in text and "USD/h" in text and charts(text) == {}
     assert client.get("/providers/nobody").status_code == 404
 
 

@@ -20,7 +20,7 @@ def page(folder: Path, found: ResultDocument) -> str:
         archive.record(found, uri="s3://x")
     with TestClient(create_app(archive_url=url, reports=folder)) as client:
         text = client.get(f"/trials/{found.trial.trial_id}").text
-    return text[text.index("<h2>Beside the measurement</h2>") :].split("</section>")[0]
+    return text[text.index('id="telemetry"') :].split("</section>")[0]
 
 
 def test_beside_what_was_achieved(tmp_path: Path) -> None:
@@ -63,4 +63,4 @@ def test_alone_it_is_withheld(tmp_path: Path) -> None:
     rows = [each for each in training_metrics() if each.metric != "model_flops"]
     part = page(tmp_path, document(metrics=rows, telemetry=sampled(utilization=0.9)))
     assert "90" not in part and "90.0 %" not in part
-    assert "utilisation is not shown without achieved FLOP/s, memory bandwidth and power" in part
+    assert "hidden without achieved FLOP/s, memory bandwidth and power" in part

@@ -144,7 +144,7 @@ def test_what_cannot_be_drawn_is_said(home: Path, client: TestClient, monkeypatc
     file_of(home, INFERENCE, "requests.parquet").unlink()
     assert "is missing" in client.get(f"/trials/{INFERENCE}/charts").json()["said"][0]
     monkeypatch.setattr(trials, "MOST_BYTES", 10)
-    assert "more than a page can draw" in client.get(f"/trials/{TRAINING}/charts").json()["said"][0]
+    assert "chart limit" in client.get(f"/trials/{TRAINING}/charts").json()["said"][0]
 
 
 def test_a_file_comes_with_its_checksum_and_as_a_file(home: Path, client: TestClient) -> None:
@@ -167,7 +167,7 @@ def test_only_so_many_files_are_handed_out_at_once_and_each_makes_room_for_the_n
     folder = file_of(home, INFERENCE, "requests.parquet").parents[1].as_uri()
     held = [trials.fetch_evidence(folder, found.evidence[0], None) for _ in range(trials.MAX_CONCURRENT_DOWNLOADS)]
     busy = client.get(f"/trials/{INFERENCE}/evidence/0")
-    assert busy.status_code == 503 and "try it again" in busy.text
+    assert busy.status_code == 503 and "Try again" in busy.text
     held.pop()
     for _ in range(2 * trials.MAX_CONCURRENT_DOWNLOADS):
         assert client.get(f"/trials/{INFERENCE}/evidence/0").status_code == 200

@@ -56,10 +56,10 @@ def test_a_difference_that_forbids_comparing_is_said_with_its_reason(client: Tes
 def test_the_list_names_the_teams_that_ask_and_what_never_ran(client: TestClient) -> None:
     text = client.get("/workloads").text
     line = text[text.index("/workloads/chat-tiny-cpu") :].split("</tr>")[0]
-    assert "/decisions/product/inference?workload=chat-tiny-cpu" in line and "providers side by side" in line
-    assert "never run" in text[text.index("/workloads/vision-cpu") :].split("</tr>")[0]
+    assert "/decisions/product/inference?workload=chat-tiny-cpu" in line and "compare providers" in line
+    assert "no results" in text[text.index("/workloads/vision-cpu") :].split("</tr>")[0]
 
 
 def test_a_workload_that_never_ran_says_so_and_an_unknown_one_has_no_page(client: TestClient) -> None:
-    assert "No provider has a usable trial of it." in client.get("/workloads/vision-cpu").text
+    assert 'id="no-results"' in client.get("/workloads/vision-cpu").text
     assert client.get("/workloads/nothing").status_code == 404
