@@ -7,15 +7,12 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DataError
 
 from plumbline.archive import audit, baselines, campaigns, findings, prices, quarantine, recording, retention, samples, trials, verification
-from plumbline.archive.bundle.exporter import export_bundle
-from plumbline.archive.bundle.importer import CheckQuality, import_bundle
-from plumbline.archive.bundle.manifest import ExportedCampaign, ImportedCampaign
 from plumbline.archive.campaigns import CampaignChange
 from plumbline.archive.engine import advisory_lock, make_engine, reading, writing
 from plumbline.archive.migrate import prepare
@@ -50,6 +47,10 @@ from plumbline.archive.samples import CurrentSeries, EffectiveAttempt
 from plumbline.declarations import DriftRules, installation_paths
 from plumbline.results import MetricRow, Reason, ResultDocument
 from plumbline.results.published import PublishedResult
+
+if TYPE_CHECKING:
+    from plumbline.archive.bundle.importer import CheckQuality
+    from plumbline.archive.bundle.manifest import ExportedCampaign, ImportedCampaign
 
 
 class Measurements:
@@ -485,6 +486,8 @@ class Archive(Measurements, Conclusions, Watched, Paging, Overview, Trends, Keep
 
         LookupError for an unknown campaign, BadBundle for a folder that is in use.
         """
+        from plumbline.archive.bundle.exporter import export_bundle  # pyarrow takes as long to import as a small command runs
+
         with reading(self.engine) as session:
             return export_bundle(session, folder, campaigns, utc_now())
 
@@ -498,6 +501,8 @@ class Archive(Measurements, Conclusions, Watched, Paging, Overview, Trends, Keep
         than the archive, is refused with its reason. BadBundle if the bundle's files are not those of its manifest or exceed a bound, or if a
         newer version wrote it.
         """
+        from plumbline.archive.bundle.importer import import_bundle
+
         chosen = None if campaigns is None else list(campaigns)
         return import_bundle(
             lambda: writing(self.engine), folder, chosen, by=by, at=utc_now(), judge=judge, home=installation_paths().results_url

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, inspect, text
 
 from plumbline.archive.engine import migrating
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+# Alembic is imported where it migrates: opening an archive of this version's schema does not wait for it.
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
@@ -31,15 +33,20 @@ class OldSchema(SchemaMismatch):
 @cache
 def head() -> str:
     """The revision that this version works with."""
-    revision = _scripts().get_current_head()
-    assert revision is not None
-    return revision
+    return max(script.name[1:5] for script in (_MIGRATIONS / "versions").glob("v[0-9]*.py"))
 
 
 def revision_of(engine: Engine) -> str | None:
     """The archive's revision; None if it is new."""
     with engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        return _revision(connection)
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return revision
 
 
 def prepare(engine: Engine, migrate: bool) -> None:
@@ -92,6 +99,8 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
     """Migrate up, under a lock; does nothing if the archive is there already. UnknownSchema if it is newer than this version."""
     if revision == "head" and revision_of(engine) == head():
         return
+    from alembic import command
+
     with migrating(engine) as connection:
         _known(connection)
         command.upgrade(_config(connection), revision)
@@ -99,13 +108,15 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
 
 def downgrade(engine: Engine, revision: str) -> None:
     """Migrate down, under a lock. What newer tables held is lost: meant for going back to an older version, after a copy was made."""
+    from alembic import command
+
     with migrating(engine) as connection:
         _known(connection)
         command.downgrade(_config(connection), revision)
 
 
 def _known(connection: Connection) -> None:
-    current = MigrationContext.configure(connection).get_current_revision()
+    current = _revision(connection)
     if current is not None and current not in known_revisions():
         check_revision(current)
 
@@ -116,10 +127,14 @@ def known_revisions() -> set[str]:
 
 
 def _scripts() -> ScriptDirectory:
+    from alembic.script import ScriptDirectory
+
     return ScriptDirectory.from_config(_config(None))
 
 
 def _config(connection: Connection | None) -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")

@@ -2,11 +2,11 @@
 
 import sys
 
+from plumbline.cli.app import app
+
 
 def main() -> None:
     """Entry point of the `plumbline` command."""
-    from plumbline.cli.app import app
-
     try:
         app()
     except Exception as error:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.rule import Rule
 from rich.text import Text
 
+from plumbline.alerts import Message, chart, render
+from plumbline.alerts.chart import Picture
+from plumbline.alerts.digest import render_digest
+from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY, lines, page
+from plumbline.alerts.slack.mrkdwn import Span
 from plumbline.cli.output import Json, clear_errors, emit, fail, open_archive, out
 from plumbline.declarations import DeclarationError, load
-
-if TYPE_CHECKING:
-    from plumbline.alerts import Message
-    from plumbline.alerts.chart import Picture
-    from plumbline.alerts.slack.mrkdwn import Span
+from plumbline.workflows.alert import alert_of, build_digest, finding_chart, previous_month
 
 alerts = typer.Typer(help="What Slack would show, with no Slack at all.", no_args_is_help=True)
 Save = Annotated[
@@ -49,9 +50,6 @@ def digest(
     as_json: Json = False,
 ) -> None:
     """Show a month's digest as Slack would get it: what is open, ranked by money, and what changed."""
-    from plumbline.alerts.digest import render_digest
-    from plumbline.workflows.alert import build_digest, previous_month
-
     now = datetime.now(timezone.utc)
     with clear_errors(ValueError, DeclarationError), open_archive() as archive:
         made = build_digest(archive, load(), month or previous_month(now), now)
@@ -59,24 +57,17 @@ def digest(
 
 
 def _example() -> list[tuple[str, Message, Picture | None]]:
-    from plumbline.alerts import render
-    from plumbline.alerts.chart import picture
-    from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY
-
     return [
         (
             EXAMPLE_FINDING.finding_id,
             render(EXAMPLE_FINDING, context=EXAMPLE_CONTEXT),
-            picture(EXAMPLE_HISTORY, f"plumbline-{EXAMPLE_FINDING.finding_id}.png"),
+            chart.picture(EXAMPLE_HISTORY, f"plumbline-{EXAMPLE_FINDING.finding_id}.png"),
         )
     ]
 
 
 def _stored(finding_id: str | None) -> list[tuple[str, Message, Picture | None]]:
     """The messages of one finding, or of all that wait, with their charts."""
-    from plumbline.alerts import render
-    from plumbline.workflows.alert import alert_of, finding_chart
-
     with clear_errors(LookupError, DeclarationError), open_archive() as archive:
         views = [archive.finding(finding_id)] if finding_id else [*archive.findings("open"), *archive.findings("acknowledged")]
         declared = load()
@@ -101,8 +92,6 @@ def _tell(made: list[tuple[str, Message, Picture | None]], save: Path | None, as
 
 
 def _write(made: list[tuple[str, Message, Picture | None]], folder: Path) -> None:
-    from plumbline.alerts.preview import page
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -116,8 +105,6 @@ def _write(made: list[tuple[str, Message, Picture | None]], folder: Path) -> Non
 
 
 def _print(message: Message) -> None:
-    from plumbline.alerts.preview import lines
-
     for line in lines(message):
         if line.kind == "divider":
             out.print(Rule(style="dim"))

@@ -47,7 +47,7 @@ COMMANDS = {
         "Run an archived trial again from its own record: same specification, criteria, seeds and arrival schedule.",
     ),
     "serve": ("trial:serve", "Serve WORKLOAD's model by Triton on this machine until Ctrl-C, and say how to declare it as an endpoint."),
-    "campaigns": ("scorecard:campaigns", "List the archive's campaigns, oldest first."),
+    "campaigns": ("archive:campaigns", "List the archive's campaigns, oldest first."),
     "scorecard": (
         "scorecard:scorecard",
         "Show a campaign's scorecards, training and inference apart, with its criteria and the teams' decisions.",

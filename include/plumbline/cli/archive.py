@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
+from plumbline import workflows
 from plumbline.archive import Refused, SchemaMismatch
 from plumbline.archive.backup import Backup, BackupError
 from plumbline.archive.backup import backup as make_backup
@@ -24,8 +25,9 @@ from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import move
 from plumbline.archive.retention import DueEvidence
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
-from plumbline.cli.output import Json, clear_errors, emit, fail, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
 from plumbline.declarations import DeclarationError, installation_paths
+from plumbline.embedded.connections import database_url
 from plumbline.results.published import MLPERF_ROUNDS, parse_mlperf
 
 Airflow = Annotated[bool, typer.Option("--airflow", help="Airflow's database instead: runs, and connections encrypted with the Fernet key")]
@@ -86,9 +88,24 @@ def _problems() -> list[str]:
 def _url(airflow: bool) -> str:
     if not airflow:
         return installation_paths().archive_url
-    from plumbline.embedded.connections import database_url
-
     return database_url()
+
+
+def campaigns(as_json: Json = False) -> None:
+    """List the archive's campaigns, oldest first."""
+    with open_archive() as archive:
+        found = archive.campaigns()
+
+    def show() -> None:
+        shown = table("Campaigns", "campaign", "planned (UTC)", "why", "usable", "not usable", right=("usable", "not usable"))
+        for c in found:
+            bad = c.outcomes.planned - c.outcomes.usable
+            other = " and ".join(source for source in c.sources if source != "measured")
+            why = marked("{}[yellow]{}[/]", c.reason, f" {other.upper()}" if other else "")
+            shown.add_row(c.campaign_id, f"{c.planned_at:%Y-%m-%d %H:%M}", why, str(c.outcomes.usable), str(bad) if bad else "")
+        out.print(shown if found else "the archive has no campaign yet; `plumbline run` measures one")
+
+    emit(as_json, found, show)
 
 
 @contextmanager
@@ -110,15 +127,13 @@ def expire(
     as_json: Json = False,
 ) -> None:
     """Delete raw evidence that is older than `evidence.keep` in upkeep.yaml and that nothing cites. Rows and documents stay."""
-    from plumbline.workflows import retain
-
     if dry_run == yes:
         fail("deletes raw evidence for good; expected --dry-run to see what would go, or --yes")
     with clear_errors(DeclarationError, OSError), open_archive() as archive:
-        found = retain.expired_evidence(archive)
+        found = workflows.retain.expired_evidence(archive)
         if found is None:
             fail("evidence is kept for ever: include/config/upkeep.yaml declares no evidence.keep")
-        done = retain.expire_evidence(archive) if yes else None
+        done = workflows.retain.expire_evidence(archive) if yes else None
     emit(as_json, {"due": found.due, "cited": found.cited, "elsewhere": found.elsewhere, "removed": done}, lambda: _show(found, yes))
     if done is not None and not as_json:
         out.print(f"{done.files} files of {done.attempts} attempts deleted, {done.bytes:,} B", highlight=False)
@@ -167,10 +182,8 @@ def migrate(
 
 def size(as_json: Json = False) -> None:
     """Show what the archive's tables, the result store, reports, logs and caches take, and how long each is kept."""
-    from plumbline.workflows.retain import storage_sizes
-
     with clear_errors(DeclarationError, OSError), open_archive() as archive:
-        found = storage_sizes(archive)
+        found = workflows.retain.storage_sizes(archive)
 
     def show() -> None:
         parts = table("What grows", "part", "where", "files", "bytes", "keep", right=("files", "bytes"))
@@ -236,10 +249,8 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Take in what another archive exported. What is there stays; a campaign that contradicts it, or its documents, is refused. Exit code 1 then."""
-    from plumbline.workflows.transfer import import_bundle
-
     with clear_errors(LookupError, BadBundle, OSError), open_archive() as opened:
-        done = import_bundle(opened, folder, campaign, getpass.getuser())
+        done = workflows.transfer.import_bundle(opened, folder, campaign, getpass.getuser())
     emit(as_json, done, lambda: _show_imported(done))
     raise typer.Exit(FAILED if any(one.refused for one in done) else OK)
 
@@ -247,10 +258,8 @@ def import_(
 @archive.command()
 def collect(campaign: Annotated[str, typer.Argument(help="the campaign's id, such as 2026-11")], as_json: Json = False) -> None:
     """Bring home results that reached their stores after the campaign ended, and record them. Exit code 1 if some still cannot be read."""
-    from plumbline.workflows.benchmark import collect_campaign
-
     with clear_errors(LookupError, OSError), open_archive() as opened:
-        done = collect_campaign(opened, campaign)
+        done = workflows.benchmark.collect_campaign(opened, campaign)
     new = [one for one in done if {"inserted", "corrected"} & set(one.recorded)]
     failed = [one for one in done if one.problem is not None]
     refused = [(one, reason) for one in done for reason in one.quarantined]
@@ -279,12 +288,10 @@ def correct(
     as_json: Json = False,
 ) -> None:
     """Reject or accept a recorded measurement after all: a new row names the old one and stands in its place."""
-    from plumbline.workflows.record import override_verdict
-
     if accept is None:
         fail("no verdict; expected --accept or --reject")
     with clear_errors(LookupError, ValueError, Refused), open_archive() as opened:
-        new = override_verdict(opened, trial_id, attempt, "accept" if accept else "reject", getpass.getuser(), why)
+        new = workflows.record.override_verdict(opened, trial_id, attempt, "accept" if accept else "reject", getpass.getuser(), why)
     emit(
         as_json,
         {"trial_id": trial_id, "corrects": attempt, "attempt": new},
@@ -333,12 +340,13 @@ def retry(
     quarantine_id: Annotated[str | None, typer.Argument(help="everything that is kept if left out")] = None, as_json: Json = False
 ) -> None:
     """Look again: a document that holds now is recorded in the place of its failed attempt. Exit code 1 if one still does not."""
-    from plumbline.workflows.record import retry_all_quarantined
-    from plumbline.workflows.record import retry_quarantined as retry_one
-
     by = getpass.getuser()
     with clear_errors(LookupError, FileNotFoundError, Refused), open_archive() as opened:
-        done = [retry_one(opened, quarantine_id, by)] if quarantine_id else retry_all_quarantined(opened, by)
+        done = (
+            [workflows.record.retry_quarantined(opened, quarantine_id, by)]
+            if quarantine_id
+            else workflows.record.retry_all_quarantined(opened, by)
+        )
 
     def show() -> None:
         for one in done:

@@ -30,7 +30,9 @@ from plumbline.cli.scorecard import show_scorecards, show_unusable
 from plumbline.declarations import DeclarationError, Declarations, Trial, installation_paths, load
 from plumbline.embedded.campaign import CampaignError, CampaignState, Outcome, TrialState, run_campaign
 from plumbline.embedded.client import AirflowError
+from plumbline.embedded.connections import airflow_environment, prepare
 from plumbline.embedded.server import AirflowServer, PoolKeeper, ServerError
+from plumbline.launch.local.gpu_provider import refresh_declaration
 from plumbline.launch.plan import PlanError
 from plumbline.metrics.formatting import format_quantity
 from plumbline.presentation.summary import summary_items
@@ -43,8 +45,6 @@ from plumbline.workflows.report import campaign_data
 
 def airflow(words: typer.Context) -> None:
     """Airflow's own commands, such as `connections import`, on the Airflow that this installation uses."""
-    from plumbline.embedded.connections import airflow_environment, prepare
-
     try:
         prepare()
     except RuntimeError as error:
@@ -222,8 +222,6 @@ def load_declarations(config: Path | None = None) -> Declarations:
 
 def load_with_local_gpus() -> Declarations:
     """The declarations after a look at this machine's GPUs, which are a provider where there are any; says why if they cannot be."""
-    from plumbline.launch.local.gpu_provider import refresh_declaration
-
     if (why := refresh_declaration(load_declarations(installation_paths().config))) is not None:
         err.print(why, style="yellow", highlight=False, markup=False, soft_wrap=True)
     return load_declarations()

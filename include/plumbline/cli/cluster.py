@@ -17,7 +17,17 @@ from rich.text import Text
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, out
 from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
+from plumbline.embedded.connections import provide_connections, variable
+from plumbline.embedded.doctor import examine
+from plumbline.launch.cluster.api import ApiRefused
+from plumbline.launch.cluster.doctor import examine_cluster
+from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
+from plumbline.launch.cluster.launcher_account import MIN_LIFETIME_S, AccessError, admin_client, grant_access
+from plumbline.launch.cluster.operate import sweep as cluster_sweep
+from plumbline.launch.cluster.operate.sweep import campaign_launches
 from plumbline.launch.doctor_check import DoctorCheck
+from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.launch.plan import typical_trials
 from plumbline.metrics.units import SECONDS, parse
 
 _MARK = {"ok": ("✓", "green"), "failed": ("✗", "red"), "unknown": ("–", "dim")}
@@ -25,8 +35,6 @@ _MARK = {"ok": ("✓", "green"), "failed": ("✗", "red"), "unknown": ("–", "d
 
 def doctor_installation(as_json: Json = False) -> None:
     """Check this installation: Airflow, both databases, the result store, pools, DAGs, connections, disk, clock and versions."""
-    from plumbline.embedded.doctor import examine
-
     lines = []
     for line in examine():
         lines.append(line)
@@ -77,8 +85,6 @@ def kubeconfig(
     ] = None,
 ) -> None:
     """Make the kubeconfig with which Airflow launches trials there: its own account, one namespace."""
-    from plumbline.launch.cluster.launcher_account import MIN_LIFETIME_S, AccessError, admin_client, grant_access
-
     _, launcher, _ = _chosen(provider)
     with clear_errors(ValueError):
         lifetime_s = parse(lifetime, SECONDS, "a duration", "90d")
@@ -113,10 +119,6 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check a provider's cluster from Airflow's side, each line with its remedy. Leaves nothing behind."""
-    from plumbline.launch.cluster.doctor import examine_cluster
-    from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
-    from plumbline.launch.plan import typical_trials
-
     chosen, launcher, declared = _chosen(provider)
     _provide_connections(launcher, kubeconfig)
     lines = []
@@ -140,18 +142,12 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Delete now what the hourly upkeep would: pods, Jobs and Services of ours that outlived their launch. Exit code 1 if it is refused."""
-    from plumbline.launch.cluster.api import ApiRefused
-    from plumbline.launch.cluster.operate import sweep
-    from plumbline.launch.cluster.operate.sweep import campaign_launches
-    from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
-    from plumbline.launch.failures import BadDeclaration, Unreachable
-
     _, launcher, _ = _chosen(provider)
     _provide_connections(launcher, kubeconfig)
     try:
         with clear_errors(BadDeclaration, LookupError):
-            gone = swept(launcher, launches=None if campaign is None else campaign_launches(campaign, provider))
-            left = sweep.count_pods(launcher)
+            gone = cluster_sweep.sweep_expired(launcher, launches=None if campaign is None else campaign_launches(campaign, provider))
+            left = cluster_sweep.count_pods(launcher)
     except (ApiRefused, Unreachable, OSError) as error:
         fail(str(error), FAILED)
 
@@ -179,8 +175,6 @@ def _chosen(name: str) -> tuple[Provider, KubernetesLauncher, Declarations]:
 
 def _provide_connections(launcher: KubernetesLauncher, kubeconfig: Path | None) -> None:
     """Whatever is missing is told by the check that needs it."""
-    from plumbline.embedded.connections import provide_connections, variable
-
     # Airflow sets up its log when it is first imported, on what is then standard output; that is for the findings alone.
     with redirect_stdout(sys.stderr):
         import airflow.providers.cncf.kubernetes.hooks.kubernetes  # noqa: F401

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_changes
 from plumbline.analysis.drift.comparison import Comparison, format_effect, format_interval, format_relative_change, format_repeats_needed
 from plumbline.analysis.drift.environment import changes_by_group
 from plumbline.cli.exit_status import DRIFTED, OK, UNUSABLE
@@ -141,8 +142,6 @@ def detect(
     if not stdin:
         fail("nothing to read; expected --stdin and JSON lines on standard input")
     # ruptures and scipy take a second: `plumbline --help` does not wait for them.
-    from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_changes
-
     least = MINIMUM_CHANGE if floor is None else floor
     code = OK
     for number, line in enumerate(sys.stdin, 1):

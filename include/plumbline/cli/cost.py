@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.analysis.cost.bill import ITEMS, Bill, Line, MixedUnits, Money
+from plumbline.analysis.cost.campaign_bill import outcome_costs
 from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
@@ -20,7 +21,10 @@ from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.economics import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics.formatting import format_name
 from plumbline.results import InvalidResult
+from plumbline.workflows.campaign_bill import campaign_bill
+from plumbline.workflows.report import newest_campaign
 
 
 def lines_table(title: str | Text, bill: Bill) -> Table:
@@ -160,9 +164,6 @@ def trial(
     as_json: Json = False,
 ) -> None:
     """What one trial cost: all its attempts, line by line, and what its outcomes cost at the rate that it measured."""
-    from plumbline.analysis.cost.campaign_bill import outcome_costs
-    from plumbline.workflows.campaign_bill import campaign_bill
-
     way, day = as_purchase(purchase), as_day(on)
     with clear_errors(DeclarationError, LookupError, InvalidResult), open_archive() as archive:
         document = archive.document(trial_id)
@@ -196,9 +197,6 @@ def campaign(
     as_json: Json = False,
 ) -> None:
     """What a campaign cost at each provider, training and inference apart, by item, with what came to nothing, and what a finished run cost with all of it."""
-    from plumbline.workflows.campaign_bill import campaign_bill
-    from plumbline.workflows.report import newest_campaign
-
     way, day = as_purchase(purchase), as_day(on)
     with clear_errors(DeclarationError, LookupError, InvalidResult), open_archive() as archive:
         name = campaign_id or newest_campaign(archive)
@@ -243,8 +241,6 @@ def campaign(
 
 
 def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:
-    from plumbline.metrics.formatting import format_name
-
     shown = table("Outcomes, at the instance's price alone", "outcome", "cost", "from", right=("cost",))
     for each in outcomes:
         value = "–" if each.value is None else str(Money(each.value))

@@ -13,6 +13,7 @@ from rich.text import Text
 from plumbline.analysis.cost.forecast import CostForecast, cost_forecast
 from plumbline.analysis.cost.forecast_inputs import UnknownInput, format_grouped
 from plumbline.analysis.cost.hosted_forecast import hosted_forecast
+from plumbline.analysis.cost.precision import precision_levers
 from plumbline.analysis.cost.spot_forecast import spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.cli.cost import How, as_day, as_purchase, cost
@@ -20,7 +21,9 @@ from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, open_archive, out, table
 from plumbline.declarations import AnyWorkload, DeclarationError, Provider, load
 from plumbline.declarations.economics import Economics
+from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
+from plumbline.workflows.current_results import current_results
 
 Where = Annotated[str, typer.Argument(help="a provider of the archive, enabled or not", metavar="PROVIDER")]
 What = Annotated[str, typer.Argument(help="a workload that was measured there", metavar="WORKLOAD")]
@@ -94,8 +97,6 @@ def tornado(provider: Where, workload: What, purchase: How = "on_demand", on: On
 @cost.command()
 def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_json: Json = False) -> None:
     """A finished training run on spot against on demand, restarts and work done again included."""
-    from plumbline.metrics.units import SECONDS, parse
-
     asked = _forecast_case(provider, workload, on)
     with clear_errors(ValueError):
         work_s = None if run is None else parse(run, SECONDS, "--run: a duration", "500h")
@@ -155,8 +156,6 @@ def break_even(provider: Where, workload: What, purchase: How = "on_demand", on:
 
 
 def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCase:
-    from plumbline.workflows.current_results import current_results
-
     day = as_day(on) or datetime.now(timezone.utc).date()
     with clear_errors(DeclarationError):
         declared = load()
@@ -238,9 +237,6 @@ def precision(
     as_json: Json = False,
 ) -> None:
     """What an outcome costs in each precision of one model, with the measured difference in quality beside it."""
-    from plumbline.analysis.cost.precision import precision_levers
-    from plumbline.workflows.current_results import current_results
-
     way, day = as_purchase(purchase), as_day(on) or datetime.now(timezone.utc).date()
     with clear_errors(DeclarationError):
         declared = load()

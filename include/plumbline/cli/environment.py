@@ -6,21 +6,23 @@ import logging
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.cli.exit_status import DRIFTED, FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, table
 from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
+from plumbline.embedded.connections import provide_connections
 from plumbline.findings.price import format_price_name
-
-if TYPE_CHECKING:
-    from plumbline.analysis.prices.check import PriceVerdict
-    from plumbline.findings.probe import ProbeVerdict
-    from plumbline.workflows.check_provider import EnvironmentCheck
-    from plumbline.workflows.probe import ProbeReport
-    from plumbline.workflows.read_prices import PriceCheckResult
+from plumbline.findings.probe import ProbeVerdict
+from plumbline.launch.cluster.api import ApiRefused
+from plumbline.launch.failures import TrialFailure
+from plumbline.workflows.check_provider import EnvironmentCheck, check_environment
+from plumbline.workflows.pending_changes import monitored_providers
+from plumbline.workflows.probe import ProbeReport, probe_provider
+from plumbline.workflows.read_prices import PriceCheckResult, read_provider_prices
 
 
 @dataclass
@@ -72,8 +74,6 @@ def watch(
 
 
 def _chosen(names: list[str] | None) -> list[Provider]:
-    from plumbline.workflows.pending_changes import monitored_providers
-
     with clear_errors(DeclarationError):
         declared: Declarations = load()
     unknown = [name for name in names or () if name not in declared.providers]
@@ -89,8 +89,6 @@ def _adopt_connections(places: list[Provider]) -> None:
     """Those that Airflow keeps of the clusters; one that is missing is told by the look that needs it."""
     wanted = [p.launcher.connection for p in places if isinstance(p.launcher, KubernetesLauncher)]
     if wanted:
-        from plumbline.embedded.connections import provide_connections
-
         # Airflow sets up its log when it is first imported, on what is then standard output; that is for what was seen alone.
         with redirect_stdout(sys.stderr):
             import airflow.providers.cncf.kubernetes.hooks.kubernetes  # noqa: F401
@@ -101,12 +99,6 @@ def _adopt_connections(places: list[Provider]) -> None:
 
 
 def _look(provider: str, inside: bool) -> _ProviderReport:
-    from plumbline.launch.cluster.api import ApiRefused
-    from plumbline.launch.failures import TrialFailure
-    from plumbline.workflows.check_provider import check_environment
-    from plumbline.workflows.probe import probe_provider
-    from plumbline.workflows.read_prices import read_provider_prices
-
     seen = _ProviderReport(provider)
     try:
         seen.looked = check_environment(provider)

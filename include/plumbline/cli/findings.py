@@ -5,22 +5,18 @@ from __future__ import annotations
 import getpass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from plumbline import workflows
+from plumbline.archive import FindingView
 from plumbline.cli.exit_status import BROKEN, OK
 from plumbline.cli.output import Json, clear_errors, emit, marked, open_archive, out
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.results import InvalidResult
 from plumbline.results.finding import Finding
-from plumbline.workflows.baseline_decision import Answer, AppliedAnswer, apply_answer
-from plumbline.workflows.decide import DecisionsLocked
-
-if TYPE_CHECKING:
-    from plumbline.archive import FindingView
-
 
 findings = typer.Typer(help="What drifted, and what was decided about it.", no_args_is_help=False)
 Why = Annotated[str, typer.Option(help="the reason, for the audit log")]
@@ -71,7 +67,7 @@ def _snoozed(finding: FindingView) -> str:
 @findings.command()
 def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) -> None:
     """Show one finding as it was told, with its members and its history."""
-    from plumbline.alerts import render
+    from plumbline.alerts import render  # with statistics, which a list of findings does not wait for
 
     with clear_errors(LookupError), open_archive() as archive:
         found = archive.finding(finding_id)
@@ -163,9 +159,9 @@ def reject(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json
     emit(as_json, done, lambda: out.print(f"{finding_id} is acknowledged; the baseline stays", highlight=False))
 
 
-def _decided(finding_id: str, answer: Answer, why: str) -> AppliedAnswer:
-    with clear_errors(LookupError, DeclarationError, ValueError, DecisionsLocked), open_archive() as archive:
-        return apply_answer(archive, load(), finding_id, answer, getpass.getuser(), why)
+def _decided(finding_id: str, answer: workflows.baseline_decision.Answer, why: str) -> workflows.baseline_decision.AppliedAnswer:
+    with clear_errors(LookupError, DeclarationError, ValueError, workflows.decide.DecisionsLocked), open_archive() as archive:
+        return workflows.baseline_decision.apply_answer(archive, load(), finding_id, answer, getpass.getuser(), why)
 
 
 evidence = typer.Typer(help="Hand over what a finding or a campaign rests on.", no_args_is_help=True)
@@ -183,11 +179,9 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write documents, evidence, signatures, public keys and a stand-alone verify.py as one ZIP file. Exit code 4 if some of it does not hold."""
-    from plumbline.workflows.evidence_pack import write_evidence_pack as exported
-
     target = file or Path(f"evidence-{subject.replace('/', '-')}.zip")
     with clear_errors(LookupError, InvalidResult, OSError), open_archive() as archive:
-        done = exported(archive, subject, target)
+        done = workflows.evidence_pack.write_evidence_pack(archive, subject, target)
 
     def show() -> None:
         for problem in done.problems:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from pydantic import BaseModel
@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
-from sqlalchemy.exc import OperationalError
 
-from plumbline import archive
-from plumbline.archive import Archive, SchemaMismatch
 from plumbline.cli.exit_status import UNUSABLE
+
+if TYPE_CHECKING:
+    from plumbline.archive import Archive
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON on standard output instead of tables")]
 
@@ -88,8 +88,13 @@ def clear_errors(*kinds: type[Exception]) -> Iterator[None]:
 
 def open_archive() -> Archive:
     """The archive. Exit code 2 for one of another schema that may not be migrated here, that is none, or whose server does not answer."""
+    # Half a second, which commands without the archive do not wait for.
+    from sqlalchemy.exc import OperationalError
+
+    from plumbline import archive
+
     try:
-        with clear_errors(SchemaMismatch, ValueError):
+        with clear_errors(archive.SchemaMismatch, ValueError):
             return archive.open_archive()
     except OperationalError as error:
         fail(f"the archive does not answer: {str(error.orig).strip()}; PLUMBLINE_ARCHIVE_URL says where it is")

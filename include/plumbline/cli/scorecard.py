@@ -55,23 +55,6 @@ def _row_cell(cell: PlainCell) -> Text:
 Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")]
 
 
-def campaigns(as_json: Json = False) -> None:
-    """List the archive's campaigns, oldest first."""
-    with open_archive() as archive:
-        found = archive.campaigns()
-
-    def show() -> None:
-        shown = table("Campaigns", "campaign", "planned (UTC)", "why", "usable", "not usable", right=("usable", "not usable"))
-        for c in found:
-            bad = c.outcomes.planned - c.outcomes.usable
-            other = " and ".join(source for source in c.sources if source != "measured")
-            why = marked("{}[yellow]{}[/]", c.reason, f" {other.upper()}" if other else "")
-            shown.add_row(c.campaign_id, f"{c.planned_at:%Y-%m-%d %H:%M}", why, str(c.outcomes.usable), str(bad) if bad else "")
-        out.print(shown if found else "the archive has no campaign yet; `plumbline run` measures one")
-
-    emit(as_json, found, show)
-
-
 def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
     """Show a campaign's scorecards, training and inference apart, with its criteria and the teams' decisions."""
     with clear_errors(LookupError, DeclarationError), open_archive() as archive:

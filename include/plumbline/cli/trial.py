@@ -18,10 +18,14 @@ from rich.text import Text
 
 from plumbline.analysis.trial_sample import USABLE
 from plumbline.cli.exit_status import FAILED, OK
-from plumbline.cli.output import Json, clear_errors, emit, err, fail, out, table
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, open_archive, out, table
 from plumbline.declarations import DeclarationError, Declarations, EndpointLauncher, InferenceWorkload, LocalLauncher, Trial, load
 from plumbline.embedded.connections import provide_connections
+from plumbline.harness import selfcheck as instrument
+from plumbline.harness.inference.server import backends, tritonserver
+from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.launcher_protocol import ProgressLine
+from plumbline.harness.measurement import TrialFailed
 from plumbline.launch.failures import Interrupted
 from plumbline.launch.plan import PlanError
 from plumbline.metrics import METRICS
@@ -44,8 +48,6 @@ def selfcheck(
     as_json: Json = False,
 ) -> None:
     """Check timers, energy, counted FLOPs, the load client and clocks against what is known; exit code 1 if a line fails."""
-    from plumbline.harness import selfcheck as instrument
-
     lines = instrument.run(device.value)
     emit(as_json, {"lines": lines}, lambda: _show(lines))
     raise typer.Exit(FAILED if any(line.status == "fail" for line in lines) else OK)
@@ -76,10 +78,6 @@ _READY_S, _LOOK_S = 300.0, 0.5
 
 def serve(workload: Annotated[str, typer.Argument(help="name of a declared inference workload, such as chat-tiny-cpu")]) -> None:
     """Serve WORKLOAD's model by Triton on this machine until Ctrl-C, and say how to declare it as an endpoint."""
-    from plumbline.harness.inference.server import backends, tritonserver
-    from plumbline.harness.inference.server.tritonserver import Triton
-    from plumbline.harness.measurement import TrialFailed
-
     with clear_errors(DeclarationError):
         found = load().workloads.get(workload.removeprefix("inference/"))
     if not isinstance(found, InferenceWorkload):
@@ -140,8 +138,6 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Run an archived trial again from its own record: same specification, criteria, seeds and arrival schedule."""
-    from plumbline.cli.output import open_archive
-
     with open_archive() as archive:
         document = archive.document(trial_id)
         imported = archive.imported(trial_id)
@@ -154,8 +150,6 @@ def replay(
 
 def _within_budget(planned: Trial) -> None:
     """Leaves with a sentence if the month's budget of its provider, as declared now, does not carry one more trial."""
-    from plumbline.cli.output import open_archive
-
     with clear_errors(DeclarationError):
         provider = load().providers.get(planned.provider.name)
     if provider is None or provider.budget is None:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
+from plumbline.analysis.cost.budget import Balance, BudgetUse
 from plumbline.cli.campaign import load_declarations
 from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, emit, fail, open_archive, out, table
-from plumbline.embedded.client import AirflowError
+from plumbline.embedded import client
+from plumbline.embedded.client import AirflowError, StartedRun
+from plumbline.embedded.client import start_runs as start_all
 from plumbline.launch.plan import PlanError
-from plumbline.workflows.plan import Placement, RunParameters, on_demand_campaign_id
-
-if TYPE_CHECKING:
-    from plumbline.analysis.cost.budget import Balance, BudgetUse
-    from plumbline.embedded.client import StartedRun
-    from plumbline.workflows.plan import PlannedRun
+from plumbline.workflows.budget import apply_budgets, budget_balance, monthly_use
+from plumbline.workflows.plan import Placement, PlannedRun, RunParameters, RunsNotStarted, on_demand_campaign_id, plan_runs
 
 
 def trigger(
@@ -35,11 +34,6 @@ def trigger(
     as_json: Json = False,
 ) -> None:
     """Start benchmarks of these providers, as one campaign, in the Airflow that runs here or on the team's server; waits for none."""
-    from plumbline.embedded import client
-    from plumbline.embedded.client import start_runs as start_all
-    from plumbline.workflows.budget import apply_budgets
-    from plumbline.workflows.plan import RunsNotStarted, plan_runs
-
     declared = load_declarations()
     asked = RunParameters(
         campaign_id=campaign or on_demand_campaign_id(datetime.now(timezone.utc)),
@@ -72,8 +66,6 @@ def budget(
     provider: Annotated[list[str] | None, typer.Argument(help="all that declare a budget if none is named")] = None, as_json: Json = False
 ) -> None:
     """What was used of the providers' budgets this month, and what is left."""
-    from plumbline.workflows.budget import budget_balance, monthly_use
-
     declared, now = load_declarations(), datetime.now(timezone.utc)
     for name in provider or ():
         if name not in declared.providers:

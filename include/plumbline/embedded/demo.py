@@ -8,20 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 
+from plumbline.archive import open_archive
 from plumbline.declarations import load
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.embedded.client import AirflowClient, AirflowError, DagRun, end_runs_since, pause_again, unpause
 from plumbline.embedded.server import AirflowServer, Status
+from plumbline.results.finding import Finding
 from plumbline.workflows.pending_changes import AUTHOR
 from plumbline.workflows.plan import DECISION_DAG
 from plumbline.workflows.rehearse import months_of, rehearse_months, simulated
-
-if TYPE_CHECKING:
-    from plumbline.results.finding import Finding
 
 PROVIDER, WORKLOAD = "simulated-h100", "pretrain-1b-gpu"
 REPEATS = 4
@@ -178,9 +177,6 @@ class Demo:
 
 
 def _findings() -> tuple[Finding, ...]:
-    from plumbline.archive import open_archive
-    from plumbline.results.finding import Finding
-
     with open_archive() as archive:
         return tuple(Finding.of(f.detail).with_state(f.state) for f in archive.findings_of(PROVIDER))
 
