@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from tests.fakes.fake_kubernetes import PodRun
 
-from plumbline.harness.launcher_protocol import PROGRESS_EVENT
-from plumbline.harness.persistent_state import DELETIONS_VARIABLE
+from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, PROGRESS_EVENT
 from plumbline.results import Environment, FailureClass, Reason, ResultDocument, ResultStore, Validity, signing
 
 FAILED = 3

@@ -11,7 +11,7 @@ from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 from tests.fakes.pod_harness import asking
 from tests.integration.test_cluster_operators import NS, World, airflow_home, kube, make  # noqa: F401 - fixtures
 
-from plumbline.harness.persistent_state import DELETIONS_VARIABLE, VOLUME_VARIABLE
+from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE
 from plumbline.launch.cluster import manifests, names
 from plumbline.launch.cluster.observe import LaunchObservation
 from plumbline.launch.cluster.operate import attempts

@@ -16,8 +16,7 @@ import pytest
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.declarations import Trial
-from plumbline.harness.launcher_protocol import parse_deletion_request
-from plumbline.harness.persistent_state import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
+from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions, parse_deletion_request
 from plumbline.results import FAILED_AS_DECLARED, ResultDocument, ResultStore
 
 pytestmark = pytest.mark.integration

@@ -23,13 +23,14 @@ from pydantic import ValidationError
 from plumbline.declarations import Trial
 from plumbline.declarations.yaml_source import expected_shape, format_path, locate
 from plumbline.harness import environment, probes, quick_probe
-from plumbline.harness.environment import software
+from plumbline.harness.delivery import StoreUnreachable, UnusableStore, open_store
 from plumbline.harness.environment.cpu import usable_cores
 from plumbline.harness.image_requirements import unsupported_torch
 from plumbline.harness.measurement import TrialFailed
-from plumbline.harness.run import StoreUnreachable, UnusableStore, open_store, run
-from plumbline.harness.training.plan import InvalidTopology, Topology, topology_of
-from plumbline.results import Environment, ResultStore, Scalar, signing, store
+from plumbline.harness.run import run
+from plumbline.harness.training.job.node_agent import run_node_agent
+from plumbline.harness.training.plan import InvalidTopology, topology_of
+from plumbline.results import Environment, ResultStore, signing, store
 from plumbline.results.document import PROBE_LIMIT_S
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
@@ -45,21 +46,15 @@ def read_trial(source: str) -> Trial:
 
     OSError if the store behind a URL does not answer for minutes: a pod's network and its names may come up after the pod.
     """
+    folder, url, name = source.rpartition("/") if "://" in source else (source, "", "")
     try:
-        text = _read(source).decode("utf-8")
+        text = (open_store(folder).get(name) if url else Path(source).read_bytes()).decode("utf-8")
     except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, ImportError) as error:
         raise UnusableTrial(f"{source}: cannot be read ({error}); expected a trial as JSON") from error
     try:
         return Trial.model_validate_json(text)
     except ValidationError as error:
         raise UnusableTrial(f"{source}: {_format_validation_error(text, error)}") from error
-
-
-def _read(source: str) -> bytes:
-    if "://" not in source:
-        return Path(source).read_bytes()
-    folder, _, name = source.rpartition("/")
-    return open_store(folder).get(name)
 
 
 def _format_validation_error(text: str, error: ValidationError) -> str:
@@ -97,9 +92,9 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write(json.dumps(_probe(), indent=1) + "\n")
         return MEASURED
     if options.command == "check":
-        found = _check_store(options.out)
-        sys.stdout.write(json.dumps(found) + "\n")
-        return STORE_FAILED if found["fault"] else MEASURED
+        report = _check_store(options.out)
+        sys.stdout.write(json.dumps(report) + "\n")
+        return STORE_FAILED if report["fault"] else MEASURED
     try:
         key = signing.take_key(os.environ)  # before anything is started that would inherit it
         trial = read_trial(options.trial)
@@ -110,15 +105,13 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{options.trial}: the specification could not be read: {type(error).__name__}: {error}\n")
         return STORE_FAILED
     try:
-        place = topology_of(trial, os.environ)
-    except InvalidTopology as error:
-        sys.stderr.write(f"{error}\n")
-        return UNUSABLE
-    if place.node > 0:
-        return _run_node_agent(trial, place)
-    try:
+        topology = topology_of(trial, os.environ)
+        if topology.node > 0:
+            failure = run_node_agent(trial, topology)
+            sys.stderr.write(f"failed: {failure}\n" if failure else "")
+            return FAILED if failure else MEASURED
         document = run(trial, options.out, key=key)
-    except UnusableStore as error:
+    except (InvalidTopology, UnusableStore) as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
     except OSError as error:
@@ -130,50 +123,34 @@ def main(arguments: list[str] | None = None) -> int:
     return FAILED if document.validity.status == "failed" else MEASURED
 
 
-def _run_node_agent(trial: Trial, place: Topology) -> int:
-    from plumbline.harness.training.job.node_agent import run_node_agent  # only nodes of a training job need it
-
-    because = run_node_agent(trial, place)
-    if because is not None:
-        sys.stderr.write(f"failed: {because}\n")
-    return MEASURED if because is None else FAILED
-
-
 def _check_store(out: str) -> dict[str, object]:
     """`fault` is None if the store works; `time` is this machine's clock, for whoever compares it with theirs. `torch`: the version that
-    would compute, None without one; `torch_fault`: why the harness does not run on it, None if it does. `accelerators`: facts of the devices."""
+    would compute, None without one; `torch_fault`: why the harness does not run on it, None if it does. `accelerators`: facts of the devices,
+    their drivers and what PyTorch is built for; None if the image's engine Python does not run."""
     seconds, fault = None, None
     try:
         seconds = store.check_access(ResultStore(out, patience_s=_CHECK_PATIENCE_S))
     except (store.StoreFault, ValueError, ImportError) as error:
         fault = str(error)
+    torch, accelerators = None, None
+    try:
+        facts = environment.collect_facts()
+    except TrialFailed as failure:  # the image's engine Python does not run
+        torch_fault: str | None = failure.detail
+    else:
+        torch = None if facts["torch.version"] is None else str(facts["torch.version"])
+        torch_fault = unsupported_torch(torch)
+        accelerators = {name: value for name, value in facts.items() if name.startswith(("gpu.", "driver.", "torch."))}
     return {
         "store": out,
         "fault": fault,
         "seconds": seconds,
         "time": time.time(),
         "harness": version("plumbline"),
-        **_torch(),
-        "accelerators": _accelerators(),
+        "torch": torch,
+        "torch_fault": torch_fault,
+        "accelerators": accelerators,
     }
-
-
-def _accelerators() -> dict[str, Scalar] | None:
-    """The facts about accelerators, their drivers and what PyTorch is built for; None if the image's engine Python does not run."""
-    try:
-        facts = environment.collect_facts()
-    except TrialFailed:
-        return None
-    return {name: value for name, value in facts.items() if name.startswith(("gpu.", "driver.", "torch."))}
-
-
-def _torch() -> dict[str, object]:
-    try:
-        found = software.software_facts()["torch.version"]
-    except TrialFailed as failure:  # the image's engine Python does not run
-        return {"torch": None, "torch_fault": failure.detail}
-    installed = None if found is None else str(found)
-    return {"torch": installed, "torch_fault": unsupported_torch(installed)}
 
 
 def _quick_probe(out: str, limit_s: float) -> int:
@@ -185,7 +162,7 @@ def _quick_probe(out: str, limit_s: float) -> int:
         sys.stderr.write(f"{out}: the probe could not be stored: {error}\n")
         return STORE_FAILED
     for name, why in seen.left_out.items():
-        sys.stderr.write(f"{name} left out: {why}\n")
+        sys.stderr.write(f"{name} skipped: {why}\n")
     return MEASURED
 
 

@@ -1,14 +1,10 @@
-"""Watches who else uses the trial's cores while it is measured, and says when a number cannot be believed because of it.
+"""Contention beside a measurement: how much of the trial's cores others used, by phase, and when that makes a number invalid.
 
-Two signals are judged, and the first decides:
-
-foreign_cpu        share of the trial's cores (of what it was promised of them) that went to anybody but the trial: time the cores were not idle, less
-                   interrupts, less the CPU time of the harness and everything it started. Time that a hypervisor took
-                   away counts: that is a neighbour too.
-cpu_pressure_some  PSI: share of time in which some task that could run waited for a core. A trial waits for itself as
-                   well (server and client on one core), and the machine's PSI speaks of cores that are not the trial's.
-                   Nobody can make the trial wait for longer than they run, so what is judged is the lesser of the
-                   pressure and the core-seconds a second that others used."""
+foreign_cpu        share of the trial's cores (of what it was promised of them) that went to others: time the cores were not idle, less
+                   interrupts, less the CPU time of the harness and everything it started. Time that a hypervisor took away counts.
+cpu_pressure_some  PSI: share of time in which a task that could run waited for a core. A trial waits for itself as well (server and client on
+                   one core), and the machine's PSI speaks of other cores too: judged is the lesser of the pressure and the core-seconds a
+                   second that others used."""
 
 from __future__ import annotations
 
@@ -16,18 +12,17 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Literal
+from typing import Literal
 
 from plumbline.declarations import ValidityLimits
 from plumbline.harness.cpu_usage import CoreTimes, ProcessTreeCpu, core_times, pressure_file, pressure_s
-from plumbline.harness.gpu_monitor import GpuPhaseMonitor, NodeGpus
-from plumbline.harness.measurement import Judgement
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor
+from plumbline.harness.measurement import Judgement, degraded
 from plumbline.metrics import Phase
-from plumbline.results import GpuCounter, MetricRow, Reason, Telemetry
+from plumbline.results import MetricRow, Reason, Telemetry
 
 CPU_INTERVAL_S = 0.5
 """Counters of CPU time move in ticks of 10 ms: over less than this their quotient is mostly rounding. Pressure and load are read no more often
@@ -67,12 +62,12 @@ class _CpuReading:
 
 
 class ContentionMonitor:
-    """Samples from its own thread between `with Watch(cpus) as watch:` and its end; `with watch.phase("steady"):` says what is on.
+    """Samples from its own thread between `with ContentionMonitor(cpus) as monitor:` and its end; `with monitor.phase("steady"):` names the phase.
 
     `cpus`: the cores the trial may use; `promised`: how many cores' worth of their time is its own (a pod's limit), all if left out.
     Others on a shared node take nothing from it until they use more than the rest. Everything is read every `interval_s`, CPU time
     split at most every half second and exactly at both ends of a phase. Without Linux's /proc there is nothing to see, and `judgements` says so.
-    `gpus`: their meters, sampled in a thread of its own; left out where they are not the trial's.
+    `gpus`: their monitor; of a hosted model, whose GPUs are elsewhere, one that is not entered and so sees none.
     """
 
     def __init__(
@@ -87,14 +82,14 @@ class ContentionMonitor:
         self._blind: str | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="contention-monitor", daemon=True)
         self._phases: list[Phase] = []
         self._signals: dict[tuple[Phase, str], _Signal] = {}
         self._tree: ProcessTreeCpu | None = None
         self._split: _CpuReading | None = None
         self._pressure: tuple[float, float] | None = None
         self._overhead: tuple[float, float] | None = None
-        self._gpus = gpus
+        self.gpus, self._watches_gpus = gpus or GpuPhaseMonitor(), gpus is not None
 
     def __enter__(self) -> ContentionMonitor:
         with self._lock:
@@ -103,16 +98,16 @@ class ContentionMonitor:
             except (OSError, ValueError) as error:
                 self._blind = str(error)
             self._sample(split=True)
-        if self._gpus is not None:
-            self._gpus.__enter__()
+        if self._watches_gpus:
+            self.gpus.__enter__()
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        if self._gpus is not None:
-            self._gpus.__exit__(kind, error, trace)
+        if self._watches_gpus:
+            self.gpus.__exit__()
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
@@ -121,14 +116,14 @@ class ContentionMonitor:
         with self._lock:
             self._sample(split=True)
             self._phases.append(name)
-        self._gpus_change(around, name)
+        self.gpus.change(around, name)
         try:
             yield
         finally:
             with self._lock:
                 self._sample(split=True)
                 self._phases.remove(name)
-            self._gpus_change(name, around)
+            self.gpus.change(name, around)
 
     def telemetry(self) -> list[Telemetry]:
         """One row a phase and signal. Means are over time, exact from end to end; min and max over the single samples."""
@@ -146,69 +141,38 @@ class ContentionMonitor:
                 for (phase, name), signal in self._signals.items()
                 if signal.seconds > 0
             ]
-        return [*machine, *(self._gpus.telemetry() if self._gpus is not None else [])]
+        return [*machine, *self.gpus.telemetry()]
 
     def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
-        """What the GPUs drew: see `GpuPhases.rows`."""
-        return [] if self._gpus is None else self._gpus.rows(phase)
-
-    def add_nodes(self, others: Mapping[int, NodeGpus | None]) -> None:
-        """What the GPUs of a gang's other nodes did: see `GpuPhases.add_nodes`."""
-        if self._gpus is not None:
-            self._gpus.add_nodes(others)
-
-    def gpu_health(self) -> tuple[GpuCounter, ...]:
-        """The GPUs' counters of errors: see `GpuPhases.health`."""
-        return () if self._gpus is None else self._gpus.health()
-
-    def gpu_errors(self) -> list[Judgement]:
-        """What the GPUs' new errors say against the trial, whichever phase they came in: see `GpuPhases.new_errors`."""
-        return [] if self._gpus is None else self._gpus.new_errors()
+        """What the GPUs drew, see `GpuPhaseMonitor.rows`."""
+        return self.gpus.rows(phase)
 
     def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
         """What makes the phase less than valid. A phase in which nothing could be seen is degraded: unseen is not undisturbed."""
         means = {row.signal: row.mean for row in self.telemetry() if row.phase == phase}
         foreign = means.get("foreign_cpu")
-        throttled = [] if self._gpus is None else self._gpus.judgements(phase)
+        throttled = self.gpus.judgements(phase)
         if foreign is None:
             why = self._blind or "the phase was never watched"
-            detail = f"nobody saw who else used the cores in {phase}: {why}"
-            return [Judgement("degraded", Reason(code="contention_unobserved", detail=detail)), *throttled]
+            return [degraded("contention_unobserved", f"contention not observed in {phase}: {why}"), *throttled]
         cores = f"core{'s' if len(self.cpus) > 1 else ''} {', '.join(map(str, self.cpus))}"
         if self._promised < len(self.cpus):
             cores = f"the {self._promised} promised of {len(self.cpus)} cores"
-        found = [
-            _judge_threshold(
-                "contended_cpu",
-                foreign,
-                limits.foreign_cpu_degraded,
-                limits.foreign_cpu_invalid,
-                f"others used {foreign:.0%} of {cores} in {phase}",
-            )
-        ]
+        what = f"others used {foreign:.0%} of {cores} in {phase}"
+        found = _judge_threshold("contended_cpu", foreign, limits.foreign_cpu_degraded, limits.foreign_cpu_invalid, what)
         pressure = means.get("cpu_pressure_some")
         if pressure is not None:
             taken = foreign * self._promised
-            found.append(
-                _judge_threshold(
-                    "cpu_pressure",
-                    min(pressure, taken),
-                    limits.cpu_pressure_degraded,
-                    limits.cpu_pressure_invalid,
-                    f"tasks waited for a core in {pressure:.0%} of {phase} while others used {taken:.2f} cores",
-                )
-            )
-        return [*(judgement for judgement in found if judgement is not None), *throttled]
-
-    def _gpus_change(self, left: Phase | None, entered: Phase | None) -> None:
-        if self._gpus is not None:
-            self._gpus.change(left, entered)
+            what = f"tasks waited for a core in {pressure:.0%} of {phase} while others used {taken:.2f} cores"
+            worst = min(pressure, taken)
+            found += _judge_threshold("cpu_pressure", worst, limits.cpu_pressure_degraded, limits.cpu_pressure_invalid, what)
+        return [*found, *throttled]
 
     def _loop(self) -> None:
         while not self._stop.wait(self._interval_s):
             with self._lock:
                 self._sample(split=False)
-                self._weigh_itself()
+                self._measure_overhead()
 
     def _sample(self, split: bool) -> None:
         try:
@@ -248,7 +212,7 @@ class ContentionMonitor:
         self._add("own_cpu", "ratio", own / capacity, seconds, CPU_INTERVAL_S / 2)
         self._add("cpu_steal", "ratio", (new.cores.stolen_s - old.cores.stolen_s) / capacity, seconds, CPU_INTERVAL_S / 2)
 
-    def _weigh_itself(self) -> None:
+    def _measure_overhead(self) -> None:
         """What watching costs, as a share of one core: a disturbance that is measured like any other."""
         now, used = time.monotonic(), time.thread_time()
         if self._overhead is not None:
@@ -261,14 +225,12 @@ class ContentionMonitor:
             self._signals.setdefault((self._phases[-1], signal), _Signal(unit, shortest_s)).add(value, seconds)
 
 
-def _judge_threshold(code: str, value: float, degraded: float, invalid: float, what: str) -> Judgement | None:
-    limits = f"degraded from {degraded:.0%}, invalid from {invalid:.0%}"
-    level: Literal["degraded", "invalid"] = "invalid" if value >= invalid else "degraded"
-    return Judgement(level, Reason(code=code, detail=f"{what}; {limits}")) if value >= degraded else None
-
-
-SNAPSHOT_KEY = "observed"
-"""Under which name it is kept for the next pod."""
+def _judge_threshold(code: str, value: float, degraded_from: float, invalid_from: float, what: str) -> list[Judgement]:
+    if value < degraded_from:
+        return []
+    level: Literal["degraded", "invalid"] = "invalid" if value >= invalid_from else "degraded"
+    detail = f"{what}; degraded from {degraded_from:.0%}, invalid from {invalid_from:.0%}"
+    return [Judgement(level, Reason(code=code, detail=detail))]
 
 
 @dataclass(frozen=True)
@@ -280,30 +242,13 @@ class MonitorSnapshot:
     judgements: tuple[Judgement, ...]
 
     @classmethod
-    def of(cls, watch: ContentionMonitor, limits: ValidityLimits) -> MonitorSnapshot:
-        """What a watch has seen so far."""
-        return cls(tuple(watch.telemetry()), tuple(watch.gpu_rows()), (*watch.judgements(limits), *watch.gpu_errors()))
-
-    def row(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "telemetry": [row.model_dump(mode="json") for row in self.telemetry],
-            "gpu_rows": [row.model_dump(mode="json") for row in self.gpu_rows],
-            "judgements": [{"level": each.level, **each.reason.model_dump(mode="json")} for each in self.judgements],
-        }
-
-    @classmethod
-    def read(cls, row: dict[str, Any]) -> MonitorSnapshot:
-        """What `row` made."""
-        return cls(
-            tuple(Telemetry(**each) for each in row["telemetry"]),
-            tuple(MetricRow(**each) for each in row["gpu_rows"]),
-            tuple(Judgement(each["level"], Reason(code=each["code"], detail=each["detail"])) for each in row["judgements"]),
-        )
+    def of(cls, monitor: ContentionMonitor, limits: ValidityLimits) -> MonitorSnapshot:
+        """What a monitor has seen so far."""
+        return cls(tuple(monitor.telemetry()), tuple(monitor.gpu_rows()), (*monitor.judgements(limits), *monitor.gpus.new_errors()))
 
 
 class ResumedContentionMonitor(ContentionMonitor):
-    """A watch that goes on from what was observed in earlier pods: steady state was theirs, the recovery is both's."""
+    """A monitor that goes on from what earlier pods observed: steady state was theirs, the recovery is both's."""
 
     def __init__(self, cpus: Sequence[int], promised: int | None, gpus: GpuPhaseMonitor | None, earlier: MonitorSnapshot) -> None:
         super().__init__(cpus, promised, gpus=gpus)

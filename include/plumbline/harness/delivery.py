@@ -20,6 +20,29 @@ _RESERVED_S = 60.0
 """Kept of the trial's time for what is left to do when the store stays away."""
 
 
+_LOCAL_PATIENCE_S, _REMOTE_PATIENCE_S = 15.0, 300.0
+
+
+class UnusableStore(ValueError):
+    """The result store cannot be written to; nothing was."""
+
+
+class StoreUnreachable(OSError):
+    """The result store did not answer for minutes, before anything was measured; nothing was stored."""
+
+
+def open_store(url: str) -> ResultStore:
+    """The store behind an fsspec URL; UnusableStore if the URL is none."""
+    # A store that is away for some minutes must not cost a measurement of hours; a disk that fails does not come back.
+    patience_s = _LOCAL_PATIENCE_S if url.startswith("file:") else _REMOTE_PATIENCE_S
+    try:
+        return ResultStore(url, patience_s=patience_s)
+    except (ValueError, ImportError) as error:
+        raise UnusableStore(
+            f"{url} is not a result store: {error}; expected a URL such as file:///var/results or s3://bucket/results"
+        ) from error
+
+
 class DeliveryFailed(OSError):
     """The result store took no document. The message says where the document went instead."""
 
@@ -57,12 +80,12 @@ def deliver(
                 except OSError as error:
                     if not waits or permanent_error(error, store.url) is not None or time.monotonic() + _PAUSE_S > until:
                         raise
-                    sys.stderr.write(f"{store.url} is away, trying again for {until - time.monotonic():.0f} s: {error}\n")
+                    sys.stderr.write(f"{store.url} unreachable; retrying for {until - time.monotonic():.0f} s: {error}\n")
                 time.sleep(_PAUSE_S)
     except (Exception, Interrupted) as error:
         where = _print_to_log(files, seal)
         why = "the trial's time was over while it was tried" if isinstance(error, Interrupted) else f"{type(error).__name__}: {error}"
-        raise DeliveryFailed(f"the verdict is known and {store.url} did not take the document ({why}); {where}") from error
+        raise DeliveryFailed(f"document not stored at {store.url} ({why}); {where}") from error
 
 
 def _store(store: ResultStore, trial: Trial, files: Sequence[tuple[Evidence, Path]], seal: Seal) -> ResultDocument:
@@ -78,11 +101,11 @@ def _print_to_log(files: Sequence[tuple[Evidence, Path]], seal: Seal) -> str:
     try:
         fits = log_transport.select_evidence(files)
         missing = [item.uri for item, _ in files if item not in [each for each, _ in fits]]
-        lost = f"did not fit into the log, the document's way home: {', '.join(missing)}"
+        lost = f"evidence dropped, exceeds the log's size limit: {', '.join(missing)}"
         document = seal([item for item, _ in fits], (Reason(code="evidence_left_out", detail=lost),) if missing else ())
         for line in log_transport.encode_lines(document.model_dump_json(indent=1).encode(), fits):
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     except (OSError, ValueError) as error:
         return f"nor could it be printed: {error}"
-    return f"it is in this log instead, with {len(fits)} of {len(files)} evidence files"
+    return f"printed to this log with {len(fits)} of {len(files)} evidence files"

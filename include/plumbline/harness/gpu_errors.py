@@ -15,13 +15,17 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.harness.environment.amd import first_number
-from plumbline.harness.environment.cpu import ROOT
+from plumbline.harness.environment.amd import AmdDriver, first_number
+from plumbline.harness.environment.nvidia import NvidiaDriver, active_links
+from plumbline.harness.environment.sysfs import ROOT
+from plumbline.harness.measurement import Judgement, degraded
+from plumbline.results import GpuCounter
 
 _POLICIES = {
     "power": "NVML_PERF_POLICY_POWER",
@@ -37,20 +41,18 @@ _LINK_COUNTERS = {
 }
 
 
-def nvidia_error_counters(nvml: Any, handle: Any) -> dict[str, int]:
-    """The counters of one GPU, by NVML; nvmlInit must have been called."""
+def nvidia_error_counters(driver: NvidiaDriver, handle: Any) -> dict[str, int]:
+    """The counters of one GPU, by NVML."""
+    nvml = driver.library
 
-    def asked(question: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return question(handle, *arguments)
-        except nvml.NVMLError:
-            return None
+    def ask(function: str, *arguments: Any) -> Any:
+        return driver.ask(f"nvmlDeviceGet{function}", handle, *arguments)
 
     found: dict[str, int | None] = {}
     for word, kind in (("corrected", nvml.NVML_SINGLE_BIT_ECC), ("uncorrected", nvml.NVML_DOUBLE_BIT_ECC)):
         for span, since in (("volatile", nvml.NVML_VOLATILE_ECC), ("aggregate", nvml.NVML_AGGREGATE_ECC)):
-            found[f"ecc_{word}_{span}"] = asked(nvml.nvmlDeviceGetTotalEccErrors, kind, since)
-    if (rows := asked(nvml.nvmlDeviceGetRemappedRows)) is not None:
+            found[f"ecc_{word}_{span}"] = ask("TotalEccErrors", kind, since)
+    if (rows := ask("RemappedRows")) is not None:
         names = ("rows_remapped_correctable", "rows_remapped_uncorrectable", "row_remap_pending", "row_remap_failure")
         found |= dict(zip(names, rows, strict=True))
     causes = {
@@ -58,43 +60,23 @@ def nvidia_error_counters(nvml: Any, handle: Any) -> dict[str, int]:
         "uncorrected": nvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
     }
     for word, cause in causes.items():
-        pages = asked(nvml.nvmlDeviceGetRetiredPages, cause)
+        pages = ask("RetiredPages", cause)
         found[f"pages_retired_{word}"] = None if pages is None else len(pages)
-    found["page_retirement_pending"] = asked(nvml.nvmlDeviceGetRetiredPagesPendingStatus)
-    found["pcie_replays"] = asked(nvml.nvmlDeviceGetPcieReplayCounter)
+    found["page_retirement_pending"] = ask("RetiredPagesPendingStatus")
+    found["pcie_replays"] = ask("PcieReplayCounter")
     for reason, policy in _POLICIES.items():
-        status = asked(nvml.nvmlDeviceGetViolationStatus, getattr(nvml, policy))
+        status = ask("ViolationStatus", getattr(nvml, policy))
         found[f"throttled_{reason}_ms"] = None if status is None else status.violationTime // 1_000_000  # NVML counts nanoseconds
-    return {name: int(value) for name, value in (found | _nvlink_counters(nvml, asked)).items() if value is not None}
+    links = active_links(driver, handle)
+    for name, counter in _LINK_COUNTERS.items():
+        counts = [ask("NvLinkErrorCounter", link, getattr(nvml, counter)) for link in links]
+        found[name] = sum(count for count in counts if count is not None) if any(count is not None for count in counts) else None
+    return {name: int(value) for name, value in found.items() if value is not None}
 
 
-def _nvlink_counters(nvml: Any, asked: Callable[..., Any]) -> dict[str, int | None]:
-    """Summed over the links that are up; a counter that no link tells is None."""
-    sums: dict[str, int | None] = dict.fromkeys(_LINK_COUNTERS)
-    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-        state = asked(nvml.nvmlDeviceGetNvLinkState, link)
-        if state is None:
-            break  # links are numbered from 0: a GPU without this one has no further one
-        if state != nvml.NVML_FEATURE_ENABLED:
-            continue
-        for name, counter in _LINK_COUNTERS.items():
-            count = asked(nvml.nvmlDeviceGetNvLinkErrorCounter, link, getattr(nvml, counter))
-            if count is not None:
-                sums[name] = (sums[name] or 0) + count
-    return sums
-
-
-def amd_error_counters(amdsmi: Any, handle: Any) -> dict[str, int]:
+def amd_error_counters(driver: AmdDriver, handle: Any) -> dict[str, int]:
     """The counters of one GPU, by AMD SMI (which reads the kernel's RAS counters); a guest of a virtual machine sees few of them."""
-
-    def asked(question: str) -> Any:
-        try:
-            return getattr(amdsmi, question)(handle)
-        except (amdsmi.AmdSmiException, AttributeError):  # an older release of ROCm has no such question
-            return None
-
-    ecc, pcie = asked("amdsmi_get_gpu_total_ecc_count"), asked("amdsmi_get_pcie_info")
-    pages = asked("amdsmi_get_gpu_bad_page_info")
+    ecc, pcie, pages = (driver.ask(name, handle) for name in ("gpu_total_ecc_count", "pcie_info", "gpu_bad_page_info"))
     found = {
         "ecc_corrected": first_number(ecc, "correctable_count"),
         "ecc_uncorrected": first_number(ecc, "uncorrectable_count"),
@@ -105,11 +87,6 @@ def amd_error_counters(amdsmi: Any, handle: Any) -> dict[str, int]:
     return {name: int(value) for name, value in found.items() if value is not None}
 
 
-# XIDs: errors that NVIDIA's driver reports, by their codes (docs.nvidia.com/deploy/xid-errors).
-#
-# NVML delivers them as events. Where a driver delivers none (MIG, virtual GPUs), the kernel's log has them, for who may read it.
-
-
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 """What a faulty or killed program causes on a sound GPU. NVIDIA's device plugin for Kubernetes leaves these out of its health check too."""
 _XID_LINE = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
@@ -118,7 +95,11 @@ _RECORD_BYTES = 8192
 
 
 class XidListener:
-    """Counts XIDs of the GPUs from now on. To be closed before nvmlShutdown."""
+    """Counts XIDs of the GPUs from now on: errors that the driver reports, by their codes (docs.nvidia.com/deploy/xid-errors). To be closed
+    before nvmlShutdown.
+
+    NVML delivers them as events. Where a driver delivers none (MIG, virtual GPUs), the kernel's log has them, if it may be read.
+    """
 
     def __init__(self, nvml: Any, handles: list[Any], root: Path = ROOT) -> None:
         self._nvml = nvml
@@ -200,3 +181,90 @@ def _open_kernel_log(root: Path) -> int | None:
         return None
     os.lseek(log, 0, os.SEEK_END)
     return log
+
+
+_CODES = (
+    ("gpu_ecc_uncorrected", ("ecc_uncorrected", "ecc_deferred")),
+    ("gpu_memory_remapped", ("rows_remapped", "row_remap", "pages_retired", "page_retirement")),
+    ("gpu_ecc_corrected", ("ecc_corrected",)),
+    ("gpu_nvlink_errors", ("nvlink_",)),
+    ("gpu_pcie_replays", ("pcie_replays",)),
+    ("gpu_xid", ("xid_",)),
+)
+"""Reason codes and how the counters that they are about begin."""
+_PCIE_REPLAYS_A_MINUTE = 8.0
+"""PCIe repairs single packets by itself; NVIDIA's DCGM calls a link unhealthy above this rate."""
+
+
+class GpuHealth:
+    """The counters of all GPUs at the beginning (`take_first`) and at the latest reading of a trial. `node`: of a gang, this one's number."""
+
+    def __init__(self, node: int = 0) -> None:
+        self._node = node
+        self._before: list[dict[str, int]] = []
+        self._after: list[dict[str, int]] = []
+        self._began_s = self._read_s = 0.0
+
+    def take_first(self, reading: list[dict[str, int]]) -> None:
+        self._before = reading
+        self.take_latest(reading)
+        self._began_s = self._read_s
+
+    def take_latest(self, reading: list[dict[str, int]]) -> None:
+        self._after, self._read_s = reading, time.monotonic()
+
+    def counters(self) -> tuple[GpuCounter, ...]:
+        """A row for each GPU and counter that it has."""
+        return tuple(
+            # A code's count began at 0 when listening did.
+            GpuCounter(
+                node=self._node,
+                gpu=gpu,
+                counter=name,
+                before=before.get(name, 0 if name.startswith("xid_") else None),
+                after=after.get(name),
+            )
+            for gpu, (before, after) in enumerate(zip(self._before, self._after, strict=True))
+            for name in sorted({**before, **after})
+        )
+
+    def judgements(self) -> list[Judgement]:
+        return judge_gpu_errors(self.counters(), self._read_s - self._began_s)
+
+
+def judge_gpu_errors(counters: Iterable[GpuCounter], seconds: float) -> list[Judgement]:
+    """`degraded` for each kind of error that is new, over `seconds` of a trial. Errors from before it do not count, however many.
+
+    gpu_lost: a GPU answered before and not after. PCIe replays count above the rate that NVIDIA's own health check allows; XIDs that programs
+    cause do not.
+    """
+    rows = tuple(counters)
+    found = []
+    for code, prefixes in _CODES:
+        new = [row for row in rows if row.new and row.counter.startswith(prefixes) and _is_relevant(row, seconds)]
+        if new:
+            shown = ", ".join(f"{_gpu_name(row)} {row.counter} +{row.new}" for row in new)
+            found.append(degraded(code, f"new errors during the trial: {shown}"))
+    lost = _lost_gpus(rows)
+    if lost:
+        found.append(degraded("gpu_lost", f"{', '.join(lost)} lost during the trial"))
+    return found
+
+
+def _is_relevant(row: GpuCounter, seconds: float) -> bool:
+    if row.counter == "pcie_replays":
+        return row.new > _PCIE_REPLAYS_A_MINUTE * max(seconds / 60, 1.0)
+    if row.counter.startswith("xid_"):
+        return int(row.counter.removeprefix("xid_")) not in APPLICATION_XIDS
+    return True
+
+
+def _lost_gpus(rows: Sequence[GpuCounter]) -> list[str]:
+    """GPUs that reported their errors before and report none now. What the driver reports of them, such as XID 79, may still come."""
+    own = [row for row in rows if not row.counter.startswith("xid")]
+    places = dict.fromkeys(_gpu_name(row) for row in own if row.before is not None)
+    return [place for place in places if all(row.after is None for row in own if _gpu_name(row) == place)]
+
+
+def _gpu_name(row: GpuCounter) -> str:
+    return f"GPU {row.gpu}" + (f" of node {row.node}" if row.node else "")

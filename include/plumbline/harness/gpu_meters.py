@@ -12,16 +12,14 @@ throttled      1 while the GPU runs below its clocks because of heat or the powe
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from plumbline.harness import gpu_errors
-from plumbline.harness.environment.amd import first_number
-from plumbline.harness.environment.amd import visible_handles as amd_handles
-from plumbline.harness.environment.cpu import ROOT
-from plumbline.harness.environment.nvidia import visible_handles
+from plumbline.harness.environment.amd import AmdDriver, first_number
+from plumbline.harness.environment.nvidia import DriverUnavailable, NvidiaDriver
+from plumbline.harness.environment.sysfs import ROOT
 from plumbline.harness.gpu_errors import XidListener
 
 SIGNAL_UNITS = {
@@ -77,130 +75,98 @@ def open_meters(nvml: Any = None, amdsmi: Any = None, root: Path = ROOT) -> Mete
 
 def _open_nvidia(nvml: Any, root: Path) -> _NvidiaMeters | None:
     try:
-        library = nvml or importlib.import_module("pynvml")
-    except ImportError:
+        driver = NvidiaDriver(nvml)
+    except DriverUnavailable:
         return None
-    try:
-        library.nvmlInit()
-    except library.NVMLError:
-        return None
-    try:
-        found = visible_handles(library)
-    except library.NVMLError:
-        found = []
-    if not found:
-        library.nvmlShutdown()
-        return None
-    return _NvidiaMeters(library, found, root)
+    with suppress(driver.library.NVMLError):
+        if handles := driver.handles():
+            return _NvidiaMeters(driver, handles, root)
+    driver.close()
+    return None
 
 
 class _NvidiaMeters:
-    def __init__(self, nvml: Any, found: list[Any], root: Path) -> None:
-        self._nvml, self._handles = nvml, found
-        self.count = len(found)
-        self._root = root
+    def __init__(self, driver: NvidiaDriver, handles: list[Any], root: Path) -> None:
+        self._driver, self._handles, self._root = driver, handles, root
+        self.count = len(handles)
         self._xids: XidListener | None = None
 
     def close(self) -> None:
         if self._xids is not None:
             self._xids.close()
-        self._nvml.nvmlShutdown()
+        self._driver.close()
 
     def read(self, gpu: int) -> dict[str, float]:
-        nvml, handle = self._nvml, self._handles[gpu]
-        power, heat = self._asked(nvml.nvmlDeviceGetPowerUsage, handle), nvml.NVML_TEMPERATURE_GPU
-        memory, busy = self._asked(nvml.nvmlDeviceGetMemoryInfo, handle), self._asked(nvml.nvmlDeviceGetUtilizationRates, handle)
+        nvml, ask, handle = self._driver.library, self._driver.ask, self._handles[gpu]
+        power, memory, busy = (ask(f"nvmlDeviceGet{name}", handle) for name in ("PowerUsage", "MemoryInfo", "UtilizationRates"))
         found = {
             "power": None if power is None else power / 1e3,
-            "sm_clock": self._asked(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
-            "memory_clock": self._asked(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
-            "temperature": self._asked(nvml.nvmlDeviceGetTemperature, handle, heat),
+            "sm_clock": ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
+            "memory_clock": ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
+            "temperature": ask("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
             "memory_used": None if memory is None else memory.used,
             "utilization": None if busy is None else busy.gpu / 100,
         }
-        return {name: float(value) for name, value in found.items() if value is not None} | self._throttling(handle)
-
-    def _throttling(self, handle: Any) -> dict[str, float]:
         # The older name of "clocks event reasons": drivers before 535 know no other, and later ones know it too.
-        bits = self._asked(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
-        if bits is None:
-            return {}
-        active = {name: float(bool(bits & bit)) for name, bit in _BITS.items()}
-        return {**active, "throttled": max(active[name] for name in HARMFUL_THROTTLING)}
+        bits = ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        active = {} if bits is None else {name: float(bool(bits & bit)) for name, bit in _BITS.items()}
+        if active:
+            active["throttled"] = max(active[name] for name in HARMFUL_THROTTLING)
+        return {name: float(value) for name, value in found.items() if value is not None} | active
 
     def joules(self, gpu: int) -> float | None:
-        told = self._asked(self._nvml.nvmlDeviceGetTotalEnergyConsumption, self._handles[gpu])
-        return None if told is None else float(told) / 1e3
+        millijoules = self._driver.ask("nvmlDeviceGetTotalEnergyConsumption", self._handles[gpu])
+        return None if millijoules is None else float(millijoules) / 1e3
 
     def errors(self, gpu: int) -> dict[str, int]:
         if self._xids is None:
-            self._xids = XidListener(self._nvml, self._handles, self._root)
-        found, xids = gpu_errors.nvidia_error_counters(self._nvml, self._handles[gpu]), self._xids.counts(gpu)
+            self._xids = XidListener(self._driver.library, self._handles, self._root)
+        found, xids = gpu_errors.nvidia_error_counters(self._driver, self._handles[gpu]), self._xids.counts(gpu)
         if xids is None:
             return found
         return {**found, "xid": sum(xids.values()), **{f"xid_{code}": count for code, count in sorted(xids.items())}}
-
-    def _asked(self, question: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return question(*arguments)
-        except self._nvml.NVMLError:
-            return None  # not every device and driver answers everything
 
 
 def _open_amd(amdsmi: Any, root: Path) -> _AmdMeters | None:
     if amdsmi is None and not (root / "dev/kfd").exists():
         return None
     try:
-        library = amdsmi or importlib.import_module("amdsmi")
-    except (ImportError, OSError, KeyError):
-        return None  # the package loads ROCm's own library when it is imported
-    try:
-        library.amdsmi_init()
-    except library.AmdSmiException:
+        driver = AmdDriver(amdsmi)
+    except DriverUnavailable:
         return None
-    try:
-        found = amd_handles(library)
-    except library.AmdSmiException:
-        found = []
-    if not found:
-        library.amdsmi_shut_down()
-        return None
-    return _AmdMeters(library, found)
+    with suppress(driver.library.AmdSmiException):
+        if handles := driver.handles():
+            return _AmdMeters(driver, handles)
+    driver.close()
+    return None
 
 
 class _AmdMeters:
-    def __init__(self, amdsmi: Any, found: list[Any]) -> None:
-        self._amdsmi, self._handles = amdsmi, found
-        self.count = len(found)
-        self.close = amdsmi.amdsmi_shut_down
+    def __init__(self, driver: AmdDriver, handles: list[Any]) -> None:
+        self._driver, self._handles = driver, handles
+        self.count = len(handles)
+        self.close = driver.close
 
     def read(self, gpu: int) -> dict[str, float]:
-        smi, handle = self._amdsmi, self._handles[gpu]
-        power = self._asked(smi.amdsmi_get_power_info, handle)
-        used = first_number(self._asked(smi.amdsmi_get_gpu_vram_usage, handle), "vram_used")
-        busy = first_number(self._asked(smi.amdsmi_get_gpu_activity, handle), "gfx_activity")
+        smi, ask, handle = self._driver.library, self._driver.ask, self._handles[gpu]
+        power, used = ask("power_info", handle), first_number(ask("gpu_vram_usage", handle), "vram_used")
+        busy = first_number(ask("gpu_activity", handle), "gfx_activity")
         # The name of a field changed with ROCm's releases; data-centre cards have no edge sensor.
         heat = (smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT)
         found = {
             "power": first_number(power, "socket_power", "current_socket_power", "average_socket_power"),
-            "sm_clock": first_number(self._asked(smi.amdsmi_get_clock_info, handle, smi.AmdSmiClkType.GFX), "clk", "cur_clk"),
-            "memory_clock": first_number(self._asked(smi.amdsmi_get_clock_info, handle, smi.AmdSmiClkType.MEM), "clk", "cur_clk"),
-            "temperature": first_number({"celsius": self._asked(smi.amdsmi_get_temp_metric, handle, *heat)}, "celsius"),
+            "sm_clock": first_number(ask("clock_info", handle, smi.AmdSmiClkType.GFX), "clk", "cur_clk"),
+            "memory_clock": first_number(ask("clock_info", handle, smi.AmdSmiClkType.MEM), "clk", "cur_clk"),
+            "temperature": first_number({"celsius": ask("temp_metric", handle, *heat)}, "celsius"),
             "memory_used": None if used is None else used * 2**20,
             "utilization": None if busy is None else busy / 100,
         }
         return {name: value for name, value in found.items() if value is not None}
 
     def joules(self, gpu: int) -> float | None:
-        told = self._asked(self._amdsmi.amdsmi_get_energy_count, self._handles[gpu])
-        ticks, microjoules = first_number(told, "energy_accumulator", "power"), first_number(told, "counter_resolution")
+        counter = self._driver.ask("energy_count", self._handles[gpu])
+        ticks, microjoules = first_number(counter, "energy_accumulator", "power"), first_number(counter, "counter_resolution")
         return None if ticks is None or microjoules is None else ticks * microjoules / 1e6
 
     def errors(self, gpu: int) -> dict[str, int]:
-        return gpu_errors.amd_error_counters(self._amdsmi, self._handles[gpu])
-
-    def _asked(self, question: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return question(*arguments)
-        except self._amdsmi.AmdSmiException:
-            return None
+        return gpu_errors.amd_error_counters(self._driver, self._handles[gpu])

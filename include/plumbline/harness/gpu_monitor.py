@@ -6,21 +6,34 @@ import threading
 import time
 from array import array
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Any
 
-from plumbline.harness.gpu_health import GpuHealth
-from plumbline.harness.gpu_meters import HARMFUL_THROTTLING, SIGNAL_UNITS, THROTTLE_REASONS, Meters, open_meters
-from plumbline.harness.measurement import Judgement
-from plumbline.metrics import Phase
-from plumbline.results import GpuCounter, MetricRow, Reason, Telemetry, metric_row
+from pydantic import TypeAdapter
 
-_DEFAULT_INTERVAL_S = 1.0
+from plumbline.harness.gpu_errors import GpuHealth
+from plumbline.harness.gpu_meters import HARMFUL_THROTTLING, SIGNAL_UNITS, THROTTLE_REASONS, Meters, open_meters
+from plumbline.harness.measurement import Judgement, degraded
+from plumbline.metrics import Phase
+from plumbline.results import GpuCounter, MetricRow, Telemetry, metric_row
+
+
+@dataclass(frozen=True)
+class GpuWindow:
+    """The GPUs of one node in one phase: their energy in J (None: one of them reports neither energy nor power), over so many seconds."""
+
+    joules: float | None
+    seconds: float
+    samples: int
+
+    @property
+    def watts(self) -> float | None:
+        """Mean of all GPUs together."""
+        return None if self.joules is None or not self.seconds else self.joules / self.seconds
 
 
 class GpuSamples:
-    """What was seen while it was under way. It can end and begin again; all of it counts."""
+    """Samples of one stretch, which can end and begin again; all of it counts."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -70,110 +83,18 @@ class GpuSamples:
         return total if self._gpus else None
 
     @property
-    def power_w(self) -> float | None:
-        """Mean of all GPUs together; None like `energy_j`."""
-        return None if self.energy_j is None or not self.seconds else self.energy_j / self.seconds
-
-    @property
     def samples(self) -> int:
         """Of each GPU."""
         return max(map(len, self.signals.values()), default=0)
 
-
-class GpuSampler:
-    """A context manager that asks every GPU each `every_s` seconds, in a thread of its own, and tells it to the stretches under way.
-
-    Every GPU of CUDA_VISIBLE_DEVICES counts, also one that idles: it is paid for. Without a GPU there is no thread. `health`: its counters of
-    errors are read at both ends of the block. `nvml`, `amdsmi`: see `open_meters`.
-    """
-
-    def __init__(self, every_s: float, nvml: Any = None, amdsmi: Any = None, health: GpuHealth | None = None) -> None:
-        self._health = health
-        self._every_s, self._libraries = every_s, (nvml, amdsmi)
-        self._meters: Meters | None = None
-        self._lock = threading.Lock()
-        self._under_way: dict[GpuSamples, tuple[float, list[float | None]]] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="gpu-watch", daemon=True)
-
-    def __enter__(self) -> GpuSampler:
-        self._meters = open_meters(*self._libraries)
-        if self._meters is not None:
-            if self._health is not None:
-                self._health.begin(self._meters)
-            self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._meters is not None:
-            self._stop.set()
-            self._thread.join()
-            if self._health is not None:
-                self._health.read(self._meters)
-            self._meters.close()
+    @property
+    def window(self) -> GpuWindow:
+        return GpuWindow(self.energy_j, self.seconds, self.samples)
 
     @property
-    def gpus(self) -> int:
-        """How many can be asked."""
-        return 0 if self._meters is None else self._meters.count
-
-    def read_health(self) -> None:
-        """Read the counters of errors now; after the end of the block, what was read then stays."""
-        if self._health is not None and self._meters is not None and not self._stop.is_set():
-            with self._lock:
-                self._health.read(self._meters)
-
-    def begin(self, stretch: GpuSamples) -> None:
-        """From now on `stretch` is told, beginning with a sample."""
-        if self._meters is not None:
-            with self._lock:
-                self._under_way[stretch] = (time.monotonic(), [self._meters.joules(gpu) for gpu in range(self._meters.count)])
-                self._sample(self._meters, [stretch])
-
-    def end(self, stretch: GpuSamples) -> None:
-        """From now on it is not; its last sample is taken now."""
-        if self._meters is not None:
-            with self._lock:
-                self._sample(self._meters, [stretch])
-                began_s, first = self._under_way.pop(stretch)
-                last = [self._meters.joules(gpu) for gpu in range(self._meters.count)]
-                moved = [None if a is None or b is None else b - a for a, b in zip(first, last, strict=True)]
-                stretch.lasted(time.monotonic() - began_s, moved)
-
-    def _loop(self) -> None:
-        due, weighed = time.monotonic() + self._every_s, (time.monotonic(), time.thread_time())
-        while self._meters is not None and not self._stop.wait(max(0.0, due - time.monotonic())):
-            with self._lock:
-                self._sample(self._meters, list(self._under_way))
-                now = (time.monotonic(), time.thread_time())
-                for stretch in self._under_way:
-                    stretch.overhead.append((now[1] - weighed[1]) / (now[0] - weighed[0]))
-            weighed = now
-            due = max(due + self._every_s, time.monotonic())
-
-    def _sample(self, meters: Meters, stretches: list[GpuSamples]) -> None:
-        if stretches:
-            for gpu in range(meters.count):
-                signals = meters.read(gpu)
-                for stretch in stretches:
-                    stretch.add(gpu, signals)
-
-
-class GpuMonitor(GpuSamples):
-    """A context manager that is one stretch: from its block's start to its end, sampled once a second."""
-
-    def __init__(self, nvml: Any = None, every_s: float = _DEFAULT_INTERVAL_S) -> None:
-        super().__init__()
-        self._sampler = GpuSampler(every_s, nvml)
-
-    def __enter__(self) -> GpuMonitor:
-        self._sampler.__enter__()
-        self._sampler.begin(self)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._sampler.end(self)
-        self._sampler.__exit__(kind, error, trace)
+    def power_w(self) -> float | None:
+        """Mean of all GPUs together; None like `energy_j`."""
+        return self.window.watts
 
 
 def _summary(phase: Phase, signal: str, unit: str, values: array[float]) -> Telemetry:
@@ -194,81 +115,139 @@ SAMPLE_INTERVAL_S = 0.1
 
 
 class GpuPhaseMonitor:
-    """A context manager that samples every `interval_s` between its block's ends. `change` says which phase is on. Without a GPU that can be
-    asked all of it does nothing. `nvml`, `amdsmi`: see `open_meters`. `node`: this node's number in a gang; node 0 adds the others' readings
-    with `add_nodes`."""
+    """A context manager that samples every GPU each `interval_s`, in a thread of its own, and attributes the samples to phases (`change`).
+    Without a GPU that can be asked all of it does nothing, and there is no thread.
+
+    Every GPU of CUDA_VISIBLE_DEVICES counts, also one that idles: it is paid for. The counters of errors are read at both ends of the block.
+    `nvml`, `amdsmi`: see `open_meters`. `node`: this node's number in a gang; node 0 adds the others' readings with `add_nodes`.
+    """
 
     def __init__(self, interval_s: float = SAMPLE_INTERVAL_S, nvml: Any = None, amdsmi: Any = None, node: int = 0) -> None:
-        self._health, self._node = GpuHealth(node), node
+        self._interval_s, self._libraries, self._node = interval_s, (nvml, amdsmi), node
+        self._health = GpuHealth(node)
         self._others: dict[int, NodeGpus | None] = {}
-        self._sampler = GpuSampler(interval_s, nvml, amdsmi, self._health)
         self._stretches: dict[Phase, GpuSamples] = {}
+        self._current: GpuSamples | None = None
+        self._meters: Meters | None = None
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="gpu-monitor", daemon=True)
 
     def __enter__(self) -> GpuPhaseMonitor:
-        self._sampler.__enter__()
+        self._meters = open_meters(*self._libraries)
+        if self._meters is not None:
+            self._health.take_first(self._errors(self._meters))
+            self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._sampler.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        if self._meters is not None:
+            self._stop.set()
+            self._thread.join()
+            self._health.take_latest(self._errors(self._meters))
+            self._meters.close()
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that can be asked."""
+        return 0 if self._meters is None else self._meters.count
 
     def change(self, left: Phase | None, entered: Phase | None) -> None:
         """From now on samples belong to `entered`; those so far, since the last change, to `left`. None: to no phase."""
-        if self._sampler.gpus:
-            if left is not None:
-                self._sampler.end(self._stretches[left])
-            if entered is not None:
-                self._sampler.begin(self._stretches.setdefault(entered, GpuSamples()))
+        if left is not None:
+            self._end()
+        if entered is not None:
+            self._begin(self._stretches.setdefault(entered, GpuSamples()))
+
+    def _begin(self, stretch: GpuSamples) -> None:
+        """From now on `stretch` takes the samples, beginning with one now."""
+        if self._meters is not None:
+            with self._lock:
+                self._current, self._began = stretch, (time.monotonic(), self._joules(self._meters))
+                self._sample(self._meters)
+
+    def _end(self) -> None:
+        if self._meters is not None and self._current is not None:
+            with self._lock:
+                self._sample(self._meters)
+                began_s, first = self._began
+                spent = [None if a is None or b is None else b - a for a, b in zip(first, self._joules(self._meters), strict=True)]
+                self._current.lasted(time.monotonic() - began_s, spent)
+                self._current = None
+
+    def _loop(self) -> None:
+        due, last = time.monotonic() + self._interval_s, (time.monotonic(), time.thread_time())
+        while self._meters is not None and not self._stop.wait(max(0.0, due - time.monotonic())):
+            with self._lock:
+                self._sample(self._meters)
+                now = (time.monotonic(), time.thread_time())
+                if self._current is not None:
+                    self._current.overhead.append((now[1] - last[1]) / (now[0] - last[0]))
+            last = now
+            due = max(due + self._interval_s, time.monotonic())
+
+    def _sample(self, meters: Meters) -> None:
+        if self._current is not None:
+            for gpu in range(meters.count):
+                self._current.add(gpu, meters.read(gpu))
+
+    def _joules(self, meters: Meters) -> list[float | None]:
+        return [meters.joules(gpu) for gpu in range(meters.count)]
+
+    def _errors(self, meters: Meters) -> list[dict[str, int]]:
+        return [meters.errors(gpu) for gpu in range(meters.count)]
 
     def telemetry(self) -> list[Telemetry]:
         """A row for each phase that is over, GPU and signal."""
         return [row for phase, stretch in self._stretches.items() for row in stretch.telemetry(phase)]
 
     def add_nodes(self, others: Mapping[int, NodeGpus | None]) -> None:
-        """What the gang's other nodes read, by node; None for one that sent nothing."""
+        """Add the readings of the gang's other nodes, by node; None for one that sent nothing."""
         self._others = dict(others)
 
     def reading(self) -> NodeGpus:
         """What this node's GPUs did so far, for node 0."""
-        windows = {phase: window for phase in self._stretches if (window := self._window(phase)) is not None}
-        return NodeGpus(self._sampler.gpus, windows, self.health(), (*self.new_errors(), *self.judgements("steady")))
+        windows = {phase: stretch.window for phase, stretch in self._stretches.items()}
+        return NodeGpus(self.gpus, windows if self.gpus else {}, self.health(), (*self.new_errors(), *self.judgements("steady")))
+
+    def _read_health(self) -> None:
+        """Read the counters of errors now; after the end of the block, what was read then stays."""
+        if self._meters is not None and not self._stop.is_set():
+            with self._lock:
+                self._health.take_latest(self._errors(self._meters))
 
     def health(self) -> tuple[GpuCounter, ...]:
         """Each GPU's counters of errors at the beginning and now, or at the end if it is over; then those of the other nodes."""
-        self._sampler.read_health()
+        self._read_health()
         others = (gpus.health for _, gpus in sorted(self._others.items()) if gpus is not None)
         return (*self._health.counters(), *(counter for health in others for counter in health))
 
     def new_errors(self) -> list[Judgement]:
-        """What errors since the beginning say against the measurement: see `gpu_health.judged`; of other nodes also what they throttled.
+        """Judgements on errors since the beginning, whichever phase they came in; of other nodes also on throttling.
 
         `node_gpus_unobserved` for a node that sent nothing, where node 0 has GPUs: unseen is not undisturbed.
         """
-        self._sampler.read_health()
+        self._read_health()
         found = self._health.judgements()
         for node, gpus in sorted(self._others.items()):
             if gpus is not None:
                 found += gpus.judgements
-            elif self._sampler.gpus:
-                detail = f"node {node} sent no reading of its GPUs: whether they made errors is unknown"
-                found.append(Judgement("degraded", Reason(code="node_gpus_unobserved", detail=detail)))
+            elif self.gpus:
+                found.append(degraded("node_gpus_unobserved", f"node {node} reported no GPU readings: whether they made errors is unknown"))
         return found
 
     def rows(self, phase: Phase) -> list[MetricRow]:
         """`gpu_power`: mean of all GPUs of all nodes together in W, by their counters of energy where they have them. On one node no row if a
         GPU reports neither; on several a row without a value, with the reason. No row where no node reads a GPU."""
-        own = self._window(phase)
+        own = self._stretches[phase].window if self.gpus and phase in self._stretches else None
         if not self._others:
             watts = None if own is None else own.watts
             return [] if own is None or watts is None else [metric_row("gpu_power", watts, own.samples, phase=phase, statistic="mean")]
-        if not self._sampler.gpus and not any(gpus is not None and gpus.gpus for gpus in self._others.values()):
+        if not self.gpus and not any(gpus is not None and gpus.gpus for gpus in self._others.values()):
             return []
         watts, why = total_power(phase, own, self._others)
         n = own.samples if own is not None and watts is not None else 0
         return [metric_row("gpu_power", watts, n, phase=phase, statistic="mean", reason=why or None)]
-
-    def _window(self, phase: Phase) -> GpuWindow | None:
-        stretch = self._stretches.get(phase)
-        return None if stretch is None else GpuWindow(stretch.energy_j, stretch.seconds, stretch.samples)
 
     def judgements(self, phase: Phase) -> list[Judgement]:
         """`throttled` if any GPU ran below its clocks for a reason that full load alone does not bring."""
@@ -276,39 +255,35 @@ class GpuPhaseMonitor:
         if stretch is None:
             return []
         found = []
-        for gpu in range(self._sampler.gpus):
+        for gpu in range(self.gpus):
             shares = {THROTTLE_REASONS[name]: stretch.share(gpu, name) for name in HARMFUL_THROTTLING}
             seen = ", ".join(f"{words} ({share:.0%} of the samples)" for words, share in shares.items() if share > 0)
             if seen:
                 of = f" of node {self._node}" if self._node else ""
-                detail = f"GPU {gpu}{of} was held below its clocks in {phase} by {seen}"
-                found.append(Judgement("degraded", Reason(code="throttled", detail=detail)))
+                found.append(degraded("throttled", f"GPU {gpu}{of} throttled in {phase} by {seen}"))
         return found
 
 
-# What the GPUs of a gang's other nodes drew and which errors they made, as each node's harness hands it to node 0 at the end of the job.
-#
-# Windows are aligned by node 0: it sends each change of phase to all nodes, and each begins or ends its own window when the message arrives.
-# So windows differ by the way of a message and by one reading of the sensors. A node whose steady window lasted `ALIGNED` longer or shorter
-# than node 0's measured something else: its power counts as missing.
+class GpuMonitor(GpuSamples):
+    """A context manager that is one stretch: from its block's start to its end, sampled once a second."""
+
+    def __init__(self, nvml: Any = None, every_s: float = 1.0) -> None:
+        super().__init__()
+        self._monitor = GpuPhaseMonitor(every_s, nvml)
+
+    def __enter__(self) -> GpuMonitor:
+        self._monitor.__enter__()
+        self._monitor._begin(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._monitor._end()
+        self._monitor.__exit__()
 
 
 WINDOW_TOLERANCE, _WINDOW_TOLERANCE_S = 0.05, 0.25
-"""Share of node 0's window, and the seconds that are allowed of a short one."""
-
-
-@dataclass(frozen=True)
-class GpuWindow:
-    """The GPUs of one node in one phase: their energy in J (None: one of them reports neither energy nor power), over so many seconds."""
-
-    joules: float | None
-    seconds: float
-    samples: int
-
-    @property
-    def watts(self) -> float | None:
-        """Mean of all GPUs together."""
-        return None if self.joules is None or not self.seconds else self.joules / self.seconds
+"""Share of node 0's window, and the seconds that are allowed of a short one. Node 0 sends each change of phase to all nodes, so windows differ
+by the way of a message and by one reading of the sensors; a node whose window differs by more measured something else, and its power is missing."""
 
 
 @dataclass(frozen=True)
@@ -320,24 +295,9 @@ class NodeGpus:
     health: tuple[GpuCounter, ...]
     judgements: tuple[Judgement, ...]
 
-    def row(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "gpus": self.gpus,
-            "windows": {phase: asdict(window) for phase, window in self.windows.items()},
-            "health": [each.model_dump(mode="json") for each in self.health],
-            "judgements": [{"level": each.level, **each.reason.model_dump(mode="json")} for each in self.judgements],
-        }
 
-    @classmethod
-    def read(cls, row: Mapping[str, Any]) -> NodeGpus:
-        """What `row` made."""
-        return cls(
-            row["gpus"],
-            {phase: GpuWindow(**window) for phase, window in row["windows"].items()},
-            tuple(GpuCounter(**each) for each in row["health"]),
-            tuple(Judgement(each["level"], Reason(code=each["code"], detail=each["detail"])) for each in row["judgements"]),
-        )
+NODE_GPUS: TypeAdapter[NodeGpus] = TypeAdapter(NodeGpus)
+"""Of the message in which a node hands its reading over."""
 
 
 def total_power(phase: Phase, own: GpuWindow | None, others: Mapping[int, NodeGpus | None]) -> tuple[float | None, str]:
@@ -352,7 +312,7 @@ def total_power(phase: Phase, own: GpuWindow | None, others: Mapping[int, NodeGp
     for node, gpus in sorted(others.items()):
         window = None if gpus is None else gpus.windows.get(phase)
         if gpus is None:
-            lacking.append(f"node {node} sent no reading of its GPUs")
+            lacking.append(f"node {node} reported no GPU readings")
         elif window is None:
             lacking.append(f"node {node} reads no GPUs" if not gpus.gpus else f"node {node} has no reading of {phase}")
         elif abs(window.seconds - own.seconds) > max(WINDOW_TOLERANCE * own.seconds, _WINDOW_TOLERANCE_S):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 PROGRESS_EVENT = "plumbline-progress"
@@ -74,6 +74,35 @@ def parse_progress(line: str) -> ProgressLine | None:
         return ProgressLine(str(data["trial_id"]), str(data["phase"]), fraction, str(data["note"]))
     except (ValueError, KeyError, TypeError, OverflowError):
         return None
+
+
+CPU_LIMIT_VARIABLE = "PLUMBLINE_CPU_LIMIT"
+VOLUME_VARIABLE = "PLUMBLINE_VOLUME"
+"""Environment variable: where the provider's volume is mounted."""
+DELETIONS_VARIABLE = "PLUMBLINE_DELETIONS"
+"""Environment variable: the deletions of the trial's pods before this one, as JSON."""
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """One pod that the launcher deleted, by the launcher's clock (seconds since the epoch): when it asked for it, and when it saw it gone.
+
+    `late`: another process of the launcher had to finish it, so that the time until the next pod is not the provider's alone.
+    """
+
+    asked_s: float
+    gone_s: float
+    late: bool = False
+
+
+def format_deletions(deletions: tuple[Deletion, ...]) -> str:
+    """The value of DELETIONS_VARIABLE."""
+    return json.dumps([asdict(deletion) for deletion in deletions])
+
+
+def parse_deletions(text: str | None) -> tuple[Deletion, ...]:
+    """What `format_deletions` wrote."""
+    return tuple(Deletion(**row) for row in json.loads(text or "[]"))
 
 
 ENDPOINT_KEY_VARIABLE = "PLUMBLINE_ENDPOINT_KEY"

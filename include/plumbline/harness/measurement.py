@@ -18,6 +18,14 @@ class Judgement:
     reason: Reason
 
 
+def degraded(code: str, detail: str) -> Judgement:
+    return Judgement("degraded", Reason(code=code, detail=detail))
+
+
+def invalid(code: str, detail: str) -> Judgement:
+    return Judgement("invalid", Reason(code=code, detail=detail))
+
+
 @dataclass(frozen=True)
 class EvidenceFile:
     """A raw file in the trial's working folder, ready to be stored. `rows` for Parquet."""

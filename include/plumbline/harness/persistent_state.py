@@ -13,39 +13,21 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.declarations import KubernetesLauncher, TrainingWorkload, Trial
-from plumbline.harness.contention_monitor import SNAPSHOT_KEY, MonitorSnapshot
-from plumbline.harness.measurement import Judgement, TrialFailed
-from plumbline.results import Event, MetricRow, Reason, Scalar
+from pydantic import TypeAdapter
 
-VOLUME_VARIABLE = "PLUMBLINE_VOLUME"
-"""Environment variable: where the provider's volume is mounted."""
-DELETIONS_VARIABLE = "PLUMBLINE_DELETIONS"
-"""Environment variable: the deletions of the trial's pods before this one, as JSON."""
+from plumbline.declarations import KubernetesLauncher, TrainingWorkload, Trial
+from plumbline.harness.contention_monitor import MonitorSnapshot
+from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, parse_deletions
+from plumbline.harness.measurement import Judgement, TrialFailed, degraded
+from plumbline.results import Event, MetricRow, Scalar
+
 _EXPIRY_FILE = "expires"
 _RETENTION_S = 3600.0
 """For how long after all of a trial's timeouts its folder may still be wanted."""
-
-
-@dataclass(frozen=True)
-class Deletion:
-    """One pod that the launcher deleted, by the launcher's clock (seconds since the epoch): when it asked for it, and when it saw it gone.
-
-    `late`: another process of the launcher had to finish it, so that the time until the next pod is not the provider's alone.
-    """
-
-    asked_s: float
-    gone_s: float
-    late: bool = False
-
-
-def format_deletions(deletions: tuple[Deletion, ...]) -> str:
-    """The value of the environment variable DELETIONS."""
-    return json.dumps([asdict(deletion) for deletion in deletions])
 
 
 class PersistentState:
@@ -102,7 +84,7 @@ class PersistentState:
             found: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text())
         except (OSError, ValueError) as error:
             raise TrialFailed(
-                "harness_error", f"what the trial's earlier pod kept cannot be read: {self.folder}/{name}.json: {error}"
+                "harness_error", f"the state of the earlier pod cannot be read: {self.folder}/{name}.json: {error}"
             ) from error
         return found
 
@@ -127,11 +109,10 @@ def persistent_state_of(trial: Trial, variables: Mapping[str, str]) -> Persisten
         )
     identity = hashlib.sha256(trial.model_dump_json().encode()).hexdigest()[:16]
     lasts_s = launcher.schedule_timeout + launcher.startup_timeout + launcher.timeout + launcher.unreachable_timeout + _RETENTION_S
-    deletions = tuple(Deletion(**row) for row in json.loads(variables.get(DELETIONS_VARIABLE) or "[]"))
-    return PersistentState(Path(root) / f"trial-{identity}", deletions, lasts_s)
+    return PersistentState(Path(root) / f"trial-{identity}", parse_deletions(variables.get(DELETIONS_VARIABLE)), lasts_s)
 
 
-_START_KEY = "begun"
+_START_KEY, _MONITOR_KEY = "start", "monitor"
 _MAX_SHOWN = 5
 
 
@@ -143,20 +124,31 @@ class StartState:
     probed: list[MetricRow]
     events: list[Event]
 
-    def keep(self, kept: PersistentState) -> None:
+    def save(self, state: PersistentState) -> None:
         """Keep it for the next pod. OSError if the volume cannot be written to."""
-        rows = {name: [row.model_dump(mode="json") for row in getattr(self, name)] for name in ("probed", "events")}
-        kept.put(_START_KEY, {"facts": self.facts, **rows})
+        state.put(_START_KEY, _START.dump_python(self, mode="json"))
 
     @classmethod
-    def before(cls, kept: PersistentState) -> tuple[StartState, MonitorSnapshot]:
-        """What the earlier pods found and what their watches saw; TrialFailed if it cannot be read.
+    def load(cls, state: PersistentState) -> StartState:
+        """What the first pod found; TrialFailed if it cannot be read.
 
-        Their moments keep the wall clock's time alone: monotonic clocks of two machines cannot be compared.
+        Moments keep the wall clock's time alone: monotonic clocks of two machines cannot be compared.
         """
-        told: dict[str, Any] = kept.get(_START_KEY)
-        events = [Event(**{**row, "monotonic_s": None}) for row in told["events"]]
-        return cls(told["facts"], [MetricRow(**row) for row in told["probed"]], events), MonitorSnapshot.read(kept.get(SNAPSHOT_KEY))
+        start = _START.validate_python(state.get(_START_KEY))
+        return cls(start.facts, start.probed, [event.model_copy(update={"monotonic_s": None}) for event in start.events])
+
+
+_START, _MONITOR = TypeAdapter(StartState), TypeAdapter(MonitorSnapshot)
+
+
+def save_monitor(state: PersistentState, snapshot: MonitorSnapshot) -> None:
+    """Keep what the monitor saw for the next pod. OSError if the volume cannot be written to."""
+    state.put(_MONITOR_KEY, _MONITOR.dump_python(snapshot, mode="json"))
+
+
+def load_monitor(state: PersistentState) -> MonitorSnapshot:
+    """What the monitors of the earlier pods saw; TrialFailed if it cannot be read."""
+    return _MONITOR.validate_python(state.get(_MONITOR_KEY))
 
 
 def environment_changes(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> Sequence[Judgement]:
@@ -166,5 +158,4 @@ def environment_changes(before: Mapping[str, Scalar], now: Mapping[str, Scalar])
         return []
     shown = "; ".join(f"{name}: {before.get(name)} → {now.get(name)}" for name in names[:_MAX_SHOWN])
     more = f"; and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
-    detail = f"the pod that took over ran in another environment than the one before: {shown}{more}"
-    return [Judgement("degraded", Reason(code="environment_changed", detail=detail))]
+    return [degraded("environment_changed", f"environment changed between pods: {shown}{more}")]

@@ -1,4 +1,4 @@
-"""One trial from its specification to its result document: look around, measure, judge, store the evidence, then the document."""
+"""One trial from its specification to its result document: collect facts, measure, judge, store the evidence, then the document."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -16,14 +17,14 @@ from typing import Literal
 from plumbline.declarations import EndpointLauncher, SimulatedLauncher, Trial, installation, installation_paths
 from plumbline.harness import environment, measurement, probes, selfcheck
 from plumbline.harness.contention_monitor import ContentionMonitor, ResumedContentionMonitor
-from plumbline.harness.delivery import deliver, evidence_entries
+from plumbline.harness.delivery import StoreUnreachable, UnusableStore, deliver, evidence_entries, open_store
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.image_requirements import unsupported_torch
 from plumbline.harness.interruption import Interrupted, Interruption, end_descendants, interruptible
 from plumbline.harness.launcher_protocol import Progress, progress_printer
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
-from plumbline.harness.persistent_state import PersistentState, StartState, environment_changes, persistent_state_of
+from plumbline.harness.persistent_state import PersistentState, StartState, environment_changes, load_monitor, persistent_state_of
 from plumbline.harness.selfcheck import clocks
 from plumbline.results import (
     CheckLine,
@@ -49,69 +50,34 @@ Measure = Callable[[Trial, Path, Progress, ContentionMonitor, Sequence[MetricRow
 Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"], int, float], list[MetricRow]]
 """The last two arguments: how many ranks of a job run on this node, and how many seconds their all-reduce may take."""
 
-_LOCAL_PATIENCE_S, _REMOTE_PATIENCE_S = 15.0, 300.0
 _PROGRESS_BEFORE, _PROGRESS_AFTER = 0.04, 0.98
 """The parts of the progress bar before and after the measurement itself."""
 
 
-class UnusableStore(ValueError):
-    """The result store cannot be written to; nothing was."""
-
-
-def _training(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor, _probed: Sequence[MetricRow]) -> Measurement:
-    from plumbline.harness.training.job.trial import measure
-
-    return measure(trial, workdir, progress, watch)
-
-
-def _inference(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor, probed: Sequence[MetricRow]) -> Measurement:
-    from plumbline.harness import inference
-
-    return inference.measure(trial, workdir, progress, watch, probed)
-
-
-MEASURES: Mapping[str, Measure] = {"training": _training, "inference": _inference}
-"""How each kind of workload is measured; imported only when one is, since each brings heavy libraries along."""
+_MEASURES = {"training": "plumbline.harness.training.job.trial", "inference": "plumbline.harness.inference"}
+"""Kind of workload → the module whose `measure` measures it; imported when it is, since each brings heavy libraries along."""
 
 
 def run(
-    trial: Trial, out_url: str, measures: Mapping[str, Measure] = MEASURES, probe: Probe = probes.run, key: KeyPair | None = None
+    trial: Trial, out_url: str, measures: Mapping[str, Measure] | None = None, probe: Probe = probes.run, key: KeyPair | None = None
 ) -> ResultDocument:
     """Run a trial and store its document below `out_url` (any fsspec URL), the evidence first. Returns the document.
 
-    `key` signs the document, if the launcher gave one.
+    `key` signs the document, if the launcher gave one. `measures` by kind of workload and `probe` replace what measures.
 
-    `measures` by kind of workload and `probe` are what measures; both are given only by who measures something else.
-
-    However the trial ends, there is a document: a failure, an exception and a request to stop (SIGTERM, SIGINT) become
-    `failed(class)` with what was measured until then. Raises UnusableStore if the store cannot be written to at the start, StoreAway
-    if it does not answer then, and NotDelivered if it stays away at the end: the document is in the log then. No child process and no working folder is left behind.
+    However the trial ends, there is a document: a failure, an exception and a request to stop (SIGTERM, SIGINT) become `failed(class)` with
+    what was measured until then. Raises UnusableStore if the store cannot be written to at the start, StoreUnreachable if it does not answer
+    then, and DeliveryFailed if it stays away at the end: the document is in the log then. No child process and no working folder is left.
     """
     with interruptible() as interruption:
         return _Run(trial, interruption, measures, probe, key).execute(open_store(out_url))
-
-
-def open_store(url: str) -> ResultStore:
-    """The store behind an fsspec URL; UnusableStore if the URL is none."""
-    # A store that is away for some minutes must not cost a measurement of hours; a disk that fails does not come back.
-    patience_s = _LOCAL_PATIENCE_S if url.startswith("file:") else _REMOTE_PATIENCE_S
-    try:
-        return ResultStore(url, patience_s=patience_s)
-    except (ValueError, ImportError) as error:
-        raise UnusableStore(
-            f"{url} is no result store: {error}; expected a URL such as file:///var/results or s3://bucket/results"
-        ) from error
-
-
-class StoreUnreachable(OSError):
-    """The result store did not answer for minutes, before anything was measured; nothing was stored."""
 
 
 class _Run:
     """The state of one run: what is known so far goes into the document, however it ends."""
 
     def __init__(
-        self, trial: Trial, interruption: Interruption, measures: Mapping[str, Measure], probe: Probe, key: KeyPair | None
+        self, trial: Trial, interruption: Interruption, measures: Mapping[str, Measure] | None, probe: Probe, key: KeyPair | None
     ) -> None:
         self._trial, self._interruption, self._measures, self._probe, self._key = trial, interruption, measures, probe, key
         self._progress = progress_printer(trial.trial_id)
@@ -124,9 +90,9 @@ class _Run:
         self._gpu_errors: list[Judgement] = []
         self._selfcheck: list[CheckLine] = []
         self._measurement = Measurement()
-        self._kept: PersistentState | None = None
+        self._state: PersistentState | None = None
         self._began = time.monotonic()
-        self._happened("harness_started")
+        self._record_event("harness_started")
 
     def execute(self, store: ResultStore) -> ResultDocument:
         """Measure and store."""
@@ -137,14 +103,14 @@ class _Run:
                 # A store that is away changes no verdict. Nothing of the trial uses the accelerator any more.
                 return self._deliver(store, verdict)
             finally:
-                if self._kept is not None:
-                    self._kept.discard()
+                if self._state is not None:
+                    self._state.discard()
 
     def _verdict(self, store: ResultStore, workdir: Path) -> Validity:
         """Measure; whether the trial may be believed, or how it failed. What is known of it then can be sealed."""
         try:
             self._announce(store)
-            self._kept = persistent_state_of(self._trial, os.environ)
+            self._state = persistent_state_of(self._trial, os.environ)
             self._measure(workdir)
             self._interruption.disarm()
             found = [*self._measurement.judgements, *self._contention, *self._gpu_errors, *selfcheck.judgements(self._selfcheck)]
@@ -182,48 +148,50 @@ class _Run:
         trial, cpus = self._trial, usable_cores()
         # What can be seen here is not what a hosted model runs on.
         hosted = isinstance(trial.provider.launcher, EndpointLauncher)
-        if self._kept is not None:
-            self._kept.open()
-            workdir = self._kept.folder
+        if self._state is not None:
+            self._state.open()
+            workdir = self._state.folder
         earlier = None
-        if self._kept is not None and self._kept.deletions:
-            begun, earlier = StartState.before(self._kept)
-            self._facts, self._probed, self._events = begun.facts, begun.probed, [*begun.events, *self._events]
+        if self._state is not None and self._state.deletions:
+            start, earlier = StartState.load(self._state), load_monitor(self._state)
+            self._facts, self._probed, self._events = start.facts, start.probed, [*start.events, *self._events]
         else:
-            self._progress("environment", 0.0, "looking around")
+            self._progress("environment", 0.0, "collecting environment facts")
             self._facts = {f"{'client.' if hosted else ''}{name}": value for name, value in environment.collect_facts().items()}
-            self._happened("environment_probed")
+            self._record_event("environment_probed")
             if not hosted:
                 self._check_torch(self._facts)
             self._check_hardware(self._facts)
             if trial.selfcheck:
-                self._progress("environment", 0.005, "checking the instrument")
+                self._progress("environment", 0.005, "running self-checks")
                 self._selfcheck = [*selfcheck.run_for_trial(trial), *self._selfcheck]
-                self._happened("instrument_checked")
+                self._record_event("instrument_checked")
         gpus = None if hosted else GpuPhaseMonitor()
         with (
             ContentionMonitor(cpus, allotted_cores(), gpus=gpus)
             if earlier is None
-            else ResumedContentionMonitor(cpus, allotted_cores(), gpus, earlier) as watch
+            else ResumedContentionMonitor(cpus, allotted_cores(), gpus, earlier) as monitor
         ):
             try:
                 if not hosted and earlier is None:
                     self._progress("environment", 0.01, "probing the hardware")
                     device: Literal["cpu", "cuda"] = "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda"
                     ranks = _local_ranks(trial)
-                    with watch.phase("environment"):
+                    with monitor.phase("environment"):
                         self._probed = self._probe(cpus[: allotted_cores()], workdir, device, ranks, trial.provider.collective_s)
-                self._happened("measurement_started" if earlier is None else "measurement_continued")
-                if self._kept is not None:
-                    StartState(self._facts, self._probed, self._events).keep(self._kept)
-                self._measurement = self._measures[trial.workload.kind](trial, workdir, self._part, watch, self._probed)
-                self._happened("measurement_finished")
+                self._record_event("measurement_started" if earlier is None else "measurement_continued")
+                if self._state is not None:
+                    StartState(self._facts, self._probed, self._events).save(self._state)
+                kind = trial.workload.kind
+                measure: Measure = self._measures[kind] if self._measures else import_module(_MEASURES[kind]).measure
+                self._measurement = measure(trial, workdir, self._report_part, monitor, self._probed)
+                self._record_event("measurement_finished")
             finally:
                 self._end_leftovers()
-                self._telemetry = watch.telemetry()
+                self._telemetry = monitor.telemetry()
                 # Also of a trial that fails: an error of the GPU is what can have made it fail.
-                self._gpu_errors, self._gpu_health = watch.gpu_errors(), watch.gpu_health()
-            self._contention = watch.judgements(trial.validity)
+                self._gpu_errors, self._gpu_health = monitor.gpus.new_errors(), monitor.gpus.health()
+            self._contention = monitor.judgements(trial.validity)
         if earlier is not None:  # not before: looking around would count as the time that the recovery takes
             facts = environment.collect_facts()
             self._check_hardware(facts)
@@ -242,12 +210,12 @@ class _Run:
         if wrong is not None:
             raise TrialFailed("image_error", wrong)
 
-    def _part(self, phase: str, fraction: float, note: str = "") -> None:
+    def _report_part(self, phase: str, fraction: float, note: str = "") -> None:
         self._progress(phase, _PROGRESS_BEFORE + (_PROGRESS_AFTER - _PROGRESS_BEFORE) * min(max(fraction, 0.0), 1.0), note)
 
     def _failed(self, workdir: Path, error: BaseException, kind: FailureClass, detail: str) -> Validity:
         self._interruption.disarm()
-        self._happened("trial_failed")
+        self._record_event("trial_failed")
         measured = self._measurement
         # The failure may have come before a file was written, or be about these very files.
         named = {item.path.name: item for item in measured.evidence if item.path.exists()}
@@ -266,7 +234,7 @@ class _Run:
         self._progress("cooldown", _PROGRESS_AFTER, "storing the evidence")
 
         def seal(evidence: Sequence[Evidence], reasons: Sequence[Reason]) -> ResultDocument:
-            stored = Event(name="evidence_stored", utc=datetime.now(timezone.utc), monotonic_s=time.monotonic())
+            stored = _event_now("evidence_stored")
             return self._sealed(verdict.model_copy(update={"reasons": (*verdict.reasons, *reasons)}), evidence, stored)
 
         launcher = trial.provider.launcher
@@ -303,12 +271,15 @@ class _Run:
         return document if self._key is None else signing.sign(document, self._key)
 
     def _end_leftovers(self) -> None:
-        names = end_descendants()
-        if names:
+        if names := end_descendants():
             sys.stderr.write(f"ended what the measurement left running: {', '.join(names)}\n")
 
-    def _happened(self, name: str) -> None:
-        self._events.append(Event(name=name, utc=datetime.now(timezone.utc), monotonic_s=time.monotonic()))
+    def _record_event(self, name: str) -> None:
+        self._events.append(_event_now(name))
+
+
+def _event_now(name: str) -> Event:
+    return Event(name=name, utc=datetime.now(timezone.utc), monotonic_s=time.monotonic())
 
 
 def _local_ranks(trial: Trial) -> int:

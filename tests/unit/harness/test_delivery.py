@@ -90,7 +90,7 @@ def test_a_store_that_stays_away_leaves_the_document_in_the_log(
     bucket: Bucket, files: list[EvidenceFile], capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     bucket.error = error
-    with pytest.raises(DeliveryFailed, match="in this log"):
+    with pytest.raises(DeliveryFailed, match="to this log"):
         deliver(bucket.store, TRIAL, evidence_entries(files), seal, Interruption(), left_s=14400.0)
     document = from_log(capsys.readouterr().out)
     assert (document.validity.status, [item.uri for item in document.evidence]) == ("valid", ["evidence/steps.parquet"])

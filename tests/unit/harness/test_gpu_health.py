@@ -7,8 +7,7 @@ from tests.fakes.amd_smi import AmdSmi
 from tests.fakes.amd_smi import Card as AmdCard
 from tests.fakes.nvml import Card, Nvml
 
-from plumbline.harness.gpu_errors import XidListener
-from plumbline.harness.gpu_health import judge_gpu_errors
+from plumbline.harness.gpu_errors import XidListener, judge_gpu_errors
 from plumbline.harness.gpu_meters import open_meters
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.results import GpuCounter

@@ -59,10 +59,7 @@ def test_heat_and_a_power_brake_are_told_with_their_names() -> None:
         time.sleep(0.05)
     (told,) = [item for item in watch.judgements(VALIDITY) if item.reason.code == "throttled"]
     assert told.level == "degraded"
-    assert told.reason.detail == (
-        "GPU 1 was held below its clocks in steady by the hardware's temperature limit (100% of the samples), "
-        "the server's power brake (100% of the samples)"
-    )
+    assert all(words in told.reason.detail for words in ("GPU 1", "temperature limit", "power brake", "100%"))
     seen = {row.signal for row in watch.telemetry() if "throttle" in row.signal}
     assert seen == {"gpu0_throttled", "gpu1_throttled", "gpu1_throttle_hardware_temperature", "gpu1_throttle_power_brake"}
 

@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 from tests.fakes.trials import a_trial, cluster_provider, local_provider
 
-from plumbline.harness.contention_monitor import SNAPSHOT_KEY, MonitorSnapshot, ResumedContentionMonitor
+from plumbline.harness.contention_monitor import MonitorSnapshot, ResumedContentionMonitor
+from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
 from plumbline.harness.measurement import Judgement, TrialFailed
 from plumbline.harness.persistent_state import (
-    DELETIONS_VARIABLE,
-    VOLUME_VARIABLE,
-    Deletion,
     PersistentState,
     StartState,
     environment_changes,
-    format_deletions,
+    load_monitor,
     persistent_state_of,
+    save_monitor,
 )
 from plumbline.results import Event, Reason, Telemetry, metric_row
 
@@ -84,9 +83,9 @@ def test_what_the_first_pod_found_is_found_again(tmp_path: Path) -> None:
         metric_row("matmul_tflops", 1.5, 3, phase="environment"),
         Event.model_validate({"name": "environment_probed", "utc": "2026-11-21T03:00:00Z", "monotonic_s": 4000.0}),
     )
-    StartState({"cpu.model": "one", "gpu.count": 0}, [probed], [event]).keep(kept)
-    kept.put(SNAPSHOT_KEY, observed.row())
-    begun, again = StartState.before(kept)
+    StartState({"cpu.model": "one", "gpu.count": 0}, [probed], [event]).save(kept)
+    save_monitor(kept, observed)
+    begun, again = StartState.load(kept), load_monitor(kept)
     assert again == observed and (begun.facts, begun.probed) == ({"cpu.model": "one", "gpu.count": 0}, [probed])
     assert begun.events == [event.model_copy(update={"monotonic_s": None})], "the next machine has another clock"
 

@@ -66,4 +66,4 @@ def test_unusable_input_ends_with_two_and_one_line(tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
     (tmp_path / "trial.json").write_text(a_trial().model_dump_json())
     assert main(["run", "--trial", str(tmp_path / "trial.json"), "--out", "nosuch://x"]) == UNUSABLE
-    assert "nosuch://x is no result store" in capsys.readouterr().err
+    assert "nosuch://x" in capsys.readouterr().err

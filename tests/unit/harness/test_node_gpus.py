@@ -10,7 +10,7 @@ from tests.data.result_documents import VALIDITY
 from tests.fakes.nvml import Card, Nvml
 
 from plumbline.harness.contention_monitor import ContentionMonitor
-from plumbline.harness.gpu_monitor import GpuPhaseMonitor, GpuWindow, NodeGpus, total_power
+from plumbline.harness.gpu_monitor import NODE_GPUS, GpuPhaseMonitor, GpuWindow, NodeGpus, total_power
 
 CORES = sorted(os.sched_getaffinity(0))
 DBE, VOLATILE, BRAKE = 1, 0, 0x80
@@ -29,7 +29,7 @@ def reading(*cards: Card, node: int = 1, new_errors: int = 0) -> NodeGpus:
             if card.ecc is not None:
                 card.ecc[DBE, VOLATILE] += new_errors
         phases.change("steady", None)
-        return NodeGpus.read(json.loads(json.dumps(phases.reading().row())))
+        return NODE_GPUS.validate_python(json.loads(json.dumps(NODE_GPUS.dump_python(phases.reading(), mode="json"))))
 
 
 def steady(watts: float | None, seconds: float = 10.0) -> NodeGpus:
@@ -47,7 +47,7 @@ def test_the_power_of_all_nodes_is_summed_each_over_its_own_window() -> None:
 @pytest.mark.parametrize(
     ("other", "names"),
     [
-        (None, "node 2 sent no reading"),
+        (None, "node 2 reported no GPU readings"),
         (NodeGpus(0, {}, (), ()), "node 2 reads no GPUs"),
         (NodeGpus(8, {"warmup": GpuWindow(1.0, 1.0, 1)}, (), ()), "node 2 has no reading of steady"),
         (steady(None), "node 2: one of its GPUs"),
@@ -67,12 +67,12 @@ def test_a_node_0_without_a_reading_is_missing_too() -> None:
 def test_the_row_of_a_gang_is_the_sum_or_absent_with_its_reason() -> None:
     with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(Card(watts=500.0, counts=False)))) as watch, watch.phase("steady"):
         other = reading(Card(watts=200.0, counts=False), Card(watts=100.0, counts=False))
-    watch.add_nodes({1: other})
+    watch.gpus.add_nodes({1: other})
     (row,) = watch.gpu_rows()
     assert row.value == pytest.approx(800.0)
-    watch.add_nodes({1: other, 2: None})
+    watch.gpus.add_nodes({1: other, 2: None})
     (row,) = watch.gpu_rows()
-    assert (row.value, row.n, row.reason) == (None, 0, "node 2 sent no reading of its GPUs")
+    assert (row.value, row.n, row.reason) == (None, 0, "node 2 reported no GPU readings")
 
 
 def test_a_gang_of_cpus_claims_nothing() -> None:
@@ -80,8 +80,8 @@ def test_a_gang_of_cpus_claims_nothing() -> None:
         nothing = phases.reading()
     with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(refuses="Driver Not Loaded"))) as watch, watch.phase("steady"):
         pass
-    watch.add_nodes({1: nothing, 2: None})
-    assert (watch.gpu_rows(), watch.gpu_health(), watch.gpu_errors()) == ([], (), [])
+    watch.gpus.add_nodes({1: nothing, 2: None})
+    assert (watch.gpu_rows(), watch.gpus.health(), watch.gpus.new_errors()) == ([], (), [])
 
 
 @pytest.mark.fault(
@@ -91,27 +91,27 @@ def test_new_errors_of_another_node_degrade_and_name_it() -> None:
     card = Card(ecc={(kind, since): 0 for kind in (0, 1) for since in (0, 1)})
     with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(Card(replays=1)))) as watch, watch.phase("steady"):
         pass
-    watch.add_nodes({1: reading(card, new_errors=2)})
-    (judgement,) = watch.gpu_errors()
+    watch.gpus.add_nodes({1: reading(card, new_errors=2)})
+    (judgement,) = watch.gpus.new_errors()
     assert (judgement.level, judgement.reason.code) == ("degraded", "gpu_ecc_uncorrected")
     assert "GPU 0 of node 1" in judgement.reason.detail
-    rows = {(row.node, row.counter): (row.before, row.after) for row in watch.gpu_health()}
+    rows = {(row.node, row.counter): (row.before, row.after) for row in watch.gpus.health()}
     assert (rows[0, "pcie_replays"], rows[1, "ecc_uncorrected_volatile"]) == ((1, 1), (0, 2))
 
 
 def test_old_errors_of_another_node_degrade_nothing() -> None:
     with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(Card()))) as watch, watch.phase("steady"):
         pass
-    watch.add_nodes({1: reading(Card(ecc={(kind, since): 7 for kind in (0, 1) for since in (0, 1)}))})
-    assert watch.gpu_errors() == []
+    watch.gpus.add_nodes({1: reading(Card(ecc={(kind, since): 7 for kind in (0, 1) for since in (0, 1)}))})
+    assert watch.gpus.new_errors() == []
 
 
 def test_throttling_of_another_node_is_told_with_its_number() -> None:
     with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(Card()))) as watch, watch.phase("steady"):
         pass
-    watch.add_nodes({3: reading(Card(reasons=BRAKE), node=3)})
-    (judgement,) = watch.gpu_errors()
-    assert judgement.reason.code == "throttled" and judgement.reason.detail.startswith("GPU 0 of node 3 was held below its clocks")
+    watch.gpus.add_nodes({3: reading(Card(reasons=BRAKE), node=3)})
+    (judgement,) = watch.gpus.new_errors()
+    assert judgement.reason.code == "throttled" and "GPU 0 of node 3" in judgement.reason.detail
     assert "throttled" not in [each.reason.code for each in watch.judgements(VALIDITY)], "node 0's own GPU ran as it should"
 
 
@@ -121,5 +121,5 @@ def test_throttling_of_another_node_is_told_with_its_number() -> None:
 def test_a_node_with_gpus_that_sent_nothing_was_not_observed() -> None:
     with ContentionMonitor(CORES, gpus=GpuPhaseMonitor(60.0, Nvml(Card()))) as watch, watch.phase("steady"):
         pass
-    watch.add_nodes({1: None})
-    assert [each.reason.code for each in watch.gpu_errors()] == ["node_gpus_unobserved"]
+    watch.gpus.add_nodes({1: None})
+    assert [each.reason.code for each in watch.gpus.new_errors()] == ["node_gpus_unobserved"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.harness.__main__ import MEASURED, STORE_FAILED, main
-from plumbline.harness.quick_probe import _CpuSample, _foreign_share, quick_probe, store_probe
+from plumbline.harness.quick_probe import quick_probe, store_probe
 from plumbline.results import ResultStore
 from plumbline.results.document import InvalidProbe, ProbeDocument
 
@@ -33,17 +33,10 @@ def test_a_probe_that_fails_is_left_out_with_the_last_thing_that_it_said(tmp_pat
     assert {row.value for row in seen.metrics} == {None} and seen.figures == {}
 
 
-def test_others_on_the_cores_are_noticed_and_we_are_not_others() -> None:
-    before = _CpuSample(cores=2, at_s=0.0, idle_s=100.0, own_s=1.0)
-    assert _foreign_share(before, _CpuSample(2, 10.0, 110.0, 11.0)) == 0.0
-    assert _foreign_share(before, _CpuSample(2, 10.0, 105.0, 6.0)) == pytest.approx(0.5)
-    assert _foreign_share(before, _CpuSample(1, 10.0, 105.0, 6.0)) is None and _foreign_share(before, None) is None
-
-
 def test_the_command_stores_a_file_or_an_object_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["probe", "--limit", "0", "--out", str(tmp_path / "probe.json")]) == MEASURED
     seen = ProbeDocument.read((tmp_path / "probe.json").read_bytes(), "there")
-    assert [file.name for file in tmp_path.iterdir()] == ["probe.json"] and "matmul left out" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["probe.json"] and "matmul skipped" in capsys.readouterr().err
     store_probe(seen, f"{tmp_path.as_uri()}/store/probes/a.json")
     assert ProbeDocument.read(ResultStore((tmp_path / "store").as_uri()).get("probes/a.json"), "there") == seen
 

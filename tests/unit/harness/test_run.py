@@ -21,11 +21,11 @@ from tests.fakes.trials import a_trial, declared
 
 from plumbline.declarations import Trial, criteria_hash, installation_paths
 from plumbline.harness import probes
-from plumbline.harness.delivery import DeliveryFailed
+from plumbline.harness.delivery import DeliveryFailed, StoreUnreachable, UnusableStore
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
-from plumbline.harness.probes import disk, runner
-from plumbline.harness.run import StoreUnreachable, UnusableStore, run
+from plumbline.harness.probes import disk
+from plumbline.harness.run import run
 from plumbline.harness.selfcheck.comparison import compare
 from plumbline.results import Event, Reason, ResultDocument, ResultStore, Telemetry, log_transport, metric_row
 from plumbline.results.evidence_files import damaged_files
@@ -264,7 +264,7 @@ def test_a_probe_that_fails_costs_its_rows_and_never_the_trial(home, monkeypatch
         "torch.matmul = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)",
     )
     script = "; ".join(f"exec({line!r})" for line in breaks) + "; from plumbline.harness.probes.worker import main; main()"
-    monkeypatch.setattr(runner, "command", lambda: [sys.executable, "-c", script])
+    monkeypatch.setattr(probes, "command", lambda: [sys.executable, "-c", script])
     document = ran(home, products, probe=probes.run)
     assert document.validity.status == "valid"
     found = {row.metric: row for row in document.metrics if row.phase == "environment"}
@@ -333,7 +333,7 @@ def test_a_store_that_is_away_at_the_start_is_no_wrong_declaration(home, monkeyp
             raise error
 
     fsspec.register_implementation("away", Away, clobber=True)
-    monkeypatch.setattr("plumbline.harness.run._REMOTE_PATIENCE_S", 0.0)
+    monkeypatch.setattr("plumbline.harness.delivery._REMOTE_PATIENCE_S", 0.0)
     with pytest.raises(expected, match="away://results cannot be written to"):
         run(tolerant(), "away://results", {"training": products}, disk_alone)
 

@@ -1,52 +1,67 @@
 """AMD GPUs as AMD SMI reports them. It comes with ROCm, as the package `amdsmi`; elsewhere it may be absent.
 
-AMD SMI writes N/A for what a card does not tell, and renamed fields between releases of ROCm: `number` and `word` know both.
+AMD SMI writes N/A for what a card does not tell, and renamed fields between releases of ROCm: `first_number` and `first_text` know both.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from plumbline.harness.environment.cpu import ROOT
-from plumbline.harness.environment.nvidia import product_name, visible_indices
-from plumbline.harness.environment.sysfs import read_text
+from plumbline.harness.environment.nvidia import DriverUnavailable, product_name, visible_indices
+from plumbline.harness.environment.sysfs import ROOT, read_text
 from plumbline.results import Scalar
+
+
+class AmdDriver:
+    """AMD SMI, open until `close`. `amdsmi`: a module with its functions; the installed one if left out. Raises DriverUnavailable."""
+
+    def __init__(self, amdsmi: Any = None) -> None:
+        try:
+            self.library = amdsmi or importlib.import_module("amdsmi")
+        except (ImportError, OSError, KeyError) as error:  # the package loads ROCm's own library when it is imported
+            raise DriverUnavailable(f"the package amdsmi cannot be used: {type(error).__name__}: {error}") from error
+        try:
+            self.library.amdsmi_init()
+        except self.library.AmdSmiException as error:
+            raise DriverUnavailable(str(error)) from error
+
+    def handles(self) -> list[Any]:
+        """Of the GPUs that HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES, which ROCm obeys too) shows. Raises AmdSmiException."""
+        found = list(self.library.amdsmi_get_processor_handles())
+        names = [(str(i), str(self.library.amdsmi_get_gpu_device_uuid(handle))) for i, handle in enumerate(found)]
+        setting = os.environ.get("HIP_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return [found[i] for i in visible_indices(names, setting)]
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        """What `amdsmi_get_<function>` returns; None where a card, guest or driver does not answer, or an older ROCm has no such function."""
+        try:
+            return getattr(self.library, f"amdsmi_get_{function}")(*arguments)
+        except (self.library.AmdSmiException, AttributeError):
+            return None
+
+    def close(self) -> None:
+        self.library.amdsmi_shut_down()
 
 
 def amd_facts(root: Path = ROOT, amdsmi: Any = None) -> dict[str, Scalar]:
     """`gpu.count`, `gpu.<i>.*`, `driver.version`, `rocm.version`; empty without the kernel's driver for AMD GPUs, and the reason where it is
-    there but nobody could look.
-
-    `amdsmi`: a module with its functions; the installed one if left out.
-    """
+    there and cannot be asked."""
     if not (root / "dev/kfd").exists():
         return {}
     try:
-        library = amdsmi or importlib.import_module("amdsmi")
-    except (ImportError, OSError, KeyError) as error:
-        return _unknown(f"the package amdsmi cannot be used: {type(error).__name__}: {error}")
-    try:
-        library.amdsmi_init()
-    except library.AmdSmiException as error:
+        driver = AmdDriver(amdsmi)
+    except DriverUnavailable as error:
         return _unknown(str(error))
     try:
-        return _all(library, root)
-    except library.AmdSmiException as error:
+        return _all(driver, root)
+    except driver.library.AmdSmiException as error:
         return _unknown(str(error))
     finally:
-        library.amdsmi_shut_down()
-
-
-def visible_handles(amdsmi: Any) -> list[Any]:
-    """Handles of the GPUs that HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES, which ROCm obeys too) shows. Raises AmdSmiException."""
-    found = list(amdsmi.amdsmi_get_processor_handles())
-    names = [(str(i), str(amdsmi.amdsmi_get_gpu_device_uuid(handle))) for i, handle in enumerate(found)]
-    setting = os.environ.get("HIP_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
-    return [found[i] for i in visible_indices(names, setting)]
+        driver.close()
 
 
 def first_number(answer: Mapping[str, Any] | None, *names: str) -> float | None:
@@ -67,28 +82,23 @@ def _unknown(reason: str) -> dict[str, Scalar]:
     return {"gpu.count": None, "gpu.unknown_because": f"/dev/kfd is there, but {reason}", "driver.version": None, "rocm.version": None}
 
 
-def _all(amdsmi: Any, root: Path) -> dict[str, Scalar]:
-    shown = visible_handles(amdsmi)
+def _all(driver: AmdDriver, root: Path) -> dict[str, Scalar]:
+    shown = driver.handles()
     found: dict[str, Scalar] = {
         "gpu.count": len(shown),
         "gpu.vendor": "amd",
-        "driver.version": first_text(amdsmi.amdsmi_get_gpu_driver_info(shown[0]), "driver_version") if shown else None,
+        "driver.version": first_text(driver.library.amdsmi_get_gpu_driver_info(shown[0]), "driver_version") if shown else None,
         "rocm.version": read_text(root / "opt/rocm/.info/version"),
     }
     for position, handle in enumerate(shown):
-        found |= {f"gpu.{position}.{name}": value for name, value in _one(amdsmi, handle).items()}
+        found |= {f"gpu.{position}.{name}": value for name, value in _one(driver, handle).items()}
     return found
 
 
-def _one(amdsmi: Any, handle: Any) -> dict[str, Scalar]:
-    def asked(question: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return question(handle, *arguments)
-        except amdsmi.AmdSmiException:
-            return None  # not every card, guest and driver answers everything
-
-    asic, memory = asked(amdsmi.amdsmi_get_gpu_asic_info), first_number(asked(amdsmi.amdsmi_get_gpu_vram_usage), "vram_total")
-    cap, pcie = asked(amdsmi.amdsmi_get_power_cap_info), (asked(amdsmi.amdsmi_get_pcie_info) or {}).get("pcie_static")
+def _one(driver: AmdDriver, handle: Any) -> dict[str, Scalar]:
+    clocks = driver.library.AmdSmiClkType
+    asic, memory = driver.ask("gpu_asic_info", handle), first_number(driver.ask("gpu_vram_usage", handle), "vram_total")
+    cap, pcie = driver.ask("power_cap_info", handle), (driver.ask("pcie_info", handle) or {}).get("pcie_static")
     power, standard = first_number(cap, "power_cap"), first_number(cap, "default_power_cap")
     units, width = first_number(asic, "num_compute_units"), first_number(pcie, "max_pcie_width")
     return {
@@ -96,12 +106,12 @@ def _one(amdsmi: Any, handle: Any) -> dict[str, Scalar]:
         "architecture": first_text(asic, "target_graphics_version"),
         "compute_units": None if units is None else int(units),
         "memory_bytes": None if memory is None else int(memory) * 2**20,
-        "vbios": first_text(asked(amdsmi.amdsmi_get_gpu_vbios_info), "version", "part_number"),
-        "sm_clock_max_mhz": first_number(asked(amdsmi.amdsmi_get_clock_info, amdsmi.AmdSmiClkType.GFX), "max_clk"),
-        "memory_clock_max_mhz": first_number(asked(amdsmi.amdsmi_get_clock_info, amdsmi.AmdSmiClkType.MEM), "max_clk"),
+        "vbios": first_text(driver.ask("gpu_vbios_info", handle), "version", "part_number"),
+        "sm_clock_max_mhz": first_number(driver.ask("clock_info", handle, clocks.GFX), "max_clk"),
+        "memory_clock_max_mhz": first_number(driver.ask("clock_info", handle, clocks.MEM), "max_clk"),
         "power_limit_w": None if power is None else power / 1e6,
         "power_limit_default_w": None if standard is None else standard / 1e6,
-        "compute_partition": first_text({"mode": asked(amdsmi.amdsmi_get_gpu_compute_partition)}, "mode"),
-        "memory_partition": first_text({"mode": asked(amdsmi.amdsmi_get_gpu_memory_partition)}, "mode"),
+        "compute_partition": first_text({"mode": driver.ask("gpu_compute_partition", handle)}, "mode"),
+        "memory_partition": first_text({"mode": driver.ask("gpu_memory_partition", handle)}, "mode"),
         "pcie_width_max": None if width is None else int(width),
     }

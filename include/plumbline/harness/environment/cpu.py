@@ -7,11 +7,9 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from plumbline.harness.environment.sysfs import format_ranges, read_int, read_size, read_text
+from plumbline.harness.environment.sysfs import ROOT, format_ranges, read_int, read_size, read_text
+from plumbline.harness.launcher_protocol import CPU_LIMIT_VARIABLE
 from plumbline.results import Scalar
-
-ROOT = Path("/")
-CPU_LIMIT_VARIABLE = "PLUMBLINE_CPU_LIMIT"
 
 # Instruction sets that kernels of BLAS, oneDNN and PyTorch choose between; any other flag changes no number here.
 _ISA = frozenset(

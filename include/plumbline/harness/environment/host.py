@@ -9,8 +9,7 @@ from pathlib import Path
 import psutil
 
 from plumbline.harness.environment import cpu
-from plumbline.harness.environment.cpu import ROOT
-from plumbline.harness.environment.sysfs import read_choice, read_int, read_text
+from plumbline.harness.environment.sysfs import ROOT, read_choice, read_int, read_text
 from plumbline.results import Scalar
 
 _PARAMETERS = frozenset(
@@ -19,7 +18,7 @@ _PARAMETERS = frozenset(
 """Others name disks and machines."""
 
 
-def host_facts(root: Path = cpu.ROOT) -> dict[str, Scalar]:
+def host_facts(root: Path = ROOT) -> dict[str, Scalar]:
     """`os.*`, `memory.*` and `host.*`; `os.boot.<name>` for each parameter of the kernel's command line that changes how fast things are."""
     memory = root / "sys/kernel/mm/transparent_hugepage"
     dmi = root / "sys/class/dmi/id"

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from plumbline.harness.environment.cpu import ROOT
-from plumbline.harness.environment.sysfs import read_int, read_text
+from plumbline.harness.environment.sysfs import ROOT, read_int, read_text
 from plumbline.results import Scalar
 
 

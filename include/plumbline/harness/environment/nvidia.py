@@ -7,44 +7,64 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
-from itertools import combinations
+from collections.abc import Sequence
+from itertools import combinations, takewhile
 from pathlib import Path
 from typing import Any
 
-from plumbline.harness.environment.cpu import ROOT
-from plumbline.harness.environment.sysfs import read_text
+from plumbline.harness.environment.sysfs import ROOT, read_text
 from plumbline.results import Scalar
 
 _NVIDIA = "0x10de"
 
 
-def nvidia_facts(root: Path = ROOT, nvml: Any = None) -> dict[str, Scalar]:
-    """`gpu.count` (None if nobody could look, then `gpu.unknown_because`), `gpu.<i>.*`, `driver.version`, `cuda.version`.
+class DriverUnavailable(Exception):
+    """The library of a GPU driver cannot be used; the message says why."""
 
-    `nvml`: a module with pynvml's functions; the installed one if left out.
-    """
+
+class NvidiaDriver:
+    """NVML, open until `close`. `nvml`: a module with pynvml's functions; the installed one if left out. Raises DriverUnavailable."""
+
+    def __init__(self, nvml: Any = None) -> None:
+        try:
+            self.library = nvml or importlib.import_module("pynvml")
+        except ImportError as error:
+            raise DriverUnavailable("the package nvidia-ml-py is not installed") from error
+        try:
+            self.library.nvmlInit()
+        except self.library.NVMLError as error:
+            raise DriverUnavailable(str(error)) from error
+
+    def handles(self) -> list[Any]:
+        """Of the GPUs that CUDA_VISIBLE_DEVICES shows, in its order. Raises nvml.NVMLError."""
+        nvml = self.library
+        found = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        names = [(str(i), _text(nvml.nvmlDeviceGetUUID(handle))) for i, handle in enumerate(found)]
+        return [found[i] for i in visible_indices(names, os.environ.get("CUDA_VISIBLE_DEVICES"))]
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        """What a function of NVML returns; None where it raises NVMLError: not every device and driver answers everything."""
+        try:
+            return getattr(self.library, function)(*arguments)
+        except self.library.NVMLError:
+            return None
+
+    def close(self) -> None:
+        self.library.nvmlShutdown()
+
+
+def nvidia_facts(root: Path = ROOT, nvml: Any = None) -> dict[str, Scalar]:
+    """`gpu.count` (None if the driver cannot be asked, then `gpu.unknown_because`), `gpu.<i>.*`, `driver.version`, `cuda.version`."""
     try:
-        library = nvml or importlib.import_module("pynvml")
-    except ImportError:
-        return _without_nvml("the package nvidia-ml-py is not installed", root)
-    try:
-        library.nvmlInit()
-    except library.NVMLError as error:
+        driver = NvidiaDriver(nvml)
+    except DriverUnavailable as error:
         return _without_nvml(str(error), root)
     try:
-        return _all(library)
-    except library.NVMLError as error:
+        return _all(driver)
+    except driver.library.NVMLError as error:
         return {"gpu.count": None, "gpu.unknown_because": str(error), "driver.version": None, "cuda.version": None}
     finally:
-        library.nvmlShutdown()
-
-
-def visible_handles(nvml: Any) -> list[Any]:
-    """NVML's handles of the GPUs that CUDA_VISIBLE_DEVICES shows, in its order; nvmlInit must have been called. Raises nvml.NVMLError."""
-    found = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-    names = [(str(i), _text(nvml.nvmlDeviceGetUUID(handle))) for i, handle in enumerate(found)]
-    return [found[i] for i in visible_indices(names, os.environ.get("CUDA_VISIBLE_DEVICES"))]
+        driver.close()
 
 
 def product_name(name: str) -> str:
@@ -73,8 +93,8 @@ def _nvidia_traces(root: Path) -> str | None:
     return None
 
 
-def _all(nvml: Any) -> dict[str, Scalar]:
-    shown = visible_handles(nvml)
+def _all(driver: NvidiaDriver) -> dict[str, Scalar]:
+    shown, nvml = driver.handles(), driver.library
     cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
     found: dict[str, Scalar] = {
         "gpu.count": len(shown),
@@ -83,9 +103,9 @@ def _all(nvml: Any) -> dict[str, Scalar]:
         "cuda.version": f"{cuda // 1000}.{cuda % 1000 // 10}",
     }
     for position, handle in enumerate(shown):
-        found |= {f"gpu.{position}.{name}": value for name, value in {**_one(nvml, handle), **nvlink_facts(nvml, handle)}.items()}
+        found |= {f"gpu.{position}.{name}": value for name, value in {**_one(driver, handle), **_nvlink_facts(driver, handle)}.items()}
     if len(shown) > 1:
-        found["gpu.nvlink_topology"] = nvlink_topology(nvml, shown)
+        found["gpu.nvlink_topology"] = _nvlink_topology(nvml, shown)
     return found
 
 
@@ -102,20 +122,16 @@ def visible_indices(devices: list[tuple[str, str]], setting: str | None) -> list
     return shown
 
 
-def _one(nvml: Any, handle: Any) -> dict[str, Scalar]:
-    def asked(question: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return question(handle, *arguments)
-        except nvml.NVMLError:
-            return None  # not every device and driver answers everything
+def _one(driver: NvidiaDriver, handle: Any) -> dict[str, Scalar]:
+    nvml = driver.library
 
-    power, standard = asked(nvml.nvmlDeviceGetEnforcedPowerLimit), asked(nvml.nvmlDeviceGetPowerManagementDefaultLimit)
-    capability, firmware = asked(nvml.nvmlDeviceGetCudaComputeCapability), asked(nvml.nvmlDeviceGetGspFirmwareVersion)
-    inforom, persistence = asked(nvml.nvmlDeviceGetInforomImageVersion), asked(nvml.nvmlDeviceGetPersistenceMode)
-    memory = asked(nvml.nvmlDeviceGetMemoryInfo)
-    vbios = asked(nvml.nvmlDeviceGetVbiosVersion)
-    ecc = asked(nvml.nvmlDeviceGetEccMode)
-    mig = asked(nvml.nvmlDeviceGetMigMode)
+    def ask(function: str, *arguments: Any) -> Any:
+        return driver.ask(f"nvmlDeviceGet{function}", handle, *arguments)
+
+    power, standard = ask("EnforcedPowerLimit"), ask("PowerManagementDefaultLimit")
+    capability, firmware = ask("CudaComputeCapability"), ask("GspFirmwareVersion")
+    inforom, persistence, vbios = ask("InforomImageVersion"), ask("PersistenceMode"), ask("VbiosVersion")
+    memory, ecc, mig = ask("MemoryInfo"), ask("EccMode"), ask("MigMode")
     return {
         "product": product_name(_text(nvml.nvmlDeviceGetName(handle))),
         "memory_bytes": None if memory is None else int(memory.total),
@@ -123,17 +139,17 @@ def _one(nvml: Any, handle: Any) -> dict[str, Scalar]:
         "vbios": None if vbios is None else _text(vbios),
         "firmware": None if firmware is None else _text(firmware),
         "inforom": None if inforom is None else _text(inforom),
-        "sm_clock_max_mhz": asked(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM),
-        "memory_clock_max_mhz": asked(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM),
-        "sm_clock_cap_mhz": asked(nvml.nvmlDeviceGetApplicationsClock, nvml.NVML_CLOCK_SM),
+        "sm_clock_max_mhz": ask("MaxClockInfo", nvml.NVML_CLOCK_SM),
+        "memory_clock_max_mhz": ask("MaxClockInfo", nvml.NVML_CLOCK_MEM),
+        "sm_clock_cap_mhz": ask("ApplicationsClock", nvml.NVML_CLOCK_SM),
         "power_limit_w": None if power is None else power / 1000,
         "power_limit_default_w": None if standard is None else standard / 1000,
         "persistence": None if persistence is None else bool(persistence),
         "ecc": None if ecc is None else bool(ecc[0]),
         "mig": None if mig is None else bool(mig[0]),
-        "pcie_generation_max": asked(nvml.nvmlDeviceGetMaxPcieLinkGeneration),
-        "pcie_width_max": asked(nvml.nvmlDeviceGetMaxPcieLinkWidth),
-        "pcie_width": asked(nvml.nvmlDeviceGetCurrPcieLinkWidth),  # the generation is left out: an idle GPU saves power by lowering it
+        "pcie_generation_max": ask("MaxPcieLinkGeneration"),
+        "pcie_width_max": ask("MaxPcieLinkWidth"),
+        "pcie_width": ask("CurrPcieLinkWidth"),  # the generation is left out: an idle GPU saves power by lowering it
     }
 
 
@@ -145,19 +161,22 @@ _NEAREST = {0: "one board", 10: "one PCIe switch", 20: "PCIe switches", 30: "one
 """NVML's levels of the nearest common ancestor of two GPUs."""
 
 
-def nvlink_facts(nvml: Any, handle: Any) -> dict[str, Scalar]:
+def active_links(driver: NvidiaDriver, handle: Any) -> list[int]:
+    """The NVLinks of a GPU that are up. Links are numbered from 0: a GPU without one has no further one."""
+    nvml = driver.library
+    states = (driver.ask("nvmlDeviceGetNvLinkState", handle, link) for link in range(nvml.NVML_NVLINK_MAX_LINKS))
+    known = takewhile(lambda state: state is not None, states)
+    return [link for link, state in enumerate(known) if state == nvml.NVML_FEATURE_ENABLED]
+
+
+def _nvlink_facts(driver: NvidiaDriver, handle: Any) -> dict[str, Scalar]:
     """`nvlink_active`: links that are up (0 without NVLink), and `nvlink_version`, None without one."""
-    active: list[int] = []
-    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-        try:
-            if nvml.nvmlDeviceGetNvLinkState(handle, link) == nvml.NVML_FEATURE_ENABLED:
-                active.append(link)
-        except nvml.NVMLError:
-            break  # links are numbered from 0: a GPU without this one has no further one
-    return {"nvlink_active": len(active), "nvlink_version": _nvlink_version(nvml, handle, active[0]) if active else None}
+    active = active_links(driver, handle)
+    version = driver.ask("nvmlDeviceGetNvLinkVersion", handle, active[0]) if active else None
+    return {"nvlink_active": len(active), "nvlink_version": None if version is None else int(version)}
 
 
-def nvlink_topology(nvml: Any, handles: Sequence[Any]) -> str | None:
+def _nvlink_topology(nvml: Any, handles: Sequence[Any]) -> str | None:
     """Between which GPUs data goes which way, such as `NVLink: all` or `NVLink: 0-1 2-3; between CPUs: 0-2 0-3 1-2 1-3`."""
     ways: dict[str, list[str]] = {}
     for (i, one), (j, other) in combinations(enumerate(handles), 2):
@@ -165,13 +184,6 @@ def nvlink_topology(nvml: Any, handles: Sequence[Any]) -> str | None:
     if len(ways) == 1:
         return f"{next(iter(ways))}: all"
     return "; ".join(f"{way}: {' '.join(pairs)}" for way, pairs in sorted(ways.items())) or None
-
-
-def _nvlink_version(nvml: Any, handle: Any, link: int) -> int | None:
-    try:
-        return int(nvml.nvmlDeviceGetNvLinkVersion(handle, link))
-    except nvml.NVMLError:
-        return None
 
 
 def _connection(nvml: Any, one: Any, other: Any) -> str:

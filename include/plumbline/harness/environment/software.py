@@ -13,7 +13,7 @@ from pathlib import Path
 
 from plumbline.declarations.providers.pods import is_secret_name
 from plumbline.harness import engine_python
-from plumbline.harness.environment.cpu import ROOT
+from plumbline.harness.environment.sysfs import ROOT
 from plumbline.results import Scalar
 
 _CLIENT = ("tritonclient", "pyarrow")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+ROOT = Path("/")
+
 
 def read_text(file: Path) -> str | None:
     """The file's content without white space at its ends; None if it cannot be read or is empty."""

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from types import TracebackType
 
 from plumbline.results import MetricRow, metric_row
 
@@ -40,7 +39,7 @@ class PeerServer:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing.set()
         for open_socket in (self._listener, self._current):
             if open_socket is not None:

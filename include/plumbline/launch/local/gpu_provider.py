@@ -16,7 +16,7 @@ import yaml
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.installation import installation_paths
 from plumbline.harness.environment import amd, nvidia
-from plumbline.harness.environment.cpu import ROOT
+from plumbline.harness.environment.sysfs import ROOT
 from plumbline.results import Scalar
 
 PROVIDER_NAME = "local-gpu"

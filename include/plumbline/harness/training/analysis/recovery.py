@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.launcher_protocol import Deletion
 from plumbline.harness.measurement import EvidenceFile, Judgement
-from plumbline.harness.persistent_state import Deletion
 from plumbline.harness.training.analysis.records import Ending, RestartCost, TrainingRecords
 from plumbline.results import FAILED_AS_DECLARED, MetricRow, Reason, metric_row
 

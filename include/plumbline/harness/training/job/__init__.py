@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training.analysis import records
@@ -87,7 +86,7 @@ class Job:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
         if len(self._workers) > 1 or self._team is not None:
             by_rank = self._records_by_rank()

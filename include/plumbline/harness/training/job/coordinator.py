@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from plumbline.declarations import Trial
-from plumbline.harness.gpu_monitor import NodeGpus
+from plumbline.harness.gpu_monitor import NODE_GPUS, NodeGpus
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.probes.inter_node import CollectiveSpec
 from plumbline.harness.training.job.channel import Channel, Message, PeerDisconnected, listen
@@ -192,7 +192,7 @@ class Coordinator:
             self._ended.add(node)
             self.logs[node] = message["logs"]
         elif kind == "gpus":
-            self.gpus[node] = NodeGpus.read(message["reading"])
+            self.gpus[node] = NODE_GPUS.validate_python(message["reading"])
         elif kind == "probe_failed":
             self.probe_failures[node] = f"{self._title(node)}: {message['detail']}"
         elif kind == "failed":

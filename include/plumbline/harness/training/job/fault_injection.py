@@ -13,10 +13,10 @@ from typing import Any
 
 from plumbline.declarations import Trial
 from plumbline.declarations.workloads.training import Fault, GroupKill, RankHang
-from plumbline.harness.contention_monitor import SNAPSHOT_KEY, ContentionMonitor, MonitorSnapshot
-from plumbline.harness.launcher_protocol import request_pod_deletion
+from plumbline.harness.contention_monitor import ContentionMonitor, MonitorSnapshot
+from plumbline.harness.launcher_protocol import Deletion, request_pod_deletion
 from plumbline.harness.measurement import TrialFailed
-from plumbline.harness.persistent_state import Deletion, PersistentState
+from plumbline.harness.persistent_state import PersistentState, save_monitor
 from plumbline.harness.training.analysis import records
 from plumbline.harness.training.analysis.records import Incident, TrainingRecords
 from plumbline.harness.training.job import Job
@@ -124,7 +124,7 @@ def save_for_next_pod(
     for log in kept.folder.glob("*.steps.jsonl"):
         with log.open("rb") as file:
             os.fsync(file.fileno())
-    kept.put(SNAPSHOT_KEY, MonitorSnapshot.of(watch, trial.validity).row())
+    save_monitor(kept, MonitorSnapshot.of(watch, trial.validity))
     kept.put(
         _STATE_KEY,
         {

@@ -15,7 +15,7 @@ from plumbline.declarations import Trial, installation_paths
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness import environment
 from plumbline.harness.environment.cpu import cpu_limit, usable_cores
-from plumbline.harness.gpu_monitor import GpuPhaseMonitor
+from plumbline.harness.gpu_monitor import NODE_GPUS, GpuPhaseMonitor
 from plumbline.harness.interruption import Interrupted, interruptible
 from plumbline.harness.probes import inter_node, peer
 from plumbline.harness.training import plan
@@ -145,7 +145,7 @@ class _NodeAgent:
         """Send what this node's GPUs did: the last message, however the job ended."""
         self._enter(None)
         with suppress(PeerDisconnected):
-            self._link.send("gpus", reading=self._gpus.reading().row())
+            self._link.send("gpus", reading=NODE_GPUS.dump_python(self._gpus.reading(), mode="json"))
 
     def _enter(self, phase: Phase | None) -> None:
         if phase != self._phase:

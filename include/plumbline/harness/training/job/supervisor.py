@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from plumbline.harness import engine_python, image_requirements
@@ -116,7 +115,7 @@ class RankProcess:
             self._handle = None
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         process = self.process
         if process.poll() is None:
             process.kill()

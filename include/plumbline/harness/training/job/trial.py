@@ -47,7 +47,7 @@ _SpecOf = Callable[[RunName, bool], WorkerSpec]
 """A run's name, and whether it resumes, to its orders."""
 
 
-def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor) -> Measurement:
+def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor, _probed: Sequence[MetricRow] = ()) -> Measurement:
     """Run one training trial below `workdir` (must exist) and return everything that was measured, judgements on the training itself included.
 
     TrialFailed with a failure class when it could not be measured; no process of the trial outlives the call.
@@ -112,7 +112,7 @@ class _TrialRun:
         with contextlib.ExitStack() as stack:
             team = self._team = Coordinator(self._trial, place) if place.nodes > 1 else None
             if team is not None:
-                stack.callback(lambda: self._watch.add_nodes(team.gpus))  # after the team's end, with which nodes send their readings
+                stack.callback(lambda: self._watch.gpus.add_nodes(team.gpus))  # after the team's end, with which nodes send their readings
                 stack.enter_context(team)
             self._take_up(place.processes)
             self._report("preparing data", force=True)

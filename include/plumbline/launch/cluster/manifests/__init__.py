@@ -15,7 +15,7 @@ from plumbline.declarations import KubernetesLauncher, Provider, TrainingWorkloa
 from plumbline.declarations.compatibility import scratch_needed
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.providers.pods import SideContainer, Volume
-from plumbline.harness.persistent_state import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
+from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
 from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.manifests.patch import apply_patch
 from plumbline.launch.cluster.names import (

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from functools import partial
 
 from plumbline.declarations import KubernetesLauncher, Trial
-from plumbline.harness.persistent_state import Deletion
+from plumbline.harness.launcher_protocol import Deletion
 from plumbline.launch import stores
 from plumbline.launch.cluster import manifests, names, store_credentials
 from plumbline.launch.cluster.api import API_PATIENCE_S, ClusterApi

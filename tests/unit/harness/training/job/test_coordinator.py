@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.fakes.trials import a_trial
 
-from plumbline.harness.gpu_monitor import GpuWindow, NodeGpus
+from plumbline.harness.gpu_monitor import NODE_GPUS, GpuWindow, NodeGpus
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training.job.channel import Channel, Message, PeerDisconnected, connect
 from plumbline.harness.training.job.coordinator import Coordinator, gang_identity
@@ -117,7 +117,7 @@ def test_a_node_hands_its_gpus_over_as_its_last_word(place: Topology, nodes: Cal
     def follow(link: Channel) -> None:
         while not heard or heard[-1]["kind"] != "end":
             heard.extend(link.news())
-        link.send("gpus", reading=reading.row())
+        link.send("gpus", reading=NODE_GPUS.dump_python(reading, mode="json"))
         link.close()
 
     with Coordinator(TRIAL, place) as team:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from plumbline.harness.launcher_protocol import Deletion
 from plumbline.harness.measurement import TrialFailed
-from plumbline.harness.persistent_state import Deletion, PersistentState
+from plumbline.harness.persistent_state import PersistentState
 from plumbline.harness.training.job import fault_injection
 from plumbline.harness.training.plan import FaultPlan
 

@@ -10,8 +10,7 @@ from tests.data.manifests.rewrite import EIGHT_GPUS, REQUESTED_AT, h100
 from tests.fakes.trials import a_trial, cluster_provider
 
 from plumbline.declarations import Trial
-from plumbline.harness.environment.cpu import CPU_LIMIT_VARIABLE
-from plumbline.harness.persistent_state import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion
+from plumbline.harness.launcher_protocol import CPU_LIMIT_VARIABLE, DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion
 from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.names import EXPIRES, RANK
 from plumbline.launch.failures import BadDeclaration
