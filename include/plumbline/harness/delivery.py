@@ -97,7 +97,6 @@ def _store(store: ResultStore, trial: Trial, files: Sequence[tuple[Evidence, Pat
 
 
 def _print_to_log(files: Sequence[tuple[Evidence, Path]], seal: Seal) -> str:
-    """Print the document with the evidence that fits; says so, or why not."""
     try:
         fits = log_transport.select_evidence(files)
         missing = [item.uri for item, _ in files if item not in [each for each, _ in fits]]

@@ -160,7 +160,6 @@ class GpuPhaseMonitor:
             self._begin(self._stretches.setdefault(entered, GpuSamples()))
 
     def _begin(self, stretch: GpuSamples) -> None:
-        """From now on `stretch` takes the samples, beginning with one now."""
         if self._meters is not None:
             with self._lock:
                 self._current, self._began = stretch, (time.monotonic(), self._joules(self._meters))

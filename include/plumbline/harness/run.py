@@ -95,7 +95,6 @@ class _Run:
         self._record_event("harness_started")
 
     def execute(self, store: ResultStore) -> ResultDocument:
-        """Measure and store."""
         with tempfile.TemporaryDirectory(prefix="trial-", dir=_scratch_folder(), ignore_cleanup_errors=True) as folder:
             workdir = Path(folder)
             try:
@@ -107,7 +106,6 @@ class _Run:
                     self._state.discard()
 
     def _verdict(self, store: ResultStore, workdir: Path) -> Validity:
-        """Measure; whether the trial may be believed, or how it failed. What is known of it then can be sealed."""
         try:
             self._announce(store)
             self._state = persistent_state_of(self._trial, os.environ)

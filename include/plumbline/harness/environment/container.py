@@ -109,7 +109,6 @@ def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _processes(root: Path) -> int | None:
-    """The tightest limit of the cgroups on processes and threads."""
     found = [read_int(folder / "pids.max") for controller in ("", "pids") for folder in cgroup_folders(root, controller)]
     return min((limit for limit in found if limit is not None), default=None)
 

@@ -45,7 +45,6 @@ def _is_relevant(root: Path, interface: Path) -> bool:
 
 
 def _default_interface(root: Path) -> str | None:
-    """The interface of the default route."""
     for line in (read_text(root / "proc/net/route") or "").splitlines()[1:]:
         fields = line.split()
         if len(fields) > 1 and fields[1] == "00000000":
@@ -58,7 +57,6 @@ def _driver(device: Path) -> str | None:
 
 
 def _in_natural_order(folder: Path) -> list[Path]:
-    """In the order that people count in: mlx5_2 before mlx5_10."""
     return sorted(folder.glob("*"), key=lambda path: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)])
 
 

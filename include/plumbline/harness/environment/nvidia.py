@@ -79,7 +79,6 @@ def _without_nvml(reason: str, root: Path) -> dict[str, Scalar]:
 
 
 def _nvidia_traces(root: Path) -> str | None:
-    """What on this machine hints at an NVIDIA GPU; None if nothing does."""
     for name in ("nvidia0", "nvidiactl", "dxg"):
         if (root / "dev" / name).exists():
             return f"/dev/{name} is there"

@@ -180,7 +180,6 @@ class _Streams:
 
     @property
     def errors(self) -> str:
-        """The last of what it wrote to its standard error."""
         return self._tail.decode(errors="replace")
 
     def line(self, limit_s: float) -> bytes | None:

@@ -218,7 +218,6 @@ def _max_over_ranks(value: float, device: torch.device) -> float:
 
 
 def _fits(size: int, device: torch.device) -> bool:
-    """Whether every rank has the memory."""
     if device.type != "cuda":
         return True
     lacks = 0.0 if size * _MEMORY_SHARE < torch.cuda.mem_get_info(device)[0] else 1.0

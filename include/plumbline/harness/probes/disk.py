@@ -86,7 +86,6 @@ def dataset_rows(workdir: Path) -> list[MetricRow]:
 
 @contextmanager
 def _written_file(workdir: Path) -> Iterator[tuple[Path, float]]:
-    """A file of 64 MiB, and the seconds until it was durable; deleted at the end."""
     file = workdir / "plumbline-disk-probe"
     block = os.urandom(_BLOCK)  # no file system or disk can compress it
     try:
@@ -101,7 +100,6 @@ def _written_file(workdir: Path) -> Iterator[tuple[Path, float]]:
 
 
 def _time_sequential_read(file: Path) -> float:
-    """Seconds of reading the whole file in order."""
     buffer = bytearray(_BLOCK)
     started = time.perf_counter()
     with file.open("rb", buffering=0) as source:
@@ -147,7 +145,6 @@ def measure_streams(workdir: Path, size: int, streams: int = STREAMS, seconds: f
 
 
 def _in_parallel(files: Sequence[Path], work: Callable[[Path], int]) -> tuple[list[int], float]:
-    """What the work returned for each file, and the seconds until the last was done."""
     with ThreadPoolExecutor(len(files)) as pool:
         started = time.perf_counter()
         done = list(pool.map(work, files))
@@ -171,7 +168,6 @@ def _supports_direct_io(workdir: Path) -> bool:
 
 
 def _write_stream(file: Path, blocks: int, direct: bool, seconds: float) -> int:
-    """Blocks written and durable: as many as wanted, or as fit into the time."""
     target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | (_DIRECT if direct else 0), 0o600)
     try:
         with mmap.mmap(-1, _STREAM_BLOCK) as block:  # page-aligned, as direct I/O takes it
@@ -188,7 +184,6 @@ def _write_stream(file: Path, blocks: int, direct: bool, seconds: float) -> int:
 
 
 def _read_stream(file: Path, direct: bool, seconds: float) -> int:
-    """Whole blocks read, in order: all of the file, or as many as fit into the time."""
     source = os.open(file, os.O_RDONLY | (_DIRECT if direct else 0))
     try:
         with mmap.mmap(-1, _STREAM_BLOCK) as block:

@@ -106,7 +106,6 @@ def bound_to_node(node: int | None, root: Path = _SYSFS) -> Iterator[str]:
 
 
 def _parse_cores(listed: str | None) -> set[int]:
-    """Cores in the kernel's notation: 0-2,5."""
     found: set[int] = set()
     for part in (listed or "").split(","):
         low, _, high = part.partition("-")

@@ -53,7 +53,6 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _run_part(part: str, options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    """One part as its output line, and whether it failed."""
     try:
         return {"rows": [each.model_dump(mode="json", exclude_defaults=True) for each in measure_part(part, options)]}, False
     except Exception as error:  # noqa: BLE001 - whatever it is, it is why the figure is absent

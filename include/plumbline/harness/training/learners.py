@@ -216,7 +216,6 @@ class Reinforcement(Learner):
         return ids, advantages.flatten(), rewards
 
     def _answered(self, model: nn.Module, prompts: Tensor, chance: Tensor) -> Tensor:
-        """Prompts and the answers that the model draws, token by token."""
         ids, cache = prompts, models.new_cache(self.model)
         unseen = prompts
         for position in range(self._generate):

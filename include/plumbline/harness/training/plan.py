@@ -1,4 +1,13 @@
-"""Plan of a training trial: nodes, ranks and their cores, the runs in their order, and the specification of each worker process."""
+"""Plan of a training trial: nodes, ranks and their cores, the runs in their order, and the specification of each worker process.
+
+A trial consists of runs, each a process of its own (or one for each rank):
+
+    run       every step from scratch, undisturbed: cold start, warm-up, steady state; then the final checks
+    fault     resumes from the newest checkpoint before the fault, which comes in the declared step; as often as the fault is declared
+    recovery  resumes from the same checkpoint, does the lost steps again, and goes on to the next checkpoint
+
+So the fault never touches the steady numbers, and `fault` + `recovery` are one checkpoint interval, over which goodput is counted. A run that
+ends before it should is made again under a name with a number (`fault-2`)."""
 
 from __future__ import annotations
 
@@ -67,7 +76,7 @@ class CoreShare:
 def topology_of(trial: Trial, variables: Mapping[str, str]) -> Topology:
     """Where a harness with these environment variables stands in the trial; node 0 of one for anything but training over several nodes.
 
-    Raises BadPlace.
+    Raises InvalidTopology.
     """
     workload = trial.workload
     if workload.kind != "training":
@@ -118,18 +127,6 @@ def rendezvous_timeout_s(provider: Provider) -> float:
     return launcher.schedule_timeout + launcher.startup_timeout if launcher.kind == "kubernetes" else _LOCAL_TIMEOUT_S
 
 
-# What a worker process is told, and which steps each run of a trial does. Standard library only: the worker's start-up is measured.
-#
-# A trial consists of runs, each a process of its own (or one for each rank, see `place`):
-#
-#     run       every step from scratch, undisturbed: cold start, warm-up, steady state; then the closing checks
-#     fault     resumes from the newest checkpoint before the fault, which comes in the declared step; as often as the fault is declared
-#     recovery  resumes from the same checkpoint, does the lost steps again, and goes on to the next checkpoint
-#
-# So the fault never touches the steady numbers, and `fault` + `recovery` together are one checkpoint interval with its failures in it:
-# the stretch over which goodput is counted. A run that ends before it should is made again under a name with a number (`fault-2`).
-
-
 @dataclass(frozen=True)
 class FaultPlan:
     """Steps of the faulted stretch: from the checkpoint after `resume_from` steps, broken off in `kill_in`, on until `until`.
@@ -155,24 +152,21 @@ def plan_fault(workload: TrainingWorkload) -> FaultPlan | None:
     return FaultPlan(resume_from, fault.at_step, min(resume_from + every, workload.steps.total), inside, fault.times)
 
 
+_COPIED = {
+    *("precision", "compile", "attention", "activation_checkpointing", "deterministic", "optimizer", "parallelism", "seed"),
+}
+"""Fields of a workload that a worker is told as they are declared."""
+
+
 def undisturbed_spec(workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str) -> WorkerSpec:
-    """The orders of the first run: of all its ranks, before `for_rank` gives each its own."""
+    """The orders of the first run: of all its ranks, before `rank_spec` gives each its own."""
     fault = plan_fault(workload)
     return WorkerSpec(
         model=workload.model.model_dump(mode="json"),
         task={**workload.task.model_dump(mode="json"), "learner": workload.task.learner},
         data=DataSpec(str(data.path), data.dtype, data.count, data.item, None if workload.data.source == "file" else workload.data.seed),
-        micro=workload.batch.micro,
-        accumulation=workload.batch.accumulation,
-        sequence=workload.batch.sequence,
-        precision=workload.precision,
-        compile=workload.compile,
-        attention=workload.attention,
-        activation_checkpointing=workload.activation_checkpointing,
-        deterministic=workload.deterministic,
-        optimizer=workload.optimizer.model_dump(mode="json"),
-        parallelism=workload.parallelism.model_dump(mode="json"),
-        seed=workload.seed,
+        **workload.batch.model_dump(mode="json", include={"micro", "accumulation", "sequence"}),
+        **workload.model_dump(mode="json", include=_COPIED),
         device=device,
         threads=1,
         until=workload.steps.total,

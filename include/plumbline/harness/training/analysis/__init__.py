@@ -92,14 +92,14 @@ def _evidence(workload: TrainingWorkload, records: TrainingRecords, folder: Path
 
 _STEP_TIMES = ("start_s", "step_s", *(f"{stage}_s" for stage in STAGES), "checkpoint_s", "checksum_s")
 _STEPS_SCHEMA = pa.schema(
-    [
-        ("run", pa.string()),
-        ("phase", pa.string()),
-        ("step", pa.int64()),
-        ("rank", pa.int64()),
-        *((name, pa.float64()) for name in _STEP_TIMES),
-        ("loss", pa.float64()),
-    ]
+    {
+        "run": pa.string(),
+        "phase": pa.string(),
+        "step": pa.int64(),
+        "rank": pa.int64(),
+        **dict.fromkeys(_STEP_TIMES, pa.float64()),
+        "loss": pa.float64(),
+    }
 )
 
 
@@ -131,7 +131,6 @@ def _phase_of(run: str, step: int, steady: set[int]) -> Phase:
 
 
 def _guarantees(workload: TrainingWorkload, records: TrainingRecords) -> list[str]:
-    """Which repeatability was checked in this trial and held."""
     run = records.undisturbed
     # torch refuses an operation without a deterministic kernel, so a run that got to its end had none.
     held = run is not None and run.facts.get("torch.deterministic_algorithms") is True and len(run.steps) == workload.steps.total

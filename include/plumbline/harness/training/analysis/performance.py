@@ -78,7 +78,7 @@ def _step_time_rows(steps: list[Step]) -> list[MetricRow]:
     n, mean = len(times), float(times.mean())
     spread = float(times.std(ddof=1)) if n > 1 else math.nan
     found = [
-        metric_row("step_time", float(np.median(times)), n, ci=median_interval(times.tolist())),
+        _median_row("step_time", times.tolist()),
         metric_row("step_time", mean, n, statistic="mean"),
         metric_row("step_time", float(np.percentile(times, 95)), n, statistic="p95"),
         metric_row("step_time", float(np.percentile(times, 99)), n, statistic="p99"),
@@ -135,14 +135,16 @@ def _checkpoint_rows(workload: TrainingWorkload, run: RunRecord) -> list[MetricR
     saves = steady_saves(workload, run)
     if not saves:
         return []
-    n, durable, blocking = len(saves), [save.save_s for save in saves], [save.blocking_s for save in saves]
-    written = [save.bytes / save.save_s for save in saves]
     return [
-        metric_row("checkpoint_save_time", float(np.median(durable)), n, ci=median_interval(durable)),
-        metric_row("checkpoint_blocking_time", float(np.median(blocking)), n, ci=median_interval(blocking)),
-        metric_row("checkpoint_size", saves[-1].bytes, n),
-        metric_row("checkpoint_save_bandwidth", float(np.median(written)), n, ci=median_interval(written)),
+        _median_row("checkpoint_save_time", [save.save_s for save in saves]),
+        _median_row("checkpoint_blocking_time", [save.blocking_s for save in saves]),
+        metric_row("checkpoint_size", saves[-1].bytes, len(saves)),
+        _median_row("checkpoint_save_bandwidth", [save.bytes / save.save_s for save in saves]),
     ]
+
+
+def _median_row(metric: str, values: list[float]) -> MetricRow:
+    return metric_row(metric, float(np.median(values)), len(values), ci=median_interval(values))
 
 
 def steady_saves(workload: TrainingWorkload, run: RunRecord) -> list[CheckpointSave]:

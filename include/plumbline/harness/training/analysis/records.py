@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist, median
+from statistics import median
 from typing import Literal
 
 import numpy as np
@@ -15,9 +15,9 @@ import numpy.typing as npt
 from plumbline.declarations.workloads.training import Steps
 from plumbline.harness.training.plan import FaultPlan
 from plumbline.harness.training.worker_protocol import RunKind, RunName, RunRecord, Step, attempt_name, run_kind
+from plumbline.metrics.quantiles import interval
 from plumbline.results import FailureClass
 
-_EXACT_UP_TO = 1000
 _TREND_BLOCKS = 5
 _TREND_MIN_STEPS = 45
 _TREND_MIN_CHANGE = 0.05
@@ -27,25 +27,9 @@ _STEADY_MIN_BLOCKS = 6
 _STEADY_OVERLAP = 0.05
 
 
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Confidence interval of the median from order statistics; None if there are too few values for that confidence.
-
-    The number of values below the median is binomial(n, 1/2); the interval is the narrowest symmetric pair of order statistics
-    that covers it with at least `confidence`.
-    """
-    ordered = sorted(values)
-    n = len(ordered)
-    tail = (1.0 - confidence) / 2
-    if n == 0 or 0.5**n > tail:
-        return None
-    if n <= _EXACT_UP_TO:
-        below, rank = 0.5**n, 0  # P(binomial <= rank)
-        while below + math.comb(n, rank + 1) * 0.5**n <= tail:
-            rank += 1
-            below += math.comb(n, rank) * 0.5**n
-    else:
-        rank = math.floor(n / 2 + NormalDist().inv_cdf(tail) * math.sqrt(n) / 2) - 1
-    return ordered[rank], ordered[n - 1 - rank]
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % confidence interval of the median from order statistics; None if there are too few values for that confidence."""
+    return interval(np.sort(np.asarray(values, dtype=np.float64)), 0.5)
 
 
 def clear_trend(values: Sequence[float]) -> float | None:
@@ -121,6 +105,9 @@ class Incident:
             else f"in step {self.step}"
         )
         return f"{self.ending} of {self.run} {place}" + (f": {self.detail}" if self.detail else "")
+
+
+COST_PARTS = ("detect_s", "launch_s", "load_s", "recompute_s")
 
 
 @dataclass(frozen=True)
@@ -289,20 +276,6 @@ def straggler_stats(by_rank: Mapping[int, Sequence[Step]], among: set[int]) -> S
     return StragglerStats(max(medians.values()) / median(medians.values()), times / len(common), rank, len(common))
 
 
-@dataclass(frozen=True)
-class RecoveryTime:
-    """Where the time went between the fault and the lost step being done again, all attempts together. The parts add up to the whole."""
-
-    detect_s: float
-    launch_s: float
-    load_s: float
-    recompute_s: float
-
-    @property
-    def penalty_s(self) -> float:
-        return self.detect_s + self.launch_s + self.load_s + self.recompute_s
-
-
 @dataclass
 class TrainingRecords:
     """Filled in while the trial runs; parts of a trial that failed are missing. `runs` are in the order in which they were started."""
@@ -332,7 +305,7 @@ class TrainingRecords:
         return [step for step in run.steps if step.step >= steps.discard and step.step not in cold]
 
     def steady(self, steps: Steps) -> list[Step]:
-        """Of the measured steps those from where on their time no longer changes (see `settled_from`)."""
+        """Of the measured steps those from where on their time no longer changes (see `steady_from`)."""
         measured = self.measured(steps)
         return measured[steady_from([step.step_s for step in measured]) :]
 
@@ -344,17 +317,13 @@ class TrainingRecords:
             found += restart_costs(incidents, self._runs(*kinds))
         return found
 
-    def recovery(self) -> RecoveryTime | None:
-        """The parts of the restart penalty of the faulted stretch; None unless what the fault broke off was done again."""
-        parts = [cost for cost in self.restarts() if run_kind(cost.incident.run) != "run"]
-        if not parts or not parts[-1].complete:
+    def recovery(self) -> dict[str, float] | None:
+        """Seconds of each of COST_PARTS between the fault and the lost step being done again, all attempts together; None unless what the
+        fault broke off was done again."""
+        costs = [cost for cost in self.restarts() if run_kind(cost.incident.run) != "run"]
+        if not costs or not costs[-1].complete:
             return None
-        return RecoveryTime(
-            detect_s=sum(cost.detect_s for cost in parts),
-            launch_s=sum(cost.launch_s for cost in parts),
-            load_s=sum(cost.load_s for cost in parts),
-            recompute_s=sum(cost.recompute_s for cost in parts),
-        )
+        return {part: sum(getattr(cost, part) for cost in costs) for part in COST_PARTS}
 
     def goodput(self) -> tuple[float, int] | None:
         """(share of the faulted stretch's wall time that went into steps that counted, how many did); None if it was not finished.

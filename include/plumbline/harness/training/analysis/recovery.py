@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.launcher_protocol import Deletion
-from plumbline.harness.measurement import EvidenceFile, Judgement
-from plumbline.harness.training.analysis.records import Ending, RestartCost, TrainingRecords
-from plumbline.results import FAILED_AS_DECLARED, MetricRow, Reason, metric_row
+from plumbline.harness.measurement import EvidenceFile, Judgement, degraded, invalid
+from plumbline.harness.training.analysis.records import COST_PARTS, Ending, RestartCost, TrainingRecords
+from plumbline.results import FAILED_AS_DECLARED, MetricRow, metric_row
 
 ATTEMPTS_FILE = "attempts.parquet"
 _INTERRUPTION_EVENTS: dict[Ending, str] = {
@@ -23,6 +23,7 @@ _INTERRUPTION_EVENTS: dict[Ending, str] = {
     "pod_delete": "pod_deleted",
     "unplanned": "training_broke_off",
 }
+_DETECTION_EVENTS: dict[Ending, str] = {"rank_hang": "hang_noticed", "pod_delete": "pod_seen_gone"}
 _MAX_SHOWN = 5
 _GPU_TOLERANCE = 0.01
 """A GPU's atomic additions come in any order, and what begins as a last digit grows with each step. A state that did not come back shows
@@ -34,13 +35,9 @@ def recovery_rows(records: TrainingRecords) -> list[MetricRow]:
     found: list[MetricRow] = []
     parts, goodput = records.recovery(), records.goodput()
     if parts is not None:
-        found += [
-            metric_row("restart_penalty", parts.penalty_s, 1, phase="recovery"),
-            metric_row("restart_detect_time", parts.detect_s, 1, phase="recovery"),
-            metric_row("restart_launch_time", parts.launch_s, 1, phase="recovery"),
-            metric_row("checkpoint_load_time", parts.load_s, 1, phase="recovery"),
-            metric_row("restart_recompute_time", parts.recompute_s, 1, phase="recovery"),
-        ]
+        metrics = ("restart_detect_time", "restart_launch_time", "checkpoint_load_time", "restart_recompute_time")
+        seconds = {"restart_penalty": sum(parts.values()), **dict(zip(metrics, parts.values(), strict=True))}
+        found += [metric_row(metric, value, 1, phase="recovery") for metric, value in seconds.items()]
     if goodput is not None:
         found.append(metric_row("training_goodput", goodput[0], goodput[1], phase="recovery"))
     if records.incidents:
@@ -53,7 +50,10 @@ def recovery_moments(records: TrainingRecords) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
     for cost in records.restarts():
         incident = cost.incident
-        found += [(_INTERRUPTION_EVENTS[incident.ending], incident.began_s), (_detection_event(incident.ending), incident.noticed_s)]
+        found += [
+            (_INTERRUPTION_EVENTS[incident.ending], incident.began_s),
+            (_DETECTION_EVENTS.get(incident.ending, "rank_death_detected"), incident.noticed_s),
+        ]
         if cost.after is None:
             continue
         after = records.runs[cost.after]
@@ -99,25 +99,25 @@ def unplanned_restarts(records: TrainingRecords) -> list[Judgement]:
     if not found:
         return []
     total = sum(cost.penalty_s for cost in found)
-    said = "; ".join(f"{cost.incident} ({_format_cost(cost)})" for cost in found[:_MAX_SHOWN]) + (" …" if len(found) > _MAX_SHOWN else "")
-    detail = f"training broke off {len(found)} times by itself and was started again, which cost {total:.3g} s: {said}"
-    return [Judgement("degraded", Reason(code="unplanned_restart", detail=detail))]
+    costs = "; ".join(f"{cost.incident} ({_format_cost(cost)})" for cost in found[:_MAX_SHOWN]) + (" …" if len(found) > _MAX_SHOWN else "")
+    detail = f"{len(found)} unplanned interruptions cost {total:.3g} s: {costs}"
+    return [degraded("unplanned_restart", detail)]
 
 
-_COST_FIELDS = ("detect_s", "launch_s", "load_s", "recompute_s")
+_TIME, _STEP, _TEXT = pa.float64(), pa.int64(), pa.string()
 _ATTEMPTS_SCHEMA = pa.schema(
-    [
-        ("run", pa.string()),
-        ("launched_s", pa.float64()),
-        ("first_step", pa.int64()),
-        ("last_step", pa.int64()),
-        ("ending", pa.string()),
-        ("detail", pa.string()),
-        ("lost_step", pa.int64()),
-        ("began_s", pa.float64()),
-        *((name, pa.float64()) for name in _COST_FIELDS),
-        ("made_up_for", pa.bool_()),
-    ]
+    {
+        "run": _TEXT,
+        "launched_s": _TIME,
+        "first_step": _STEP,
+        "last_step": _STEP,
+        "ending": _TEXT,
+        "detail": _TEXT,
+        "lost_step": _STEP,
+        "began_s": _TIME,
+        **dict.fromkeys(COST_PARTS, _TIME),
+        "made_up_for": pa.bool_(),
+    }
 )
 
 
@@ -127,7 +127,7 @@ def declared_failure(workload: TrainingWorkload, records: TrainingRecords) -> li
     if planned <= workload.restarts:
         return []
     detail = f"the declared fault ended {planned} attempts, and restarts is {workload.restarts}: another try of the trial would end alike"
-    return [Judgement("invalid", Reason(code=FAILED_AS_DECLARED, detail=detail))]
+    return [invalid(FAILED_AS_DECLARED, detail)]
 
 
 def launcher_interruptions(records: TrainingRecords, deletions: Sequence[Deletion]) -> list[Judgement]:
@@ -138,7 +138,7 @@ def launcher_interruptions(records: TrainingRecords, deletions: Sequence[Deletio
     detail = (
         f"the launcher was interrupted in {count} of {len(deletions)} replacements of the pod, and the restart penalty holds its absence"
     )
-    return [Judgement("degraded", Reason(code="launcher_interrupted", detail=detail))]
+    return [degraded("launcher_interrupted", detail)]
 
 
 def _attempt_row(records: TrainingRecords, name: str, cost: RestartCost | None) -> dict[str, object]:
@@ -153,19 +153,11 @@ def _attempt_row(records: TrainingRecords, name: str, cost: RestartCost | None) 
         "detail": incident.detail or None if incident else None,
         "lost_step": incident.step if incident else None,
         "began_s": incident.began_s if incident else None,
-        **{time: getattr(cost, time) if cost else None for time in _COST_FIELDS},
+        **{time: getattr(cost, time) if cost else None for time in COST_PARTS},
         "made_up_for": cost.complete if cost else None,
     }
 
 
-_DETECTION_EVENTS: dict[Ending, str] = {"rank_hang": "hang_noticed", "pod_delete": "pod_seen_gone"}
-
-
-def _detection_event(ending: Ending) -> str:
-    return _DETECTION_EVENTS.get(ending, "rank_death_detected")
-
-
 def _format_cost(cost: RestartCost) -> str:
-    return f"detect {cost.detect_s:.3g} s, launch {cost.launch_s:.3g} s, load {cost.load_s:.3g} s, recompute {cost.recompute_s:.3g} s" + (
-        "" if cost.complete else ", not made up for"
-    )
+    parts = ", ".join(f"{part.removesuffix('_s')} {getattr(cost, part):.3g} s" for part in COST_PARTS)
+    return parts if cost.complete else f"{parts}, not recovered"

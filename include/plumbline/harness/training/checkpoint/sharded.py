@@ -285,12 +285,10 @@ class _TrackedShardWriter(FileSystemWriter):
 
     @property
     def error(self) -> OSError | None:
-        """Why a write failed, if one did."""
         return next((stream.error for stream in self._files.streams.values() if stream.error is not None), None)
 
     @contextmanager
     def stream(self, path: Path) -> Iterator[Any]:
-        """One more file of the checkpoint, synced at the end."""
         with self._files.create_stream(path, "wb") as stream:
             yield stream
             sync_file(stream)

@@ -51,44 +51,44 @@ def map_data(data: DataSpec) -> npt.NDArray[Any]:
 _READ_BYTES = 1 << 20
 
 
-def cached_file(
-    folder: Path,
-    suffix: str,
-    identity: list[Any],
-    *,
-    dtype: str,
-    count: int,
-    item: tuple[int, ...],
-    pieces: Callable[[], Iterator[npt.NDArray[Any]]],
-) -> DataFile:
-    """The file of this `identity` in `folder`: the one that is there if it is whole, else made of the pieces, one after the other.
+def cached_file(folder: Path, identity: str, suffix: str, write: Callable[[Path], None]) -> tuple[Path, str]:
+    """The file of this `identity` in `folder` and its SHA-256: the one that is there if its checksum holds, else what `write` writes.
 
     Two trials that prepare the same file at once do no harm: each writes its own draft and the last rename wins.
     """
-    path = folder / f"{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]}{suffix}"
+    path = folder / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}{suffix}"
     sums = path.with_suffix(".sha256")
-    size = count * int(np.prod(item)) * np.dtype(dtype).itemsize
-    if path.is_file() and sums.is_file() and path.stat().st_size == size:
+    if path.is_file() and sums.is_file():
         promised = sums.read_text().strip()
         if file_sha256(path) == promised:
-            return DataFile(path, dtype, count, promised, item)
+            return path, promised
     folder.mkdir(parents=True, exist_ok=True)
-    summed = hashlib.sha256()
     draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with draft.open("wb") as file:
-            for piece in pieces():
-                raw = piece.astype(dtype, copy=False).tobytes()
-                summed.update(raw)
-                file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
+        write(draft)
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+        sha256 = file_sha256(draft)
         draft.replace(path)
-        draft.write_text(summed.hexdigest())
+        draft.write_text(sha256)
         draft.replace(sums)
     finally:
         draft.unlink(missing_ok=True)
-    return DataFile(path, dtype, count, summed.hexdigest(), item)
+    return path, sha256
+
+
+def cached_array(
+    cache: Path, suffix: str, identity: list[Any], dtype: str, shape: tuple[int, ...], pieces: Callable[[], Iterator[npt.NDArray[Any]]]
+) -> DataFile:
+    """The data file of this `identity` below `cache`; made of the pieces, one after the other, unless it is there. `shape`: (count, *item)."""
+
+    def write(draft: Path) -> None:
+        with draft.open("wb") as file:
+            for piece in pieces():
+                file.write(piece.astype(dtype, copy=False).tobytes())
+
+    path, sha256 = cached_file(cache / "training-data", json.dumps(identity), suffix, write)
+    return DataFile(path, dtype, shape[0], sha256, shape[1:])
 
 
 def file_sha256(path: Path) -> str:

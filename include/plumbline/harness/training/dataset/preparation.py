@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import subprocess
+import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -15,7 +17,7 @@ import numpy as np
 from plumbline.declarations.workloads.models import HubModel, VitShape
 from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.measurement import TrialFailed
-from plumbline.harness.training.dataset import DataFile, file_sha256, synthetic
+from plumbline.harness.training.dataset import DataFile, cached_file, file_sha256, synthetic
 
 if TYPE_CHECKING:
     from plumbline.declarations.workloads.training import TokenFileData, TrainingWorkload
@@ -156,21 +158,18 @@ def prepare_weights(workload: TrainingWorkload, cache: Path) -> Path | None:
     if isinstance(model, HubModel):
         return fetch_hub_model(model)
     if task.kind == "lora" or (task.kind == "language_model" and task.initial == "stored"):
-        return _write_weights(json.dumps(model.model_dump(mode="json"), sort_keys=True), cache / "training-weights")
+        shape = json.dumps(model.model_dump(mode="json"), sort_keys=True)
+        write = partial(_draw_weights, shape)
+        return cached_file(cache / "training-weights", f"{WEIGHTS_VERSION} {shape}", ".safetensors", write)[0]
     return None
 
 
-def _write_weights(shape: str, folder: Path) -> Path:
-    file = folder / f"{hashlib.sha256(f'{WEIGHTS_VERSION} {shape}'.encode()).hexdigest()[:24]}.safetensors"
-    sums = file.with_suffix(".sha256")
-    if file.is_file() and sums.is_file() and file_sha256(file) == sums.read_text().strip():
-        return file
-    folder.mkdir(parents=True, exist_ok=True)
-    draft, told = (file.with_name(f"{file.name}.{os.getpid()}.{kind}") for kind in ("part", "json"))
-    try:
-        told.write_text(shape)
+def _draw_weights(shape: str, file: Path) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, suffix=".json") as declared:
+        declared.write(shape)
+        declared.flush()
         done = subprocess.run(
-            [engine_python.executable(), "-m", "plumbline.harness.training.models", str(told), str(draft)],
+            [engine_python.executable(), "-m", "plumbline.harness.training.models", declared.name, str(file)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -178,22 +177,12 @@ def _write_weights(shape: str, folder: Path) -> Path:
             env=engine_python.environment(),
             check=False,
         )
-        if done.returncode:
-            said = "\n".join(done.stderr.strip().splitlines()[-_SHOWN_LINES:])
-            raise TrialFailed(
-                "image_error" if image_requirements.find_image_fault(said) else "harness_error",
-                f"the initial weights could not be written to {folder} (exit code {done.returncode}): {said}",
-            )
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        summed = file_sha256(draft)
-        draft.replace(file)
-        draft.write_text(summed)
-        draft.replace(sums)
-    finally:
-        told.unlink(missing_ok=True)
-        draft.unlink(missing_ok=True)
-    return file
+    if done.returncode:
+        errors = "\n".join(done.stderr.strip().splitlines()[-_SHOWN_LINES:])
+        raise TrialFailed(
+            "image_error" if image_requirements.find_image_fault(errors) else "harness_error",
+            f"the initial weights could not be written to {file.parent} (exit code {done.returncode}): {errors}",
+        )
 
 
 def fetch_hub_model(model: HubModel) -> Path:
@@ -208,7 +197,7 @@ def fetch_hub_model(model: HubModel) -> Path:
     try:
         folder = Path(snapshot_download(model.id, revision=model.revision, allow_patterns=list(_HUB_FILES)))
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        detail = f"{name}: the hub shows none ({error}); expected a public model, or HF_TOKEN of somebody who may read it"
+        detail = f"{name}: the hub shows none ({error}); expected a public model, or HF_TOKEN with read access"
         raise TrialFailed("bad_declaration", detail) from error
     except (OSError, ValueError) as error:
         where = os.environ.get("HF_HOME", "~/.cache/huggingface")

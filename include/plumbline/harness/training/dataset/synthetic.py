@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from plumbline.harness.training.dataset import DataFile, cached_file, map_data
+from plumbline.harness.training.dataset import DataFile, cached_array, map_data
 from plumbline.harness.training.worker_protocol import DataSpec
 
 TOKENS_VERSION = 1
@@ -22,15 +22,9 @@ _SUCCESSOR_ODDS = (0.55, 0.25, 0.15, 0.05)
 
 def generate_tokens(cache: Path, *, vocabulary: int, tokens: int, seed: int) -> DataFile:
     """The token file for these parameters: from the cache if its checksum still holds, else generated."""
-    return cached_file(
-        cache / "training-data",
-        ".tokens",
-        ["markov", TOKENS_VERSION, vocabulary, tokens, seed],
-        dtype="<u2" if vocabulary <= 1 << 16 else "<u4",
-        count=tokens,
-        item=(),
-        pieces=lambda: _token_blocks(vocabulary, tokens, seed),
-    )
+    identity = ["markov", TOKENS_VERSION, vocabulary, tokens, seed]
+    dtype = "<u2" if vocabulary <= 1 << 16 else "<u4"
+    return cached_array(cache, ".tokens", identity, dtype, (tokens,), lambda: _token_blocks(vocabulary, tokens, seed))
 
 
 def successors(vocabulary: int, seed: int) -> npt.NDArray[np.int64]:
@@ -73,7 +67,7 @@ class TokenBatches:
     def __init__(self, data: DataSpec, *, sequences: int, sequence: int, seed: int, replica: int = 0, replicas: int = 1) -> None:
         """`sequences` windows of `sequence` + 1 tokens a step, out of this replica's stretch of the file: one of `replicas` that share nothing.
 
-        DamagedData if the file has another size.
+        DataCorrupt if the file has another size.
         """
         self._tokens = map_data(data)
         self._sequences = sequences
@@ -96,16 +90,11 @@ class TokenBatches:
         return np.random.Generator(np.random.Philox(key=self._seed, counter=[0, stream, self._replica, step]))
 
 
-# Pairs of texts that belong together, out of a token file: two crops of the same stretch, which have half of it or more in common.
-#
-# That is how encoders are trained without labels: what two crops share is what they are about.
-
-
 class TextPairs:
-    """Pairs by step number."""
+    """Pairs of texts by step number: two crops of the same stretch, which share half of it or more. Encoders are trained so without labels."""
 
     def __init__(self, data: DataSpec, *, pairs: int, sequence: int, seed: int, replica: int = 0, replicas: int = 1) -> None:
-        """`pairs` a step of `sequence` tokens each, out of this replica's stretch of the file. DamagedData if it has another size."""
+        """`pairs` a step of `sequence` tokens each, out of this replica's stretch of the file. DataCorrupt if it has another size."""
         self._stretches = TokenBatches(
             data, sequences=pairs, sequence=sequence + sequence // 2, seed=seed, replica=replica, replicas=replicas
         )
@@ -121,11 +110,6 @@ class TextPairs:
         return crops
 
 
-# Images that are generated once, and those of each step.
-#
-# Image i is of class i modulo the number of classes: its class's coarse pattern of colours, under noise that hides it from a single pixel.
-
-
 IMAGES_VERSION = 1
 """Raised when the same seed would give other images."""
 
@@ -136,16 +120,12 @@ _BLOCK_BYTES = 32 << 20
 
 
 def generate_images(cache: Path, *, classes: int, edge: int, images: int, seed: int) -> DataFile:
-    """The file of images uint8 (3, edge, edge): from the cache if its checksum still holds, else generated."""
-    return cached_file(
-        cache / "training-data",
-        ".images",
-        ["patterns", IMAGES_VERSION, classes, edge, images, seed],
-        dtype="|u1",
-        count=images,
-        item=(3, edge, edge),
-        pieces=lambda: _image_blocks(classes, edge, images, seed),
-    )
+    """The file of images uint8 (3, edge, edge): from the cache if its checksum still holds, else generated.
+
+    Image i is of class i modulo the number of classes: its class's coarse pattern of colours, under noise that hides it from a single pixel.
+    """
+    identity = ["patterns", IMAGES_VERSION, classes, edge, images, seed]
+    return cached_array(cache, ".images", identity, "|u1", (images, 3, edge, edge), lambda: _image_blocks(classes, edge, images, seed))
 
 
 def _image_blocks(classes: int, edge: int, images: int, seed: int) -> Iterator[npt.NDArray[np.uint8]]:
@@ -164,7 +144,7 @@ class ImageBatches:
     """Batches by step number: the same step gives the same images in every process of that replica."""
 
     def __init__(self, data: DataSpec, *, classes: int, images: int, seed: int, replica: int = 0, replicas: int = 1) -> None:
-        """`images` a step out of this replica's stretch of the file: one of `replicas` that share nothing. DamagedData if it has another size."""
+        """`images` a step out of this replica's stretch of the file: one of `replicas` that share nothing. DataCorrupt if it has another size."""
         self._pixels = map_data(data)
         self._classes, self._images, self._seed, self._replica = classes, images, seed, replica
         stretch = data.count // replicas

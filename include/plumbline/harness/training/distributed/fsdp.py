@@ -88,13 +88,11 @@ class _TimedReduceScatter:
         self._began_ns = self._spent_ns = 0
 
     def watch(self, module: FSDPModule) -> None:
-        """Take part in this module's collectives."""
         module.set_custom_reduce_scatter(self)  # type: ignore[arg-type]  # it asks for no more than these two methods
         if not self._on_gpu:
             module.set_all_reduce_hook(self._ended)
 
     def allocate(self, size: Any, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Memory for what goes in, and then for what comes out."""
         if self._on_gpu:
             self._waits.mark_gradients_ready()
         memory = torch.empty(*size, dtype=dtype, device=device)
@@ -115,7 +113,6 @@ class _TimedReduceScatter:
 
 
 def _broadcast_from_rank_0(module: nn.Module) -> None:
-    """Its weights and buffers that are not spread yet."""
     for tensor in (*module.parameters(), *module.buffers()):
         if not isinstance(tensor, DTensor):
             dist.broadcast(tensor.detach(), src=0)

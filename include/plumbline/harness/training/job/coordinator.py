@@ -200,7 +200,6 @@ class Coordinator:
             self.causes[node] = FailureCause(message["failure_class"], detail, certain=message["certain"], passing=message["passing"])
 
     def _lasting(self) -> dict[int, FailureCause]:
-        """Why nodes cannot go on, run or no run."""
         return {node: cause for node, cause in self.causes.items() if not cause.passing}
 
     def _missing(self) -> list[int]:

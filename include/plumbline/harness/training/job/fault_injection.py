@@ -62,7 +62,6 @@ def _wait_until_silent(job: Job, stopped_s: float, patience_s: float, meanwhile:
 
 
 def _wait_until_dead(victims: Sequence[RankProcess], killed_s: float, meanwhile: Callable[[], None]) -> float:
-    """When the first of them was seen to be gone."""
     while not any(victim.ended for victim in victims):
         wait_for_any(victims, (), _TURN_S)
         meanwhile()
@@ -195,7 +194,6 @@ def _deletion_times(deletion: Deletion, started_s: float) -> tuple[float, float,
 
 
 def _read_run(folder: Path, name: RunName, launched_s: float, shift_s: float, ranks: int) -> RunRecord:
-    """A run's record from its logs, as it was when the pod was deleted."""
     record = RunRecord(launched_s)
     for line in _read_lines(folder / f"{name}.steps.jsonl", shift_s):
         record.add(line)

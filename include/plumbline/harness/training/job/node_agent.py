@@ -94,7 +94,6 @@ class _NodeAgent:
         """Whether node 0 knows that ranks of the current run broke off; it says what to do."""
 
     def serve(self) -> str | None:
-        """From the first word to the last; Gone if node 0 is."""
         name = os.environ.get("PLUMBLINE_POD_NAME") or os.uname().nodename
         self._link.send("hello", node=self._place.node, name=name, trial=gang_identity(self._trial))
         wrong = environment.accelerator_mismatch(self._trial.provider, self._trial.workload.gpus, environment.collect_facts())
@@ -128,7 +127,6 @@ class _NodeAgent:
                     return cause.detail
 
     def fail(self, failure_class: FailureClass, detail: str) -> None:
-        """Tell node 0 why this node cannot go on, if it is still there to be told."""
         self._tell(FailureCause(failure_class, detail, certain=True))
 
     def _tell(self, cause: FailureCause) -> None:
@@ -137,12 +135,10 @@ class _NodeAgent:
             self._link.send("failed", **asdict(cause))
 
     def end_ranks(self) -> None:
-        """End this node's ranks, if any run, and what answers before they do."""
         self._before_runs.close()
         self._running.close()
 
     def report_gpus(self) -> None:
-        """Send what this node's GPUs did: the last message, however the job ended."""
         self._enter(None)
         with suppress(PeerDisconnected):
             self._link.send("gpus", reading=NODE_GPUS.dump_python(self._gpus.reading(), mode="json"))
@@ -171,7 +167,6 @@ class _NodeAgent:
         _log(f"{run}: started rank{'s' if len(self._workers) > 1 else ''} {', '.join(str(worker.rank) for worker in self._workers)}")
 
     def _probe(self, message: Message) -> None:
-        """Start this node's ranks of the collective probe; they are ended before the first run."""
         assert self._place.rendezvous is not None
         parts = share_cores(usable_cores(), cpu_limit(os.environ), self._place.processes, self._device)
         common = {name: message[name] for name in ("nodes", "processes", "device", "limit_s", "port")}
@@ -190,7 +185,6 @@ class _NodeAgent:
             self._link.send("probe_failed", detail=why)
 
     def _report_end(self) -> None:
-        """The ranks of the run have ended, or are ended now: hand over what they wrote down."""
         self._running.close()
         logs: dict[str, list[LogLine]] = {str(worker.rank): worker.lines for worker in self._workers}
         self._workers = ()

@@ -211,7 +211,6 @@ class _TrialRun:
         return Incident(name, fault.inject, began, noticed, spec.hold.step, spec.hold.inside)
 
     def _follow(self, name: RunName, spec: WorkerSpec, record: RunRecord, began: float, end: float) -> None:
-        """Report how far the attempt is."""
         first = self.records.fault.resume_from if self.records.fault and run_kind(name) != "run" else 0
         done = record.steps[-1].step + 1 if record.steps else first
         self._fraction = max(self._fraction, began + (end - began) * _done_fraction(done - first, spec.until - first))
@@ -221,13 +220,11 @@ class _TrialRun:
         self._report(note if name == run_kind(name) else f"{name}: {note}")
 
     def _take_up(self, ranks: int) -> None:
-        """Go on with what the trial's earlier pods did, if there were any."""
         if self._kept is not None and self._kept.deletions and self.records.fault is not None:
             taken = fault_injection.resume_from_last_pod(self._kept, self.records.fault, ranks, self._began_s)
             self.records, self._fraction, self._shifts_s = taken.records, taken.fraction, taken.shifts_s
 
     def clear(self) -> None:
-        """Delete the checkpoints: they can be large and nobody needs them after the trial."""
         for name in ("checkpoints", "fault-checkpoints"):
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
@@ -271,7 +268,6 @@ class _PhaseSwitch:
 
 
 def _phase(name: RunName, record: RunRecord, spec: WorkerSpec, discard: int) -> Phase:
-    """What an attempt is busy with; its start is a recovery if another one ended before."""
     kind = run_kind(name)
     if kind != "run":
         return kind

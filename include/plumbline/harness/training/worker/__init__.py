@@ -199,7 +199,6 @@ class Trainer:
 
     @property
     def _leads(self) -> bool:
-        """Whether this is rank 0."""
         return self._spec.group is None or self._spec.group.rank == 0
 
     @property
@@ -208,7 +207,6 @@ class Trainer:
         return self._leads or self._spec.sharded
 
     def _savers(self) -> CheckpointRanks | None:
-        """Who saves together; None where rank 0 saves all, and waits."""
         spec, beside = self._spec, self._spec.checkpoint_mode == "async"
         if (self._peers is None and not beside) or (self._peers is not None and not (beside or spec.sharded)):
             return None

@@ -52,7 +52,6 @@ def log_device_and_weights(spec: WorkerSpec, device: torch.device, log: StepLog)
 
 
 def _fresh_state(spec: WorkerSpec, device: torch.device, spread: Spread | None) -> TrainingState:
-    """The state of a process that is about to resume."""
     spec = replace(spec, resume=True)
     learner = build_learner(spec, 0, 1)
     if spread is not None:
