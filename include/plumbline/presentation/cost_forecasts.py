@@ -14,9 +14,9 @@ from plumbline.analysis.cost.spot_forecast import SpotForecast, spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload
 from plumbline.declarations.economics import Economics
-from plumbline.metrics.formatting import capitalize_first, common_scale, format_name, format_percent
+from plumbline.metrics.formatting import capitalize_first, common_scale, format_name
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.charts.costs import forecast_charts, precision_chart
+from plumbline.presentation.charts.costs import forecast_charts, format_saving, precision_chart
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,8 @@ def _spot(s: SpotForecast, on: date) -> str:
     if s.cost is None:
         return f"Spot, {s.workload} on {s.provider}: {s.reason}."
     shown = common_scale("USD", [s.cost.on_demand, s.cost.spot])
-    saved = f"{format_percent(abs(s.cost.saving))} {'less' if s.cost.saving >= 0 else 'more'} than"
     return (
-        f"Spot, {s.workload} on {s.provider}: a finished run is expected to cost {shown.text(s.cost.spot)}, {saved} {shown.text(s.cost.on_demand)} "
+        f"Spot, {s.workload} on {s.provider}: a finished run is expected to cost {shown.text(s.cost.spot)}, {format_saving(s.cost.saving)} than {shown.text(s.cost.on_demand)} "
         f"on demand, at {s.per_hour:.3g} interruptions per hour. {capitalize_first(s.cost.why)}."
     )
 
@@ -166,9 +165,7 @@ def _precision_table(lever: Lever) -> PrecisionTable:
             precision=row.precision,
             workload=f"{row.workload} v{row.version}",
             cost=lever.cost_text(row),
-            saving=""
-            if row.saving is None or row.precision == lever.reference
-            else f"{format_percent(abs(row.saving))} {'less' if row.saving >= 0 else 'more'}",
+            saving="" if row.saving is None or row.precision == lever.reference else format_saving(row.saving),
             difference=row.difference,
             why=row.why,
         )

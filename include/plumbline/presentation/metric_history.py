@@ -7,25 +7,22 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import accumulate
 from statistics import median
-from typing import TYPE_CHECKING, Any
 
 from plumbline.analysis.drift import comparison
 from plumbline.analysis.prices.check import SOURCE_PRIORITY
+from plumbline.archive import Archive
 from plumbline.findings.price import CHANGED_SUBJECT, CORE_HOUR, GPU_HOUR, HELD_SUBJECT
 from plumbline.findings.probe import PROBE_SUBJECT as PROBED
 from plumbline.findings.probe import USUAL_PROBES
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_name
-from plumbline.presentation.charts.chart import Chart, axis
-
-if TYPE_CHECKING:
-    from plumbline.archive import Archive
-    from plumbline.results.finding import Finding
+from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, band, line, marks, vertical
+from plumbline.results.finding import Finding
 
 
 @dataclass(frozen=True)
 class HistoryPoint:
-    """What one campaign measured (each repeat a value), or one day's price. `label`: as the axis names it; values in the history's unit."""
+    """One campaign's repeats, or one day's price, in the history's unit. `label`: its name on the axis."""
 
     label: str
     values: tuple[float, ...]
@@ -38,11 +35,8 @@ class HistoryPoint:
 
 @dataclass(frozen=True)
 class History:
-    """A quantity over time, oldest first. `since`: the place of the first point that differs; `change`: by how much, in words.
-
-    `level`: what it is held against; `band`: where the new level lies, lowest and highest, by the finding's interval (None: exact).
-    `level_name`: what that is called. `steps`: the value holds until the next point, as prices do; `simulated`: no real machine was measured.
-    """
+    """A quantity over time, oldest first. `since`: index of the first changed point; `change`: its size as text. `level`: the reference value;
+    `band`: the interval of the new level (None: exact). `steps`: a value is valid until the next point, as prices are."""
 
     title: str
     unit: str
@@ -66,17 +60,14 @@ class History:
 
 
 HISTORY_CAMPAIGNS = 24
-"""How many campaigns a history looks back on: two years of monthly ones, the newest last."""
 HISTORY_DAYS = 90
-"""How many days of a price a history looks back on."""
 _READINGS = 2000
 _LABEL = 10
-"""Characters that an axis has for a campaign; one with a longer name is told by its day."""
+"""Characters of a campaign's name on the axis; a longer one is replaced by its day."""
 
 
 def finding_history(archive: Archive, finding: Finding) -> History | None:
-    """What the chart shows, as data: campaigns of the series that leads for a performance finding, probes for one that
-    no campaign showed, days for a price."""
+    """Campaigns of the leading series for a performance finding, probes for a probe finding, days for a price; None without a history."""
     if finding.kind == "performance" and finding.subject == PROBED:
         return _probe_history(archive, finding)
     if finding.kind == "performance" and finding.campaigns and finding.members:
@@ -91,7 +82,7 @@ def _performance_history(archive: Archive, finding: Finding) -> History | None:
     metric, statistic, phase = comparison.parse_metric_name(name)
     known = METRICS[metric]
     planned = dict(archive.series_campaigns(finding.series_key, HISTORY_CAMPAIGNS))
-    older = [c for c in finding.baseline_campaigns if c not in planned]  # what a creep is held against may lie further back than is shown
+    older = [c for c in finding.baseline_campaigns if c not in planned]  # the baseline of a slow drift may be older
     levels = archive.levels(finding.series_key, [*older, *planned], [metric])
     wanted = (statistic or known.statistic, phase)
     measured = {c: [o.value for o in levels.get(c, ()) if (o.statistic, o.phase) == wanted] for c in (*older, *planned)}
@@ -117,8 +108,7 @@ def _performance_history(archive: Archive, finding: Finding) -> History | None:
 
 
 def _probe_history(archive: Archive, finding: Finding) -> History | None:
-    """The probes in which the metric that leads could be measured."""
-    assert finding.since is not None and finding.effect is not None  # what no campaign showed has a day, and what is slower, by how much
+    assert finding.since is not None and finding.effect is not None  # a probe finding has both
     metric = finding.members[0].name
     taken = archive.snapshots(finding.provider, "probe", latest=HISTORY_CAMPAIGNS)
     shown = [(f"{s.taken_at:%Y-%m-%d}", s.figures[metric]) for s in taken if metric in s.figures]
@@ -139,8 +129,8 @@ def _probe_history(archive: Archive, finding: Finding) -> History | None:
 
 
 def _price_history(archive: Archive, finding: Finding) -> History | None:
-    """Days of one price, by the source whose word counts; what was accepted stands first where nothing was read before."""
-    assert finding.effect is not None and finding.since is not None  # a price that changed was held against another one, on a day
+    """Days of one price by its leading source, after the accepted price if nothing was read before."""
+    assert finding.effect is not None and finding.since is not None  # a price change has both
     _, purchase, *rest = finding.members[0].name.split(".")
     term = rest[0] if rest else None
     readings = [r for r in archive.price_readings(finding.provider, purchase, term, latest=_READINGS) if r.term == term]
@@ -161,7 +151,7 @@ def _price_history(archive: Archive, finding: Finding) -> History | None:
         points=tuple(HistoryPoint(day, (price,)) for day, price in shown),
         since=since,
         change=f"{comparison.format_relative_change(finding.effect)}{held}",
-        level=None if purchase == "spot" else shown[since - 1][1],  # a spot price has no level: it moves all the time
+        level=None if purchase == "spot" else shown[since - 1][1],  # a spot price moves all the time
         level_name="before",
         steps=True,
         simulated=finding.simulated,
@@ -169,7 +159,7 @@ def _price_history(archive: Archive, finding: Finding) -> History | None:
 
 
 def _daily(read: dict[date, float]) -> list[tuple[str, float]]:
-    """Every day from the first reading to the last, `DAYS` at most: a price holds until another one is read."""
+    """Every day from the first reading to the last, at most HISTORY_DAYS; a price is valid until the next reading."""
     if not read:
         return []
     first, last = min(read), max(read)
@@ -183,7 +173,7 @@ def _level(values: list[float], unit: Scale) -> float | None:
 
 
 def _band(finding: Finding, level: float | None, unit: Scale, *, differences: bool) -> tuple[float, float] | None:
-    """Where the interval of the change puts the new level. Reliability's effects are differences, all others fractions of the baseline."""
+    """The interval of the new level. Effects of reliability are differences, all others fractions of the baseline."""
     if level is None or finding.ci_low is None or finding.ci_high is None:
         return None
     ends = [level + (end / unit.factor if differences else end * abs(level)) for end in (finding.ci_low, finding.ci_high)]
@@ -198,27 +188,21 @@ def _change_text(finding: Finding, name: str) -> str:
 
 
 def finding_chart(history: History) -> Chart:
-    """Repeats as small marks, campaigns as a line through their medians, baseline, change and its interval."""
-    points, since = history.points, history.since
+    """Repeats as small marks, campaigns as a line through their medians, with baseline, change and its interval."""
+    points, since, unit = history.points, history.since, history.unit
     labels = [p.label for p in points]
-    data: list[dict[str, Any]] = []
-    scattered = [(p.label, v) for p in points if len(p.values) > 1 for v in p.values]
-    if scattered:
-        data.append(_marks("repeats", [x for x, _ in scattered], [y for _, y in scattered], history.unit, "$p0", "circle", 6, 0.4))
-    line: dict[str, Any] = {"color": "$p0", "width": 2}
+
+    def group(name: str, drawn: list[tuple[str, float]], colour: str, symbol: str, size: int, opacity: float) -> Part:
+        look = {"opacity": opacity, "line": PAPER}
+        hover = f"{name}, %{{x}}: %{{y:.4g}} {unit}"
+        return marks([x for x, _ in drawn], [y for _, y in drawn], colour, hover, size=size, symbol=symbol, marker=look, name=name)
+
+    repeats = [(p.label, v) for p in points if len(p.values) > 1 for v in p.values]
+    data = [group("repeats", repeats, "$p0", "circle", 6, 0.4)] if repeats else []
+    medians = line(labels, [p.middle for p in points], "$p0", f"%{{x}}: %{{y:.4g}} {unit}", name="price" if history.steps else "median")
     if history.steps:
-        line["shape"] = "hv"
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": labels,
-            "y": [p.middle for p in points],
-            "line": line,
-            "name": "price" if history.steps else "median",
-            "hovertemplate": f"%{{x}}: %{{y:.4g}} {history.unit}<extra></extra>",
-        }
-    )
+        medians["line"]["shape"] = "hv"
+    data.append(medians)
     groups: tuple[tuple[str, list[int], str, str], ...] = (
         ("before", [i for i in range(since) if not points[i].baseline], "$p0", "circle"),
         ("baseline", [i for i, p in enumerate(points) if p.baseline], "$p2", "square"),
@@ -226,19 +210,19 @@ def finding_chart(history: History) -> Chart:
     )
     if history.steps:
         groups = (("the change", [since], "$p1", "diamond"),)
-    for name, places, paint, symbol in groups:
-        if places:
-            data.append(_marks(name, [labels[i] for i in places], [points[i].middle for i in places], history.unit, paint, symbol, 10, 1.0))
+    data += [
+        group(name, [(labels[i], points[i].middle) for i in own], colour, symbol, 10, 1.0) for name, own, colour, symbol in groups if own
+    ]
     return Chart(
         name="history",
         section="finding",
         title=history.title,
         caption=f"{history.change} since {history.begin}. "
-        + ("A price holds until the next one is read." if history.steps else "Small marks are repeats, large ones medians of a campaign."),
+        + ("A price is valid until the next reading." if history.steps else "Small marks: repeats; large marks: medians of campaigns."),
         data=data,
         layout={
             "xaxis": axis("", type="category", categoryorder="array", categoryarray=labels, tickangle=0, nticks=8),
-            "yaxis": axis(history.unit),
+            "yaxis": axis(unit),
             "shapes": _shapes(history),
             "annotations": _notes(history),
             "hovermode": "closest",
@@ -248,47 +232,21 @@ def finding_chart(history: History) -> Chart:
     )
 
 
-def _marks(name: str, x: list[str], y: list[float], unit: str, paint: str, symbol: str, size: int, opacity: float) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": x,
-        "y": y,
-        "name": name,
-        "marker": {"color": paint, "symbol": symbol, "size": size, "opacity": opacity, "line": {"color": "$paper", "width": 1}},
-        "hovertemplate": f"{name}, %{{x}}: %{{y:.4g}} {unit}<extra></extra>",
-    }
-
-
-def _shapes(history: History) -> list[dict[str, Any]]:
+def _shapes(history: History) -> list[Part]:
     since, last = history.since - 0.5, len(history.points) - 0.5
-    changed = {"type": "rect", "xref": "x", "yref": "paper", "x0": since, "x1": last, "y0": 0, "y1": 1, "fillcolor": "$band"}
-    shapes: list[dict[str, Any]] = [{**changed, "line": {"width": 0}, "layer": "below"}]
-    shapes.append(
-        {
-            "type": "line",
-            "xref": "x",
-            "yref": "paper",
-            "x0": since,
-            "x1": since,
-            "y0": 0,
-            "y1": 1,
-            "line": {"color": "$p1", "width": 1.5, "dash": "dot"},
-        }
-    )
+    shapes = [band(since, last), vertical(since, "$p1", 1.5)]
     if history.band is not None:
         low, high = history.band
         edge = {"color": "$p1", "width": 1, "dash": "dot"}
-        shapes.append(
-            {"type": "rect", "xref": "x", "yref": "y", "x0": since, "x1": last, "y0": low, "y1": high, "line": edge, "layer": "below"}
-        )
+        area = {"type": "rect", "xref": "x", "yref": "y", "x0": since, "x1": last, "y0": low, "y1": high}
+        shapes.append({**area, "line": edge, "layer": "below"})
     if history.level is not None:
         level = {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": history.level, "y1": history.level}
         shapes.append({**level, "line": {"color": "$p2", "width": 1.5, "dash": "dash"}})
     return shapes
 
 
-def _notes(history: History) -> list[dict[str, Any]]:
+def _notes(history: History) -> list[Part]:
     if history.level is None:
         return []
     text = f"{history.level_name} {history.level:,.4g} {history.unit}"

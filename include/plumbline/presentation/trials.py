@@ -11,7 +11,7 @@ from plumbline.archive import TrialView
 from plumbline.metrics import METRICS, PHASES
 from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.charts.trial import CurveSketch, curve_sketches, event_clock, timeline_chart
+from plumbline.presentation.charts.trial import curve_charts, event_clock, timeline_chart
 from plumbline.presentation.gpu_usage import GpuUsage, gpu_usages, is_gpu_utilisation
 from plumbline.presentation.scorecard_rows import CriterionCell, trial_verdicts
 from plumbline.results import Event, Evidence, MetricRow, PodRecord, ResultDocument, Telemetry
@@ -141,7 +141,7 @@ class TrialPage:
     pods: tuple[PodPart, ...] = ()
     criteria: tuple[tuple[str, CriterionCell], ...] = ()
     signals: tuple[SignalLine, ...] = ()
-    sketches: tuple[CurveSketch, ...] = ()
+    curves: tuple[Chart, ...] = ()
     expired: Mapping[str, tuple[datetime, str]] = field(default_factory=dict)
     timeline: Chart | None = None
     usages: tuple[GpuUsage, ...] = ()
@@ -174,7 +174,7 @@ def trial_page(
         pods,
         criteria,
         signals,
-        curve_sketches(document),
+        curve_charts(document),
         expired or {},
         timeline_chart(document),
         gpu_usages(document),

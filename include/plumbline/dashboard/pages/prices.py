@@ -16,7 +16,8 @@ from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.price import HELD_SUBJECT
-from plumbline.presentation.charts.chart import Chart, axis
+from plumbline.metrics.formatting import capitalize_first
+from plumbline.presentation.charts.chart import Chart, Part, axis, line, marks
 
 PURCHASES: tuple[Purchase, ...] = get_args(Purchase)
 MAX_READINGS = 400
@@ -208,47 +209,29 @@ def price_chart(
     end = now.date() + timedelta(days=1)
     seen = [r.observed_at.date() for r in readings] + [p.since for p in accepted]
     begin = min(seen) - timedelta(days=3) if seen else end - _PAST
-    data: list[dict[str, Any]] = []
+    data: list[Part] = []
     for source in dict.fromkeys(r.source for r in readings):
         own = [r for r in readings if r.source == source]
-        hollow = [held_since is not None and f"{r.observed_at:%Y-%m-%d}" >= held_since for r in own]
         symbol = _SYMBOLS.get(source, "circle")
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": [r.observed_at.isoformat() for r in own],
-                "y": [r.usd_per_instance_hour for r in own],
-                "text": [r.source_version for r in own],
-                "name": f"read: {source}",
-                "marker": {
-                    "color": "$p1",
-                    "symbol": [f"{symbol}-open" if h else symbol for h in hollow],
-                    "size": 6,
-                    "opacity": 0.75,
-                    "line": {"color": "$p1", "width": 1},
-                },
-                "hovertemplate": "%{x|%Y-%m-%d %H:%M}: %{y:.4f} USD/h<extra>%{text}</extra>",
-            }
-        )
-    for name, spans, look in (
-        ("declared", [(p.since, p.until, p.price, p.source) for p in declared], {"color": "$p7", "dash": "dot", "width": 2}),
-        (
-            "accepted",
-            [(p.since, p.until, p.usd_per_hour, p.source) for p in accepted if p.until != p.since],
-            {"color": "$p0", "width": 2.5},
-        ),
-    ):
-        data += _steps(name, sorted(spans), look, begin, end)
+        open_marks = [f"{symbol}-open" if held_since and f"{r.observed_at:%Y-%m-%d}" >= held_since else symbol for r in own]
+        look = {"opacity": 0.75, "line": {"color": "$p1", "width": 1}}
+        x, y, versions = ([getattr(r, name) for r in own] for name in ("observed_at", "usd_per_instance_hour", "source_version"))
+        hover = "%{x|%Y-%m-%d %H:%M}: %{y:.4f} USD/h<extra>%{text}</extra>"
+        read = {"text": versions, "name": f"read: {source}"}
+        data.append(marks([at.isoformat() for at in x], y, "$p1", hover, size=6, symbol=open_marks, marker=look, **read))
+    listed = [(p.since, p.until, p.price, p.source) for p in declared]
+    own_prices = [(p.since, p.until, p.usd_per_hour, p.source) for p in accepted if p.until != p.since]
+    data += _steps("declared", sorted(listed), begin, end, colour="$p7", dash="dot")
+    data += _steps("accepted", sorted(own_prices), begin, end, colour="$p0", width=2.5)
     if not data:
         return None
     what = purchase.replace("_", "-") + (f" {term}" if term else "")
-    held = f" Hollow since {held_since}: held, nothing uses it until somebody accepts it." if held_since else ""
+    held = f" Hollow since {held_since}: held, not in use until accepted." if held_since else ""
     return Chart(
         name=f"price-{what.replace(' ', '-')}",
         section="prices",
-        title=f"{what[:1].upper()}{what[1:]}",
-        caption=f"Steps: what was accepted and what is declared. Marks: what the sources said.{held}",
+        title=capitalize_first(what),
+        caption=f"Steps: accepted and declared prices. Marks: readings of the sources.{held}",
         data=data,
         layout={
             "xaxis": axis("", type="date", range=[begin.isoformat(), end.isoformat()]),
@@ -261,24 +244,20 @@ def price_chart(
     )
 
 
-def _steps(
-    name: str, spans: Sequence[tuple[date, date | None, float, str]], look: dict[str, Any], begin: date, end: date
-) -> list[dict[str, Any]]:
-    """One line that steps, broken where no price holds; cut to what the chart shows."""
+def _steps(name: str, spans: Sequence[tuple[date, date | None, float, str]], begin: date, end: date, **look: Any) -> list[Part]:
+    """One line of steps within the chart's range, broken where no price is valid; empty without a price."""
     x: list[str | None] = []
     y: list[float | None] = []
-    told: list[str] = []
+    sources: list[str] = []
     for since, until, price, source in spans:
         first, last = max(since, begin), min(until or end, end)
         if first >= last:
             continue
         if x and x[-1] != first.isoformat():
-            x, y, told = [*x, None], [*y, None], [*told, ""]
-        x, y, told = [*x, first.isoformat(), last.isoformat()], [*y, price, price], [*told, source, source]
-    if not x:
-        return []
-    line = {"type": "scatter", "mode": "lines", "x": x, "y": y, "text": told, "name": name, "line": look, "connectgaps": False}
-    return [{**line, "hovertemplate": f"{name}: %{{y:.4f}} USD/h from %{{x|%Y-%m-%d}}<extra>%{{text}}</extra>"}]
+            x, y, sources = [*x, None], [*y, None], [*sources, ""]
+        x, y, sources = [*x, first.isoformat(), last.isoformat()], [*y, price, price], [*sources, source, source]
+    hover = f"{name}: %{{y:.4f}} USD/h from %{{x|%Y-%m-%d}}<extra>%{{text}}</extra>"
+    return [line(x, y, look.pop("colour"), hover, text=sources, name=name, connectgaps=False, **look)] if x else []
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from plumbline.analysis.scorecards.provisioning import NOT_STARTED, OPERATOR_FAULTS
 from plumbline.archive.pages import LaunchCounts
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
 from plumbline.metrics.proportions import Proportion, wilson_interval
-from plumbline.presentation.charts.chart import Chart, axis
-from plumbline.presentation.charts.trend import plotly_time
+from plumbline.presentation.charts.chart import Chart, Part, axis, error_bars, line, marks, plotly_time
 
 
 @dataclass(frozen=True)
 class LaunchLine:
-    """One campaign in words; `refused`: what kept launches from starting, with how often."""
+    """One campaign as text; `refused`: failure causes of launches that did not start, with counts."""
 
     campaign_id: str
     day: str
@@ -29,7 +27,7 @@ class LaunchLine:
 
 
 def launch_success(counts: LaunchCounts) -> Proportion:
-    """Launches that succeeded, of those that were the provider's to start: what failed by our own fault is none of them."""
+    """Share of launches that started, without those that failed by an operator's fault."""
     tried = sum(n for cause, n in counts.ended.items() if cause not in OPERATOR_FAULTS)
     return wilson_interval(tried - sum(n for cause, n in counts.ended.items() if cause in NOT_STARTED), tried)
 
@@ -56,72 +54,51 @@ def launch_lines(counts: Sequence[LaunchCounts]) -> tuple[LaunchLine, ...]:
 
 
 def launch_chart(counts: Sequence[LaunchCounts], promised: float | None) -> Chart | None:
-    """Share of launches that succeeded, by campaign, with Wilson's interval; None if nothing was launched."""
-    shares = [(c, launch_success(c)) for c in counts]
-    drawn = [(c, s) for c, s in shares if s.ratio is not None and s.low is not None and s.high is not None]
+    """Launch success by campaign with its Wilson interval; None without launches."""
+    drawn = [(c, s, ratio) for c in counts for s in (launch_success(c),) if (ratio := s.ratio) is not None]
     if not drawn:
         return None
-    x = [plotly_time(c.planned_at) for c, _ in drawn]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "launches that succeeded",
-            "x": x,
-            "y": [s.ratio for _, s in drawn],
-            "text": [f"{c.campaign_id}: {s.successes} of {s.n}" for c, s in drawn],
-            "customdata": [f"/campaigns/{c.campaign_id}" for c, _ in drawn],
-            "marker": {"color": "$p0", "size": 9},
-            "error_y": {
-                "type": "data", "symmetric": False, "color": "$p0", "thickness": 1.4, "width": 5,
-                "array": [(s.high or 0.0) - (s.ratio or 0.0) for _, s in drawn],
-                "arrayminus": [(s.ratio or 0.0) - (s.low or 0.0) for _, s in drawn],
-            },
-            "hovertemplate": "%{text}<br>%{y:.1%}<extra></extra>",
-        }
-    ]  # fmt: skip
+    x, ratios = [plotly_time(c.planned_at) for c, *_ in drawn], [ratio for *_, ratio in drawn]
+    error = error_bars(ratios, [s.low for _, s, _ in drawn], [s.high for _, s, _ in drawn], 1, "$p0", width=5)
+    text = [f"{c.campaign_id}: {s.successes} of {s.n}" for c, s, _ in drawn]
+    links = [f"/campaigns/{c.campaign_id}" for c, *_ in drawn]
+    hover = "%{text}<br>%{y:.1%}"
+    data = [marks(x, ratios, "$p0", hover, name="successful launches", text=text, customdata=links, error_y=error)]
     if promised is not None:
         data.append(_promise(x, promised, f"promised {format_percent(promised, 1)}"))
     return Chart(
         name="launch success",
         section="provider",
         title="Launch success, higher is better",
-        caption="Launches whose harness started, of all that were the provider's to start, over all its workloads; bars: Wilson's 95 % interval.",
+        caption="Share of launches whose harness started, over all workloads, without operator faults; bars: 95 % Wilson interval.",
         data=data,
         layout={"xaxis": axis("", type="date"), "yaxis": axis("", tickformat=".0%", rangemode="tozero", range=[0, 1.04])},
     )
 
 
 def lead_time_chart(counts: Sequence[LaunchCounts], promised_s: float | None) -> Chart | None:
-    """From the request to the running process, each launch a mark; None if nobody measured one."""
+    """Provisioning lead time, each launch a mark; None without a measured one."""
     timed = [c for c in counts if c.lead_times]
     if not timed:
         return None
     unit = common_scale("s", [*(t for c in timed for t in c.lead_times), promised_s])
-    every = [(c, t) for c in timed for t in c.lead_times]
-    x = [plotly_time(c.planned_at) for c in timed]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "launches",
-            "x": [plotly_time(c.planned_at) for c, _ in every],
-            "y": [t / unit.factor for _, t in every],
-            "text": [c.campaign_id for c, _ in every],
-            "customdata": [f"/campaigns/{c.campaign_id}" for c, _ in every],
-            "marker": {"color": "$p0", "opacity": 0.35, "size": 6},
-            "hovertemplate": f"%{{text}}<br>%{{y:.4g}} {unit.suffix}<extra></extra>",
-        },
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": "median",
-            "x": x,
-            "y": [median(c.lead_times) / unit.factor for c in timed],
-            "line": {"color": "$p0", "width": 2},
-            "marker": {"color": "$p0", "size": 8},
-            "hovertemplate": f"median %{{y:.4g}} {unit.suffix}<extra></extra>",
-        },
+    every = [(c, t / unit.factor) for c in timed for t in c.lead_times]
+    x, medians = [plotly_time(c.planned_at) for c in timed], [median(c.lead_times) / unit.factor for c in timed]
+    data = [
+        marks(
+            [plotly_time(c.planned_at) for c, _ in every],
+            [t for _, t in every],
+            "$p0",
+            f"%{{text}}<br>%{{y:.4g}} {unit.suffix}",
+            name="launches",
+            text=[c.campaign_id for c, _ in every],
+            customdata=[f"/campaigns/{c.campaign_id}" for c, _ in every],
+            size=6,
+            marker={"opacity": 0.35},
+        ),
+        line(
+            x, medians, "$p0", f"median %{{y:.4g}} {unit.suffix}", name="median", mode="lines+markers", marker={"color": "$p0", "size": 8}
+        ),
     ]
     if promised_s is not None:
         data.append(_promise(x, promised_s / unit.factor, f"promised {unit.text(promised_s)}"))
@@ -129,14 +106,11 @@ def lead_time_chart(counts: Sequence[LaunchCounts], promised_s: float | None) ->
         name="lead time",
         section="provider",
         title="Provisioning lead time, lower is better",
-        caption="From the request for a trial to its process running, each launch a mark; line: medians of campaigns.",
+        caption="Time from the request of a trial to its running process. Marks: launches; line: medians of campaigns.",
         data=data,
         layout={"xaxis": axis("", type="date"), "yaxis": axis(unit.suffix, rangemode="tozero")},
     )
 
 
-def _promise(x: Sequence[str], level: float, name: str) -> dict[str, Any]:
-    return {
-        "type": "scatter", "mode": "lines", "name": name, "x": [min(x), max(x)], "y": [level, level],
-        "line": {"color": "$bad", "width": 1.6, "dash": "dash"}, "hoverinfo": "skip",
-    }  # fmt: skip
+def _promise(x: Sequence[str], level: float, name: str) -> Part:
+    return line([min(x), max(x)], [level, level], "$bad", width=1.6, dash="dash", name=name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,18 @@ from plumbline.analysis.campaign_data import CampaignData
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_name
 from plumbline.presentation.chart_evidence import StepTimes, thinned
-from plumbline.presentation.charts.chart import Chart, axis, provider_style, round_for_chart
+from plumbline.presentation.charts.chart import (
+    Chart,
+    Part,
+    axis,
+    band,
+    error_bars,
+    line,
+    marks,
+    provider_style,
+    round_for_chart,
+    significant,
+)
 from plumbline.results import Curve, Point, ResultDocument
 
 
@@ -23,159 +33,100 @@ def step_time_chart(key: str, suffix: str, providers: Sequence[str], runs: Seque
     shown = common_scale("s", [float(np.median(everything))], "step_time")
     ceiling = float(np.percentile(np.concatenate([r.seconds[r.steps >= r.steady_from] for r in runs]), 99.5)) * 1.25
     above = int((everything > ceiling).sum())
-    data = []
+    data: list[Part] = []
     for run in runs:
-        paint, dash, _ = provider_style(providers, run.provider)
-        kept = thinned(run.seconds)
-        first = run is next(r for r in runs if r.provider == run.provider)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": run.steps[kept].astype(int).tolist(),
-                "y": round_for_chart(run.seconds[kept] / shown.factor),
-                "name": run.provider,
-                "legendgroup": run.provider,
-                "showlegend": first,
-                "line": {"color": paint, "width": 1.3, "dash": dash},
-                "opacity": 0.85,
-                "hovertemplate": f"{run.provider}<br>step %{{x}}: %{{y:.4g}} {shown.suffix}<extra>{run.trial_id.rsplit('.', 1)[-1]}</extra>",
-            }
-        )
-    outside = f" {above} slower {'step lies' if above == 1 else 'steps lie'} above the picture (double-click shows all)." if above else ""
-    start = max(r.steady_from for r in runs)
+        colour, dash, _ = provider_style(providers, run.provider)
+        drawn = thinned(run.seconds)
+        x, y = run.steps[drawn].astype(int).tolist(), round_for_chart(run.seconds[drawn] / shown.factor)
+        hover = f"{run.provider}<br>step %{{x}}: %{{y:.4g}} {shown.suffix}<extra>{run.trial_id.rsplit('.', 1)[-1]}</extra>"
+        data.append(line(x, y, colour, hover, width=1.3, dash=dash, **_legend(run.provider, data)))
+    outside = f" {above} slower step{'s' * (above > 1)} above the visible range (double-click to show all)." if above else ""
     return Chart(
         name=f"{key}-steps",
         section="training",
         title=f"Step time over the run{suffix}",
-        caption=f"Every step of every usable repeat, one line each. The shaded start is warm-up and counts in no steady number.{outside}",
+        caption=f"Every step of every usable repeat, one line each. Shaded: warm-up, excluded from steady metrics.{outside}",
         data=data,
         layout={
             "xaxis": axis("step"),
             "yaxis": axis(f"step time ({shown.suffix})", range=[0, ceiling / shown.factor]),
-            "shapes": [
-                {
-                    "type": "rect",
-                    "xref": "x",
-                    "yref": "paper",
-                    "x0": 0,
-                    "x1": start,
-                    "y0": 0,
-                    "y1": 1,
-                    "fillcolor": "$band",
-                    "line": {"width": 0},
-                    "layer": "below",
-                }
-            ],
+            "shapes": [band(0, max(r.steady_from for r in runs))],
             "hovermode": "closest",
         },
         wide=True,
     )
 
 
+def _legend(provider: str, drawn: Sequence[Part]) -> Part:
+    """One legend entry for all lines of a provider."""
+    first = all(each["name"] != provider for each in drawn)
+    return {"name": provider, "legendgroup": provider, "showlegend": first, "opacity": 0.85}
+
+
+_EFFECTIVE = "Trained amount over elapsed time, pauses between steps included: a checkpoint is a dip, throttling a slope."
 RUN_CURVES = (
-    ("training_loss", "step", "step", "Mean of the steps of each point, all samples of all processes."),
-    (
-        "effective_tokens_per_second",
-        "run_time",
-        "seconds since the first step began",
-        "What was trained over the time that it took, pauses between steps included: a checkpoint is a dip, throttling a slope.",
-    ),
-    (
-        "effective_samples_per_second",
-        "run_time",
-        "seconds since the first step began",
-        "What was trained over the time that it took, pauses between steps included: a checkpoint is a dip, throttling a slope.",
-    ),
-    (
-        "rank_busy_time",
-        "rank",
-        "rank",
-        "Steady median of what each rank's steps took without its waiting for the others, with its interval.",
-    ),
+    ("training_loss", "step", "step", "Mean over the steps of each point, all samples of all processes."),
+    ("effective_tokens_per_second", "run_time", "seconds since the start of the first step", _EFFECTIVE),
+    ("effective_samples_per_second", "run_time", "seconds since the start of the first step", _EFFECTIVE),
+    ("rank_busy_time", "rank", "rank", "Steady median of each rank's step time without waiting for other ranks, with its interval."),
 )
 
 
 def run_charts(key: str, suffix: str, providers: Sequence[str], campaign: CampaignData, workload: str) -> Iterator[Chart]:
-    """A chart of each metric of which a usable trial of the workload has a curve, a line a trial."""
+    """A chart of each metric of which a usable trial of the workload has a curve, one line a trial."""
+    documents = [d for d in campaign.usable if d.trial.workload.name == workload]
     for metric, along, where, caption in RUN_CURVES:
-        found = [(d, points) for d in _usable(campaign, workload) if (points := _points(d.curves, metric, along))]
-        if found:
-            yield _chart(f"{key}-over-{metric}", suffix, providers, found, metric, along, where, caption)
-
-
-def _usable(campaign: CampaignData, workload: str) -> Iterator[ResultDocument]:
-    return (document for document in campaign.usable if document.trial.workload.name == workload)
+        curves = [(d, points) for d in documents if (points := _points(d.curves, metric, along))]
+        if curves:
+            caption = caption if along == "rank" else f"{caption} One line per usable repeat."
+            yield _run_chart(f"{key}-over-{metric}", suffix, providers, curves, metric, along, where, caption)
 
 
 def _points(curves: Sequence[Curve], metric: str, along: str) -> list[Point]:
-    """The parts of a curve, phase by phase, as one."""
     own = [point for curve in curves if (curve.metric, curve.along) == (metric, along) for point in curve.points]
     return sorted(own, key=lambda point: point.at)
 
 
-def _chart(
+def _run_chart(
     name: str,
     suffix: str,
     providers: Sequence[str],
-    found: Sequence[tuple[ResultDocument, list[Point]]],
+    curves: Sequence[tuple[ResultDocument, list[Point]]],
     metric: str,
     along: str,
     where: str,
     caption: str,
 ) -> Chart:
-    shown = common_scale(METRICS[metric].unit, [point.value for _, points in found for point in points], metric)
-    data: list[dict[str, Any]] = []
-    for document, points in found:
+    shown = common_scale(METRICS[metric].unit, [point.value for _, points in curves for point in points], metric)
+    data: list[Part] = []
+    for document, points in curves:
         provider = document.trial.provider.name
-        paint, dash, symbol = provider_style(providers, provider)
-        drawn: dict[str, Any] = {"mode": "lines", "line": {"color": paint, "width": 1.6, "dash": dash}}
+        colour, dash, symbol = provider_style(providers, provider)
+        hover = f"{provider}<br>{where} %{{x:.4g}}: %{{y:.4g}} {shown.suffix}<extra>{document.trial.trial_id.rsplit('.', 1)[-1]}</extra>"
+        # Plotly draws a gap where a value is None.
+        x, y = [p.at for p in points], [None if p.value is None else significant(p.value / shown.factor, 5) for p in points]
+        legend = _legend(provider, data)
         if along == "rank":
-            drawn = {
-                "mode": "markers",
-                "marker": {"color": paint, "size": 9, "symbol": symbol},
-                "error_y": _interval(points, shown.factor, paint),
-            }
-        data.append(
-            {
-                "type": "scatter",
-                **drawn,
-                "x": [point.at for point in points],
-                # A gap where there is no value: Plotly draws none through it.
-                "y": [None if point.value is None else float(f"{point.value / shown.factor:.5g}") for point in points],
-                "name": provider,
-                "legendgroup": provider,
-                "showlegend": all(line["name"] != provider for line in data),
-                "opacity": 0.85,
-                "hovertemplate": f"{provider}<br>{where} %{{x:.4g}}: %{{y:.4g}} {shown.suffix}"
-                f"<extra>{document.trial.trial_id.rsplit('.', 1)[-1]}</extra>",
-            }
-        )
-    zero = {} if metric == "training_loss" else {"rangemode": "tozero"}
+            data.append(marks(x, y, colour, hover, symbol=symbol, error_y=_intervals(points, shown.factor, colour), **legend))
+        else:
+            data.append(line(x, y, colour, hover, width=1.6, dash=dash, **legend))
+    few_ranks = along == "rank" and max(len(points) for _, points in curves) <= 16
     return Chart(
         name=name,
         section="training",
         title=f"{capitalize_first(format_name(metric))} by {'time' if along == 'run_time' else along}{suffix}",
-        caption=f"{caption} One line a usable repeat." if along != "rank" else caption,
+        caption=caption,
         data=data,
         layout={
-            "xaxis": axis(where, **({"dtick": 1} if along == "rank" and max(len(points) for _, points in found) <= 16 else {})),
-            "yaxis": axis(shown.suffix, **zero),
+            "xaxis": axis(where, **({"dtick": 1} if few_ranks else {})),
+            "yaxis": axis(shown.suffix, **({} if metric == "training_loss" else {"rangemode": "tozero"})),
             "hovermode": "closest",
             "showlegend": True,
         },
     )
 
 
-def _interval(points: Sequence[Point], factor: float, paint: str) -> dict[str, Any]:
-    def reach(end: float | None, value: float | None) -> float:
-        return abs(end - value) / factor if end is not None and value is not None else 0.0
-
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [reach(point.ci_high, point.value) for point in points],
-        "arrayminus": [reach(point.ci_low, point.value) for point in points],
-        "color": paint,
-        "thickness": 1.4,
-    }
+def _intervals(points: Sequence[Point], factor: float, colour: str) -> Part:
+    lows = [None if p.value is None else p.ci_low for p in points]
+    highs = [None if p.value is None else p.ci_high for p in points]
+    return error_bars([p.value or 0.0 for p in points], lows, highs, factor, colour)

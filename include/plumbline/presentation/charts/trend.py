@@ -8,7 +8,7 @@ from datetime import datetime, time, timezone
 from itertools import pairwise
 from statistics import median
 from textwrap import wrap
-from typing import Any, Literal
+from typing import Literal
 
 from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_changes
 from plumbline.analysis.drift.environment import diff_environments
@@ -17,7 +17,7 @@ from plumbline.archive import Archive, FindingView, MetricPoint, SeriesView
 from plumbline.declarations import Declarations, Provider
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, capitalize_first, common_scale, format_name, format_percent
-from plumbline.presentation.charts.chart import Chart, axis
+from plumbline.presentation.charts.chart import BETTER, Chart, Part, axis, line, marks, plotly_time, vertical
 
 EventKind = Literal["change point", "environment", "price", "finding"]
 EVENT_KINDS: tuple[EventKind, ...] = ("finding", "environment", "price", "change point")
@@ -27,7 +27,7 @@ _MOST_FINDINGS = 60
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number that is followed: a metric by one statistic in one phase."""
+    """A metric by one statistic in one phase."""
 
     metric: str
     statistic: str
@@ -35,14 +35,14 @@ class Quantity:
 
     @property
     def name(self) -> str:
-        """In words, such as `step time median, steady`."""
+        """Such as `step time median, steady`."""
         shown = "" if self.statistic == "value" else f" {self.statistic}"
         return f"{format_name(self.metric)}{shown}, {format_name(self.phase)}"
 
 
 @dataclass(frozen=True)
 class TrendEvent:
-    """Something that happened to the provider `at` a time. `link`: a page's path that says more, empty if there is none."""
+    """`link`: path of a page with details; empty without one."""
 
     at: datetime
     kind: EventKind
@@ -52,7 +52,7 @@ class TrendEvent:
 
 @dataclass(frozen=True)
 class CampaignPoint:
-    """What one campaign measured: each usable repeat's value in the catalogue's unit with its trial, and whether it is part of the baseline."""
+    """Each usable repeat's value in the catalogue's unit, with its trial."""
 
     campaign_id: str
     at: datetime
@@ -67,8 +67,7 @@ class CampaignPoint:
 
 @dataclass(frozen=True)
 class Trend:
-    """`baseline`: the accepted baseline's repeats together, with the interval of their median; None where there is none, or where it did
-    not measure this number."""
+    """`baseline`: the accepted baseline's repeats, pooled; None without a baseline that measured this quantity."""
 
     series: SeriesView
     quantity: Quantity
@@ -81,34 +80,34 @@ class Trend:
 def read_trend(
     archive: Archive, declared: Declarations, provider: Provider | None, series: SeriesView, quantity: Quantity, latest: int
 ) -> Trend:
-    """The newest `latest` campaigns of a series. `provider`: as declared, with accepted prices; None of one that is declared no more."""
+    """The newest `latest` campaigns of a series. `provider`: with effective prices; None if it is no longer declared."""
     planned = dict(archive.series_campaigns(series.series_key, latest))
-    held = archive.baseline(series.series_key)
-    asked = list(dict.fromkeys((*planned, *held)))
-    found: dict[str, list[MetricPoint]] = {}
-    for point in archive.metric_history(series.series_key, quantity.metric, quantity.statistic, quantity.phase, asked):
-        found.setdefault(point.campaign_id, []).append(point)
+    baseline = archive.baseline(series.series_key)
+    campaigns = list(dict.fromkeys((*planned, *baseline)))
+    measured: dict[str, list[MetricPoint]] = {}
+    for point in archive.metric_history(series.series_key, quantity.metric, quantity.statistic, quantity.phase, campaigns):
+        measured.setdefault(point.campaign_id, []).append(point)
     points = tuple(
-        CampaignPoint(c, at, tuple(p.value for p in found[c]), tuple(p.trial_id for p in found[c]), c in held)
+        CampaignPoint(c, at, tuple(p.value for p in measured[c]), tuple(p.trial_id for p in measured[c]), c in baseline)
         for c, at in planned.items()
-        if c in found
+        if c in measured
     )
-    accepted = [p.value for c in held for p in found.get(c, ())]
-    happenings = [
+    accepted = [p.value for c in baseline for p in measured.get(c, ())]
+    events = [
         *_findings(archive.findings_page(provider=series.provider, limit=_MOST_FINDINGS).rows, series, planned),
         *_environments(archive, declared, series, planned),
         *(_prices(provider) if provider is not None else ()),
         *_change_points(points, declared, series, quantity),
     ]
     first = min(planned.values(), default=None)
-    seen = tuple(sorted((h for h in happenings if first is not None and h.at >= first), key=lambda h: (h.at, EVENT_KINDS.index(h.kind))))
+    shown = tuple(sorted((e for e in events if first is not None and e.at >= first), key=lambda e: (e.at, EVENT_KINDS.index(e.kind))))
     values = [v for p in points for v in p.values]
     unit = common_scale(METRICS[quantity.metric].unit, values or accepted, quantity.metric)
-    return Trend(series, quantity, points, pool(accepted) if accepted else None, seen, unit)
+    return Trend(series, quantity, points, pool(accepted) if accepted else None, shown, unit)
 
 
 def _findings(findings: Sequence[FindingView], series: SeriesView, planned: Mapping[str, datetime]) -> list[TrendEvent]:
-    """Those of this series, and those about the provider as a whole."""
+    """Findings of this series and of the provider as a whole."""
     found = []
     for f in findings:
         about = {f.series_key, *(f.detail.get("standing") or ())}
@@ -127,7 +126,7 @@ def _day(text: str) -> datetime | None:
 
 
 def _environments(archive: Archive, declared: Declarations, series: SeriesView, planned: Mapping[str, datetime]) -> list[TrendEvent]:
-    """What differs between a campaign's environments and those of the campaign before it, by the same rules as findings."""
+    """Differences to the previous campaign's environments, by the rules of findings."""
     facts = archive.facts_by_campaign(series.series_key, list(planned))
     found, before = [], None
     for campaign, at in planned.items():
@@ -137,15 +136,14 @@ def _environments(archive: Archive, declared: Declarations, series: SeriesView, 
         if before is not None:
             changed = [c for c in diff_environments(before, now, declared.thresholds.drift.environment) if c.matters]
             if changed:
-                told = ", ".join(c.text.rpartition(" (")[0] for c in changed[:_MOST_FACTS])
+                text = ", ".join(c.text.rpartition(" (")[0] for c in changed[:_MOST_FACTS])
                 more = f" and {len(changed) - _MOST_FACTS} more" if len(changed) > _MOST_FACTS else ""
-                found.append(TrendEvent(at, "environment", told + more, f"/campaigns/{campaign}"))
+                found.append(TrendEvent(at, "environment", text + more, f"/campaigns/{campaign}"))
         before = now
     return found
 
 
 def _prices(provider: Provider) -> list[TrendEvent]:
-    """Each price that followed another one of its kind."""
     found = []
     for purchase in {p.purchase for p in provider.price_list}:
         own = sorted((p for p in provider.price_list if p.purchase == purchase), key=lambda p: p.since)
@@ -164,7 +162,7 @@ def _change_points(points: Sequence[CampaignPoint], declared: Declarations, seri
         TrendEvent(
             points[c.index].at,
             "change point",
-            f"the series shows a lasting {c.kind} of {c.effect:+.1%} since campaign {points[c.index].campaign_id}",
+            f"lasting {c.kind} of {c.effect:+.1%} since campaign {points[c.index].campaign_id}",
             f"/campaigns/{points[c.index].campaign_id}",
         )
         for c in detect_changes([p.middle for p in points], floor=floor)
@@ -177,65 +175,57 @@ _MARKS = {
     "price": ("triangle-up", "$p5"),
     "change point": ("x", "$p1"),
 }
-_BETTER = {"lower_is_better": ", lower is better", "higher_is_better": ", higher is better"}
-_SWITCH = 24
-"""Repeats of a campaign beyond which their marks are drawn smaller."""
+_MANY_REPEATS = 24
+"""Repeats of a campaign beyond which their marks are smaller."""
 
 
 def trend_chart(trend: Trend) -> Chart:
-    """All repeats, the campaigns' medians, the baseline's interval, and above them on the same axis what happened."""
+    """All repeats, the campaigns' medians and the baseline's interval, with the events above them on the same time axis."""
     known, unit = METRICS[trend.quantity.metric], trend.shown
     suffix = unit.suffix or known.unit
-    data: list[dict[str, Any]] = [*_baseline_band(trend)]
-    repeats = [(p, v, t) for p in trend.points for v, t in zip(p.values, p.trials, strict=True)]
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "repeats",
-            "x": [plotly_time(p.at) for p, _, _ in repeats],
-            "y": [v / unit.factor for _, v, _ in repeats],
-            "text": [t for _, _, t in repeats],
-            "customdata": [f"/trials/{t}" for _, _, t in repeats],
-            "marker": {"color": "$p0", "opacity": 0.4, "size": 7 if len(repeats) < _SWITCH * len(trend.points) else 4},
-            "hovertemplate": f"%{{y:.4g}} {suffix}<br>%{{text}}<extra></extra>",
-        }
-    )
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": "median of a campaign",
-            "x": [plotly_time(p.at) for p in trend.points],
-            "y": [p.middle / unit.factor for p in trend.points],
-            "text": [f"{p.campaign_id}{' (baseline)' if p.baseline else ''}" for p in trend.points],
-            "customdata": [f"/campaigns/{p.campaign_id}" for p in trend.points],
-            "line": {"color": "$p0", "width": 2},
-            "marker": {"color": "$p0", "size": 9, "symbol": ["square" if p.baseline else "circle" for p in trend.points]},
-            "hovertemplate": f"%{{y:.4g}} {suffix}<br>%{{text}}<extra>median</extra>",
-        }
-    )
-    kinds = [kind for kind in EVENT_KINDS if any(h.kind == kind for h in trend.events)]
-    layout: dict[str, Any] = {
+    repeats = [(plotly_time(p.at), v / unit.factor, t) for p in trend.points for v, t in zip(p.values, p.trials, strict=True)]
+    kinds = [kind for kind in EVENT_KINDS if any(e.kind == kind for e in trend.events)]
+    data = [
+        *_baseline_band(trend),
+        marks(
+            [at for at, _, _ in repeats],
+            [value for _, value, _ in repeats],
+            "$p0",
+            f"%{{y:.4g}} {suffix}<br>%{{text}}",
+            name="repeats",
+            text=[t for _, _, t in repeats],
+            customdata=[f"/trials/{t}" for _, _, t in repeats],
+            size=7 if len(repeats) < _MANY_REPEATS * len(trend.points) else 4,
+            marker={"opacity": 0.4},
+        ),
+        line(
+            [plotly_time(p.at) for p in trend.points],
+            [p.middle / unit.factor for p in trend.points],
+            "$p0",
+            f"%{{y:.4g}} {suffix}<br>%{{text}}<extra>median</extra>",
+            mode="lines+markers",
+            name="median of a campaign",
+            text=[f"{p.campaign_id}{' (baseline)' if p.baseline else ''}" for p in trend.points],
+            customdata=[f"/campaigns/{p.campaign_id}" for p in trend.points],
+            marker={"color": "$p0", "size": 9, "symbol": ["square" if p.baseline else "circle" for p in trend.points]},
+        ),
+        *(_event_marks(trend, kind) for kind in kinds),
+    ]
+    layout: Part = {
         "xaxis": axis("", type="date", anchor="y"),
         "yaxis": axis(suffix, domain=[0, 0.98 - 0.075 * len(kinds)] if kinds else [0, 1]),
         "hovermode": "closest",
     }
     if kinds:
-        data += [_event_marks(trend, kind) for kind in kinds]
-        layout["yaxis2"] = axis(
-            "", domain=[1 - 0.075 * len(kinds), 1], type="category", categoryorder="array", categoryarray=kinds[::-1],
-            range=[-0.6, len(kinds) - 0.4], fixedrange=True, showgrid=True,
-        )  # fmt: skip
-        layout["shapes"] = [_line(h.at, _MARKS[h.kind][1]) for h in trend.events]
+        names = {"type": "category", "categoryorder": "array", "categoryarray": kinds[::-1], "fixedrange": True, "showgrid": True}
+        layout["yaxis2"] = axis("", domain=[1 - 0.075 * len(kinds), 1], range=[-0.6, len(kinds) - 0.4], **names)
+        layout["shapes"] = [vertical(plotly_time(e.at), _MARKS[e.kind][1], width=1, layer="above") for e in trend.events]
     return Chart(
         name=f"trend {trend.series.workload} {trend.quantity.metric}",
         section="provider",
-        title=f"{capitalize_first(trend.quantity.name)}{_BETTER.get(known.direction, '')}",
-        caption=(
-            "Light marks: usable repeats, each leads to its trial. Line: medians of campaigns; square ones are the accepted baseline, whose "
-            "interval is the band. Dotted lines: what happened when, named above the curve."
-        ),
+        title=f"{capitalize_first(trend.quantity.name)}{BETTER.get(known.direction, '')}",
+        caption="Light marks: usable repeats, linked to their trials. Line: medians of campaigns; squares: accepted baseline, band: its interval. "
+        "Dotted lines: events, named above the curve.",
         data=data,
         layout=layout,
         height=400 + 20 * len(kinds),
@@ -243,62 +233,34 @@ def trend_chart(trend: Trend) -> Chart:
     )
 
 
-def _baseline_band(trend: Trend) -> list[dict[str, Any]]:
-    if trend.baseline is None or not trend.points:
+def _baseline_band(trend: Trend) -> list[Part]:
+    baseline, unit = trend.baseline, trend.shown
+    if baseline is None or not trend.points:
         return []
-    unit, held = trend.shown, trend.baseline
     begin, end = plotly_time(trend.points[0].at), plotly_time(trend.points[-1].at)
-    found: list[dict[str, Any]] = []
-    if held.low is not None and held.high is not None:
-        low, high = held.low / unit.factor, held.high / unit.factor
-        found.append(
-            {
-                "type": "scatter", "mode": "lines", "fill": "toself", "fillcolor": "$basearea", "line": {"width": 0, "color": "$base"},
-                "name": f"baseline, {format_percent(held.coverage)} interval", "hoverinfo": "skip",
-                "x": [begin, end, end, begin, begin], "y": [low, low, high, high, low],
-            }
-        )  # fmt: skip
-    middle = held.value / unit.factor
-    found.append(
-        {
-            "type": "scatter", "mode": "lines", "name": "baseline", "x": [begin, end], "y": [middle, middle],
-            "line": {"color": "$base", "width": 2, "dash": "dash"}, "hoverinfo": "skip",
-        }
-    )  # fmt: skip
-    return found
+    parts = []
+    if baseline.low is not None and baseline.high is not None:
+        low, high = baseline.low / unit.factor, baseline.high / unit.factor
+        area = {"fill": "toself", "fillcolor": "$basearea", "name": f"baseline, {format_percent(baseline.coverage)} interval"}
+        parts.append(line([begin, end, end, begin, begin], [low, low, high, high, low], "$base", width=0, **area))
+    middle = baseline.value / unit.factor
+    return [*parts, line([begin, end], [middle, middle], "$base", dash="dash", name="baseline")]
 
 
-def _event_marks(trend: Trend, kind: str) -> dict[str, Any]:
-    own = [h for h in trend.events if h.kind == kind]
-    symbol, paint = _MARKS[kind]
-    return {
-        "type": "scatter",
-        "mode": "markers",
+def _event_marks(trend: Trend, kind: str) -> Part:
+    own = [e for e in trend.events if e.kind == kind]
+    symbol, colour = _MARKS[kind]
+    text: Part = {
+        "text": [_wrapped(e.text) for e in own],
+        "customdata": [e.link for e in own],
         "yaxis": "y2",
         "name": kind,
         "showlegend": False,
-        "x": [plotly_time(h.at) for h in own],
-        "y": [kind] * len(own),
-        "text": [_wrapped(h.text) for h in own],
-        "customdata": [h.link for h in own],
-        "marker": {"color": paint, "size": 11, "symbol": symbol},
-        "hovertemplate": "%{text}<extra></extra>",
     }
-
-
-def _line(at: datetime, paint: str) -> dict[str, Any]:
-    return {
-        "type": "line", "xref": "x", "yref": "paper", "x0": plotly_time(at), "x1": plotly_time(at), "y0": 0, "y1": 1,
-        "line": {"color": paint, "width": 1, "dash": "dot"}, "layer": "above",
-    }  # fmt: skip
-
-
-def plotly_time(moment: datetime) -> str:
-    """A time as Plotly reads it, UTC."""
-    return moment.strftime("%Y-%m-%d %H:%M")
+    return marks([plotly_time(e.at) for e in own], [kind] * len(own), colour, "%{text}", size=11, symbol=symbol, **text)
 
 
 def _wrapped(text: str, width: int = 64) -> str:
-    """A sentence in lines, for a label that would leave the screen; what Plotly would read as markup is escaped."""
+    """At most six lines, for a label on a phone; Plotly's markup is escaped."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "<br>".join(wrap(safe, width)[:6])

@@ -75,12 +75,12 @@ def on_a_cluster() -> ResultDocument:
 
 def test_every_stretch_between_two_events_of_a_lane_is_a_bar() -> None:
     found = {(s.lane, s.name): (s.begin, s.end, s.doing) for s in timeline_spans(on_a_cluster())}
-    assert found["launcher", "launch"] == (0, 103, "waits")
-    assert found["pod 0", "waits for a node"] == (0, 5, "waits")
-    assert found["pod 0", "image is pulled"] == (6, 26, "starts")
-    assert found["pod 0", "runs"] == (28, 101, "measures")
-    assert found["harness", "steady"] == (50, 100, "measures")
-    assert found["harness", "measurement started → steady started"] == (40, 50, "starts"), "what has no name is said by its events"
+    assert found["launcher", "launch"] == (0, 103, "waiting")
+    assert found["pod 0", "node wait"] == (0, 5, "waiting")
+    assert found["pod 0", "image pull"] == (6, 26, "starting")
+    assert found["pod 0", "run"] == (28, 101, "measuring")
+    assert found["harness", "steady"] == (50, 100, "measuring")
+    assert found["harness", "measurement started → steady started"] == (40, 50, "starting"), "what has no name is said by its events"
 
 
 def test_the_picture_holds_every_bar_on_one_axis() -> None:
@@ -92,7 +92,7 @@ def test_the_picture_holds_every_bar_on_one_axis() -> None:
         for d in chart.data
         for lane, told, base, wide in zip(d["y"], d["customdata"], d["base"], d["x"], strict=True)
     }
-    assert bars["pod 0", "image is pulled"] == (6, 20)
+    assert bars["pod 0", "image pull"] == (6, 20)
     assert len({(d["marker"]["color"], d["marker"]["pattern"]["shape"]) for d in chart.data}) == len(chart.data)
 
 
