@@ -5,21 +5,60 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
-from plumbline.presentation.tables import costs, decisions, measurements
-from plumbline.presentation.tables.columns import Column, ColumnType, Row, Table
+from plumbline.presentation.tables.rows import ROWS, Row
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-TABLES: dict[str, Table] = {**measurements.SCORECARD_TABLES, **decisions.DECISION_TABLES, **costs.COST_TABLES, **measurements.TRIAL_TABLES}
+ColumnType = Literal["text", "number", "count", "flag", "day"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """`unit_in` names the column that holds a number's unit; `unit`: its fixed unit. A number has one of the two."""
+
+    name: str
+    holds: ColumnType
+    meaning: str
+    unit_in: str | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table and its columns, whose names are a contract."""
+
+    meaning: str
+    columns: tuple[Column, ...]
+    rows: Callable[[Conclusions], Iterable[Row]]
+
+
+def _read_tables() -> dict[str, Table]:
+    """The tables of `tables.toml`; KeyError for a shared column or rows that do not exist."""
+    declared = tomllib.loads(files(__package__).joinpath("tables.toml").read_text(encoding="utf-8"))
+    shared = {column["name"]: column for column in declared["shared"]}
+    return {
+        name: Table(table["meaning"], tuple(Column(**(shared[c] if isinstance(c, str) else c)) for c in table["columns"]), ROWS[name])
+        for name, table in declared["tables"].items()
+    }
+
+
+TABLES = _read_tables()
 _DTYPES: dict[ColumnType, Any] = {"text": "string", "number": "Float64", "count": "Int64", "flag": "boolean", "day": "date32[pyarrow]"}
 
 
