@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from plumbline.declarations import KubernetesLauncher, TrainingWorkload, Trial
+from plumbline.declarations import TrainingWorkload, Trial
 from plumbline.harness.contention_monitor import MonitorSnapshot
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, parse_deletions
 from plumbline.harness.measurement import Judgement, TrialFailed, degraded
@@ -102,13 +102,13 @@ def persistent_state_of(trial: Trial, variables: Mapping[str, str]) -> Persisten
     if not isinstance(workload, TrainingWorkload) or not workload.pod_deletions:
         return None
     root = variables.get(VOLUME_VARIABLE)
-    if not root or not isinstance(launcher, KubernetesLauncher):
+    if not root or not launcher.replaces_pods:
         raise TrialFailed(
             "bad_declaration",
             f"the fault pod_delete needs a volume that outlives the pod, and {VOLUME_VARIABLE} names none here; expected a kubernetes launcher with volume_claim",
         )
     identity = hashlib.sha256(trial.model_dump_json().encode()).hexdigest()[:16]
-    lasts_s = launcher.schedule_timeout + launcher.startup_timeout + launcher.timeout + launcher.unreachable_timeout + _RETENTION_S
+    lasts_s = launcher.gang_assembly_s + launcher.trial_limit_s + launcher.unreachable_s + _RETENTION_S
     return PersistentState(Path(root) / f"trial-{identity}", parse_deletions(variables.get(DELETIONS_VARIABLE)), lasts_s)
 
 

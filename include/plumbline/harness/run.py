@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations import EndpointLauncher, SimulatedLauncher, Trial, installation, installation_paths
+from plumbline.declarations import Trial, installation, installation_paths
 from plumbline.harness import environment, measurement, probes, selfcheck
 from plumbline.harness.contention_monitor import ContentionMonitor, ResumedContentionMonitor
 from plumbline.harness.delivery import StoreUnreachable, UnusableStore, deliver, evidence_entries, open_store
@@ -145,7 +145,7 @@ class _Run:
     def _measure(self, workdir: Path) -> None:
         trial, cpus = self._trial, usable_cores()
         # What can be seen here is not what a hosted model runs on.
-        hosted = isinstance(trial.provider.launcher, EndpointLauncher)
+        hosted = trial.provider.launcher.hosted
         if self._state is not None:
             self._state.open()
             workdir = self._state.folder
@@ -235,9 +235,7 @@ class _Run:
             stored = _event_now("evidence_stored")
             return self._sealed(verdict.model_copy(update={"reasons": (*verdict.reasons, *reasons)}), evidence, stored)
 
-        launcher = trial.provider.launcher
-        limit_s = 0.0 if isinstance(launcher, SimulatedLauncher) else launcher.timeout
-        left_s = limit_s - (time.monotonic() - self._began)
+        left_s = trial.provider.launcher.trial_limit_s - (time.monotonic() - self._began)
         document = deliver(store, trial, evidence_entries(self._measurement.evidence), seal, self._interruption, left_s)
         self._progress("cooldown", 1.0, verdict.status)
         return document

@@ -213,6 +213,27 @@ class CheckLine(Part):
     unit: str = ""
     reason: str = Field(description="what was compared, or why it was not")
 
+    @classmethod
+    def compared(
+        cls, check: CheckName, measured: float, expected: float, tolerance: float, unit: str, reason: str, of: str = ""
+    ) -> CheckLine:
+        """`pass` if `measured` lies within `tolerance` of `expected` (all in `unit`); a number that is not finite fails."""
+        if not (math.isfinite(measured) and math.isfinite(expected)):
+            return cls.failed(check, f"{reason}: measured {measured}, expected {expected}", of)
+        status: Literal["pass", "fail"] = "pass" if abs(measured - expected) <= tolerance else "fail"
+        values = {"measured": measured, "expected": expected, "tolerance": tolerance, "unit": unit}
+        return cls(check=check, of=of, status=status, reason=reason, **values)
+
+    @classmethod
+    def failed(cls, check: CheckName, reason: str, of: str = "") -> CheckLine:
+        """A check that broke off: an instrument that cannot be checked is not one that was."""
+        return cls(check=check, of=of, status="fail", reason=reason)
+
+    @classmethod
+    def not_applicable(cls, check: CheckName, reason: str, of: str = "") -> CheckLine:
+        """There is nothing to compare here, for a reason that is no fault."""
+        return cls(check=check, of=of, status="not_applicable", reason=reason)
+
     @property
     def name(self) -> str:
         """Such as `counted_flops gpt`."""

@@ -7,10 +7,10 @@ from typer.testing import CliRunner
 
 from plumbline.cli.app import app
 from plumbline.cli.trial import compact
-from plumbline.harness.selfcheck.comparison import compare, not_applicable
+from plumbline.results import CheckLine
 
-GOOD = [compare("event_timer", 1.0, 1.0, 0.1, "s", "fine", of="cpu"), not_applicable("energy_counter", "no GPU")]
-BAD = compare("load_client", 0.3, 0.1, 0.005, "s", "late", of="gap")
+GOOD = [CheckLine.compared("event_timer", 1.0, 1.0, 0.1, "s", "fine", of="cpu"), CheckLine.not_applicable("energy_counter", "no GPU")]
+BAD = CheckLine.compared("load_client", 0.3, 0.1, 0.005, "s", "late", of="gap")
 
 
 @pytest.mark.parametrize(("lines", "code"), [(GOOD, 0), ([*GOOD, BAD], 1)])

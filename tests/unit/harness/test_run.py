@@ -26,8 +26,7 @@ from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.probes import disk
 from plumbline.harness.run import run
-from plumbline.harness.selfcheck.comparison import compare
-from plumbline.results import Event, Reason, ResultDocument, ResultStore, Telemetry, log_transport, metric_row
+from plumbline.results import CheckLine, Event, Reason, ResultDocument, ResultStore, Telemetry, log_transport, metric_row
 from plumbline.results.evidence_files import damaged_files
 
 
@@ -144,7 +143,7 @@ def test_a_measurements_own_telemetry_is_kept_beside_the_watchs(home):
 
 @pytest.mark.parametrize(("measured", "degraded"), [(1.0, False), (2.0, True)])
 def test_the_first_trial_of_a_plan_carries_the_selfcheck(home, monkeypatch, measured, degraded):
-    lines = [compare("event_timer", measured, 1.0, 0.1, "s", "a spin")]
+    lines = [CheckLine.compared("event_timer", measured, 1.0, 0.1, "s", "a spin")]
     monkeypatch.setattr("plumbline.harness.selfcheck.run_for_trial", lambda trial: lines)
     document = ran(home, products, tolerant().model_copy(update={"selfcheck": True}))
     assert document.selfcheck == tuple(lines)

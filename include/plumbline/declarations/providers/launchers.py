@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, model_validator
 
-from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.base import Declared, LauncherDeclaration, Name
 from plumbline.declarations.providers.pods import (
     Annotations,
     Image,
@@ -30,7 +30,7 @@ COLLECTIVE_LIMIT_S = 300.0
 _COLLECTIVE_DESCRIPTION = "how long a probe's collectives may take, NCCL's start included; on many or large nodes that start takes minutes"
 
 
-class LocalLauncher(Declared):
+class LocalLauncher(LauncherDeclaration):
     """A process on this machine. Trials on the same `machine` never overlap: one Airflow pool per machine, one slot."""
 
     kind: Literal["local"]
@@ -92,7 +92,7 @@ _NOT_IN_TRAINJOBS = ("host_ipc", "host_network", "priority_class", "runtime_clas
 """Fields of the launcher that the Kubeflow trainer lets no TrainJob set."""
 
 
-class KubernetesLauncher(Declared):
+class KubernetesLauncher(LauncherDeclaration):
     """Pods on a GPU cluster, reached through an Airflow connection."""
 
     kind: Literal["kubernetes"]
@@ -170,6 +170,24 @@ class KubernetesLauncher(Declared):
             )
         return self
 
+    @property
+    def isolates_accelerators(self) -> bool:
+        return True
+
+    @property
+    def replaces_pods(self) -> bool:
+        return True
+
+    @property
+    def gang_assembly_s(self) -> float:
+        """The provider may take so long to find a node for the last pod and to start it. The launcher ends a gang that is not complete in
+        time, and knows what was missing: a node that gave up earlier would hide it."""
+        return float(self.schedule_timeout + self.startup_timeout)
+
+    @property
+    def unreachable_s(self) -> float:
+        return float(self.unreachable_timeout)
+
     def image_for(self, kind: str) -> str | None:
         """The image that runs trials of a kind; None if the provider declares none."""
         image = self.images.training if kind == "training" else self.images.inference
@@ -178,7 +196,7 @@ class KubernetesLauncher(Declared):
         return f"{self.registry}/{image}"
 
 
-class EndpointLauncher(Declared):
+class EndpointLauncher(LauncherDeclaration):
     """A model that somebody else hosts behind a URL, for inference: only the client runs, on a machine of ours."""
 
     kind: Literal["endpoint"]
@@ -220,6 +238,10 @@ class EndpointLauncher(Declared):
                 f'url has the scheme "{scheme}", which would send the key of {self.connection} in clear; expected {scheme}s://'
             )
         return self
+
+    @property
+    def hosted(self) -> bool:
+        return True
 
     @property
     def near(self) -> bool:

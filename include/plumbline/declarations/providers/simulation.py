@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.base import Declared, LauncherDeclaration, Name
 from plumbline.declarations.workloads import Seed, parse_metric_value
 from plumbline.metrics import metric
 from plumbline.metrics.units import HourlyPrice, Percent, Spread
@@ -180,7 +180,7 @@ class DataGap(SimulatedEvent):
 DriftEvent = Annotated[DriftStep | DriftRamp | DriftSpike | BimodalNode | DriverChange | PriceChange | DataGap, Field(discriminator="kind")]
 
 
-class SimulatedLauncher(Declared):
+class SimulatedLauncher(LauncherDeclaration):
     """No machine at all: a seeded model of one, told apart in every document, row, page and message."""
 
     kind: Literal["simulated"]

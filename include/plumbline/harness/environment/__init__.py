@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plumbline.declarations import EndpointLauncher, KubernetesLauncher, Provider, installation_paths
+from plumbline.declarations import Provider, installation_paths
 from plumbline.harness.environment import amd, container, cpu, host, network, nvidia, software
 from plumbline.harness.environment.nvidia import product_name
 from plumbline.results import Scalar
@@ -32,27 +32,24 @@ def collect_facts() -> dict[str, Scalar]:
     return dict(sorted(found.items()))
 
 
-# Whether the machine is what the provider's declaration says. Fewer cores than declared are not an error but an environment
-# fact: drift detection finds them. A missing GPU is: nothing that is measured without it means anything.
-
-
-def accelerator_mismatch(provider: Provider, asked: int | None, facts: Mapping[str, Scalar]) -> str | None:
+def accelerator_mismatch(provider: Provider, requested: int | None, facts: Mapping[str, Scalar]) -> str | None:
     """What is wrong with the accelerators of the probed environment, in a sentence; None if they are as declared.
 
-    `asked`: accelerators that the trial holds; None: all of the node's. A pod sees just these, a process on the provider's machine sees all that are declared.
+    `requested`: accelerators that the trial holds; None: all of the node's. Fewer cores than declared are an environment fact, which drift
+    detection finds; a missing GPU is an error, as nothing that is measured without it means anything.
     """
     declared = provider.accelerator
-    if isinstance(provider.launcher, EndpointLauncher):
-        return None  # nobody but the provider can see what the model runs on
-    count_wanted = asked if asked is not None and isinstance(provider.launcher, KubernetesLauncher) else declared.count
+    if provider.launcher.hosted:
+        return None
+    count_wanted = requested if requested is not None and provider.launcher.isolates_accelerators else declared.count
     if declared.kind == "cpu":
         return None
     wanted = f"{provider.name} declares {declared.count} × {declared.product or declared.kind}"
     if count_wanted < declared.count:
-        wanted += f", of which the trial asked for {count_wanted}"
+        wanted += f", of which the trial requests {count_wanted}"
     count = facts.get("gpu.count")
     if not isinstance(count, int):
-        return f"{wanted}, but nobody could look: {facts.get('gpu.unknown_because')}"
+        return f"{wanted}, but they cannot be queried: {facts.get('gpu.unknown_because')}"
     if count < count_wanted:
         return f"{wanted}, but {count} {'is' if count == 1 else 'are'} visible here"
     vendor = facts.get("gpu.vendor")

@@ -14,18 +14,22 @@ import json
 import subprocess
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from typing import Literal
 
 from plumbline.declarations import Trial
 from plumbline.harness import engine_python
-from plumbline.harness.measurement import Judgement
-from plumbline.harness.selfcheck import clocks, load_client
+from plumbline.harness.measurement import Judgement, degraded
+from plumbline.harness.selfcheck import clocks
 from plumbline.harness.selfcheck.clocks import WallClock
-from plumbline.harness.selfcheck.comparison import ARCHITECTURES, check_failed, not_applicable
-from plumbline.results import CheckLine, Reason
+from plumbline.results import CheckLine
 
-__all__ = ["judgements", "run", "run_for_trial"]
+__all__ = ["ARCHITECTURES", "judgements", "run", "run_for_trial"]
+
+ARCHITECTURES = ("gpt", "llama", "bert", "vit")
+"""Whose FLOPs are counted."""
 
 
 def run(device: Literal["cpu", "cuda"] = "cpu", architectures: Collection[str] = ARCHITECTURES) -> list[CheckLine]:
@@ -34,17 +38,24 @@ def run(device: Literal["cpu", "cuda"] = "cpu", architectures: Collection[str] =
     with torch_checks_process(device, architectures) as torch_lines:
         lines = [*clocks.event_timer(), *torch_lines()]
     # With the other process gone: it would take the core that the server or the client needs.
-    lines += load_client.load_client_lines()
+    lines += _load_client_lines()
     lines += [wall.line(), clocks.time_server_offset()]
     order = ("event_timer", "energy_counter", "counted_flops", "load_client", "clock_offset")
     return sorted(lines, key=lambda line: order.index(line.check))
+
+
+def _load_client_lines() -> list[CheckLine]:
+    if any(find_spec(name) is None for name in ("tritonclient", "grpc")):
+        return [CheckLine.not_applicable("load_client", "this image measures no inference: tritonclient is not installed")]
+    lines: list[CheckLine] = import_module("plumbline.harness.selfcheck.load_client").load_client_lines()
+    return lines
 
 
 def run_for_trial(trial: Trial) -> list[CheckLine]:
     """The lines of a campaign's first trial, on the device that it measures: FLOPs of our own decoder, which starts fastest, and of its model."""
     workload = trial.workload
     # Of a hosted model only the client runs here.
-    device: Literal["cpu", "cuda"] = "cpu" if workload.needs.accelerator == "cpu" or trial.provider.launcher.kind == "endpoint" else "cuda"
+    device: Literal["cpu", "cuda"] = "cpu" if workload.needs.accelerator == "cpu" or trial.provider.launcher.hosted else "cuda"
     own = {str(workload.model.architecture)} if workload.kind == "training" else set()
     return run(device, {"gpt", *own} & set(ARCHITECTURES))
 
@@ -56,7 +67,7 @@ def judgements(lines: list[CheckLine]) -> list[Judgement]:
     if not bad:
         return []
     detail = "; ".join(f"{line.name}: {_format_comparison(line)}{line.reason}" for line in bad)
-    return [Judgement("degraded", Reason(code="selfcheck_failed", detail=f"the instrument failed its own check: {detail}"))]
+    return [degraded("selfcheck_failed", f"the instrument failed its own check: {detail}")]
 
 
 def _format_comparison(line: CheckLine) -> str:
@@ -74,8 +85,8 @@ def torch_checks_process(device: str, architectures: Collection[str]) -> Iterato
     """The process, already running; calling what it yields waits for its lines. It is gone at the end of the block."""
     if not _has_torch():
         yield lambda: [
-            not_applicable("counted_flops", "PyTorch is not installed"),
-            not_applicable("energy_counter", "PyTorch is not installed"),
+            CheckLine.not_applicable("counted_flops", "PyTorch is not installed"),
+            CheckLine.not_applicable("energy_counter", "PyTorch is not installed"),
         ]
         return
     with subprocess.Popen(
@@ -100,7 +111,9 @@ def _read_torch_lines(process: subprocess.Popen[str], limit_s: float) -> list[Ch
     try:
         printed, complaint = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        return [check_failed("counted_flops", f"the checks that need PyTorch took longer than {limit_s:.0f} s")]
+        return [CheckLine.failed("counted_flops", f"the checks that need PyTorch took longer than {limit_s:.0f} s")]
     if process.returncode != 0:
-        return [check_failed("counted_flops", f"the checks that need PyTorch ended with {process.returncode}: {complaint[-1000:].strip()}")]
+        return [
+            CheckLine.failed("counted_flops", f"the checks that need PyTorch ended with {process.returncode}: {complaint[-1000:].strip()}")
+        ]
     return [CheckLine(**line) for line in json.loads(printed.splitlines()[-1])]

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from plumbline.harness.selfcheck.comparison import compare, not_applicable
 from plumbline.results import CheckLine
 
 _SPIN_S = 0.2
@@ -32,7 +31,7 @@ def event_timer(timer_ns: Callable[[], int] = time.monotonic_ns) -> list[CheckLi
     ended = _read_both(timer_ns)
     expected, measured = ((after - before) / 1e9 for before, after in zip(begun, ended, strict=True))
     reason = "a spin by CLOCK_MONOTONIC, expected by CLOCK_MONOTONIC_RAW"
-    return [compare("event_timer", measured, expected, _SPIN_SHARE * expected, "s", reason, of="cpu")]
+    return [CheckLine.compared("event_timer", measured, expected, _SPIN_SHARE * expected, "s", reason, of="cpu")]
 
 
 def _read_both(timer_ns: Callable[[], int]) -> tuple[int, int]:
@@ -57,7 +56,7 @@ class WallClock:
         """Of the time until now."""
         elapsed, expected = self._wall() - self._began[0], time.monotonic() - self._began[1]
         reason = "time passed by the wall clock during the selfcheck, expected by CLOCK_MONOTONIC"
-        return compare("clock_offset", elapsed, expected, _STEP_S + 0.001 * expected, "s", reason, of="wall clock")
+        return CheckLine.compared("clock_offset", elapsed, expected, _STEP_S + 0.001 * expected, "s", reason, of="wall clock")
 
 
 class _Timeval(ctypes.Structure):
@@ -100,12 +99,12 @@ def time_server_offset(kernel: Callable[[], tuple[int, float, float] | None] = a
     """The wall clock against its time server, as far as the kernel knows."""
     known = kernel()
     if known is None:
-        return not_applicable("clock_offset", "the kernel's clock discipline cannot be read (adjtimex)", of="time server")
+        return CheckLine.not_applicable("clock_offset", "the kernel's clock discipline cannot be read (adjtimex)", of="time server")
     state, offset, greatest = known
     if state == _UNSYNCHRONISED:
-        return not_applicable("clock_offset", "the kernel says that nothing synchronises this clock (adjtimex)", of="time server")
+        return CheckLine.not_applicable("clock_offset", "the kernel says that nothing synchronises this clock (adjtimex)", of="time server")
     reason = f"offset from the time server by adjtimex; its greatest error is {greatest:.3g} s"
-    return compare("clock_offset", offset, 0.0, _OFFSET_S, "s", reason, of="time server")
+    return CheckLine.compared("clock_offset", offset, 0.0, _OFFSET_S, "s", reason, of="time server")
 
 
 def store_clock_offset(
@@ -121,12 +120,12 @@ def store_clock_offset(
     try:
         there = modified()
     except (OSError, ValueError, TypeError) as error:
-        return not_applicable(
+        return CheckLine.not_applicable(
             "clock_offset", f"the result store does not say when it wrote an object ({type(error).__name__})", of="result store"
         )
     if there is None or there.tzinfo is None:
-        return not_applicable("clock_offset", "the result store does not say when it wrote an object", of="result store")
+        return CheckLine.not_applicable("clock_offset", "the result store does not say when it wrote an object", of="result store")
     at = there.timestamp()
     offset = max(began - _STORE_RESOLUTION_S - at, 0.0) + min(ended - at, 0.0)
     reason = f"this clock less the result store's, by an object whose writing took {ended - began:.3g} s; the store's resolution is 1 s"
-    return compare("clock_offset", offset, 0.0, _STORE_OFFSET_S, "s", reason, of="result store")
+    return CheckLine.compared("clock_offset", offset, 0.0, _STORE_OFFSET_S, "s", reason, of="result store")

@@ -7,14 +7,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from plumbline.harness.selfcheck.comparison import check_failed, compare, not_applicable
+import numpy as np
+
+from plumbline.harness.inference import client
+from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load.wire import Tensor, Wire
 from plumbline.results import CheckLine
-
-if TYPE_CHECKING:
-    from plumbline.harness.inference.load.request_log import RequestLog
 
 _REQUESTS, _TOKENS, _RATE = 30, 4, 100.0
 _FIRST_S, _GAP_S = 0.1, 0.02
@@ -23,28 +24,20 @@ _QUARTILE = 25
 """Of the differences between client and server: a wrong clock or a wrong moment moves all of them, a busy machine only some."""
 _PATIENCE_S = 30.0
 
-Drive = Callable[..., "RequestLog"]
+Drive = Callable[..., RequestLog]
 
 
 def load_client_lines(drive: Drive | None = None) -> list[CheckLine]:
     """`load_client` for the first token (from the scheduled arrival) and for the gaps between tokens. `drive`: the client; the harness's own if
     left out."""
-    if find_spec("tritonclient") is None or find_spec("grpc") is None:
-        return [not_applicable("load_client", "this image measures no inference: tritonclient is not installed")]
     try:
         log, sent = _drive_golden_server(drive)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return [check_failed("load_client", f"the golden server could not be used: {type(error).__name__}: {error}")]
+        return [CheckLine.failed("load_client", f"the golden server could not be used: {type(error).__name__}: {error}")]
     return _compare_latencies(log, sent)
 
 
 def _drive_golden_server(drive: Drive | None) -> tuple[RequestLog, Mapping[int, Sequence[float]]]:
-    import numpy as np
-
-    from plumbline.harness.inference import client
-    from plumbline.harness.inference.load.schedule import PhaseLoad
-    from plumbline.harness.inference.load.wire import Tensor, Wire
-
     wire = Wire("stream", "golden", {"TOKEN": 4, "INDEX": 4})
     load = PhaseLoad(
         "steady",
@@ -75,18 +68,16 @@ _QUIET = {"GRPC_VERBOSITY": "NONE"}
 
 
 def _compare_latencies(log: RequestLog, sent: Mapping[int, Sequence[float]]) -> list[CheckLine]:
-    import numpy as np
-
     answered = [number for number in range(_REQUESTS) if log.ok[number] and len(sent.get(number, ())) == _TOKENS]
     if len(answered) < _REQUESTS:
-        return [check_failed("load_client", f"{len(answered)} of {_REQUESTS} requests were answered; {log.first_error()}")]
+        return [CheckLine.failed("load_client", f"{len(answered)} of {_REQUESTS} requests were answered; {log.first_error()}")]
     truth = np.array([[moment - log.began for moment in sent[number]] for number in answered])
     seen = np.array([log.tokens(number) for number in answered])
     scheduled = log.load.arrivals_s[answered]
     measured = log.latencies("scheduled", "first_token")[answered]
     early = int((seen < truth).sum())
     if early:
-        return [check_failed("load_client", f"{early} of {seen.size} tokens have a time before the server sent them", of="first token")]
+        return [CheckLine.failed("load_client", f"{early} of {seen.size} tokens have a time before the server sent them", of="first token")]
     return [
         _line(measured, truth[:, 0] - scheduled, "first token", "time to the first token from the scheduled arrival"),
         _line(np.diff(seen).ravel(), np.diff(truth).ravel(), "gap", "time between tokens"),
@@ -94,11 +85,9 @@ def _compare_latencies(log: RequestLog, sent: Mapping[int, Sequence[float]]) -> 
 
 
 def _line(measured: Any, truth: Any, of: str, what: str) -> CheckLine:
-    import numpy as np
-
     expected = float(np.median(truth))
     difference = measured - truth
     # The difference's own sign says nothing of gaps: a token that came late makes one longer and the next shorter.
     typical = float(np.percentile(difference, _QUARTILE)) if of == "first token" else float(np.median(difference))
     reason = f"{what} of {_REQUESTS} requests by the client, expected by the golden server's own clock"
-    return compare("load_client", expected + typical, expected, _TOLERANCE_S, "s", reason, of=of)
+    return CheckLine.compared("load_client", expected + typical, expected, _TOLERANCE_S, "s", reason, of=of)

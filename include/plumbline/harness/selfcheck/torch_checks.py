@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.gpu_meters import Meters, open_meters
-from plumbline.harness.selfcheck.comparison import ARCHITECTURES, check_failed, compare, not_applicable
+from plumbline.harness.selfcheck import ARCHITECTURES
 from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.flops import flops_per_step
 from plumbline.harness.training.learners import build_learner
@@ -49,7 +49,7 @@ def _flop_line(architecture: str, shape: dict[str, Any], task: str, folder: Path
     workload = _workload(architecture, shape, task)
     own = count(workload)
     if own is None:
-        return not_applicable("counted_flops", "the harness does not count this architecture", of=architecture)
+        return CheckLine.not_applicable("counted_flops", "the harness does not count this architecture", of=architecture)
     learner = build_learner(undisturbed_spec(workload, prepare_inputs(workload, folder), folder, device="cpu"), 0, 1)
     samples = learner.prepared(learner.model, learner.batch(0))
     # torch counts a fused attention by its own rule; of the plain one it sees each product.
@@ -58,7 +58,7 @@ def _flop_line(architecture: str, shape: dict[str, Any], task: str, folder: Path
     beside, what = _flops_outside_model(shape, task)
     expected = float(counter.get_total_flops()) - beside
     reason = f"FLOPs of a step of a small {architecture}, expected by torch's FlopCounterMode{what}"
-    return compare("counted_flops", own, expected, _FLOP_TOLERANCE * expected, "FLOP", reason, of=architecture)
+    return CheckLine.compared("counted_flops", own, expected, _FLOP_TOLERANCE * expected, "FLOP", reason, of=architecture)
 
 
 def _flops_outside_model(shape: dict[str, Any], task: str) -> tuple[float, str]:
@@ -107,10 +107,12 @@ Spin = Callable[[int, Callable[[], None]], float]
 def event_timer(spin: Spin | None = None, meters: Meters | None = None) -> CheckLine:
     """CUDA's events over a kernel that waits for a known number of the multiprocessors' cycles, at the clock that the driver tells meanwhile."""
     if torch.version.hip is not None and spin is None:
-        return not_applicable("event_timer", "ROCm has no kernel whose length is counted in the multiprocessors' cycles", of="gpu")
+        return CheckLine.not_applicable(
+            "event_timer", "ROCm has no kernel whose length is counted in the multiprocessors' cycles", of="gpu"
+        )
     opened = meters or open_meters()
     if opened is None:
-        return not_applicable("event_timer", "no driver library tells the GPU's clock", of="gpu")
+        return CheckLine.not_applicable("event_timer", "no driver library tells the GPU's clock", of="gpu")
     try:
         return _event_timer(spin or _spin, opened)
     finally:
@@ -127,15 +129,15 @@ def _event_timer(spin: Spin, meters: Meters) -> CheckLine:
     # The clock rises with the first work: the one of a short spin sizes the one that counts.
     spin(100_000_000, read)
     if not clocks:
-        return not_applicable("event_timer", "the driver does not tell the GPU's clock", of="gpu")
+        return CheckLine.not_applicable("event_timer", "the driver does not tell the GPU's clock", of="gpu")
     cycles = int(clocks[-1] * _SPIN_S)
     clocks.clear()
     measured = spin(cycles, read)
     if not clocks:
-        return check_failed("event_timer", "the GPU's clock was not readable while the kernel ran", of="gpu")
+        return CheckLine.failed("event_timer", "the GPU's clock was not readable while the kernel ran", of="gpu")
     expected = cycles / (sum(clocks) / len(clocks))
     reason = f"CUDA events over a kernel of {cycles:,} cycles, expected by the mean clock of {len(clocks)} readings"
-    return compare("event_timer", measured, expected, _SPIN_TOLERANCE * expected, "s", reason, of="gpu")
+    return CheckLine.compared("event_timer", measured, expected, _SPIN_TOLERANCE * expected, "s", reason, of="gpu")
 
 
 def _spin(cycles: int, meanwhile: Callable[[], None]) -> float:
@@ -156,10 +158,10 @@ def energy_counter(
     """The driver's counter over seconds of steady matrix products, against the power that it tells meanwhile, integrated."""
     opened = meters or open_meters()
     if opened is None:
-        return not_applicable("energy_counter", "no driver library tells the GPU's power")
+        return CheckLine.not_applicable("energy_counter", "no driver library tells the GPU's power")
     try:
         if opened.joules(0) is None or "power" not in opened.read(0):
-            return not_applicable("energy_counter", "the GPU tells not both its energy and its power")
+            return CheckLine.not_applicable("energy_counter", "the GPU tells not both its energy and its power")
         work = load or _matmul_load()
         _sample_while_busy(work, opened, warm_s)
         first = opened.joules(0)
@@ -168,10 +170,10 @@ def energy_counter(
     finally:
         opened.close()
     if first is None or last is None:
-        return check_failed("energy_counter", "the GPU's counter of energy stopped answering")
+        return CheckLine.failed("energy_counter", "the GPU's counter of energy stopped answering")
     expected = integrate_power(samples)
     reason = f"the driver's counter of energy, expected by the integral of {len(samples)} samples of its power"
-    return compare("energy_counter", last - first, expected, _ENERGY_TOLERANCE * expected, "J", reason)
+    return CheckLine.compared("energy_counter", last - first, expected, _ENERGY_TOLERANCE * expected, "J", reason)
 
 
 def integrate_power(samples: Sequence[tuple[float, float]]) -> float:
@@ -207,7 +209,7 @@ def main(device: str, *architectures: str) -> int:
     if device == "cuda":
         found += _or_failed("event_timer", lambda: [event_timer()]) + _or_failed("energy_counter", lambda: [energy_counter()])
     else:
-        found.append(not_applicable("energy_counter", "the harness counts no energy on a CPU"))
+        found.append(CheckLine.not_applicable("energy_counter", "the harness counts no energy on a CPU"))
     sys.stdout.write(json.dumps([line.model_dump(mode="json") for line in found]) + "\n")
     return 0
 
@@ -216,7 +218,7 @@ def _or_failed(check: CheckName, lines: Callable[[], list[CheckLine]]) -> list[C
     try:
         return lines()
     except Exception as error:  # noqa: BLE001 - whatever it is, the line says so and the others go on
-        return [check_failed(check, f"{type(error).__name__}: {error}")]
+        return [CheckLine.failed(check, f"{type(error).__name__}: {error}")]
 
 
 if __name__ == "__main__":

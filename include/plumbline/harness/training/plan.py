@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Literal
 from plumbline.harness.training.worker_protocol import DataSpec, HoldPoint, ProcessGroupSpec, RunName, WorkerSpec, run_kind
 
 if TYPE_CHECKING:
-    from plumbline.declarations import Provider, Trial
+    from plumbline.declarations import Trial
     from plumbline.declarations.workloads.training import TrainingWorkload
     from plumbline.harness.training.dataset import DataFile
 
 
 NODE_RANK_VARIABLE, JOB_INDEX_VARIABLE, RENDEZVOUS_VARIABLE = "PLUMBLINE_NODE_RANK", "JOB_COMPLETION_INDEX", "PLUMBLINE_RENDEZVOUS"
-_LOCAL_TIMEOUT_S = 120.0
 
 
 class InvalidTopology(ValueError):
@@ -116,15 +115,6 @@ def share_cores(cores: Sequence[int], limit: int | None, processes: int, device:
         return tuple(CoreShare(1, (cores[i % len(cores)],), bind=True) for i in range(processes))
     each = len(cores) // processes
     return tuple(CoreShare(each, tuple(cores[i * each : (i + 1) * each]), bind=True) for i in range(processes))
-
-
-def rendezvous_timeout_s(provider: Provider) -> float:
-    """How long nodes wait for each other: as long as the provider may take to find a node for the last of them and to start its pod.
-
-    The launcher ends a gang that is not complete in time, and knows what was missing: a node that gave up earlier would hide it.
-    """
-    launcher = provider.launcher
-    return launcher.schedule_timeout + launcher.startup_timeout if launcher.kind == "kubernetes" else _LOCAL_TIMEOUT_S
 
 
 @dataclass(frozen=True)

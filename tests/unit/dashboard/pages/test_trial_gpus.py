@@ -10,8 +10,7 @@ from tests.unit.presentation.test_gpu_usage import sampled
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
-from plumbline.harness.selfcheck.comparison import compare, not_applicable
-from plumbline.results import GpuCounter, ResultDocument
+from plumbline.results import CheckLine, GpuCounter, ResultDocument
 
 
 def page(folder: Path, found: ResultDocument) -> str:
@@ -48,7 +47,10 @@ def test_counters_that_grew_come_first_and_open(tmp_path: Path) -> None:
 
 
 def test_a_failed_selfcheck_is_open(tmp_path: Path) -> None:
-    lines = (compare("load_client", 0.3, 0.1, 0.005, "s", "late", of="gap"), not_applicable("energy_counter", "no GPU"))
+    lines = (
+        CheckLine.compared("load_client", 0.3, 0.1, 0.005, "s", "late", of="gap"),
+        CheckLine.not_applicable("energy_counter", "no GPU"),
+    )
     url = f"sqlite:///{tmp_path / 'archive.db'}"
     found = document(selfcheck=lines)
     with open_archive(url) as archive:

@@ -31,7 +31,7 @@ def test_one_gpu_of_another_product_is_found(h100):
 def test_not_having_looked_is_not_zero_gpus(h100):
     found = accelerator_mismatch(h100, 8, {"gpu.count": None, "gpu.unknown_because": "the package nvidia-ml-py is not installed"})
     assert found is not None
-    assert "nobody could look: the package nvidia-ml-py is not installed" in found
+    assert "nvidia-ml-py is not installed" in found
 
 
 def test_what_a_hosted_model_runs_on_cannot_be_seen_from_here(h100):
@@ -60,9 +60,8 @@ def test_fewer_cores_than_declared_are_an_environment_fact():
 def test_a_pod_sees_the_gpus_that_its_trial_asked_for(h100):
     one = {"gpu.count": 1, "gpu.0.product": EIGHT["gpu.0.product"]}
     assert accelerator_mismatch(h100, 1, one) is None
-    assert accelerator_mismatch(h100, 2, one) == (
-        "example-coreweave-h100 declares 8 × NVIDIA-H100-80GB-HBM3, of which the trial asked for 2, but 1 is visible here"
-    )
+    found = accelerator_mismatch(h100, 2, one)
+    assert found is not None and "requests 2, but 1 is visible" in found
 
 
 def test_a_pod_that_fills_its_node_sees_all_gpus(h100):

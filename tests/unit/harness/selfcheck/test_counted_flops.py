@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.harness.selfcheck.comparison import ARCHITECTURES
+from plumbline.harness.selfcheck import ARCHITECTURES
 from plumbline.harness.selfcheck.torch_checks import flop_lines
 from plumbline.harness.training.flops import flops_per_step
 

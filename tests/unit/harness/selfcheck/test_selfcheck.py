@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from plumbline.harness import selfcheck
-from plumbline.harness.selfcheck.comparison import check_failed, compare, not_applicable
+from plumbline.results import CheckLine
 
 
 def test_a_cpu_is_green_and_each_check_has_a_line() -> None:
@@ -24,10 +24,10 @@ def test_a_cpu_is_green_and_each_check_has_a_line() -> None:
 
 def test_a_failed_line_degrades() -> None:
     lines = [
-        compare("event_timer", 1.0, 1.0, 0.1, "s", "fine"),
-        compare("load_client", 0.3, 0.1, 0.005, "s", "late", of="gap"),
-        not_applicable("energy_counter", "no GPU"),
-        check_failed("counted_flops", "torch is broken"),
+        CheckLine.compared("event_timer", 1.0, 1.0, 0.1, "s", "fine"),
+        CheckLine.compared("load_client", 0.3, 0.1, 0.005, "s", "late", of="gap"),
+        CheckLine.not_applicable("energy_counter", "no GPU"),
+        CheckLine.failed("counted_flops", "torch is broken"),
     ]
     (found,) = selfcheck.judgements(lines)
     assert (found.level, found.reason.code) == ("degraded", "selfcheck_failed")
@@ -36,7 +36,7 @@ def test_a_failed_line_degrades() -> None:
 
 
 def test_a_number_that_is_none_fails() -> None:
-    assert compare("event_timer", float("nan"), 1.0, 0.1, "s", "a clock that stopped").status == "fail"
+    assert CheckLine.compared("event_timer", float("nan"), 1.0, 0.1, "s", "a clock that stopped").status == "fail"
 
 
 @pytest.mark.parametrize("command", [("/bin/false",), ("/bin/sleep", "60")])

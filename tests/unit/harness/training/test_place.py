@@ -10,7 +10,7 @@ from tests.fakes.trials import a_trial, cluster_provider, local_provider
 
 from plumbline.declarations import Trial, criteria_hash, spec_hash
 from plumbline.harness.environment.cpu import cpu_limit
-from plumbline.harness.training.plan import Address, CoreShare, InvalidTopology, Topology, rendezvous_timeout_s, share_cores, topology_of
+from plumbline.harness.training.plan import Address, CoreShare, InvalidTopology, Topology, share_cores, topology_of
 
 MET = {"PLUMBLINE_RENDEZVOUS": "gang-0.gang:29400"}
 
@@ -90,5 +90,5 @@ def test_how_cores_are_shared(cores: Any, limit: int | None, processes: int, dev
 
 
 def test_nodes_wait_as_long_as_the_last_pod_may_take_to_get_a_node_and_to_start() -> None:
-    assert rendezvous_timeout_s(cluster_provider(schedule_timeout="1h", startup_timeout="7min")) == 4020
-    assert rendezvous_timeout_s(local_provider()) == 120
+    assert cluster_provider(schedule_timeout="1h", startup_timeout="7min").launcher.gang_assembly_s == 4020
+    assert local_provider().launcher.gang_assembly_s == 120

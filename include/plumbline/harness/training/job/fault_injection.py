@@ -106,8 +106,7 @@ class ResumedTrial:
 
 def deletion_timeout_s(trial: Trial) -> float:
     """How long a pod waits for its deletion: as long as the launcher may be unable to reach the cluster, and to do anything at all."""
-    launcher = trial.provider.launcher
-    return _LAUNCHER_TIMEOUT_S + (launcher.unreachable_timeout if launcher.kind == "kubernetes" else 0.0)
+    return _LAUNCHER_TIMEOUT_S + trial.provider.launcher.unreachable_s
 
 
 def save_for_next_pod(

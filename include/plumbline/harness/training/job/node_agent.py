@@ -25,7 +25,7 @@ from plumbline.harness.training.job import isolate_fault_checkpoint
 from plumbline.harness.training.job.channel import Channel, Message, PeerDisconnected, connect, gloo_environment
 from plumbline.harness.training.job.coordinator import gang_identity
 from plumbline.harness.training.job.supervisor import CauseResolver, FailureCause, RankProcess, failure_causes, rank_processes, wait_for_any
-from plumbline.harness.training.plan import Address, Topology, rendezvous_timeout_s, share_cores
+from plumbline.harness.training.plan import Address, Topology, share_cores
 from plumbline.harness.training.worker_protocol import LogLine, RunName, run_kind
 from plumbline.metrics import Phase
 from plumbline.results import FailureClass
@@ -49,7 +49,7 @@ def run_node_agent(trial: Trial, place: Topology) -> str | None:
 def _join_and_serve(trial: Trial, place: Topology) -> str | None:
     assert place.rendezvous is not None
     try:
-        link = connect(place.rendezvous, rendezvous_timeout_s(trial.provider), _ConnectionNotes())
+        link = connect(place.rendezvous, trial.provider.launcher.gang_assembly_s, _ConnectionNotes())
     except PeerDisconnected as gone:
         return f"node {place.node} never reached node 0: {gone}"
     with ExitStack() as stack:

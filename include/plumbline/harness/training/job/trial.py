@@ -27,7 +27,7 @@ from plumbline.harness.training.job import Job, JobContext, fault_injection, iso
 from plumbline.harness.training.job.coordinator import Coordinator
 from plumbline.harness.training.job.fault_injection import inject_fault
 from plumbline.harness.training.job.supervisor import RunAborted
-from plumbline.harness.training.plan import InvalidTopology, rendezvous_timeout_s, share_cores, topology_of
+from plumbline.harness.training.plan import InvalidTopology, share_cores, topology_of
 from plumbline.harness.training.worker_protocol import HoldPoint, RunKind, RunName, RunRecord, WorkerSpec, run_kind
 from plumbline.metrics import Phase
 from plumbline.results import MetricRow
@@ -122,7 +122,7 @@ class _TrialRun:
             device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
             parts = share_cores(usable_cores(), cpu_limit(os.environ), place.processes, device)
             if team is not None:
-                team.gather(rendezvous_timeout_s(self._trial.provider), data.sha256, self._report)
+                team.gather(self._trial.provider.launcher.gang_assembly_s, data.sha256, self._report)
                 self._report("probing the network between the nodes", force=True)
                 self.network = peer.peer_rows(team.peers.values())
             setting = stack.enter_context(rendezvous(JobContext(self._folder, place, parts, team=team)))
