@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from plumbline.analysis.decisions.cheapest import Cheapest, Setup
+from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.decisions.sensitivity import PriceFlip, PriceSwing, WeightSwing
+from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightSwing
 from plumbline.analysis.drift import comparison
 from plumbline.archive import DecisionView
 from plumbline.findings.price import format_usd
@@ -18,80 +18,130 @@ from plumbline.metrics.formatting import common_scale, format_name, format_perce
 
 @dataclass(frozen=True)
 class SetupRow:
-    """One provider of the question who is the cheapest that meets the requirement; `missed` is empty if it does."""
+    """One provider's cost of an outcome. `outcome`: pass, fail, or insufficient where no requirement fails and one is not proven."""
 
     provider: str
     meets: bool
+    outcome: str
     cost: str
     interval: str
-    chance: str
-    missed: tuple[str, ...]
+    n: int
+    probability: str
+    why_not: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class CheapestTable:
-    """The setups of one workload, those that meet the requirement first. `cost_of`: what they cost per."""
+    """The setups of one workload, those that meet the requirements first. `metric`: what they cost per; `answer`: a sentence."""
 
     workload: str
-    cost_of: str
+    metric: str
     requirements: tuple[str, ...]
+    answer: str
     rows: tuple[SetupRow, ...]
     note: str
 
 
 @dataclass(frozen=True)
-class DecisionSection:
-    """One decision. `by_weight`, `by_price`: full sentences; empty where there is no choice to change."""
+class GateRow:
+    """One gate of every provider: `cells` are (value, passed)."""
+
+    text: str
+    workload: str
+    cells: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True)
+class SwingRow:
+    """The values down to and up to which the first choice stays, each with the next first choice."""
+
+    name: str
+    now: str
+    down: str
+    up: str
+
+
+@dataclass(frozen=True)
+class DecisionTables:
+    """One decision. `by_weight`, `by_price`: `weights` and `prices` as sentences; empty without a choice."""
 
     decision: Decision
     rows: tuple[RankRow, ...]
+    gates: tuple[GateRow, ...]
+    weights: tuple[SwingRow, ...]
+    prices: tuple[SwingRow, ...]
     by_weight: tuple[str, ...]
     by_price: tuple[str, ...]
     cheapest: tuple[CheapestTable, ...]
 
 
-def decision_sections(decided: Iterable[TeamDecision]) -> tuple[DecisionSection, ...]:
-    """Every decision of a campaign, in the order in which they were made."""
-    return tuple(
-        DecisionSection(
-            d.decision,
-            rank_rows(d.decision),
-            weight_sentences(d.weight_swings),
-            price_sentences(d.price_swings),
-            tuple(_cheapest(each) for each in d.cheapest),
-        )
-        for d in decided
+def decision_tables(decided: TeamDecision, listed: TeamDecision | None = None, setups: int | None = None) -> DecisionTables:
+    """A decision as rows. `listed`: the same decision among the providers that rank first; `setups`: rows of each cheapest table."""
+    near = listed or decided
+    return DecisionTables(
+        decision=near.decision,
+        rows=rank_rows(near.decision),
+        gates=tuple(_gate_row(near.decision, j) for j in range(len(near.decision.ranking[0].gates) if near.decision.ranking else 0)),
+        weights=tuple(_weight_row(s) for s in decided.weight_swings),
+        prices=tuple(_price_row(s) for s in near.price_swings),
+        by_weight=weight_sentences(decided.weight_swings),
+        by_price=price_sentences(near.price_swings),
+        cheapest=tuple(_cheapest_table(each, setups) for each in decided.cheapest),
     )
 
 
+def _gate_row(decision: Decision, j: int) -> GateRow:
+    gates = [ranked.gates[j] for ranked in decision.ranking]
+    shown = common_scale(gates[0].unit, [g.value for g in gates])
+    return GateRow(gates[0].text, gates[0].workload, tuple((shown.text(g.value), g.passed) for g in gates))
+
+
+def _weight_row(swing: WeightSwing) -> SwingRow:
+    down, up = ("none" if flip is None else f"{format_percent(flip.weight)}: {flip.first}" for flip in (swing.below, swing.above))
+    return SwingRow(format_name(swing.metric), format_percent(swing.weight), down, up)
+
+
+def _price_row(swing: PriceSwing) -> SwingRow:
+    def text(flip: PriceFlip | None, limit: str) -> str:
+        if flip is None:
+            return f"none {limit} of the current price"
+        price = f"{flip.usd_per_hour:,.4g} USD/h" if flip.usd_per_hour is not None else f"× {flip.factor:.3g}"
+        change = f"{100 * (flip.factor - 1):+.0f} %".replace("-", "−")
+        return f"{price} ({change}): {flip.first}"
+
+    now = f"{swing.usd_per_hour:,.4g} USD/h" if swing.usd_per_hour is not None else "–"
+    down, up = text(swing.falls, f"down to {format_percent(CHEAPEST)}"), text(swing.rises, f"up to {format_percent(DEAREST)}")
+    return SwingRow(swing.provider, now, down, up)
+
+
 def weight_sentences(swings: Sequence[WeightSwing]) -> tuple[str, ...]:
-    """One sentence for each weight that can change the first place, and one for those that cannot."""
-    said, fixed = [], []
+    """A sentence for each weight that can change the first choice, and one for all others."""
+    sentences, fixed = [], []
     for swing in swings:
         ends = [(end, flip) for end, flip in (("below", swing.below), ("above", swing.above)) if flip is not None]
         if ends:
             then = join_words(f"{end} {_weight(flip.weight)} {flip.first} is first" for end, flip in ends)
-            said.append(f"{format_name(swing.metric)}, weight {_weight(swing.weight)}: {then}.")
+            sentences.append(f"{format_name(swing.metric)}, weight {_weight(swing.weight)}: {then}.")
         else:
             fixed.append(format_name(swing.metric))
     if fixed:
-        said.append(f"No weight of {join_words(fixed)} changes the first choice by itself.")
-    return tuple(said)
+        sentences.append(f"No weight of {join_words(fixed)} changes the first choice by itself.")
+    return tuple(sentences)
 
 
 def price_sentences(swings: Sequence[PriceSwing]) -> tuple[str, ...]:
-    """One sentence for each provider whose price can change the first place, and one for those whose price cannot."""
-    said, fixed = [], []
+    """A sentence for each provider whose price can change the first choice, and one for all others."""
+    sentences, fixed = [], []
     for swing in swings:
         flips = [flip for flip in (swing.falls, swing.rises) if flip is not None]
         if flips:
             today = "" if swing.usd_per_hour is None else f" (now {_hourly_price(swing.usd_per_hour)})"
-            said.append(f"{swing.provider}{today}: {join_words(_flipped(flip) for flip in flips)}.")
+            sentences.append(f"{swing.provider}{today}: {join_words(_flipped(flip) for flip in flips)}.")
         else:
             fixed.append(swing.provider)
     if fixed:
-        said.append(f"No price of {join_words(fixed)} between 0.1 and 10 times the current price changes the first choice.")
-    return tuple(said)
+        sentences.append(f"No price of {join_words(fixed)} between 0.1 and 10 times the current price changes the first choice.")
+    return tuple(sentences)
 
 
 def _flipped(flip: PriceFlip) -> str:
@@ -108,17 +158,15 @@ def _hourly_price(price: float) -> str:
 
 
 def _rounded_price(price: float) -> str:
-    """Where the first place changes: known to four digits, and not written with more."""
     return _hourly_price(float(f"{price:.4g}"))
 
 
 def _weight(weight: float) -> str:
-    """A share of the score; near its ends with a decimal, so that none reads as all or nothing."""
     return format_percent(weight, 0 if 0.01 <= weight <= 0.99 else 1)
 
 
 def nearest_change(decided: TeamDecision) -> str:
-    """The smallest move of one weight and of one price that changes the first place, in a sentence; empty where there was no choice."""
+    """The smallest change of one weight and of one price that changes the first choice, in a sentence; empty without a choice."""
     winner = decided.decision.winner
     if winner is None:
         return ""
@@ -144,32 +192,39 @@ def _price_condition(price: PriceSwing, flip: PriceFlip) -> str:
     return f"{_rounded_price(flip.usd_per_hour)} instead of {_hourly_price(price.usd_per_hour)}"
 
 
-def _cheapest(found: Cheapest) -> CheapestTable:
-    unit = METRICS[found.metric].unit
-    shown = common_scale(unit, [s.cost for s in found.setups], found.metric)
-
-    def row(setup: Setup) -> SetupRow:
-        known = setup.low is not None and setup.high is not None
-        interval = f"{shown.number(setup.low)} … {shown.number(setup.high)}" if known else f"n {setup.n}" if setup.n else ""
-        return SetupRow(
-            setup.provider, setup.meets, shown.text(setup.cost), interval, format_probability(setup.probability_cheapest), setup.why_not
+def _cheapest_table(cheapest: Cheapest, most: int | None) -> CheapestTable:
+    shown = common_scale("USD", [s.cost for s in cheapest.setups], cheapest.metric, significant=4)
+    best = cheapest.answer
+    if best is not None:
+        sure = "" if best.probability_cheapest is None else f", P(cheapest) {format_probability(best.probability_cheapest)}"
+        answer = f"{best.provider} at {shown.text(best.cost)}{sure}."
+    else:
+        failed = not cheapest.setups or any(j.outcome == "fail" for s in cheapest.setups for j in s.missed)
+        answer = "No provider meets the requirements." if failed else "No provider is proven to meet the requirements."
+    rows = tuple(
+        SetupRow(
+            provider=s.provider,
+            meets=s.meets,
+            outcome="pass" if s.meets else "insufficient" if s.missed and all(j.outcome == "insufficient" for j in s.missed) else "fail",
+            cost=shown.text(s.cost),
+            interval=f"{shown.number(s.low)} … {shown.number(s.high)}" if s.low is not None else "",
+            n=s.n,
+            probability=format_probability(s.probability_cheapest),
+            why_not=s.why_not,
         )
-
-    return CheapestTable(found.workload, format_name(found.metric), found.requirements, tuple(row(s) for s in found.setups), found.note)
+        for s in cheapest.setups[:most]
+    )
+    return CheapestTable(cheapest.workload, format_name(cheapest.metric), cheapest.requirements, answer, rows, cheapest.note)
 
 
 def cheapest_sentences(decided: Iterable[TeamDecision]) -> tuple[str, ...]:
-    """Who is the cheapest that keeps what is asked, a sentence for each workload and answer, with the teams that ask so."""
+    """The cheapest setup that meets the requirements, a sentence for each workload and answer, with the teams."""
     asking: dict[tuple[str, str], list[str]] = {}
     for d in decided:
         for found in d.cheapest:
             if found.requirements and found.setups:
                 asking.setdefault((found.workload, _answer_text(found)), []).append(d.decision.team)
     return tuple(f"{workload}, requirements of {join_words(teams)}: {answer}." for (workload, answer), teams in asking.items())
-
-
-def _plural_ask(teams: Sequence[str]) -> str:
-    return "asks" if len(teams) == 1 else "ask"
 
 
 def _answer_text(found: Cheapest) -> str:
@@ -185,6 +240,8 @@ def _answer_text(found: Cheapest) -> str:
 
 @dataclass(frozen=True)
 class RankRow:
+    """`shares`: each column's value function applied to the value, in percent."""
+
     place: str
     provider: str
     score: str
@@ -195,28 +252,23 @@ class RankRow:
 
 
 def rank_rows(decision: Decision) -> tuple[RankRow, ...]:
-    """A decision's ranking as rows; `shares`: what each column's value function makes of the value, in percent."""
     scales = [common_scale(c.unit, [r.values[j] for r in decision.ranking], c.metric) for j, c in enumerate(decision.columns)]
-    rows = []
-    for i, r in enumerate(decision.ranking, start=1):
-        rows.append(
-            RankRow(
-                place=str(i) if r.eligible else "–",
-                provider=r.provider,
-                score="–" if r.score is None else f"{r.score:.2f}",
-                chance=format_probability(r.probability_first),
-                values=tuple(s.text(v) for s, v in zip(scales, r.values, strict=True)),
-                shares=tuple(round(100 * v, 1) for v in r.ratios or ()),
-                why_not=r.why_not,
-            )
+    return tuple(
+        RankRow(
+            place=str(i) if r.eligible else "–",
+            provider=r.provider,
+            score="–" if r.score is None else f"{r.score:.2f}",
+            chance=format_probability(r.probability_first),
+            values=tuple(s.text(v) for s, v in zip(scales, r.values, strict=True)),
+            shares=tuple(round(100 * v, 1) for v in r.ratios or ()),
+            why_not=r.why_not,
         )
-    return tuple(rows)
+        for i, r in enumerate(decision.ranking, start=1)
+    )
 
 
 @dataclass(frozen=True)
 class StoredDecision:
-    """A decision as it was stored."""
-
     decision_id: str
     when: str
     team: str
@@ -230,7 +282,7 @@ class StoredDecision:
 
 
 def stored_decision(view: DecisionView) -> StoredDecision:
-    """A stored decision as a row; older ones say less of themselves."""
+    """A stored decision as a row; older ones have fewer fields."""
     detail = view.detail
     return StoredDecision(
         decision_id=view.decision_id,

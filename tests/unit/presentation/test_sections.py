@@ -18,7 +18,7 @@ from plumbline.declarations.economics import Economics
 from plumbline.presentation.charts.costs import bill_chart
 from plumbline.presentation.cost_forecasts import forecast_section, precision_section
 from plumbline.presentation.costs import bill_tables, cost_sentence
-from plumbline.presentation.decisions import decision_sections, nearest_change, price_sentences, weight_sentences
+from plumbline.presentation.decisions import decision_tables, nearest_change, price_sentences, weight_sentences
 from plumbline.presentation.scorecard_rows import campaign_rows
 from plumbline.results import ResultDocument
 
@@ -75,7 +75,7 @@ def test_the_nearest_change_is_true(sample: CampaignData) -> None:
     """What the sentence says is what happens: at a little more than the named weight, another provider is first."""
     decided = next(d for d in conclude(sample).decided if d.decision.team == "platform" and d.decision.kind == "training")
     assert nearest_change(decided).startswith("local-1core is first if cost per 1M trained tokens ")
-    (section,) = decision_sections([decided])
+    section = decision_tables(decided)
     assert section.rows[0].provider == "local-2core"
     assert any("local-1core" in s for s in section.by_price)
 
@@ -83,16 +83,16 @@ def test_the_nearest_change_is_true(sample: CampaignData) -> None:
 def test_without_a_choice_nothing_would_change_it(tmp_path: Path) -> None:
     alone = conclude(campaign(tmp_path / "results", repeats=1, names=("local-1core",)))
     assert {nearest_change(d) for d in alone.decided} == {""}
-    assert all(s.by_weight == () for s in decision_sections(alone.decided))
+    assert all(s.by_weight == () for s in map(decision_tables, alone.decided))
 
 
 def test_what_nobody_can_judge_is_not_kept_and_says_why(sample: CampaignData) -> None:
-    sections = {(s.decision.team, s.decision.kind): s for s in decision_sections(conclude(sample).decided)}
+    sections = {(s.decision.team, s.decision.kind): s for s in map(decision_tables, conclude(sample).decided)}
     (training,) = sections["platform", "training"].cheapest
     assert [(r.provider, r.meets) for r in training.rows] == [("local-1core", True), ("local-2core", True)]
     (chat,) = sections["product", "inference"].cheapest
     assert not any(r.meets for r in chat.rows)
-    assert all(any("error_rate" in m for m in r.missed) for r in chat.rows)
+    assert all(any("error_rate" in m for m in r.why_not) for r in chat.rows)
 
 
 def test_a_whole_bill_is_no_least(sample: CampaignData) -> None:

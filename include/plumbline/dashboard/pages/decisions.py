@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlencode
@@ -10,9 +9,6 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from plumbline.analysis.decisions.cheapest import Cheapest
-from plumbline.analysis.decisions.decision import Gate
-from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, WeightFlip
 from plumbline.dashboard.api.decisions import (
     PROVIDERS_SHOWN,
     SLIDER_PREFIX,
@@ -25,16 +21,16 @@ from plumbline.dashboard.api.decisions import (
 from plumbline.dashboard.rendering import PageRenderer, base_path
 from plumbline.dashboard.sources import ArchiveReader, DecisionCache, DeclarationsReader
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_name, format_percent, format_probability
+from plumbline.metrics.formatting import format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.decisions import price_swings_chart, probability_first_chart, weight_swings_chart
-from plumbline.presentation.decisions import RankRow, rank_rows, stored_decision
+from plumbline.presentation.decisions import DecisionTables, decision_tables, stored_decision
 from plumbline.workflows.current_results import decide_teams
 
 
 @dataclass(frozen=True)
 class Slider:
-    """One weight: `value` 0–100 as it is now, `declared` in words."""
+    """One weight; `value`: 0–100."""
 
     name: str
     metric: str
@@ -46,53 +42,8 @@ class Slider:
 
 
 @dataclass(frozen=True)
-class GateRow:
-    """One gate of every provider: `cells` are (value, passed)."""
-
-    text: str
-    workload: str
-    cells: tuple[tuple[str, bool], ...]
-
-
-@dataclass(frozen=True)
-class SwingRow:
-    """How far one thing may go down and up before the first changes; where no change was found, how far was looked."""
-
-    name: str
-    now: str
-    down: str
-    up: str
-
-
-@dataclass(frozen=True)
-class SetupRow:
-    """`outcome`: pass, fail, or insufficient where nothing speaks against it and something is not proven."""
-
-    provider: str
-    meets: bool
-    outcome: str
-    cost: str
-    interval: str
-    n: int
-    probability: str
-    why_not: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class CheapestPart:
-    """The cheapest setup of one workload that meets the requirement, in a sentence, and everybody's cost."""
-
-    workload: str
-    metric: str
-    requirements: tuple[str, ...]
-    said: str
-    note: str
-    rows: tuple[SetupRow, ...]
-
-
-@dataclass(frozen=True)
 class TrialsPart:
-    """The trials behind one provider's numbers on one workload; `anchor` is where numbers lead."""
+    """The trials of one provider's results on one workload; `anchor`: their id on the page."""
 
     anchor: str
     provider: str
@@ -104,42 +55,30 @@ class TrialsPart:
 @dataclass(frozen=True)
 class DecisionPage:
     asked: AdjustedDecision
-    said: str
+    answer: str
+    view: DecisionTables
     sliders: tuple[Slider, ...]
-    rows: tuple[RankRow, ...]
-    gates: tuple[GateRow, ...]
     likely: Chart | None
     charts: tuple[Chart, ...]
-    weights: tuple[SwingRow, ...]
-    prices: tuple[SwingRow, ...]
-    cheapest: tuple[CheapestPart, ...]
     trials: tuple[TrialsPart, ...]
 
 
 def decision_page(asked: AdjustedDecision) -> DecisionPage:
     """Everything about one choice."""
-    decided, decision = asked.decided, asked.near.decision
-    drawn = (
-        weight_swings_chart(decision, decided.weight_swings),
-        price_swings_chart(decision, asked.near.price_swings),
-    )
+    decided, near = asked.decided, asked.near
+    drawn = (weight_swings_chart(near.decision, decided.weight_swings), price_swings_chart(near.decision, near.price_swings))
     return DecisionPage(
         asked=asked,
-        said=decision_sentence(asked),
+        answer=decision_sentence(asked),
+        view=decision_tables(decided, near, PROVIDERS_SHOWN),
         sliders=_sliders(asked),
-        rows=rank_rows(decision),
-        gates=tuple(_gates(asked)),
-        likely=probability_first_chart(decision),
+        likely=probability_first_chart(near.decision),
         charts=tuple(chart for chart in drawn if chart is not None),
-        weights=tuple(_weight_swings(asked)),
-        prices=tuple(_price_swings(asked)),
-        cheapest=tuple(_cheapest(c) for c in decided.cheapest),
         trials=tuple(_trials(asked)),
     )
 
 
 def decision_sentence(asked: AdjustedDecision) -> str:
-    """The answer in a sentence."""
     decision = asked.decided.decision
     first = decision.first
     if first is None:
@@ -165,75 +104,8 @@ def _sliders(asked: AdjustedDecision) -> tuple[Slider, ...]:
     )
 
 
-def _gates(asked: AdjustedDecision) -> list[GateRow]:
-    ranking = asked.near.decision.ranking
-    if not ranking:
-        return []
-    rows = []
-    for j, gate in enumerate(ranking[0].gates):
-        own: Sequence[Gate] = [r.gates[j] for r in ranking]
-        shown = common_scale(gate.unit, [g.value for g in own])
-        rows.append(GateRow(gate.text, gate.workload, tuple((shown.text(g.value), g.passed) for g in own)))
-    return rows
-
-
-def _weight_swings(asked: AdjustedDecision) -> list[SwingRow]:
-    def told(flip: WeightFlip | None) -> str:
-        return "none" if flip is None else f"{format_percent(flip.weight)}: {flip.first}"
-
-    return [SwingRow(format_name(s.metric), format_percent(s.weight), told(s.below), told(s.above)) for s in asked.decided.weight_swings]
-
-
-def _price_swings(asked: AdjustedDecision) -> list[SwingRow]:
-    def told(flip: PriceFlip | None, looked: str) -> str:
-        if flip is None:
-            return f"none {looked} of the current price"
-        usd = f"{flip.usd_per_hour:,.4g} USD/h" if flip.usd_per_hour is not None else f"× {flip.factor:.3g}"
-        change = f"{100 * (flip.factor - 1):+.0f} %".replace("-", "−")
-        return f"{usd} ({change}): {flip.first}"
-
-    rows = asked.near.price_swings
-    return [
-        SwingRow(
-            s.provider,
-            f"{s.usd_per_hour:,.4g} USD/h" if s.usd_per_hour is not None else "–",
-            told(s.falls, f"down to {format_percent(CHEAPEST)}"),
-            told(s.rises, f"up to {format_percent(DEAREST)}"),
-        )
-        for s in rows
-    ]
-
-
-def _cheapest(found: Cheapest) -> CheapestPart:
-    shown = common_scale("USD", [s.cost for s in found.setups], found.metric, significant=4)
-    answer = found.answer
-    proven = any(j.outcome == "fail" for s in found.setups for j in s.missed)
-    sentence = "Nobody meets the requirement." if proven or not found.setups else "Nobody is proven to meet the requirement."
-    if answer is not None:
-        sure = (
-            f" (cheapest with a probability of {format_probability(answer.probability_cheapest)})"
-            if answer.probability_cheapest is not None
-            else ""
-        )
-        sentence = f"{answer.provider} at {shown.text(answer.cost)}{sure}."
-    rows = tuple(
-        SetupRow(
-            provider=s.provider,
-            meets=s.meets,
-            outcome="pass" if s.meets else "insufficient" if s.missed and all(j.outcome == "insufficient" for j in s.missed) else "fail",
-            cost=shown.text(s.cost),
-            interval=f"{shown.number(s.low)} … {shown.number(s.high)}" if s.low is not None else "",
-            n=s.n,
-            probability=format_probability(s.probability_cheapest),
-            why_not=s.why_not,
-        )
-        for s in found.setups[:PROVIDERS_SHOWN]
-    )
-    return CheapestPart(found.workload, format_name(found.metric), found.requirements, sentence, found.note, rows)
-
-
 def trials_anchor(provider: str, workload: str) -> str:
-    """Where on the page the trials behind a provider's numbers on a workload stand."""
+    """The id of a provider's trials of a workload on the page."""
     return f"trials.{provider}.{workload}"
 
 
@@ -299,7 +171,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     ) -> Response:
         archive, known = reader.archive(), declared.now()
         offered = [p.workloads for p in known.teams[team].preferences(kind)] if team in known.teams else []
-        if not workload and len(offered) > 1:  # the team's main choice, by its address
+        if not workload and len(offered) > 1:  # the team's main choice
             main = urlencode({**request.query_params, "workload": offered[0][0]})
             return RedirectResponse(f"{base_path(request)}/decisions/{team}/{kind}?{main}")
         try:

@@ -39,9 +39,9 @@
       result.replaceChildren(...next.childNodes);
       for (const box of result.querySelectorAll("details")) box.open = unfolded.has(box.id || box.querySelector("summary").textContent);
       window.plumblineScrolls();
-      const said = document.createElement("b");
-      said.textContent = next.dataset.said;
-      answer.replaceChildren(said);
+      const sentence = document.createElement("b");
+      sentence.textContent = next.dataset.answer;
+      answer.replaceChildren(sentence);
       for (const spec of result.querySelectorAll("script[data-for]")) await window.plumblineChart(spec.dataset.for, JSON.parse(spec.textContent));
       history.replaceState(null, "", to);
     } catch (error) {

@@ -21,7 +21,7 @@ from plumbline.presentation.charts.costs import bill_chart
 from plumbline.presentation.charts.scorecards import campaign_charts
 from plumbline.presentation.cost_forecasts import forecast_section, precision_section
 from plumbline.presentation.costs import bill_tables, cost_rows
-from plumbline.presentation.decisions import decision_sections
+from plumbline.presentation.decisions import decision_tables
 from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, card_tables, fact_rows, launch_rows
 from plumbline.presentation.summary import comparison_limits, headline, summary_items
 from plumbline.presentation.tables.export import TableFormat, campaign_tables, write_tables
@@ -79,7 +79,7 @@ def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
         "costs": cost_rows(found.cards, names, found.quotes),
         "quotes": found.quotes,
         "bills": bill_tables(found.provider_costs),
-        "decisions": decision_sections(found.decided),
+        "decisions": [decision_tables(d) for d in found.decided],
         "apart": [reason for each in rows for reason in each.apart],
         "outlooks": ahead,
         "precisions": finer,
