@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.analysis.cost.bill import ITEMS, Bill, Line, MixedUnits, Money
+from plumbline.analysis.cost.bill import ITEMS, Bill, MixedUnits, Money
 from plumbline.analysis.cost.campaign_bill import outcome_costs
 from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
@@ -22,6 +22,7 @@ from plumbline.declarations.economics import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import format_name
+from plumbline.presentation.costs import bill_lines
 from plumbline.results import InvalidResult
 from plumbline.workflows.campaign_bill import campaign_bill
 from plumbline.workflows.report import newest_campaign
@@ -34,18 +35,9 @@ def lines_table(title: str | Text, bill: Bill) -> Table:
     for column in shown.columns:
         column.no_wrap = column.header not in ("what", "source")
         column.min_width = 16 if column.header == "what" else None
-    for n, line in enumerate(bill.lines, 1):
-        shown.add_row(
-            line.item.replace("_", " "),
-            line.what,
-            str(line.quantity),
-            str(line.unit_price),
-            str(line.cost),
-            line.basis,
-            line.since.isoformat() if line.since else "–",
-            line.source,
-            end_section=n == len(bill.lines),
-        )
+    for n, line in enumerate(bill_lines(bill), 1):
+        cells = (line.item, line.what, line.quantity, line.unit_price, line.cost, line.basis, line.since or "–", line.source)
+        shown.add_row(*cells, end_section=n == len(bill.lines))
     shown.add_row("total" if bill.complete else "at least", "", "", "", str(bill.total) if bill.total else "–", style="bold")
     return shown
 
@@ -58,24 +50,10 @@ def incomplete(bill: Bill, of: str = "") -> None:
         )
 
 
-def _line_row(line: Line) -> dict[str, Any]:
-    """A line for `--json`."""
-    return {
-        "item": line.item,
-        "what": line.what,
-        "quantity": line.quantity,
-        "unit_price": line.unit_price,
-        "cost": line.cost,
-        "basis": line.basis,
-        "source": line.source,
-        "since": line.since,
-    }
-
-
 def as_data(bill: Bill) -> dict[str, Any]:
     """A bill for `--json`."""
     return {
-        "lines": [_line_row(line) for line in bill.lines],
+        "lines": bill.lines,
         "by_item": bill.by_item(),
         "total": bill.total,
         "complete": bill.complete,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from plumbline.analysis.cost.bill import Line, Money
+from plumbline.analysis.cost.bill import Bill, Money
 from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs, rejected_usage, usage_of
 from plumbline.analysis.cost.trial_bill import trial_bill
 from plumbline.analysis.cost.unit_costs import COSTS, not_measured
@@ -21,8 +21,8 @@ from plumbline.results import ResultDocument
 
 
 @dataclass(frozen=True)
-class LineRow:
-    """One line of a bill as text; `since` is empty where nothing says since when the price holds."""
+class BillLine:
+    """One line of a bill as text; `since`: first day of its price, empty if unknown."""
 
     item: str
     what: str
@@ -34,16 +34,30 @@ class LineRow:
     since: str
 
 
+def bill_lines(bill: Bill) -> tuple[BillLine, ...]:
+    """A bill's lines, for the report, the page of a trial and the terminal."""
+    return tuple(
+        BillLine(
+            format_name(line.item),
+            line.what,
+            str(line.quantity),
+            str(line.unit_price),
+            str(line.cost),
+            line.basis,
+            line.source,
+            "" if line.since is None else line.since.isoformat(),
+        )
+        for line in bill.lines
+    )
+
+
 @dataclass(frozen=True)
 class BillTable:
-    """What a campaign cost at one provider. `total`, `per_run`: an en dash where nobody can say, with the reason in `why_not`.
-
-    `unknown`: items that are not in the total, and why.
-    """
+    """A campaign's bill at one provider. `total`, `per_run`: an en dash if unknown, with the reason in `why_not`. `unknown`: excluded items."""
 
     provider: str
     kind: str
-    rows: tuple[LineRow, ...]
+    rows: tuple[BillLine, ...]
     total: str
     at_least: bool
     per_run: str
@@ -54,41 +68,25 @@ class BillTable:
 
 def bill_tables(costs: Sequence[ProviderCost]) -> tuple[BillTable, ...]:
     """One table a provider and kind."""
-    return tuple(_table(cost) for cost in costs)
-
-
-def _table(cost: ProviderCost) -> BillTable:
-    total, per_run = cost.bill.total, cost.per_finished_run
-    lost = f", {cost.lost} attempt{'s' if cost.lost != 1 else ''} lost" if cost.lost else ""
-    return BillTable(
-        provider=cost.provider,
-        kind=cost.kind,
-        rows=tuple(_row(line) for line in cost.bill.lines),
-        total=format_amount(total),
-        at_least=not cost.bill.complete,
-        per_run=format_amount(per_run),
-        why_not=cost.why_not,
-        runs=f"{cost.finished} of {cost.trials} runs finished{lost}",
-        unknown=unknown_reasons(cost),
-    )
-
-
-def _row(line: Line) -> LineRow:
-    since = "" if line.since is None else line.since.isoformat()
-    return LineRow(
-        format_name(line.item),
-        line.what,
-        str(line.quantity),
-        str(line.unit_price),
-        format_amount(line.cost),
-        line.basis,
-        line.source,
-        since,
+    return tuple(
+        BillTable(
+            provider=cost.provider,
+            kind=cost.kind,
+            rows=bill_lines(cost.bill),
+            total=format_amount(cost.bill.total),
+            at_least=not cost.bill.complete,
+            per_run=format_amount(cost.per_finished_run),
+            why_not=cost.why_not,
+            runs=f"{cost.finished} of {cost.trials} runs finished"
+            + (f", {cost.lost} attempt{'s' if cost.lost != 1 else ''} lost" if cost.lost else ""),
+            unknown=unknown_reasons(cost),
+        )
+        for cost in costs
     )
 
 
 def unknown_reasons(cost: ProviderCost) -> tuple[str, ...]:
-    """What is not in a provider's total: each reason once, with the items that it keeps out."""
+    """Each reason for an excluded item once, with its items."""
     items: dict[str, list[str]] = {}
     for each in cost.bill.unknown:
         items.setdefault(each.reason, []).append(format_name(each.item))
@@ -96,12 +94,11 @@ def unknown_reasons(cost: ProviderCost) -> tuple[str, ...]:
 
 
 def format_amount(amount: Money | None) -> str:
-    """An amount as people read it; an en dash where there is none."""
     return "–" if amount is None else str(amount)
 
 
 def cost_sentence(cost: ProviderCost) -> str:
-    """What a campaign cost at a provider, all in, in a sentence."""
+    """A campaign's total cost at a provider, in a sentence."""
     total, simulated = cost.bill.total, " (simulated)" if cost.simulated else ""
     if total is None:
         why = "; ".join(dict.fromkeys(each.reason for each in cost.bill.unknown)) or "no bill"
@@ -130,7 +127,7 @@ class CostRow:
 
 
 def cost_rows(cards: Sequence[Scorecard], providers: Sequence[str], quotes: Mapping[str, Quote]) -> tuple[CostRow, ...]:
-    """What a run and each outcome cost, by provider; where there is no figure, the reason in its place."""
+    """Cost of a run and of each outcome, by provider; `reasons`: why a cell is empty."""
     rows = []
     for table in card_tables(cards):
         by_provider = {c.provider: c for c in table.cards}
@@ -165,21 +162,10 @@ def _why_no_cost(card: Scorecard | None, quote: Quote | None, metric: str) -> st
 
 
 @dataclass(frozen=True)
-class CostLine:
-    item: str
-    quantity: str
-    unit_price: str
-    cost: str
-    basis: str
-    source: str
-
-
-@dataclass(frozen=True)
 class TrialCost:
-    """`unknown`: (item, reason) of what was used and has no price. `outcomes`: what came of it, each (name, cost or an en dash).
-    `reason`: why there is no bill at all; empty if there is one."""
+    """The bill of one attempt. `unknown`: (item, reason). `outcomes`: (name, unit cost). `reason`: why there is no bill; empty if there is one."""
 
-    lines: tuple[CostLine, ...] = ()
+    lines: tuple[BillLine, ...] = ()
     total: str = ""
     at_least: bool = False
     day: str = ""
@@ -189,38 +175,25 @@ class TrialCost:
 
 
 def trial_cost(archive: Archive, declared: Declarations, document: ResultDocument, attempts: Sequence[TrialView]) -> TrialCost:
-    """The bill of one attempt by the prices of the day on which it began: what was accepted goes before what is declared.
+    """The bill of one attempt at effective prices of the day on which it began; a rejected attempt has no outcomes.
 
-    `attempts`: every archived attempt of its trial. What the quality checks rejected was paid for nothing, as `plumbline cost trial` says too.
+    `attempts`: every archived attempt of its trial.
     """
     trial = document.trial
     name = trial.provider.name
     if name not in declared.providers:
         return TrialCost(reason=f"{name} is no longer declared: prices unknown.")
-    provider, use = (
-        with_effective_prices(declared.providers[name], archive.prices(name)),
-        usage_of(document, retention_s=declared.upkeep.evidence.keep),
-    )
+    provider = with_effective_prices(declared.providers[name], archive.prices(name))
+    use = usage_of(document, retention_s=declared.upkeep.evidence.keep)
     rejected = any(a.attempt == trial.attempt and a.quality_action == "reject" for a in attempts)
     if rejected:
         use = rejected_usage(use)
-    # The last attempt carries the trial's share of what the campaign costs once.
+    # The last attempt has the trial's share of the campaign's fixed costs.
     last = trial.attempt == max(a.attempt for a in attempts)
     use = replace(use, share=1 / _trials_in_campaign(archive, name, trial.campaign_id) if last else 0.0)
     bill = trial_bill(use, provider, use.day)
-    lines = tuple(
-        CostLine(
-            " · ".join(filter(None, (format_name(line.item), line.what))),
-            str(line.quantity),
-            str(line.unit_price),
-            str(line.cost),
-            line.basis,
-            line.source + (f", since {line.since}" if line.since else ""),
-        )
-        for line in bill.lines
-    )
     return TrialCost(
-        lines=lines,
+        lines=bill_lines(bill),
         total=str(bill.total) if bill.total is not None else "",
         at_least=not bill.complete,
         day=str(use.day),
@@ -230,7 +203,6 @@ def trial_cost(archive: Archive, declared: Declarations, document: ResultDocumen
 
 
 def _trials_in_campaign(archive: Archive, provider: str, campaign_id: str) -> int:
-    """How many trials the campaign has at the provider, by its series: an index finds each one's."""
     series = archive.series(provider=provider, campaign_id=campaign_id)
     return len({t.trial_id for s in series for t in archive.trials(campaign_id, s.series_key)})
 
